@@ -1,0 +1,1 @@
+"""Nouns to measurements, findings and proof."""

@@ -1,0 +1,64 @@
+"""What an analyzer is: a pure function from the tables of a run to findings.
+
+The tables are pandas DataFrames with the columns of the store's SQL views (README, "SQL views").  An analyzer never
+reads files, never prints, never changes its input; the order of rows does not matter; empty in, empty out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from logparse.model import Finding
+
+
+@dataclass(frozen=True)
+class Tables:
+    """One run's tables, plus the measurements and facts of every run of the store (evidence may come from any).
+
+    Columns are those of the SQL views of the same names; ``calls``, ``workload`` and ``messages`` hold only rows of
+    ``run``; ``messages`` is per process (it has a ``pid`` column).
+    """
+
+    run: str
+    sources: pd.DataFrame
+    calls: pd.DataFrame
+    workload: pd.DataFrame
+    messages: pd.DataFrame
+    gemm_problems: pd.DataFrame
+    conv_problems: pd.DataFrame
+    links: pd.DataFrame
+    measurements: pd.DataFrame
+    solutions: pd.DataFrame
+    kernels: pd.DataFrame
+    facts: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user may turn: thresholds of the analyzers and facts of the target machine."""
+
+    slow_factor: float = 3.0
+    """W is slow when it takes more than this many times the slower of F and B."""
+    slow_floor_ms: float = 0.05
+    """... and more than this."""
+    query_cost_us: float = 30.0
+    """Host time of one heuristic query."""
+    same_build: bool = False
+    """The user vouches that logs and measurements are of one library build and one GPU arch."""
+    min_saving_us: float = 0.0
+    """Findings that save less per run are not shown."""
+    floor_share: float = 0.03
+    """Nothing is proposed for less than this share of a problem's own time."""
+    target: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Analyzer:
+    """A member of ``analyzers.ANALYZERS``."""
+
+    name: str
+    about: str
+    find: Callable[[Tables, Settings], Sequence[Finding]]

@@ -1,0 +1,1 @@
+"""Files and nouns: read, store, query."""

@@ -1,0 +1,1 @@
+"""Formats: text to nouns and back, one file each."""

@@ -1,0 +1,155 @@
+"""What a format is: text (or bytes) to nouns, and back where a library reads the file.
+
+There are three kinds (see CONTRIBUTING): *record lines*, counted distinct; *blocks*, read in order; *whole files*.
+Recognising never raises; reading never raises on content: what looks like ours and cannot be read is a ``Reject``.
+Every input line ends in exactly one ``Unit``; ingest checks that nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO, Literal, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from logparse.model import Override, Problem, Record
+
+Unit = Literal["call", "message", "measurement", "fact", "reject", "foreign", "blank"]
+UNITS: tuple[Unit, ...] = ("call", "message", "measurement", "fact", "reject", "foreign", "blank")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its line end, and the byte offset of its first byte in the (decompressed) stream."""
+
+    text: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of ``lines`` input units: the unit they count as and the records they gave.
+
+    ``at`` is the offset that a ``Reject`` in ``records`` is relative to.  ``tables`` holds ready Arrow columns by the
+    store's table names, for formats whose every line is a record of its own (find-db).
+    """
+
+    unit: Unit
+    records: Sequence[Record] = ()
+    lines: int = 1
+    at: int = 0
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+
+
+FOREIGN = Outcome("foreign")
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a whole-file format is recognised from: the file's name (no folder, ``.gz`` etc. removed) and the first
+    64 KiB of its content."""
+
+    name: str
+    data: bytes
+
+
+class Source(Protocol):
+    """An input file while it is read."""
+
+    @property
+    def name(self) -> str: ...  # file name without folder and compression suffix
+
+    def open(self) -> BinaryIO:
+        """The decompressed content from its start."""
+        ...
+
+    def lines(self) -> Iterator[Line]:
+        """Lines decoded as UTF-8 (bad bytes escaped), split at LF only, one trailing CR kept."""
+        ...
+
+    def local_path(self) -> str:
+        """A path on this machine with the decompressed content (sqlite needs one)."""
+        ...
+
+
+@dataclass(frozen=True)
+class LineFormat:
+    """One line, one record: ``read`` gets each *distinct* line once and its result is counted.
+
+    ``markers``: a line is of this language iff it holds one of these byte strings.  ``start`` is a regular expression
+    (bytes) that matches where a record begins, used to split spliced lines; ``prefixed`` says that records begin with
+    ``[date time][LIB][n]``, whose clock and third bracket ingest takes off (``read`` then gets
+    ``[LIB][Layer][function] body``) and that addresses may be masked (``0x@``, NULL stays as printed).
+    """
+
+    name: str
+    about: str
+    markers: tuple[bytes, ...]
+    start: bytes
+    read: Callable[[str], Outcome]
+    prefixed: bool = False
+
+
+class BlockReader(Protocol):
+    """State of one block language in one stream."""
+
+    @property
+    def awake(self) -> bool:
+        """Whether lines without a marker must be shown to ``take`` now."""
+        ...
+
+    def take(self, line: Line) -> Outcome | None:
+        """What this line is, or None when it is not ours."""
+        ...
+
+    def close(self) -> Iterable[Record]:
+        """Records still held at the end of the stream; an unclosed block is said in a ``Message``."""
+        ...
+
+
+@dataclass(frozen=True)
+class BlockFormat:
+    """A language whose lines only mean something in order; a line with one of ``markers`` wakes its reader."""
+
+    name: str
+    about: str
+    markers: tuple[bytes, ...]
+    begin: Callable[[], BlockReader]
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A whole file, recognised from its head.  ``read`` accounts for every unit of the file."""
+
+    name: str
+    about: str
+    recognise: Callable[[Head], bool]
+    read: Callable[[Source], Iterator[Outcome]]
+
+
+Format: TypeAlias = LineFormat | BlockFormat | FileFormat
+
+
+@dataclass(frozen=True)
+class Emission:
+    """A file to write: its name, its bytes, and what a user must do for the library to read it."""
+
+    name: str
+    data: bytes
+    use: str
+
+
+@dataclass(frozen=True)
+class Writer:
+    """How overrides become a file that a library reads back.
+
+    ``key`` is the library's own key of a problem, by which it matches; None when the library cannot be told about this
+    problem.  ``write`` raises EmissionError naming the fact or field that is unknown and what would supply it.
+    """
+
+    name: str
+    about: str
+    accepts: Callable[[Override], bool]
+    key: Callable[[Problem, Mapping[str, str]], str | None]
+    write: Callable[[Sequence[Override], Mapping[str, str]], Sequence[Emission]]

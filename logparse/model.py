@@ -1,0 +1,648 @@
+"""The nouns. Every format reads into them, every analyzer thinks in them; this module imports nothing of ours.
+
+Words are the libraries' own: GEMM fields are named as hipblaslt-bench's flags, data types of GEMMs are its type texts
+(``f16_r``, ``bf16_r``, ``f8_r`` …), data types of convolutions are MIOpen's (``FP16``, ``BF16`` …).  ``None`` in any
+field means *the format does not tell*.  Sizes are counts of elements, times carry their unit in the name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+Trans = Literal["N", "T", "C"]
+Direction = Literal["F", "B", "W", "B+W"]  # B+W: an operator that ran both, whose kernels cannot be told apart
+Kind = Literal["gemm", "grouped", "conv", "family"]
+Status = Literal["ok", "failed", "skipped", "unsupported", "wrong", "timeout", "out_of_memory", "no_time"]
+Beta = Literal["zero", "nonzero"]
+
+REAL_8BIT = frozenset({"f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r", "i8_r", "u8_r"})
+NARROW = REAL_8BIT | {"f6_r", "bf6_r", "f4_r"}
+"""Types that a matmul may scale: only for these does an unlogged scale pointer matter."""
+
+COMPLEX = frozenset({"f32_c", "f64_c"})
+
+TYPE_BYTES: Mapping[str, float] = {
+    **dict.fromkeys(REAL_8BIT, 1.0),
+    **dict.fromkeys(("f16_r", "bf16_r"), 2.0),
+    **dict.fromkeys(("f32_r", "i32_r", "xf32_r"), 4.0),
+    **dict.fromkeys(("f64_r", "f32_c"), 8.0),
+    **{"f64_c": 16.0, "f6_r": 0.75, "bf6_r": 0.75, "f4_r": 0.5},
+    **dict.fromkeys(("FP32", "INT32"), 4.0),
+    **dict.fromkeys(("FP16", "BF16"), 2.0),
+    **dict.fromkeys(("FP64", "INT64"), 8.0),
+    **dict.fromkeys(("INT8", "FP8", "BF8"), 1.0),
+}
+"""Bytes of one element, for GEMM and convolution types."""
+
+_FOLDED = {"f8_fnuz_r": "f8_r", "bf8_fnuz_r": "bf8_r", "xf32_r": "f32_r"}
+
+
+# --------------------------------------------------------------------------------------------------- problems
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One GEMM of a grouped GEMM: its sizes, leading dimensions and batch strides (elements)."""
+
+    m: int
+    n: int
+    k: int
+    lda: int | None = None
+    ldb: int | None = None
+    ldc: int | None = None
+    ldd: int | None = None
+    stride_a: int | None = None
+    stride_b: int | None = None
+    stride_c: int | None = None
+    stride_d: int | None = None
+
+    @property
+    def text(self) -> str:
+        return "/".join("?" if v is None else str(v) for v in (getattr(self, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmProblem:
+    """A column-major BLAS call D = act(alpha · op(A) · op(B) + beta · C + bias), op(A) m×k, op(B) k×n, D m×n.
+
+    ``members`` holds the sizes of a grouped GEMM (then m, n, k, ld*, stride_* are None).  The values given are kept as
+    they are; ``normal`` is the same call in normal form, and ``text`` and ``shape`` are made from that.
+    """
+
+    trans_a: Trans | None = None
+    trans_b: Trans | None = None
+    m: int | None = None
+    n: int | None = None
+    k: int | None = None
+    batch_count: int | None = None
+    batch_mode: Literal["strided", "pointer"] | None = None
+    lda: int | None = None
+    ldb: int | None = None
+    ldc: int | None = None
+    ldd: int | None = None
+    stride_a: int | None = None
+    stride_b: int | None = None
+    stride_c: int | None = None
+    stride_d: int | None = None
+    a_type: str | None = None
+    b_type: str | None = None
+    c_type: str | None = None
+    d_type: str | None = None
+    compute_type: str | None = None
+    scale_type: str | None = None
+    activation: str | None = None
+    gradient: bool | None = None
+    aux: bool | None = None
+    aux_type: str | None = None
+    bias: bool | None = None
+    bias_type: str | None = None
+    bias_source: Literal["a", "b", "d"] | None = None
+    scale_a: str | None = None  # none, scalar, row, block32 …
+    scale_b: str | None = None
+    scale_c: str | None = None
+    scale_d: str | None = None
+    scale_alpha_vector: bool | None = None
+    swizzle_a: bool | None = None
+    swizzle_b: bool | None = None
+    beta: Beta | None = None
+    members: tuple[Member, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        return "grouped" if self.members else "gemm"
+
+    @cached_property
+    def irrelevant(self) -> frozenset[str]:
+        """Names of the fields that cannot matter for this call; they are None in normal form and ``-`` in text.
+
+        A scale or swizzle that is absent is in here too, unless the type is one that needs it: Trace lines and
+        TunableOp keys never print it, bench lines always do, and both must give one text.
+        """
+        out: set[str] = set()
+        if self.batch_count == 1:
+            out.add("batch_mode")
+        if self.beta == "zero":
+            out |= {"c_type", "ldc", "stride_c", "scale_c"}
+        if self.bias is False:
+            out |= {"bias_type", "bias_source"}
+        if self.aux is False:
+            out.add("aux_type")
+        for x in "abcd":
+            narrow = getattr(self, f"{x}_type") in NARROW
+            if not narrow and getattr(self, f"scale_{x}") in (None, "none"):
+                out.add(f"scale_{x}")
+            if x in "ab" and not getattr(self, f"swizzle_{x}"):
+                out.add(f"swizzle_{x}")
+        if self.members:
+            out |= {"m", "n", "k", "lda", "ldb", "ldc", "ldd", "stride_a", "stride_b", "stride_c", "stride_d"}
+        return frozenset(out)
+
+    @cached_property
+    def normal(self) -> GemmProblem:
+        """The same call in normal form: C ≡ T for real types, strides 0 at batch 1, irrelevant fields dropped."""
+        change: dict[str, Any] = {}
+        for side in ("a", "b"):
+            if getattr(self, f"trans_{side}") == "C" and getattr(self, f"{side}_type") not in COMPLEX:
+                change[f"trans_{side}"] = "T"
+        if self.batch_count == 1 and not self.members:
+            change |= {f"stride_{x}": 0 for x in "abcd"}
+        change |= dict.fromkeys(self.irrelevant)
+        change = {name: value for name, value in change.items() if getattr(self, name) != value}
+        return replace(self, **change) if change else self
+
+    @cached_property
+    def text(self) -> str:
+        """The canonical key: every field in fixed order, ``?`` where unknown, ``-`` where it cannot matter."""
+        normal = self.normal
+        words = [self.kind]
+        for word, names in _GEMM_WORDS:
+            words.append(f"{word}=" + ",".join(normal._cell(name) for name in names))
+        if self.members:
+            words.append("members=" + ",".join(member.text for member in self.members))
+        return " ".join(words)
+
+    def _cell(self, name: str) -> str:
+        value = getattr(self, name)
+        if value is None:
+            return "-" if name in self.irrelevant else "?"
+        return str(int(value)) if isinstance(value, bool) else str(value)
+
+    @cached_property
+    def shape(self) -> str | None:
+        """The coarse key that every format can form, fp8 variants folded; None where a size is unknown."""
+        if self.members:
+            return self.text
+        parts = (self.m, self.n, self.k, self.batch_count, self.a_type)
+        if any(part is None for part in parts):
+            return None
+        return f"gemm {self.m}x{self.n}x{self.k}x{self.batch_count} {_FOLDED.get(str(self.a_type), self.a_type)}"
+
+    @property
+    def epilogue(self) -> str | None:
+        """The libraries' epilogue name (DEFAULT, RELU_BIAS, DGELU_BGRAD …), derived; None where it is not known."""
+        if self.activation is None or self.bias is None:
+            return None
+        act = "" if self.activation == "none" else self.activation.upper()
+        if self.gradient:
+            grad = {"a": "BGRADA", "b": "BGRADB"}.get(self.bias_source or "d", "BGRAD") if self.bias else ""
+            return "_".join(filter(None, ("D" + act if act else "", grad))) or "DEFAULT"
+        words = (act, "AUX" if self.aux else "", "BIAS" if self.bias else "")
+        return "_".join(filter(None, words)) or "DEFAULT"
+
+    @property
+    def flops(self) -> int | None:
+        """2·m·n·k·batch (8 for complex), summed over the members of a grouped GEMM; the epilogue is not counted."""
+        per = 8 if self.a_type in COMPLEX else 2
+        if self.members:
+            return sum(per * x.m * x.n * x.k for x in self.members) * (self.batch_count or 1)
+        if self.m is None or self.n is None or self.k is None or self.batch_count is None:
+            return None
+        return per * self.m * self.n * self.k * self.batch_count
+
+    @property
+    def bytes(self) -> float | None:
+        """Least bytes to move: A, B and D once, C too unless beta is zero; None where a size or type is unknown."""
+        if self.members or None in (self.m, self.n, self.k, self.batch_count, self.a_type):
+            return None
+        a, b, d = (TYPE_BYTES.get(x or str(self.a_type), 0.0) for x in (self.a_type, self.b_type, self.d_type))
+        c = 0.0 if self.beta != "nonzero" else TYPE_BYTES.get(self.c_type or str(self.d_type), 0.0)
+        m, n, k = int(self.m or 0), int(self.n or 0), int(self.k or 0)
+        return int(self.batch_count or 0) * (m * k * a + k * n * b + m * n * (c + d))
+
+    @property
+    def label(self) -> str:
+        """A short name for tables: ``TN 4096×512×1024 bf16_r GELU_BIAS``."""
+        size = "+".join(f"{x.m}×{x.n}×{x.k}" for x in self.members) or f"{self.m}×{self.n}×{self.k}"
+        batch = f" b{self.batch_count}" if self.batch_count not in (None, 1) else ""
+        epilogue = f" {self.epilogue}" if self.epilogue not in (None, "DEFAULT") else ""
+        return f"{self.trans_a or '?'}{self.trans_b or '?'} {size}{batch} {self.a_type or '?'}{epilogue}"
+
+
+_GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("trans", ("trans_a", "trans_b")),
+    ("mnk", ("m", "n", "k")),
+    ("batch", ("batch_count", "batch_mode")),
+    ("ld", ("lda", "ldb", "ldc", "ldd")),
+    ("stride", ("stride_a", "stride_b", "stride_c", "stride_d")),
+    ("type", ("a_type", "b_type", "c_type", "d_type")),
+    ("compute", ("compute_type", "scale_type")),
+    ("activation", ("activation", "gradient")),
+    ("aux", ("aux", "aux_type")),
+    ("bias", ("bias", "bias_type", "bias_source")),
+    ("scale", ("scale_a", "scale_b", "scale_c", "scale_d", "scale_alpha_vector")),
+    ("swizzle", ("swizzle_a", "swizzle_b")),
+    ("beta", ("beta",)),
+)
+GEMM_FIELDS: tuple[str, ...] = tuple(name for _, names in _GEMM_WORDS for name in names)
+GEMM_LAYOUT: tuple[str, ...] = (
+    *("trans_a", "trans_b", "lda", "ldb", "ldc", "ldd"),
+    *("stride_a", "stride_b", "stride_c", "stride_d"),
+)
+"""Fields that must be known (or not matter) on both sides for a link of level ``layout``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvProblem:
+    """A convolution, always in the forward problem's terms (x is n×c×in, y is n×k×out), plus the direction that ran.
+
+    2D problems have d = filter_d = stride_d = dilation_d = out_d = 1 and pad_d = 0.  ``out_*`` is what the file says,
+    not what a formula gives: SAME padding and clamped sizes do not follow it.
+    """
+
+    direction: Direction
+    spatial: Literal[2, 3] = 2
+    n: int | None = None
+    c: int | None = None
+    d: int | None = 1
+    h: int | None = None
+    w: int | None = None
+    k: int | None = None
+    filter_d: int | None = 1
+    filter_h: int | None = None
+    filter_w: int | None = None
+    pad_d: int | None = 0
+    pad_h: int | None = None
+    pad_w: int | None = None
+    stride_d: int | None = 1
+    stride_h: int | None = None
+    stride_w: int | None = None
+    dilation_d: int | None = 1
+    dilation_h: int | None = None
+    dilation_w: int | None = None
+    out_d: int | None = 1
+    out_h: int | None = None
+    out_w: int | None = None
+    groups: int | None = None
+    in_type: str | None = None
+    weights_type: str | None = None
+    out_type: str | None = None
+    in_layout: str | None = None
+    weights_layout: str | None = None
+    out_layout: str | None = None
+    in_cast: str | None = "none"
+    weights_cast: str | None = "none"
+    out_cast: str | None = "none"
+    bias: int | None = None
+    mode: Literal["convolution", "transposed"] | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return "conv"
+
+    @property
+    def normal(self) -> ConvProblem:
+        return self
+
+    @cached_property
+    def layer(self) -> str:
+        """The key without the direction: F, B and W of one layer share it."""
+        return " ".join(
+            f"{word}=" + ",".join("?" if (v := getattr(self, name)) is None else str(v) for name in names)
+            for word, names in _CONV_WORDS
+        )
+
+    @property
+    def text(self) -> str:
+        return f"conv {self.direction} {self.layer}"
+
+    @cached_property
+    def shape(self) -> str | None:
+        names = ("n", "c", "d", "h", "w", "k", "filter_d", "filter_h", "filter_w", "groups", "in_type")
+        values = [getattr(self, name) for name in names]
+        if any(value is None for value in values):
+            return None
+        return f"conv {self.direction} " + "x".join(str(v) for v in values[:-2]) + f" g{values[-2]} {values[-1]}"
+
+    @property
+    def flops(self) -> int | None:
+        """2·n·k·prod(out)·(c/groups)·prod(filter), the same for F, B and W (twice that for ``B+W``)."""
+        names = ("n", "k", "c", "out_d", "out_h", "out_w", "filter_d", "filter_h", "filter_w")
+        product = 4 if self.direction == "B+W" else 2
+        for name in names:
+            value = getattr(self, name)
+            if value is None:
+                return None
+            product *= value
+        return product // (self.groups or 1)
+
+    @property
+    def bytes(self) -> float | None:
+        """Least bytes to move: each of x, w and y once; None where a size or type is unknown."""
+        x = _product(self.n, self.c, self.d, self.h, self.w)
+        w = _product(self.k, self.c, self.filter_d, self.filter_h, self.filter_w)
+        y = _product(self.n, self.k, self.out_d, self.out_h, self.out_w)
+        if x is None or w is None or y is None or self.in_type is None:
+            return None
+        size = [TYPE_BYTES.get(t or self.in_type, 0.0) for t in (self.in_type, self.weights_type, self.out_type)]
+        return x * size[0] + w / (self.groups or 1) * size[1] + y * size[2]
+
+    @property
+    def label(self) -> str:
+        """A short name for tables: ``W 64×256×56×56 k256 3×3 s2 g32 FP16 NCHW``."""
+        three = self.spatial == 3
+        spatial = [self.d, self.h, self.w][0 if three else 1 :]
+        size = [self.filter_d, self.filter_h, self.filter_w][0 if three else 1 :]
+        stride = f" s{self.stride_h}" if self.stride_h not in (None, 1) else ""
+        groups = f" g{self.groups}" if self.groups not in (None, 1) else ""
+        shape = "×".join(map(str, [self.n, self.c, *spatial]))
+        return (
+            f"{self.direction} {shape} k{self.k} {'×'.join(map(str, size))}{stride}{groups}"
+            f" {self.in_type or '?'} {self.in_layout or '?'}"
+        )
+
+
+_CONV_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("spatial", ("spatial",)),
+    ("in", ("n", "c", "d", "h", "w")),
+    ("k", ("k",)),
+    ("filter", ("filter_d", "filter_h", "filter_w")),
+    ("pad", ("pad_d", "pad_h", "pad_w")),
+    ("stride", ("stride_d", "stride_h", "stride_w")),
+    ("dilation", ("dilation_d", "dilation_h", "dilation_w")),
+    ("out", ("out_d", "out_h", "out_w")),
+    ("groups", ("groups",)),
+    ("type", ("in_type", "weights_type", "out_type")),
+    ("layout", ("in_layout", "weights_layout", "out_layout")),
+    ("cast", ("in_cast", "weights_cast", "out_cast")),
+    ("bias", ("bias",)),
+    ("mode", ("mode",)),
+)
+CONV_WORDS = _CONV_WORDS  # the find-db reader builds these texts a column at a time
+CONV_FIELDS: tuple[str, ...] = ("direction", *(name for _, names in _CONV_WORDS for name in names))
+CONV_LAYOUT: tuple[str, ...] = ("in_layout", "weights_layout", "out_layout")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """A row with ``*`` dimensions: it is no problem, overrides match problems against it.
+
+    ``problem`` has None in the fields named by ``free``; any value matches there.
+    """
+
+    problem: GemmProblem
+    free: frozenset[str]
+
+    @property
+    def kind(self) -> Kind:
+        return "family"
+
+    @property
+    def text(self) -> str:
+        words = []
+        for word, names in _GEMM_WORDS:
+            cells = ("*" if name in self.free else self.problem.normal._cell(name) for name in names)
+            words.append(f"{word}=" + ",".join(cells))
+        return " ".join(["family", *words])
+
+    @property
+    def shape(self) -> None:
+        return None
+
+    @property
+    def label(self) -> str:
+        return "any " + ",".join(sorted(self.free)) + " of " + self.problem.label
+
+
+Problem: TypeAlias = GemmProblem | ConvProblem | Family
+
+_INT = re.compile(r"-?\d+\Z")
+_BOOLS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
+
+
+def problem_from_text(text: str) -> Problem:
+    """The problem whose ``text`` this is.  Raises ValueError on anything else."""
+    kind, *words = text.split(" ")
+    if kind == "conv":
+        values: dict[str, Any] = {"direction": words[0], **_cells(words[1:], dict(_CONV_WORDS))}
+        return ConvProblem(**{k: int(v) if _INT.match(v or "") else v for k, v in values.items() if v != "-"})
+    if kind not in ("gemm", "grouped", "family"):
+        raise ValueError(f"not the text of a problem: {text[:80]!r}")
+    raw = _cells([w for w in words if not w.startswith("members=")], dict(_GEMM_WORDS))
+    free = frozenset(name for name, value in raw.items() if value == "*")
+    values = {}
+    for name, value in raw.items():
+        if value is None or name in free:
+            continue
+        number = _INT.match(value)
+        values[name] = bool(int(value)) if name in _BOOLS and number else int(value) if number else value
+    names = [f.name for f in fields(Member)]
+    for word in words:
+        if word.startswith("members="):
+            rows = [[None if c == "?" else int(c) for c in x.split("/")] for x in word[8:].split(",")]
+            values["members"] = tuple(Member(**dict(zip(names, row, strict=True))) for row in rows)  # type: ignore[arg-type]
+    problem = GemmProblem(**values)
+    return Family(problem=problem, free=free) if kind == "family" else problem
+
+
+def _cells(words: list[str], groups: Mapping[str, tuple[str, ...]]) -> dict[str, str | None]:
+    out: dict[str, str | None] = {}
+    for word in words:
+        name, eq, rest = word.partition("=")
+        cells = rest.split(",")
+        if not eq or name not in groups or len(cells) != len(groups[name]):
+            raise ValueError(f"not a word of a problem's text: {word[:80]!r}")
+        out |= {key: None if cell in ("?", "-") else cell for key, cell in zip(groups[name], cells, strict=True)}
+    return out
+
+
+def _product(*values: int | None) -> int | None:
+    out = 1
+    for value in values:
+        if value is None:
+            return None
+        out *= value
+    return out
+
+
+# --------------------------------------------------------------------------------------- what files say of them
+
+
+@dataclass(frozen=True)
+class Solution:
+    """One way of a library to compute a problem: ``hipblaslt:477479``, ``miopen:GemmWrwUniversal`` …
+
+    ``raw`` is the file's own spelling, ``algorithm`` MIOpen's algorithm string.  PyTorch's normal call is
+    ``Solution("torch", "Default")``, whose text is ``Default``.
+    """
+
+    library: str
+    id: str
+    raw: str = field(default="", compare=False)
+    algorithm: str | None = field(default=None, compare=False)
+
+    @property
+    def text(self) -> str:
+        return "Default" if self.id == "Default" else f"{self.library}:{self.id}"
+
+
+DEFAULT = Solution("torch", "Default", "Default")
+
+
+def solution_from_text(text: str) -> Solution:
+    """The solution whose canonical ``text`` this is."""
+    library, colon, id = text.partition(":")
+    return Solution(library, id) if colon else Solution("torch", text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A log says that this problem ran.
+
+    ``category`` is the mask category (``trace``, ``bench``, ``profile`` …) or the other language's word; ``count`` is
+    None where the format does not count; ``by_tool`` marks lines that a benchmark wrote, which weigh nothing.
+    Clock and process are added by ingest.
+    """
+
+    problem: Problem
+    category: str
+    count: int | None = 1
+    solution: Solution | None = None
+    workspace_bytes: int | None = None
+    by_tool: bool = False
+    device: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """A time (or the reason why there is none) of one solution for one problem, as a file or a replay says it.
+
+    ``origin`` names who measured (``find-db``, ``tunableop``, ``tunableop-verbose``, ``bench``, ``tuning-file``,
+    ``driver``, ``trace``, ``replay``); times of different origins are never compared without saying so.
+    """
+
+    problem: Problem
+    solution: Solution
+    origin: str
+    status: Status = "ok"
+    time_us: float | None = None
+    min_us: float | None = None
+    max_us: float | None = None
+    std_us: float | None = None
+    samples_us: tuple[float, ...] = ()
+    workspace_bytes: int | None = None
+    error: str | None = None
+    key_text: str | None = None
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Where a file or measurement was made: ``arch``, ``cu_count``, ``hipblaslt_revision`` … (see ``FACTS``)."""
+
+    name: str
+    value: str
+
+
+FACTS: Mapping[str, str] = {
+    "arch": "gcnArchName as the file gives it, or gfxNNN",
+    "cu_count": "compute units (SMs on NVIDIA)",
+    "device": "marketing name of the device",
+    "driver": "driver version",
+    "hipblaslt_version": "major·100000 + minor·100 + patch, or M.m.p before ROCm 6.2",
+    "hipblaslt_revision": "git revision of hipBLASLt",
+    "rocblas_version": "rocBLAS version text",
+    "miopen_version": "M.m.p",
+    "miopen_tweak": "git hash part of the MIOpen build",
+    "rocm_version": "ROCm version",
+    "hip_version": "HIP version",
+    "pytorch_version": "x.y.z",
+    "cublaslt_version": "cuBLASLt version",
+    "backend": "HIP, OpenCL or CUDA",
+    "pid": "process that wrote the file, where the file's name says it",
+}
+"""Names of facts that more than one format gives.  A TunableOp validator is also kept raw as ``validator:KEY``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A library line that is no call, its addresses normalised."""
+
+    category: str
+    text: str
+    function: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolutionName:
+    """Names that a library build gives to a solution (bench output, extended profile)."""
+
+    solution: Solution
+    name: str | None = None
+    kernel_name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """GPU kernels of one name that an operator launched (traces).  ``problem`` None: the operator is no problem."""
+
+    op: str
+    kernel: str
+    calls: int
+    total_us: float
+    min_us: float
+    max_us: float
+    device: int | None = None
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class Reject:
+    """A stretch that looks like ours and cannot be read.  ``offset`` counts bytes from the start of the line that was
+    handed to the reader (ingest adds the line's place in the file); length 0 means the whole line."""
+
+    reason: str
+    offset: int = 0
+    length: int = 0
+
+
+Record: TypeAlias = Call | Measurement | Fact | Message | SolutionName | Kernel | Reject
+
+
+# ------------------------------------------------------------------------------------------------ what we conclude
+
+
+@dataclass(frozen=True, kw_only=True)
+class Override:
+    """Use this solution for this problem on this target.
+
+    ``target`` holds facts of the machine that will read it.  ``time_us`` and ``workspace_bytes`` are those of the
+    measurement that it rests on, ``key_text`` the library's own key where a file gave it.
+    """
+
+    problem: Problem
+    solution: Solution
+    target: Mapping[str, str]
+    time_us: float | None = None
+    default_us: float | None = None
+    workspace_bytes: int | None = None
+    key_text: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What an analyzer found about one problem (or, with ``problem`` None, about the run).
+
+    ``saving_us`` is per run of the workload, with ``saving_low_us``/``saving_high_us`` where an interval is known;
+    ``per_call_us`` is the loss of one call.  None means unknown, never zero.
+    """
+
+    analyzer: str
+    message: str
+    problem: Problem | None = None
+    saving_us: float | None = None
+    saving_low_us: float | None = None
+    saving_high_us: float | None = None
+    saving_share: float | None = None
+    per_call_us: float | None = None
+    calls: int | None = None
+    evidence: Mapping[str, object] = field(default_factory=dict)
+    override: Override | None = None
+    advice: str | None = None
+
+    @property
+    def kind(self) -> str | None:
+        return self.problem.kind if self.problem else None
