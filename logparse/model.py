@@ -30,7 +30,10 @@ TYPE_BYTES: Mapping[str, float] = {
     **dict.fromkeys(("f16_r", "bf16_r"), 2.0),
     **dict.fromkeys(("f32_r", "i32_r", "xf32_r"), 4.0),
     **dict.fromkeys(("f64_r", "f32_c"), 8.0),
-    **{"f64_c": 16.0, "f6_r": 0.75, "bf6_r": 0.75, "f4_r": 0.5},
+    "f64_c": 16.0,
+    "f6_r": 0.75,
+    "bf6_r": 0.75,
+    "f4_r": 0.5,
     **dict.fromkeys(("FP32", "INT32"), 4.0),
     **dict.fromkeys(("FP16", "BF16"), 2.0),
     **dict.fromkeys(("FP64", "INT64"), 8.0),
@@ -592,7 +595,8 @@ class Kernel:
 @dataclass(frozen=True)
 class Reject:
     """A stretch that looks like ours and cannot be read.  ``offset`` counts bytes from the start of the line that was
-    handed to the reader (ingest adds the line's place in the file); length 0 means the whole line."""
+    handed to the reader (ingest adds the line's place in the file); length 0 means the whole line.
+    """
 
     reason: str
     offset: int = 0

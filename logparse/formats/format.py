@@ -48,7 +48,8 @@ FOREIGN = Outcome("foreign")
 @dataclass(frozen=True)
 class Head:
     """What a whole-file format is recognised from: the file's name (no folder, ``.gz`` etc. removed) and the first
-    64 KiB of its content."""
+    64 KiB of its content.
+    """
 
     name: str
     data: bytes
