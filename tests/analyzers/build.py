@@ -1,0 +1,89 @@
+"""Small tables for the tests, with the columns of the store's views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from analyzers.analyzer import Tables
+from logparse.links import linked
+from logparse.model import ConvProblem, GemmProblem, problem_from_text
+
+COLUMNS: Mapping[str, str] = {
+    "sources": "source_id run path format bytes lines splits call_lines message_lines measurement_lines fact_lines "
+    "reject_lines foreign_lines blank_lines pid pid_from",
+    "calls": "source_id run category kind problem pid first_seen last_seen solution count by_tool",
+    "workload": "run pid kind problem calls calls_from",
+    "messages": "source_id run category function text count pid",
+    "gemm_problems": "problem shape flops",
+    "conv_problems": "problem shape direction layer flops",
+    "links": "problem other level fan",
+    "measurements": "source_id run origin kind problem library solution raw algorithm status time_us min_us max_us "
+    "std_us samples_us workspace_bytes error key_text ordinal",
+    "solutions": "library build solution name kernel_name algorithm",
+    "kernels": "source_id run device op problem kernel calls total_us min_us max_us",
+    "facts": "source_id run name value",
+}
+NUMBERS = frozenset({"time_us", "min_us", "max_us", "std_us", "count", "calls", "total_us", "flops", "pid"})
+
+
+def frame(table: str, rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
+    columns = COLUMNS[table].split()
+    out = pd.DataFrame(list(rows), columns=columns)
+    for name in columns:
+        out[name] = pd.to_numeric(out[name]) if name in NUMBERS else out[name]
+    return out
+
+
+def tables(run: str = "r", **given: Iterable[Mapping[str, object]]) -> Tables:
+    """The tables with these rows; problems and links follow from the problems that the rows name."""
+    frames = {name: frame(name, given.get(name, ())) for name in COLUMNS}
+    if "sources" not in given:
+        ids = sorted({row["source_id"] for rows in given.values() for row in rows if row.get("source_id")})  # type: ignore[type-var]
+        frames["sources"] = frame("sources", [{"source_id": x, "run": run, "path": f"{x}"} for x in ids])
+    texts = sorted({str(row["problem"]) for rows in given.values() for row in rows if row.get("problem")})
+    problems = [problem_from_text(text) for text in texts]
+    convs = [p for p in problems if isinstance(p, ConvProblem)]
+    gemms = [p for p in problems if isinstance(p, GemmProblem)]
+    frames["conv_problems"] = frame(
+        "conv_problems",
+        [{"problem": p.text, "direction": p.direction, "layer": p.layer, "flops": p.flops} for p in convs],
+    )
+    frames["gemm_problems"] = frame("gemm_problems", [{"problem": p.text, "flops": p.flops} for p in gemms])
+    pairs = [(a.text, b.text, linked(a, b)) for a in problems for b in problems]
+    frames["links"] = frame("links", [{"problem": a, "other": b, "level": x, "fan": 1} for a, b, x in pairs if x])
+    return Tables(run=run, **frames)
+
+
+def measurement(problem: str, solution: str, time_us: float | None, **more: object) -> dict[str, object]:
+    kind = "conv" if problem.startswith("conv") else "gemm"
+    row = {
+        "source_id": "m",
+        "run": "r",
+        "origin": "find-db" if kind == "conv" else "tunableop-verbose",
+        "kind": kind,
+        "problem": problem,
+        "library": solution.partition(":")[0] if ":" in solution else "torch",
+        "solution": solution,
+        "status": "ok" if time_us else "no_time",
+        "time_us": time_us,
+        "ordinal": 0,
+    }
+    return row | more
+
+
+def call(problem: str, solution: str | None = None, count: int = 1, **more: object) -> dict[str, object]:
+    kind = "conv" if problem.startswith("conv") else "gemm"
+    row = {"source_id": "log", "run": "r", "category": "bench", "kind": kind, "problem": problem, "pid": 1}
+    return row | {"solution": solution, "count": count, "by_tool": False} | more
+
+
+def work(problem: str, calls: int | None, **more: object) -> dict[str, object]:
+    kind = "conv" if problem.startswith("conv") else "gemm"
+    row = {"run": "r", "pid": 1, "kind": kind, "problem": problem, "calls": calls, "calls_from": "bench"}
+    return row | more
+
+
+def facts(source: str, **values: str) -> list[dict[str, object]]:
+    return [{"source_id": source, "run": "r", "name": name, "value": value} for name, value in values.items()]
