@@ -161,7 +161,7 @@ class GemmProblem:
     def text(self) -> str:
         """The canonical key: every field in fixed order, ``?`` where unknown, ``-`` where it cannot matter."""
         normal = self.normal
-        words = [self.kind]
+        words: list[str] = [self.kind]
         for word, names in _GEMM_WORDS:
             words.append(f"{word}=" + ",".join(normal._cell(name) for name in names))
         if self.members:
@@ -420,8 +420,9 @@ def problem_from_text(text: str) -> Problem:
     """The problem whose ``text`` this is.  Raises ValueError on anything else."""
     kind, *words = text.split(" ")
     if kind == "conv":
-        values: dict[str, Any] = {"direction": words[0], **_cells(words[1:], dict(_CONV_WORDS))}
-        return ConvProblem(**{k: int(v) if _INT.match(v or "") else v for k, v in values.items() if v != "-"})
+        cells = {"direction": words[0], **_cells(words[1:], dict(_CONV_WORDS))}
+        values: dict[str, Any] = {k: int(v) if v and _INT.match(v) else v for k, v in cells.items()}
+        return ConvProblem(**values)
     if kind not in ("gemm", "grouped", "family"):
         raise ValueError(f"not the text of a problem: {text[:80]!r}")
     raw = _cells([w for w in words if not w.startswith("members=")], dict(_GEMM_WORDS))

@@ -1,0 +1,92 @@
+"""Which problems of different formats are the same call (design: a relation, never a merge).
+
+Two problems are linked when their shapes are equal and no field that both know differs.  ``linked`` says it of two
+problems; ``links_sql`` says it of two tables, and a test holds the two to one another.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from logparse.model import CONV_FIELDS, CONV_LAYOUT, GEMM_FIELDS, GEMM_LAYOUT, ConvProblem, GemmProblem, Problem
+
+Level = Literal["exact", "layout", "shape"]
+
+_GEMM_LAYOUT_KNOWN = (
+    *(f"{{t}}.{name} is not null" for name in GEMM_LAYOUT if name not in ("ldc", "stride_c")),
+    "({t}.beta = 'zero' or ({t}.ldc is not null and {t}.stride_c is not null))",
+)
+_CONV_LAYOUT_KNOWN = tuple(f"{{t}}.{name} is not null" for name in CONV_LAYOUT)
+
+
+def linked(one: Problem, other: Problem) -> Level | None:
+    """The level at which two problems are linked, or None.  Symmetric; every problem is linked to itself."""
+    if isinstance(one, GemmProblem) and isinstance(other, GemmProblem):
+        names, one, other = GEMM_FIELDS, one.normal, other.normal
+    elif isinstance(one, ConvProblem) and isinstance(other, ConvProblem):
+        names = CONV_FIELDS
+    else:
+        return None
+    if one.text == other.text:
+        return "exact" if "?" not in one.text else "layout" if _layout_known(one) else "shape"
+    if one.shape is None or one.shape != other.shape:
+        return None
+    for name in names:
+        left, right = _folded(getattr(one, name)), _folded(getattr(other, name))
+        if left is not None and right is not None and left != right:
+            return None
+    return "layout" if _layout_known(one) and _layout_known(other) else "shape"
+
+
+def _folded(value: object) -> object:
+    """A value for comparison: FNUZ and OCP fp8 share one bench text, so they must not keep problems apart."""
+    return value.replace("_fnuz", "") if isinstance(value, str) else value
+
+
+def _layout_known(problem: GemmProblem | ConvProblem) -> bool:
+    if isinstance(problem, ConvProblem):
+        return all(getattr(problem, name) is not None for name in CONV_LAYOUT)
+    names = [name for name in GEMM_LAYOUT if problem.beta != "zero" or name not in ("ldc", "stride_c")]
+    return all(getattr(problem, name) is not None for name in names)
+
+
+def links_sql(gemms: str, convs: str) -> str:
+    """SQL of the view ``links(problem, other, level, fan)`` over the problem tables or views of those names.
+
+    ``fan`` is how many full problems (no ``?``) a partial one links to, or, where there is none, how many that know
+    more than it does; 1 for a full problem.  Per-call values pass over a link, totals only where fan is 1.
+    """
+    pairs = (
+        f"{_pairs(gemms, GEMM_FIELDS, _GEMM_LAYOUT_KNOWN)} union all {_pairs(convs, CONV_FIELDS, _CONV_LAYOUT_KNOWN)}"
+    )
+    return f"""
+    with pairs as ({pairs}),
+    known as (select *, length(problem) - length(replace(problem, '?', '')) as mine,
+                     length(other) - length(replace(other, '?', '')) as theirs from pairs),
+    fans as (select problem, count(*) filter (where theirs = 0) as complete,
+                    count(*) filter (where theirs < mine) as fuller from known group by problem)
+    select problem, other, level,
+           cast(case when mine = 0 then 1 when complete > 0 then complete else greatest(1, fuller) end as integer)
+           as fan
+    from known join fans using (problem)
+    """
+
+
+def _equal(name: str) -> str:
+    if name in ("a_type", "b_type", "c_type", "d_type"):
+        return "a.{name} is null or b.{name} is null or replace(a.{name}, '_fnuz', '') = replace(b.{name}, '_fnuz', '')"
+    return "a.{name} is null or b.{name} is null or a.{name} = b.{name}"
+
+
+def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
+    agree = " and ".join(f"({_equal(name).format(name=name)})" for name in names)
+    known = " and ".join(rule.format(t=side) for rule in layout for side in "ab")
+    return f"""
+    select problem, problem as other,
+           case when not contains(problem, '?') then 'exact' when {known.replace("b.", "a.")} then 'layout'
+                else 'shape' end as level
+    from {table} a
+    union all
+    select a.problem, b.problem, case when {known} then 'layout' else 'shape' end
+    from {table} a join {table} b on a.shape = b.shape and a.problem <> b.problem and {agree}
+    """

@@ -1,0 +1,320 @@
+"""Input files: finding them, opening them whatever their compression, and telling one from another."""
+
+from __future__ import annotations
+
+import bz2
+import glob
+import gzip
+import io
+import lzma
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import xxhash
+
+from logparse.errors import InputError
+from logparse.formats.format import Head, Line
+from logparse.lines import blocks
+from logparse.store import resolve
+
+HEAD_BYTES = 64 << 10
+DEFAULT_RATIO = 2000.0
+_MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
+_SUFFIX = re.compile(r"\.(gz|bz2|xz|zst)$")
+_LAST_NUMBER = re.compile(r"(\d+)(?!.*\d)")
+
+
+class InputFile:
+    """One input: a path or URL, or ``-`` for standard input.  Implements ``formats.format.Source``."""
+
+    def __init__(self, path: str, max_ratio: float = DEFAULT_RATIO) -> None:
+        self.path = path
+        self.max_ratio = max_ratio
+        self._fs: pafs.FileSystem | None = None
+        self._inner = path
+        if path != "-":
+            self._fs, self._inner = resolve(path)
+
+    @property
+    def name(self) -> str:
+        """File name without folder and compression suffix."""
+        return _SUFFIX.sub("", self.path.rstrip("/").rsplit("/", 1)[-1])
+
+    @property
+    def size(self) -> int:
+        """Raw bytes; raises InputError when the file is gone."""
+        if self._fs is None:
+            return 0
+        info = self._fs.get_file_info(self._inner)
+        if not info.is_file:
+            raise InputError(f"{escaped(self.path)}: no such file")
+        return int(info.size or 0)
+
+    @property
+    def pid_in_name(self) -> int | None:
+        """The last number in the name (``hipblaslt_%i.log``), extensions such as ``.log`` left out."""
+        match = _LAST_NUMBER.search(self.name.split(".", 1)[0])
+        return int(match[1]) if match else None
+
+    def raw(self) -> BinaryIO:
+        """The bytes as they are stored.  Raises OSError."""
+        if self._fs is None:
+            return cast(BinaryIO, sys.stdin.buffer)
+        if isinstance(self._fs, pafs.LocalFileSystem):
+            return open(self._inner, "rb", buffering=0)
+        return cast(BinaryIO, self._fs.open_input_stream(self._inner, compression=None))
+
+    def open(self) -> BinaryIO:
+        """The decompressed content from its start.  Reading raises InputError where it expands beyond the ratio."""
+        return self.decompressed(self.raw())
+
+    def decompressed(self, raw: BinaryIO) -> BinaryIO:
+        """The content of ``raw``, recognised by its first bytes and not by the file's name."""
+        if self._fs is None:
+            return raw
+        peeked = _Peekable(raw)
+        kind = next((kind for magic, kind in _MAGIC.items() if peeked.head.startswith(magic)), None)
+        if kind is None:
+            return cast(BinaryIO, peeked)
+        if kind == "zst":
+            inner: object = pa.CompressedInputStream(pa.PythonFile(peeked, mode="r"), "zstd")
+        else:
+            inner = {"gz": gzip.GzipFile, "bz2": bz2.BZ2File, "xz": lzma.LZMAFile}[kind](cast(BinaryIO, peeked))  # type: ignore[operator]
+        return cast(
+            BinaryIO, _Bounded(cast(BinaryIO, inner), self, int(self.max_ratio * max(self.size, 1)) + (64 << 20))
+        )
+
+    @property
+    def compressed(self) -> bool:
+        if self._fs is None:
+            return False
+        with self.raw() as raw:
+            head = raw.read(6)
+        return any(head.startswith(magic) for magic in _MAGIC)
+
+    def head(self) -> Head:
+        with self.open() as stream:
+            return Head(self.name, _read_up_to(stream, HEAD_BYTES))
+
+    def lines(self) -> Iterator[Line]:
+        """Lines decoded as UTF-8 (bad bytes escaped), split at LF only."""
+        with self.open() as stream:
+            for block, offset in blocks(stream):
+                place = offset
+                parts = block.split(b"\n")
+                if not parts[-1]:
+                    parts.pop()
+                for part in parts:
+                    yield Line(part.decode("utf-8", "backslashreplace"), place)
+                    place += len(part) + 1
+
+    def local_path(self) -> str:
+        """A path on this machine with the decompressed content; a temporary copy where it must be one."""
+        if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed:
+            return self._inner
+        with self.open() as stream, tempfile.NamedTemporaryFile(prefix="logparse-", delete=False) as copy:
+            shutil.copyfileobj(stream, copy)
+        return copy.name
+
+    def digest(self, upto: int | None = None) -> str:
+        """Hash of the raw bytes (of the first ``upto``).  Raises OSError."""
+        state = xxhash.xxh3_128()
+        left = upto
+        with self.raw() as raw:
+            while left is None or left > 0:
+                data = raw.read(1 << 20 if left is None else min(left, 1 << 20))
+                if not data:
+                    break
+                state.update(data)
+                left = None if left is None else left - len(data)
+        return state.hexdigest()
+
+
+class Hashing(io.RawIOBase):
+    """A raw stream that hashes what passes through it."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._state = xxhash.xxh3_128()
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast(bytearray, buffer))
+        data = self._raw.read(len(view))
+        view[: len(data)] = data
+        self._seen(data)
+        return len(data)
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._raw.read(size)
+        self._seen(data)
+        return data
+
+    def _seen(self, data: bytes) -> None:
+        self._state.update(data)
+        self.count += len(data)
+
+    def finish(self) -> str:
+        """Read what is left (bytes after the end of a compressed stream) and give the hash of all."""
+        while self.read(1 << 20):
+            pass
+        return str(self._state.hexdigest())
+
+    def digest(self) -> str:
+        return str(self._state.hexdigest())
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+        super().close()
+
+
+class _Peekable(io.RawIOBase):
+    """A stream whose first bytes can be looked at before it is read."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self.head = _read_up_to(raw, 6)
+        self._rest = self.head
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._rest:
+            return self._raw.read(size)
+        if size < 0:
+            out, self._rest = self._rest + self._raw.read(), b""
+        else:
+            out, self._rest = self._rest[:size], self._rest[size:]
+        return out
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast(bytearray, buffer))
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+        super().close()
+
+
+class _Bounded(io.RawIOBase):
+    """Decompressed bytes, refused beyond a limit (a few bytes can expand to terabytes)."""
+
+    def __init__(self, inner: BinaryIO, file: InputFile, limit: int) -> None:
+        self._inner = inner
+        self._file = file
+        self._left = limit
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            data = bytes(self._inner.read(size))
+        except (EOFError, OSError, lzma.LZMAError, ValueError, pa.ArrowException) as error:
+            raise InputError(f"{escaped(self._file.path)}: damaged compressed file: {error}") from error
+        self._left -= len(data)
+        if self._left < 0:
+            raise InputError(
+                f"{escaped(self._file.path)}: expands to more than {self._file.max_ratio:g} times its size; "
+                "if that is right, raise --max-ratio"
+            )
+        return data
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast(bytearray, buffer))
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._inner.close()
+        super().close()
+
+
+def find_inputs(paths: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The files that these paths, folders, globs and URLs name, each once, and messages for those that name nothing."""
+    found: dict[str, None] = {}
+    missing: list[str] = []
+    for path in paths:
+        files = ["-"] if path == "-" else _expand(path)
+        if not files:
+            missing.append(f"{escaped(path)}: no such file, and as a folder or pattern it matches nothing")
+        found |= dict.fromkeys(files)
+    return list(found), missing
+
+
+def _expand(path: str) -> list[str]:
+    if "://" in path:
+        return _expand_url(path)
+    if os.path.isdir(path):
+        return sorted(str(p.absolute()) for p in _walk(Path(path)))
+    if os.path.lexists(path):
+        return [str(Path(path).absolute())]
+    out: list[str] = []
+    for match in sorted(glob.glob(path, recursive=True)):
+        out += _expand(match) if not os.path.isdir(match) or "**" not in path else []
+    return out
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Regular files below a folder; hidden ones, stores of ours and links to folders (they may loop) left out."""
+    for root, folders, files in os.walk(folder):
+        if "logparse-store.json" in files:
+            folders.clear()
+            continue
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(root, name) for name in files if not name.startswith(".") and Path(root, name).is_file())
+
+
+def _expand_url(url: str) -> list[str]:
+    scheme, _, rest = url.partition("://")
+    wild = re.search(r"[*?\[]", rest)
+    if not wild:
+        filesystem, path = resolve(url)
+        info = filesystem.get_file_info(path)
+        if info.is_file:
+            return [url]
+        base, pattern = path, None
+    else:
+        folder = rest[: rest.rfind("/", 0, wild.start())]
+        filesystem, base = resolve(f"{scheme}://{folder}")
+        pattern = _glob_regex(base + rest[len(folder) :])
+    selector = pafs.FileSelector(base, recursive=True, allow_not_found=True)
+    infos = [info for info in filesystem.get_file_info(selector) if info.is_file]
+    head = url[: len(url) - len(rest)]
+    return sorted(head + info.path.lstrip("/") for info in infos if pattern is None or pattern.fullmatch(info.path))
+
+
+def _glob_regex(pattern: str) -> re.Pattern[str]:
+    out = re.escape(pattern).replace(r"\*\*/", "(?:.*/)?").replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
+    return re.compile(out.replace(r"\?", "[^/]"))
+
+
+def _read_up_to(stream: BinaryIO, size: int) -> bytes:
+    parts: list[bytes] = []
+    while size > 0 and (data := stream.read(size)):
+        parts.append(data)
+        size -= len(data)
+    return b"".join(parts)
+
+
+def escaped(text: str) -> str:
+    """A name from outside, safe to print: control and escape characters made visible."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
