@@ -1,0 +1,285 @@
+"""MIOpen find-db: which solver is fastest for a convolution, shipped (``*.fdb.txt``) or found here (``*.ufdb.txt``).
+
+::
+
+    256-56-56-1x1-512-28-28-256-0x0-2x2-1x1-0-NCHW-FP16-F=GemmFwd1x1_0_2:0.66529,0,miopenConvolutionFwdAlgoGEMM;Conv…
+    2-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-W=miopenConvolutionBwdWeightsAlgoGEMM:GemmWrwUniversal,0.02,72,rocBlas,…
+
+One line per problem, ``key=item;item``.  An item is ``solver:ms,workspace,algorithm`` (v2, since ROCm 5.6) or
+``algorithm:solver,ms,workspace,…`` (v1, and v0 with one value less); which of them is decided per item, as MIOpen does.
+System files lie in ``share/miopen/db`` of an installation, user files in ``~/.config/miopen`` (or
+``MIOPEN_USER_DB_PATH``) after any run with ``MIOPEN_FIND_MODE=1``.  Arch, CU count, backend and library build are told
+by the file's name only.
+
+What becomes of an item (library behaviour: ROCm/MIOpen ``src/find_db.cpp``, ``src/db_record.cpp``):
+
+==============================================  =====================================================
+a time above 0                                  ``ok``, milliseconds × 1000 in ``time_us``
+a time ≤ 0, not finite or no number             ``no_time``, no time; the text is in ``error``
+fewer than 3 values, or the algorithm of        ``failed``: MIOpen throws ``Bad algorithm`` when it
+another direction                               meets such an item
+a repeated id in a line, a repeated key         ``skipped``: MIOpen uses the first; both are kept
+no ``:`` or no id                               a ``Reject`` of its own; the line's other items count
+==============================================  =====================================================
+
+Times of user files are not comparable between versions; those of MIOpen 3.3.0 are biased (fact ``times_biased``).
+Files are read by ``find_db_columns`` at hundreds of MB/s; ``read_record`` is the plain truth that it is held to.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from logparse.errors import EmissionError
+from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source, Writer
+from logparse.formats.miopen.problem_key import KEY, key_of, problem_from_key
+from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
+from logparse.model import ConvProblem, Fact, Measurement, Override, Problem, Record, Reject, Solution, Status
+
+ORIGIN = "find-db"
+DUPLICATE_KEY = "duplicate key: MIOpen uses the first record"
+DUPLICATE_ID = "duplicate id: MIOpen uses the first item"
+
+FILE_NAME = re.compile(
+    r"(?P<arch>gfx(?:803|90[0-9a-f]|94[0-2]|950|1[0-2]\d[0-9a-f]))(?P<features>(?:_nosramecc|_sramecc)?(?:_xnack)?)"
+    r"(?P<cu>_\d*|[0-9a-f]{2,3})\.(?P<backend>HIP|OpenCL)(?:\.(?P<version>\d+_\d+_\d+)(?:_(?P<tweak>[0-9A-Za-z_-]*))?)?"
+    r"(?P<fusion>\.fusion)?\.(?P<kind>u?[a-z]db)(?:\.txt)?"
+)
+"""A database file's name: ``gfx942130.HIP.3_4_0_037eb6dc4-dirty.ufdb.txt``; CUs are decimal after ``_``, else hex."""
+
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf)", re.ASCII)
+_BYTES = re.compile(r"\d{1,18}", re.ASCII)
+BIASED = "3.3.0 user files: times are too low, may be negative, slower solvers are missing (ROCm/MIOpen PR 3460)"
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+
+
+def recognise(head: Head) -> bool:
+    """By name, or by a first line of the form ``find-db key = id:values``."""
+    if re.search(r"\.u?fdb\.txt$", head.name):
+        return True
+    first = head.data.lstrip(b"\r\n").split(b"\n", 1)[0]
+    key, equals, payload = first.partition(b"=")
+    return bool(equals) and b":" in payload and KEY.fullmatch(key.decode("latin-1")) is not None
+
+
+def facts_of_name(name: str) -> list[Fact]:
+    """What a MIOpen database's file name says; nothing where the name is not one that MIOpen gives."""
+    match = FILE_NAME.fullmatch(name)
+    if match is None:
+        return []
+    facts = [Fact("arch", match["arch"] + match["features"].replace("_xnack", ":xnack+"))]
+    cu = match["cu"]
+    if cu != "_":
+        facts.append(Fact("cu_count", str(int(cu[1:]) if cu[0] == "_" else int(cu, 16))))
+    facts.append(Fact("backend", match["backend"]))
+    if match["version"]:
+        facts.append(Fact("miopen_version", match["version"].replace("_", ".")))
+        facts += [Fact("miopen_tweak", match["tweak"])] if match["tweak"] else []
+    return facts
+
+
+def _file_facts(name: str) -> list[Fact]:
+    facts = facts_of_name(name)
+    kind = re.search(r"\.(u?)fdb\.txt$", name)
+    if kind:
+        facts.append(Fact("find_db", "user" if kind[1] else "system"))
+        if kind[1] and Fact("miopen_version", "3.3.0") in facts:
+            facts.append(Fact("times_biased", BIASED))
+    return facts
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Facts of the name, then every line, as columns a few MB at a time."""
+    from logparse.formats.miopen.find_db_columns import read_columns
+
+    facts = _file_facts(source.name)
+    if facts:
+        yield Outcome("fact", facts, lines=0)
+    with source.open() as stream:
+        yield from read_columns(stream)
+
+
+def read_record(text: str) -> Outcome:
+    """One line: a measurement per item, and a ``Reject`` where something cannot be read."""
+    line = text.removesuffix("\r")
+    if not line.strip():
+        return Outcome("blank")
+    key, equals, payload = line.partition("=")
+    if not equals or not key:
+        return Outcome("reject", [Reject("no key: a record is key=item;item")])
+    try:
+        problem = problem_from_key(key)
+    except ValueError as error:
+        return Outcome("reject", [Reject(str(error), 0, len(key))])
+    records: list[Record] = []
+    seen: set[str] = set()
+    at = len(key) + 1
+    items = payload.split(";")
+    if items[-1] == "" and len(items) > 1:
+        items.pop()
+    for item in items:
+        record = _read_item(item, problem, key)
+        if isinstance(record, Reject):
+            records.append(replace(record, offset=at, length=len(item)))
+        else:
+            id = item.partition(":")[0]
+            records.append(replace(record, status="skipped", error=DUPLICATE_ID) if id in seen else record)
+            seen.add(id)
+        at += len(item) + 1
+    measured = any(isinstance(record, Measurement) for record in records)
+    return Outcome("measurement" if measured else "reject", records)
+
+
+def _read_item(item: str, problem: ConvProblem, key: str) -> Measurement | Reject:
+    id, colon, rest = item.partition(":")
+    values = rest.split(",")
+    v1 = id in ALGORITHMS
+    solver = values.pop(0) if v1 else id
+    if not colon or not solver:
+        return Reject("an item without id or ':'")
+    milliseconds, workspace, algorithm = (*values[:2], *([id] if v1 else values[2:3]), *("",) * 3)[:3]
+    status: Status
+    status, error, time_us = "ok", None, None
+    if len(values) < (2 if v1 else 3):
+        status, error = "failed", "too few values: MIOpen throws Bad algorithm"
+    elif ALGORITHMS.get(algorithm) != problem.direction:
+        status, error = "failed", f"MIOpen throws Bad algorithm: {algorithm}"
+    elif _NUMBER.fullmatch(milliseconds) and 0 < float(milliseconds) < math.inf:
+        time_us = float(milliseconds) * 1000.0
+    else:
+        status, error = "no_time", f"time is {milliseconds} ms"
+    return Measurement(
+        problem=problem,
+        solution=Solution("miopen", solver, solver, algorithm or None),
+        origin=ORIGIN,
+        status=status,
+        time_us=time_us,
+        workspace_bytes=int(workspace) if _BYTES.fullmatch(workspace) else None,
+        error=error,
+        key_text=key,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+
+
+def accepts(override: Override) -> bool:
+    return isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
+
+
+def key(problem: Problem, target: Mapping[str, str]) -> str | None:
+    """The find-db key; None for what is no convolution, or one with a field unknown that the key needs."""
+    return key_of(problem) if isinstance(problem, ConvProblem) else None
+
+
+def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
+    """The name under which this MIOpen build looks for its user database.
+
+    Raises EmissionError naming the fact that is missing: a file of another name is ignored without a word.
+    """
+    sources = "--target with a user find-db file name, a facts.json, or a MIOpen log of level 5"
+    for fact in ("arch", "cu_count", "miopen_version", "miopen_tweak"):
+        if not target.get(fact):
+            raise EmissionError(f"MIOpen user database: {fact} of the target is unknown; {sources} supplies it")
+    arch, *features = target["arch"].split(":")
+    arch += "_xnack" if "xnack+" in features else ""
+    units = int(target["cu_count"])
+    units_text = f"_{units}" if units <= 64 else f"{units:x}"
+    version = target["miopen_version"].replace(".", "_")
+    return f"{arch}{units_text}.{target.get('backend', 'HIP')}.{version}_{target['miopen_tweak']}.{kind}.txt"
+
+
+def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
+    """A user find-db with one record per problem, its fastest solution first and a slower one as safety net.
+
+    Several overrides of one problem are the fastest and its net (at most two are written: when the first cannot be
+    applied, MIOpen takes the second instead of searching).  Every field is matched or checked by MIOpen, so none has a
+    neutral value: time and workspace are the measured ones (a workspace too small fails at run time, one too large
+    makes MIOpen skip the solver), the algorithm is that of the key's direction.
+
+    Raises EmissionError naming what is unknown.
+    """
+    by_key: dict[str, list[Override]] = {}
+    for override in overrides:
+        text = override.key_text if _is_key(override.key_text) else key(override.problem, target)
+        if text is None:
+            raise EmissionError(
+                f"no find-db key for {override.problem.text}: a size, type or layout is unknown; "
+                "a find-db or a MIOpen log of level 6 of this problem supplies it"
+            )
+        by_key.setdefault(text, []).append(override)
+    if not by_key:
+        return []
+    name = file_name(target)
+    lines = [f"{text}={';'.join(_items(rows))}\n" for text, rows in sorted(by_key.items())]
+    return [Emission(name, "".join(lines).encode(), _USE.format(name=name))]
+
+
+def _is_key(text: str | None) -> bool:
+    return text is not None and KEY.fullmatch(text) is not None
+
+
+def _items(rows: Sequence[Override]) -> list[str]:
+    for row in rows:
+        if row.time_us is None or not 0 < row.time_us < math.inf:
+            raise EmissionError(f"no time for {row.solution.text}: MIOpen ranks by it; a measurement supplies it")
+        if row.workspace_bytes is None:
+            raise EmissionError(
+                f"workspace of {row.solution.text} is unknown: MIOpen checks it; a find-db, "
+                "MIOpen log or driver list of this problem supplies it"
+            )
+    fastest = {row.solution: row for row in sorted(rows, key=lambda row: -(row.time_us or 0.0))}
+    best = sorted(fastest.values(), key=lambda row: row.time_us or 0.0)[:2]
+    return [_item(row) for row in best]
+
+
+def _item(row: Override) -> str:
+    direction = _key_direction(row.problem)
+    algorithm = row.solution.algorithm
+    if algorithm is None or ALGORITHMS.get(algorithm) != direction:
+        family = known_algorithm(row.solution.id)
+        if family is None:
+            raise EmissionError(
+                f"algorithm of solver {row.solution.id} is unknown; a find-db that lists it supplies it"
+            )
+        algorithm = algorithm_name(family, direction)
+    milliseconds = repr(round((row.time_us or 0.0) / 1000.0, 9))
+    return f"{row.solution.raw or row.solution.id}:{milliseconds},{row.workspace_bytes},{algorithm}"
+
+
+def _key_direction(problem: Problem) -> str:
+    direction = problem.direction if isinstance(problem, ConvProblem) else ""
+    transposed = isinstance(problem, ConvProblem) and problem.mode == "transposed"
+    return {"F": "B", "B": "F"}.get(direction, direction) if transposed else direction
+
+
+_USE = """\
+# MIOpen user find-db {name}
+# It is found by its name: only this library build on this GPU reads it. Nothing of your own database is changed:
+export MIOPEN_USER_DB_PATH={{folder}}    # the folder that holds this file; copy your own .ufdb.txt rows and .udb.txt there too
+unset MIOPEN_FIND_ENFORCE               # 2 to 5 force a new search, which ignores and overwrites these rows
+unset MIOPEN_FIND_MODE                  # default (5) looks up first, as do 2 and 3; 1 (NORMAL) measures again and overwrites
+# FIND_MODE=3 (HYBRID) does not tune and FIND_ENFORCE=3 (SEARCH) does not "force tuned results": it tunes what has no entry.
+# PyTorch: torch.backends.cudnn.benchmark = False (from 2.7 on, True searches again).
+# Verify: MIOPEN_LOG_LEVEL=5 prints "Chosen Algorithm: <solver> , <workspace>, <ms>"; MIOpenDriver prints "Solution: <id>/<solver>".
+# Tunable solvers run at their default parameters unless the perf-db (.udb.txt) has a row for the problem too.
+"""
+
+FORMAT = FileFormat(
+    name="miopen-find-db",
+    about="MIOpen find-db, system (*.fdb.txt) and user (*.ufdb.txt), items of v2, v1 and v0",
+    recognise=recognise,
+    read=read,
+)
+WRITER = Writer(
+    name="miopen-find-db",
+    about="MIOpen user find-db (*.ufdb.txt)",
+    accepts=accepts,
+    key=key,
+    write=write,
+)
