@@ -1,0 +1,406 @@
+"""``hipblaslt-bench …`` command lines: what the library logs per launch, and what people type.
+
+Produced by ``HIPBLASLT_LOG_MASK=32 HIPBLASLT_LOG_FILE=hipblaslt_%i.log``; no prefix, one line per launch (ROCm 6.4)::
+
+    hipblaslt-bench --api_method c -m 48 -n 176 -k 1024 --lda 48 --ldb 176 --ldc 48 --ldd 48  --stride_a 0 --stride_b 0
+    --stride_c 0 --stride_d 0  --alpha 1.000000 --beta 0.000000 --transA N --transB T --batch_count 1 --scaleA 0
+    --scaleB 0  --a_type bf16_r --b_type bf16_r --c_type bf16_r --d_type bf16_r --scale_type f32_r --bias_type f32_r
+    --compute_type f32_r --algo_method index --solution_index 218160 --activation_type none
+
+Grammar: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/tensile_host.cpp`` (6.3 on), ``rocblaslt_mat.cpp``
+(6.1, 6.2) and ``clients/benchmarks/client.cpp`` (the options of the tool).  The vocabulary of flags is closed: a torn line
+would pass a lenient parser.  A flag that a version always writes and that is missing means *unknown*; one that it writes
+only when set means *not set*.  A number before the command (``uniq -c``) is its count.  A shell command (path, ``$ ``,
+``VAR=x``), a flag that only the tool takes, and iterations that are not 0 mark a line ``by_tool``; there hipblaslt-bench's
+documented defaults hold.  Not told by any version: kernel name, workspace, device, time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NamedTuple
+
+from logparse.errors import EmissionError
+from logparse.formats.format import FOREIGN, LineFormat, Outcome
+from logparse.formats.hipblaslt.enums import (
+    BENCH_COMPUTE_TYPES,
+    BENCH_TYPES,
+    SCALE_CODES,
+    SCALES,
+    beta_of,
+    default_types,
+    tight_leading_dimensions,
+)
+from logparse.model import Call, GemmProblem, Member, Message, Reject, Solution
+
+# ------------------------------------------------------------------------------------------- the flags
+
+
+class Flag(NamedTuple):
+    """One flag: the pattern of its value (None: it takes none), and whether the value may be missing."""
+
+    value: re.Pattern[str] | None
+    optional: bool = False
+
+
+_INT = re.compile(r"-?\d+")
+_FLOAT = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)", re.IGNORECASE)
+_TRANS = re.compile(r"[NTCntc]")
+_TYPE = re.compile("|".join(sorted(BENCH_TYPES)))
+_WORD = re.compile(r"[^\s-]\S*")
+_SWITCH = re.compile(r"[01]|true|false")
+
+SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "lde", *(f"stride_{x}" for x in "abcde"))
+"""The flags that a grouped GEMM repeats per member (``-m -n -k`` are short, the others long)."""
+
+_LOGGED: Mapping[str, Flag] = {
+    "--api_method": Flag(re.compile("c|cpp|mix")),
+    **{f"-{name}" if len(name) == 1 else f"--{name}": Flag(_INT) for name in SIZES},
+    **dict.fromkeys(("--alpha", "--alphai", "--beta", "--betai"), Flag(_FLOAT)),
+    **dict.fromkeys(("--transA", "--transB"), Flag(_TRANS)),
+    **dict.fromkeys(("--batch_count", "--batch_mode", "--bias_stride", "--splitk", "--wgm"), Flag(_INT)),
+    **dict.fromkeys(("--scaleA", "--scaleB"), Flag(re.compile("|".join(sorted(SCALES, key=len, reverse=True))), True)),
+    **dict.fromkeys(("--scaleC", "--scaleD", "--swizzleA", "--swizzleB", "--scaleAlpha_vector"), Flag(_SWITCH, True)),
+    **dict.fromkeys(("--gradient", "--use_e", "--bias_vector", "--grouped_gemm"), Flag(_SWITCH, True)),
+    **dict.fromkeys(("--flush", "--any_stride"), Flag(_SWITCH, True)),
+    "--bias_source": Flag(re.compile("[abd]")),
+    # A type that the library cannot name leaves no value behind its flag.
+    **dict.fromkeys((f"--{x}_type" for x in ("a", "b", "c", "d", "scale", "bias", "aux")), Flag(_TYPE, True)),
+    "--compute_type": Flag(re.compile("|".join(sorted(BENCH_COMPUTE_TYPES))), True),
+    "--algo_method": Flag(re.compile("heuristic|all|index|[012]")),
+    "--solution_index": Flag(_INT),
+    "--activation_type": Flag(re.compile("none|relu|gelu|swish|clamp|sigmoid"), True),
+    **dict.fromkeys(("--rotating", "--cold_iters", "--iters"), Flag(_INT)),
+}
+"""Flags that the library writes, over all versions."""
+
+_TOOL_ONLY: Mapping[str, Flag] = {
+    **dict.fromkeys(("--sizem", "--sizen", "--sizek", "-i", "-j", "--requested_solution", "--device"), Flag(_INT)),
+    **dict.fromkeys(("--workspace", "--max_workspace_size"), Flag(_INT)),
+    **dict.fromkeys(("-f", "--function", "--initialization", "--function_filter"), Flag(_WORD)),
+    **dict.fromkeys(("-r", "--precision"), Flag(_TYPE)),
+    **dict.fromkeys(("--compute_input_typeA", "--compute_input_typeB"), Flag(_TYPE, True)),
+    **dict.fromkeys(("--activation_arg1", "--activation_arg2", "--skip_slow_solution_ratio"), Flag(_FLOAT)),
+    **dict.fromkeys(("-v", "--verify", "--use_gpu_timer", "--print_kernel_info", "--c_equal_d", "--HMM"), Flag(_SWITCH, True)),
+    **dict.fromkeys(("--amaxScaleA", "--amaxScaleB", "--amaxD", "--use_user_args"), Flag(_SWITCH, True)),
+    "--log_function_name": Flag(_SWITCH, True),
+}
+"""Flags that only the tool takes: a line with one of them was typed."""
+
+_OTHER_MODE = frozenset({"--yaml", "--data", "--help", "-h", "--version"})
+"""With these the command line names no problem."""
+
+FLAGS: Mapping[str, Flag] = {**_LOGGED, **_TOOL_ONLY}
+_ALIASES = {"sizem": "m", "sizen": "n", "sizek": "k", "r": "precision", "i": "iters", "j": "cold_iters"}
+
+_ALWAYS = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d", "transA", "transB", "batch_count")
+_ALWAYS_TYPES = ("a_type", "b_type", "c_type", "d_type", "compute_type")
+"""What every logged line of every version holds; one that lacks any of it is cut."""
+
+# ------------------------------------------------------------------------------------------- reading
+
+_COUNT = r"[ \t]*(?:(?P<count>\d+)[ \t]+)?"
+_PROMPT = r"(?:\S*[$#+][ \t]+)?"
+_WRAPPERS = (
+    r"(?:[A-Za-z_]\w*=\S*[ \t]+)*"
+    r"(?:(?:sudo|env|time|nohup|timeout|numactl|taskset|srun|mpirun)[ \t]+(?:\S+[ \t]+)*?)?"
+)
+_PATH = r"(?:[\w.~+-]*/)*"
+_NAME = r"hipblaslt-bench(?:\.exe)?"
+_COMMAND = re.compile(rf"(?:\A{_COUNT}(?P<shell>{_PROMPT}{_WRAPPERS}{_PATH})|(?P<path>(?<!\S){_PATH}))?{_NAME}(?P<rest>\s+-.*)?\s*\Z")
+"""The whole command: at the line's start with whatever a shell line or ``uniq -c`` puts there, else where it begins."""
+
+_END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>", "2>&1", "&>"})
+
+
+class _TornError(Exception):
+    """The line cannot be read; its text is the reason."""
+
+
+@dataclass
+class _Words:
+    """The flags of one line: values by name without dashes, and the sizes of each member."""
+
+    values: dict[str, str | None] = field(default_factory=dict)
+    members: list[dict[str, int]] = field(default_factory=list)
+    tool: bool = False
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values
+
+    def flag(self, name: str) -> bool:
+        """Whether a switch is set (``--flush``, ``--flush 1`` or ``--flush true``)."""
+        return name in self.values and self.values[name] not in ("0", "false")
+
+    def number(self, name: str) -> int | None:
+        text = self.values.get(name)
+        return int(text) if text is not None else None
+
+
+def read(text: str) -> Outcome:
+    """One line that holds ``hipblaslt-bench``: a call, a message (``--yaml FILE``, ``--help``), a reject or foreign."""
+    match = _COMMAND.search(text)
+    if match is None or match["rest"] is None:
+        return FOREIGN  # the tool is only mentioned
+    tokens = match["rest"].split()
+    if _OTHER_MODE.intersection(tokens):
+        return Outcome("message", (Message(category="bench", text=text.strip()),))
+    try:
+        words = _words(tokens)
+        words.tool |= bool(match["shell"] or match["path"])
+        problem = _tool_problem(words) if words.tool else _logged_problem(words)
+    except _TornError as torn:
+        return Outcome("reject", (Reject(str(torn)),))
+    call = Call(
+        problem=problem,
+        category="bench",
+        count=int(match["count"] or 1),
+        solution=_solution(words),
+        workspace_bytes=words.number("workspace"),
+        by_tool=words.tool,
+        device=words.number("device"),
+    )
+    return Outcome("call", (call,))
+
+
+def _words(tokens: Sequence[str]) -> _Words:
+    words = _Words()
+    for name, value in _pairs(tokens, words):
+        if name in SIZES:
+            if name == "m" or not words.members:
+                words.members.append({})
+            if name in words.members[-1]:
+                raise _TornError(f"--{name} stands twice")
+            words.members[-1][name] = int(value or 0)
+        elif name in words.values:
+            raise _TornError(f"--{name} stands twice")
+        else:
+            words.values[name] = value
+    if len(words.members) > 1 and not words.flag("grouped_gemm"):
+        raise _TornError("-m stands twice, and this is no grouped GEMM")
+    if any(words.number(name) for name in ("rotating", "cold_iters", "iters")) or words.values.get("api_method") == "mix":
+        words.tool = True
+    return words
+
+
+def _pairs(tokens: Sequence[str], words: _Words) -> Iterator[tuple[str, str | None]]:
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        at += 1
+        if token in _END_OF_COMMAND:
+            words.tool = True
+            return
+        if token == "\\":
+            raise _TornError("the command goes on in the next line")
+        flag = FLAGS.get(token)
+        if flag is None:
+            raise _TornError(f"unknown flag {token[:60]!r}")
+        words.tool |= token in _TOOL_ONLY
+        value = tokens[at] if at < len(tokens) and tokens[at] not in FLAGS else None
+        if value is None or flag.value is None or not flag.value.fullmatch(value):
+            if value is not None and value not in _END_OF_COMMAND:
+                raise _TornError(f"{token} cannot be {value[:60]!r}")
+            if not flag.optional:
+                raise _TornError(f"{token} has no value")
+            value = None
+        else:
+            at += 1
+        name = token.lstrip("-")
+        yield _ALIASES.get(name, name), value
+
+
+def _solution(words: _Words) -> Solution | None:
+    index = words.values.get("solution_index")
+    if index is None or index.startswith("-") or words.values.get("algo_method", "index") not in ("index", "2"):
+        return None
+    return Solution("hipblaslt", str(int(index)), raw=index)
+
+
+def _logged_problem(words: _Words) -> GemmProblem:
+    """What a line that the library wrote says; a line that lacks what its version always writes was cut or edited."""
+    present = {**words.values, **(words.members[0] if words.members else {})}
+    for name in (*_ALWAYS, *_ALWAYS_TYPES):
+        if name not in present:
+            raise _TornError(f"cut line: --{name} is missing")
+    if ("any_stride" in words or "rotating" in words) and "iters" not in words:
+        raise _TornError("cut line: --iters is missing")
+    since_64 = "algo_method" in words  # then scaleA and scaleB are always written, and activation_type too
+    problem = _common(words)
+    for side in "ab":
+        if f"scale{side.upper()}" not in words:
+            problem[f"scale_{side}"] = None if since_64 else "none"
+    if "activation_type" not in words:
+        # rocRoller's own emitter writes neither this nor scale_type: it has no activation
+        problem["activation"] = None if since_64 and "scale_type" in words else "none"
+    return GemmProblem(**default_types(problem))
+
+
+def _tool_problem(words: _Words) -> GemmProblem:
+    """What a typed command asks for, hipblaslt-bench's documented defaults filled in (``hipblaslt-bench --help``)."""
+    precision = words.values.get("precision")
+    for name in ("a_type", "b_type", "c_type", "d_type"):
+        words.values.setdefault(name, precision)
+    for name, value in (("transA", "N"), ("transB", "N"), ("batch_count", "1"), ("compute_type", "f32_r"), ("beta", "0")):
+        words.values.setdefault(name, value)
+    members = words.members or [{}]
+    for member in members:
+        member.update({name: 128 for name in "mnk" if name not in member})
+    words.members = [_with_default_layout(member, words) for member in members]
+    problem = _common(words)
+    return GemmProblem(**default_types(problem))
+
+
+def _with_default_layout(member: Mapping[str, int], words: _Words) -> dict[str, int]:
+    m, n, k = (member[name] for name in "mnk")
+    trans_a: Any = str(words.values["transA"]).upper()
+    trans_b: Any = str(words.values["transB"]).upper()
+    tight = tight_leading_dimensions(GemmProblem(trans_a=trans_a, trans_b=trans_b, m=m, n=n, k=k))
+    cols = {"a": k if trans_a == "N" else m, "b": n if trans_b == "N" else k, "c": n, "d": n}
+    out = {**tight, **member}
+    for x, count in cols.items():
+        out.setdefault(f"stride_{x}", out[f"ld{x}"] * count if words.number("batch_count") != 1 else 0)
+    return out
+
+
+def _common(words: _Words) -> dict[str, Any]:
+    """The fields that logged and typed lines tell in the same way."""
+    values = words.values
+    bias = words.flag("bias_vector")
+    activation = values.get("activation_type") or "none"  # ROCm 6.3 leaves the value of no activation empty
+    gradient = words.flag("gradient")
+    out: dict[str, Any] = {
+        "trans_a": _upper(values.get("transA")),
+        "trans_b": _upper(values.get("transB")),
+        "batch_count": words.number("batch_count"),
+        "batch_mode": _batch_mode(values.get("batch_mode")),
+        **{name: values.get(name) for name in (*_ALWAYS_TYPES, "scale_type", "bias_type", "aux_type")},
+        "activation": activation,
+        "gradient": gradient,
+        # the derivative of an activation reads the matrix that the forward pass kept, whether the line says so or not
+        "aux": words.flag("use_e") or (gradient and activation in ("relu", "gelu")),
+        "bias": bias,
+        "bias_source": (values.get("bias_source") or "d") if bias else None,
+        "scale_a": _scale(words, "scaleA"),
+        "scale_b": _scale(words, "scaleB"),
+        "scale_c": "scalar" if words.flag("scaleC") else "none",
+        "scale_d": "scalar" if words.flag("scaleD") else "none",
+        "scale_alpha_vector": words.flag("scaleAlpha_vector"),
+        "swizzle_a": words.flag("swizzleA"),
+        "swizzle_b": words.flag("swizzleB"),
+        "beta": beta_of(values.get("beta"), values.get("betai")),
+    }
+    names = {f.name for f in fields(Member)}
+    sizes = [{name: value for name, value in member.items() if name in names} for member in words.members]
+    if words.flag("grouped_gemm"):
+        out["members"] = tuple(Member(**_whole(member)) for member in sizes)
+    else:
+        out |= sizes[0]
+    return out
+
+
+def _whole(member: dict[str, int]) -> dict[str, int]:
+    for name in "mnk":
+        if name not in member:
+            raise _TornError(f"cut line: a member of the grouped GEMM has no -{name}")
+    return member
+
+
+def _upper(text: str | None) -> Any:
+    return text.upper() if text else None
+
+
+def _batch_mode(text: str | None) -> Literal["strided", "pointer"] | None:
+    """Written since hipBLASLt 1.4; before, only strided batches exist."""
+    return {None: "strided", "0": "strided", "1": "pointer"}.get(text)  # type: ignore[return-value]
+
+
+def _scale(words: _Words, name: str) -> str:
+    if name not in words:
+        return "none"
+    return SCALES[words.values[name] or "1"]  # ROCm 6.1 and 6.2 write the bare flag
+
+
+# ------------------------------------------------------------------------------------------- writing
+
+
+def command(problem: GemmProblem, solution: Solution | None = None, extra: Sequence[str] = ()) -> str:
+    """The hipblaslt-bench command that runs this problem (flags of ROCm 6.4 and later), ``extra`` words at its end.
+
+    Unknown leading dimensions and strides are written tight; an unknown epilogue or scale is left out, which means none.
+    Raises EmissionError where a transpose, size, batch count or type is unknown: the tool would silently take a default.
+    """
+    p = problem.normal
+    values: dict[str, object] = {
+        "transA": p.trans_a,
+        "transB": p.trans_b,
+        "batch_count": p.batch_count,
+        "a_type": p.a_type,
+        "b_type": p.b_type,
+        "c_type": p.c_type or p.d_type,
+        "d_type": p.d_type,
+        "compute_type": p.compute_type,
+    }
+    sizes = [_size_words(x, p) for x in p.members or (p,)]
+    unknown = [name for name, value in values.items() if value is None]
+    if unknown:
+        raise EmissionError(f"no hipblaslt-bench command without {', '.join(unknown)} of: {problem.label}")
+    words = ["hipblaslt-bench", "--api_method", "cpp" if p.members else "c"]
+    words += ["--grouped_gemm"] * bool(p.members)
+    words += [word for size in sizes for word in size]
+    words += ["--alpha 1.000000", f"--beta {'1' if p.beta == 'nonzero' else '0'}.000000"]
+    words += [f"--{name} {values[name]}" for name in ("transA", "transB", "batch_count")]
+    words += ["--batch_mode 1"] * (p.batch_mode == "pointer")
+    words += [f"--scale{x.upper()} {SCALE_CODES.get(getattr(p, f'scale_{x}') or 'none', '0')}" for x in "ab"]
+    words += [f"--scale{x.upper()}" for x in "cd" if getattr(p, f"scale_{x}") not in (None, "none")]
+    words += [f"--swizzle{x.upper()}" for x in "ab" if getattr(p, f"swizzle_{x}")]
+    words += ["--scaleAlpha_vector"] * bool(p.scale_alpha_vector)
+    words += ["--gradient"] * bool(p.gradient) + ["--use_e"] * bool(p.aux)
+    words += [f"--bias_vector --bias_source {p.bias_source or 'd'}"] * bool(p.bias)
+    words += [f"--{name} {values[name]}" for name in ("a_type", "b_type", "c_type", "d_type")]
+    words += [f"--{name} {value}" for name in ("scale_type", "bias_type", "aux_type") if (value := getattr(p, name))]
+    words += [f"--compute_type {values['compute_type']}"]
+    words += [f"--algo_method index --solution_index {solution.id}"] * (solution is not None)
+    words += [f"--activation_type {p.activation or 'none'}"]
+    return " ".join([*words, *extra])
+
+
+def _size_words(size: Member | GemmProblem, problem: GemmProblem) -> list[str]:
+    """``-m … --stride_d …`` of one GEMM, unknown leading dimensions and strides tight."""
+    if size.m is None or size.n is None or size.k is None:
+        raise EmissionError(f"no hipblaslt-bench command without m, n and k of: {problem.label}")
+    shape = GemmProblem(trans_a=problem.trans_a, trans_b=problem.trans_b, m=size.m, n=size.n, k=size.k)
+    tight = tight_leading_dimensions(shape)
+    cols = {
+        "a": size.k if problem.trans_a == "N" else size.m,
+        "b": size.n if problem.trans_b == "N" else size.k,
+        "c": size.n,
+        "d": size.n,
+    }
+    ld = {x: getattr(size, f"ld{x}") for x in "abcd"}
+    ld["c"] = ld["d"] if ld["c"] is None else ld["c"]  # beta zero: C is not read, the library still checks its layout
+    ld = {x: tight[f"ld{x}"] if value is None else value for x, value in ld.items()}
+    out = [f"-{name} {getattr(size, name)}" for name in "mnk"]
+    out += [f"--ld{x} {ld[x]}" for x in "abcd"]
+    for x in "abcd":
+        stride = getattr(size, f"stride_{x}")
+        if stride is None:
+            stride = 0 if problem.batch_count == 1 else ld[x] * cols[x]
+        out.append(f"--stride_{x} {stride}")
+    return out
+
+
+# A record begins at the word itself or, where a shell's line or a count stands before it, at the start of that.
+_START = (
+    rf"(?:^{_COUNT}{_PROMPT}{_WRAPPERS}{_PATH}|(?<!\S){_PATH})?{_NAME}(?=[ \t]+-)".replace("?P<count>", "?:").encode()
+)
+
+FORMAT = LineFormat(
+    name="hipblaslt-bench",
+    about="hipblaslt-bench command lines (log mask 32, or typed)",
+    markers=(b"hipblaslt-bench",),
+    start=_START,
+    read=read,
+)

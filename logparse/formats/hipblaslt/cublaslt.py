@@ -1,0 +1,62 @@
+"""Where cuBLASLt's log differs from hipBLASLt's: a table, and the name that it gives to the algorithm.
+
+Produced by ``CUBLASLT_LOG_MASK=31 CUBLASLT_LOG_FILE=cublaslt_%i.log``; one Trace line (shortened)::
+
+    [2026-11-21 05:15:08][cublasLt][588][Trace][cublasLtMatmul] A=0X7FE1C0600000 Adesc=[type=R_16BF rows=2304 cols=768
+    ld=2304] B=… computeDesc=[computeType=COMPUTE_32F scaleType=R_32F epilogue=EPILOGUE_BIAS biasPointer=0x7fdf89432800]
+    algo=[algoId=66 tile=MATMUL_TILE_192x192 stages=MATMUL_STAGES_64xAUTO customOption=4 clusterShape=CLUSTER_SHAPE_2x1x1]
+    workSpace=0X7FDF89433A00 workSpaceSizeInBytes=1048576 beta=0 outOfPlace=0 stream=0X0
+
+An attribute at its default is not printed: no ``transa`` means OP_N, no ``epilogue`` means EPILOGUE_DEFAULT.  The third
+bracket of the prefix is the thread, the layer is ``Hint`` where hipBLASLt has ``Hints``, and one line is written per
+heuristic query (``heuristicResults=[66]``: the algorithm ids that it returned).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from logparse.model import Solution
+
+MATMUL = "cublasLtMatmul"
+
+KEYS: Mapping[str, str] = {
+    "batchCount": "batch_count",
+    "stridedBatchOffset": "batch_stride",
+    "transa": "transA",
+    "transb": "transB",
+    "biasDataType": "biasType",
+    "auxDataType": "epilogueAuxDataType",
+}
+"""cuBLASLt's keys by hipBLASLt's name of the same thing."""
+
+DEFAULTS: Mapping[str, str] = {
+    "transA": "OP_N",
+    "transB": "OP_N",
+    "epilogue": "EPILOGUE_DEFAULT",
+}
+"""What an attribute is that cuBLASLt does not print."""
+
+_ALGO: tuple[tuple[str, str, str], ...] = (
+    ("algoId", "id", ""),
+    ("tile", "tile", "MATMUL_TILE_"),
+    ("stages", "stages", "MATMUL_STAGES_"),
+    ("numSplitsK", "splitk", ""),
+    ("reductionScheme", "reduction", "REDUCTION_SCHEME_"),
+    ("ctaSwizzle", "swizzle", ""),
+    ("customOption", "custom", ""),
+    ("innerShape", "inner", "MATMUL_INNER_SHAPE_"),
+    ("clusterShape", "cluster", "CLUSTER_SHAPE_"),
+)
+"""Algorithm attributes: printed key, our word, the part of the value that repeats the key."""
+
+
+def solution(text: str | None) -> Solution | None:
+    """``cublaslt:id=66,tile=192x192,…`` from the ``algo=[…]`` group of a Trace line; None where algo was NULL."""
+    if not text or "=" not in text:
+        return None
+    values = dict(word.partition("=")[::2] for word in text.split())
+    known = [f"{ours}={values[key].removeprefix(prefix)}" for key, ours, prefix in _ALGO if values.get(key)]
+    # An attribute that this table does not know is part of the identity all the same.
+    known += [f"{key}={value}" for key, value in sorted(values.items()) if key not in {x[0] for x in _ALGO}]
+    return Solution("cublaslt", ",".join(known), raw=text)

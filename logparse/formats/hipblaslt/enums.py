@@ -1,0 +1,180 @@
+"""The enum texts of hipBLASLt (and cuBLASLt), as tables that are read in both directions where both are needed.
+
+Sources: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/utility.cpp`` (texts of prefixed lines),
+``clients/include/argument_model.hpp`` (bench words), ``clients/include/hipblaslt_arguments.hpp`` (codes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from logparse.model import NARROW, Beta, GemmProblem
+
+BENCH_TYPES = frozenset(
+    "f64_r f32_r xf32_r f16_r bf16_r i32_r i8_r u8_r f8_r bf8_r f8_fnuz_r bf8_fnuz_r f6_r bf6_r f4_r f32_c f64_c".split()
+)
+"""Data types as hipblaslt-bench writes them."""
+
+BENCH_COMPUTE_TYPES = frozenset(
+    "f16_r f32_r xf32_r f64_r i32_r f32_f16_r f32_bf16_r f32_f8_r f32_bf8_r f32_f8bf8_r f32_bf8f8_r".split()
+)
+
+DATA_TYPES: Mapping[str, str] = {
+    "R_16F": "f16_r",
+    "R_16BF": "bf16_r",
+    "R_32F": "f32_r",
+    "R_64F": "f64_r",
+    "R_8I": "i8_r",
+    "R_8U": "u8_r",
+    "R_32I": "i32_r",
+    # Bench lines write f8_r for OCP and FNUZ alike (the arch decides), so both texts must become that word here.
+    "R_8F_E4M3": "f8_r",
+    "R_8F_E5M2": "bf8_r",
+    "R_8F_E4M3_FNUZ": "f8_r",
+    "R_8F_E5M2_FNUZ": "bf8_r",
+    "R_6F_E2M3": "f6_r",
+    "R_6F_E3M2": "bf6_r",
+    "R_4F_E2M1": "f4_r",
+    "C_32F": "f32_c",
+    "C_64F": "f64_c",
+}
+"""Type texts of prefixed lines.  hipBLASLt prints ``Invalid`` for every other type (R_32I too): that is unknown."""
+
+COMPUTE_TYPES: Mapping[str, str] = {
+    "16F": "f16_r",
+    "32F": "f32_r",
+    "32XF": "xf32_r",
+    "64F": "f64_r",
+    "32I": "i32_r",
+    "32F_16F": "f32_f16_r",
+    "32F_16BF": "f32_bf16_r",
+    "32F_8F_FNUZ": "f32_f8_r",
+    "32F_8BF_FNUZ": "f32_bf8_r",
+    "32F_8F8BF_FNUZ": "f32_f8bf8_r",
+    "32F_8BF8F_FNUZ": "f32_bf8f8_r",
+    # cuBLASLt's names of the fast modes
+    "32F_FAST_16F": "f32_f16_r",
+    "32F_FAST_16BF": "f32_bf16_r",
+    "32F_FAST_TF32": "xf32_r",
+}
+"""Compute texts without ``COMPUTE_``.  Pedantic variants have no bench word of their own and fold into the plain one."""
+
+PROFILE_COMPUTE_TYPES: Mapping[str, str] = {
+    "c_f32_fast_f16_r": "f32_f16_r",
+    "c_f32_fast_bf16_r": "f32_bf16_r",
+    **{f"c_{word}": word for word in BENCH_COMPUTE_TYPES},
+}
+"""Compute texts of profile records, which are those of the client's YAML files."""
+
+
+def data_type(text: str | None) -> str | None:
+    return DATA_TYPES.get(text or "")
+
+
+def compute_type(text: str | None) -> str | None:
+    return COMPUTE_TYPES.get((text or "").removeprefix("COMPUTE_").removesuffix("_PEDANTIC"))
+
+
+class Epilogue(NamedTuple):
+    """What an epilogue name says; the fields of ``GemmProblem`` of the same names."""
+
+    activation: str
+    bias: bool = False
+    aux: bool = False
+    gradient: bool = False
+    bias_source: Literal["a", "b", "d"] | None = None
+
+
+def _forward(word: str, *, aux: bool = False) -> dict[str, Epilogue]:
+    """An activation's forward epilogues, with and without bias, with and without the matrix kept for the backward."""
+    act = word.lower()
+    out = {word: Epilogue(act), f"{word}_BIAS": Epilogue(act, True, bias_source="d")}
+    if aux:
+        out[f"{word}_AUX"] = Epilogue(act, aux=True)
+        out[f"{word}_AUX_BIAS"] = Epilogue(act, True, True, bias_source="d")
+    return out
+
+
+EPILOGUES: Mapping[str, Epilogue] = {
+    "DEFAULT": Epilogue("none"),
+    "BIAS": Epilogue("none", True, bias_source="d"),
+    **_forward("RELU", aux=True),
+    **_forward("GELU", aux=True),
+    **_forward("SWISH"),
+    **_forward("SIGMOID"),
+    **_forward("CLAMP", aux=True),
+    # The derivative of an activation reads the matrix that the forward pass kept: aux is part of it.
+    "DRELU": Epilogue("relu", aux=True, gradient=True),
+    "DRELU_BGRAD": Epilogue("relu", True, True, True, "d"),
+    "DGELU": Epilogue("gelu", aux=True, gradient=True),
+    "DGELU_BGRAD": Epilogue("gelu", True, True, True, "d"),
+    "BGRADA": Epilogue("none", True, False, True, "a"),
+    "BGRADB": Epilogue("none", True, False, True, "b"),
+}
+"""Epilogue names (no ``EPILOGUE_``, no ``_EXT``) and what they mean in bench flags."""
+
+_MISPRINTED = {"DGELU_BGRADA": "BGRADA", "DGELU_BGRADB": "BGRADB"}
+"""Texts that hipBLASLt up to December 2024 prints for BGRADA and BGRADB."""
+
+EPILOGUE_NAMES: Mapping[Epilogue, str] = {epilogue: name for name, epilogue in EPILOGUES.items()}
+
+
+def epilogue(text: str | None) -> Epilogue | None:
+    """What an epilogue text of a prefixed line means, None where the library could not name it."""
+    name = (text or "").removeprefix("ROCBLASLT_").removeprefix("EPILOGUE_").replace("_EXT", "")
+    return EPILOGUES.get(_MISPRINTED.get(name, name))
+
+
+SCALES: Mapping[str, str] = {
+    "0": "none",
+    "1": "scalar",
+    "s": "scalar",
+    "2": "row",
+    "v": "row",
+    "3": "block32",
+    "4": "block16_e8m0",
+    "5": "block32_e4m3",
+    "6": "block16_e4m3",
+    "7": "block32_e5m3",
+    "8": "block16_e5m3",
+    "1001": "block32_preswizzled",
+}
+"""``--scaleA``/``--scaleB`` codes: ``s``/``v`` in ROCm 6.3, numbers since 6.4.  A vector scales the rows of op(A)."""
+
+SCALE_CODES: Mapping[str, str] = {word: code for code, word in SCALES.items() if code.isdigit()}
+
+
+def default_types(values: dict[str, Any]) -> dict[str, Any]:
+    """Fill the bias and aux type that the library takes when none was set: D's type, for D of 16 bits and more.
+
+    For a narrower D the default depends on the other types, so it stays unknown (hipBLASLt API reference,
+    ``HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`` and ``..._EPILOGUE_AUX_DATA_TYPE``).
+    """
+    d_type = values.get("d_type")
+    if d_type is not None and d_type not in NARROW:
+        for name in ("bias", "aux"):
+            if values.get(name) and values.get(f"{name}_type") is None:
+                values[f"{name}_type"] = d_type
+    return values
+
+
+def beta_of(*texts: str | None) -> Beta | None:
+    """Whether the scalar β, given as the texts of its parts, is zero; None where no part is given or one is no number.
+
+    ``std::to_string`` prints six decimals: a β below 5e-7 reads as zero, and nothing in the line tells.
+    """
+    try:
+        parts = [float(text) for text in texts if text is not None]
+    except ValueError:
+        return None
+    return None if not parts else "nonzero" if any(parts) else "zero"
+
+
+def tight_leading_dimensions(problem: GemmProblem) -> dict[str, int]:
+    """The least leading dimensions of a problem whose transposes and sizes are known (hipblaslt-bench's defaults)."""
+    if problem.m is None or problem.n is None or problem.k is None:
+        return {}
+    a = problem.m if problem.trans_a == "N" else problem.k
+    b = problem.k if problem.trans_b == "N" else problem.n
+    return {"lda": a, "ldb": b, "ldc": problem.m, "ldd": problem.m}

@@ -1,0 +1,165 @@
+"""Profile records: each distinct call and how often it ran, dumped when the process ends (ROCm 6.4 and later).
+
+Produced by ``HIPBLASLT_LOG_MASK=64`` (profile) or ``128`` (extended: with solution and kernel name)::
+
+    - { function: matmul, M: 64, N: 49152, K: 2048, lda: 2048, …, transA: T, transB: N, batch_count: 1, scaleA: 0,
+    scaleB: 0, : , : , scaleAlpha_vector: false, …, compute_type: c_f32_r, activation_type: none, flush: true,
+    any_stride: true, rotating: 512, cold_iters: 1000, iters: 1000, call_count: 208 }
+
+It looks like YAML and is not: ROCm 7.0 writes empty keys (``: ,``), grouped records repeat keys and lack a comma, so
+this module has a tokenizer of its own.  Source: ROCm/hipBLASLt ``tensile_host.cpp`` and ``include/tuple_helper.hpp``.
+``rotating``, ``cold_iters`` and ``iters`` do not make a record ``by_tool`` as they do in a bench line: owners write them
+into records to feed them to ``hipblaslt-bench --yaml``, and ``call_count`` is the application's all the same.
+PyTorch's ``BLAS_PARAMS`` look alike; they have no ``call_count`` and no ``c_`` before the compute type, and are foreign here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from logparse.formats.format import FOREIGN, LineFormat, Outcome
+from logparse.formats.hipblaslt.enums import PROFILE_COMPUTE_TYPES, SCALES, beta_of, default_types
+from logparse.model import Call, GemmProblem, Member, Record, Reject, Solution, SolutionName
+
+_OPEN = "- { function: matmul"
+
+_SIZES = frozenset({"lda", "ldb", "ldc", "ldd", "lde", *(f"stride_{x}" for x in "abcde")})
+_MEMBER = frozenset({"m", "n", "k"}) | _SIZES
+_NEEDED = ("alpha", "beta", "transA", "transB", "batch_count", "a_type", "b_type", "c_type", "d_type")
+_NEEDED_LAST = ("compute_type", "activation_type", "call_count")
+_KNOWN = _SIZES.union(
+    {"M", "N", "K", "alphai", "betai", "batch_mode", "scaleA", "scaleB", "scaleC", "scaleD", "swizzleA", "swizzleB"},
+    {"scaleAlpha_vector", "gradient", "use_e", "bias_vector", "bias_source", "bias_stride", "scale_type", "bias_type"},
+    {"aux_type", "algo_method", "solution_index", "flush", "any_stride", "rotating", "cold_iters", "iters"},
+    {"solution_Name", "kernel_name", "grouped_gemm", "splitk", "wgm", *_NEEDED, *_NEEDED_LAST},
+    # what owners add for hipblaslt-bench --yaml
+    {"initialization", "use_gpu_timer", "requested_solution_num", "print_kernel_info", "norm_check", "unit_check"},
+    {"timing", "workspace", "api_method", "device", "function"},
+)
+
+
+class _TornError(Exception):
+    """The record cannot be read; its text is the reason."""
+
+
+def read(text: str) -> Outcome:
+    """One line that holds a record: a call with its count, and the solution's names where the record has them."""
+    at = text.find(_OPEN)
+    body = text[at + len(_OPEN) :].strip()
+    if at < 0 or body[:1] not in (",", ""):
+        return FOREIGN
+    try:
+        if body.endswith("}") and "call_count" not in body and "compute_type: c_" not in body:
+            return FOREIGN  # PyTorch's signature of a problem
+        if not body.endswith("}"):
+            raise _TornError("cut profile record: no closing brace")
+        values, members = _values(body[1:-1])
+        problem = _problem(values, members)
+        count = int(values["call_count"])
+    except (_TornError, ValueError) as error:
+        return Outcome("reject", (Reject(str(error)),))
+    index = values.get("solution_index")
+    solution = Solution("hipblaslt", str(int(index)), raw=index) if index and index.isdigit() else None
+    extended = "kernel_name" in values or "solution_Name" in values
+    category = "extended_profile" if extended else "profile"
+    records: list[Record] = [Call(problem=problem, category=category, count=count, solution=solution)]
+    if extended and solution:
+        names = (values.get("solution_Name") or None, values.get("kernel_name") or None)
+        records.append(SolutionName(solution=solution, name=names[0], kernel_name=names[1]))
+    return Outcome("call", records)
+
+
+def _pairs(body: str) -> Iterator[tuple[str, str]]:
+    for part in body.split(","):
+        key, colon, value = part.partition(":")
+        key, value = key.strip(), value.strip()
+        if key == "grouped_gemm":  # its value is the first member's first pair
+            yield key, "1"
+            key, colon, value = (x.strip() for x in value.partition(":"))
+        if " stride_e" in value:  # the last member's stride_e follows without a comma
+            value, _, rest = value.partition(" ")
+            yield key, value
+            key, _, value = rest.partition(":")
+            key, value = key.strip(), value.strip()
+        if key:
+            yield key, value
+        elif value or (part.strip() and not colon):
+            raise _TornError(f"damaged profile record at {part.strip()[:40]!r}")
+
+
+def _values(body: str) -> tuple[dict[str, str], list[dict[str, int]]]:
+    values: dict[str, str] = {}
+    members: list[dict[str, int]] = []
+    for key, value in _pairs(body):
+        if "grouped_gemm" in values and "alpha" not in values and key in _MEMBER:
+            if key == "m":
+                members.append({})
+            if not members or key in members[-1]:
+                raise _TornError(f"damaged profile record: {key} stands twice")
+            members[-1][key] = int(value)
+        elif key not in _KNOWN:
+            raise _TornError(f"unknown key {key[:40]!r} in a profile record")
+        elif values.get(key, value) != value:  # ROCm 7.2 writes solution_index in two blocks of an extended record
+            raise _TornError(f"damaged profile record: {key} stands twice")
+        else:
+            values[key] = value
+    sizes = () if members else ("M", "N", "K", "lda", "ldb", "ldc", "ldd", "stride_a", "stride_b", "stride_c", "stride_d")
+    for key in (*sizes, *_NEEDED, *_NEEDED_LAST):
+        if key not in values:
+            raise _TornError(f"cut profile record: no {key}")
+    return values, members
+
+
+def _problem(values: dict[str, str], members: list[dict[str, int]]) -> GemmProblem:
+    bias = _flag(values, "bias_vector")
+    gradient = _flag(values, "gradient")
+    activation = values["activation_type"] or "none"
+    out: dict[str, Any] = {
+        "trans_a": values["transA"].upper(),
+        "trans_b": values["transB"].upper(),
+        "batch_count": int(values["batch_count"]),
+        "batch_mode": {"0": "strided", "1": "pointer"}.get(values.get("batch_mode", "0")),
+        "compute_type": PROFILE_COMPUTE_TYPES.get(values["compute_type"]),
+        **{name: values.get(name) or None for name in ("a_type", "b_type", "c_type", "d_type")},
+        **{name: values.get(name) or None for name in ("scale_type", "bias_type", "aux_type")},
+        "activation": activation,
+        "gradient": gradient,
+        "aux": _flag(values, "use_e") or (gradient and activation in ("relu", "gelu")),
+        "bias": bias,
+        "bias_source": (values.get("bias_source") or "d") if bias else None,
+        "scale_a": SCALES.get(values.get("scaleA", "")),
+        "scale_b": SCALES.get(values.get("scaleB", "")),
+        # Before ROCm 7.1 a record has neither scaleC/D nor a readable swizzle: unknown, not absent.
+        "scale_c": SCALES.get(values.get("scaleC", "")),
+        "scale_d": SCALES.get(values.get("scaleD", "")),
+        "scale_alpha_vector": _flag(values, "scaleAlpha_vector"),
+        "swizzle_a": _flag(values, "swizzleA"),
+        "swizzle_b": _flag(values, "swizzleB"),
+        "beta": beta_of(values["beta"], values.get("betai")),
+    }
+    if "grouped_gemm" in values:
+        out["members"] = tuple(_member(member) for member in members)
+    else:
+        out |= {name.lower(): int(values[name]) for name in "MNK"}
+        out |= {name: int(values[name]) for name in _SIZES - {"lde", "stride_e"}}
+    return GemmProblem(**default_types(out))
+
+
+def _member(sizes: dict[str, int]) -> Member:
+    if not {"m", "n", "k"} <= sizes.keys():
+        raise _TornError("cut profile record: a member of the grouped GEMM lacks m, n or k")
+    return Member(**{name: value for name, value in sizes.items() if name not in ("lde", "stride_e")})
+
+
+def _flag(values: dict[str, str], name: str) -> bool | None:
+    return {"true": True, "1": True, "false": False, "0": False}.get(values.get(name, ""))
+
+
+FORMAT = LineFormat(
+    name="hipblaslt-profile",
+    about="hipBLASLt profile records (log masks 64 and 128)",
+    markers=(_OPEN.encode(),),
+    start=rb"- \{ function: matmul",
+    read=read,
+)
