@@ -23,7 +23,8 @@ from logparse.formats import FORMATS
 from logparse.formats.format import UNITS, FileFormat, Format, Outcome, Unit
 from logparse.lines import LineReader, Read, blocks
 from logparse.model import Call
-from logparse.source import Hashing, InputFile, escaped, find_inputs
+from logparse.output import printable
+from logparse.source import Hashing, InputFile, find_inputs
 from logparse.store import Attempt, Commit, Store, open_store
 from logparse.tables import Collector, clock_second, problem_text
 
@@ -122,7 +123,7 @@ def _parallel(tasks: Sequence[_Task], jobs: int, progress: Progress | None) -> l
                 try:
                     results[task.path] = future.result()
                 except Exception as error:  # the worker died; the other files go on
-                    results[task.path] = Ingested(task.path, "failed", error=f"{escaped(task.path)}: {error}")
+                    results[task.path] = Ingested(task.path, "failed", error=f"{printable(task.path)}: {error}")
                 if progress:
                     progress(task.path, _size(task.path))
     return [results[task.path] for task in tasks]
@@ -142,7 +143,7 @@ def _ingest_one(
         return Ingested(task.path, "failed", error=str(error))
     except (OSError, EOFError) as error:
         reason = getattr(error, "strerror", None) or error
-        return Ingested(task.path, "failed", error=f"{escaped(task.path)}: {reason}")
+        return Ingested(task.path, "failed", error=f"{printable(task.path)}: {reason}")
 
 
 @dataclass(frozen=True)

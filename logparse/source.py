@@ -23,6 +23,7 @@ import xxhash
 from logparse.errors import InputError
 from logparse.formats.format import Head, Line
 from logparse.lines import blocks
+from logparse.output import printable
 from logparse.store import resolve
 
 HEAD_BYTES = 64 << 10
@@ -55,7 +56,7 @@ class InputFile:
             return 0
         info = self._fs.get_file_info(self._inner)
         if not info.is_file:
-            raise InputError(f"{escaped(self.path)}: no such file")
+            raise InputError(f"{printable(self.path)}: no such file")
         return int(info.size or 0)
 
     @property
@@ -227,11 +228,11 @@ class _Bounded(io.RawIOBase):
         try:
             data = bytes(self._inner.read(size))
         except (EOFError, OSError, lzma.LZMAError, ValueError, pa.ArrowException) as error:
-            raise InputError(f"{escaped(self._file.path)}: damaged compressed file: {error}") from error
+            raise InputError(f"{printable(self._file.path)}: damaged compressed file: {error}") from error
         self._left -= len(data)
         if self._left < 0:
             raise InputError(
-                f"{escaped(self._file.path)}: expands to more than {self._file.max_ratio:g} times its size; "
+                f"{printable(self._file.path)}: expands to more than {self._file.max_ratio:g} times its size; "
                 "if that is right, raise --max-ratio"
             )
         return data
@@ -255,7 +256,7 @@ def find_inputs(paths: Iterable[str]) -> tuple[list[str], list[str]]:
     for path in paths:
         files = ["-"] if path == "-" else _expand(path)
         if not files:
-            missing.append(f"{escaped(path)}: no such file, and as a folder or pattern it matches nothing")
+            missing.append(f"{printable(path)}: no such file, and as a folder or pattern it matches nothing")
         found |= dict.fromkeys(files)
     return list(found), missing
 
@@ -313,8 +314,3 @@ def _read_up_to(stream: BinaryIO, size: int) -> bytes:
         parts.append(data)
         size -= len(data)
     return b"".join(parts)
-
-
-def escaped(text: str) -> str:
-    """A name from outside, safe to print: control and escape characters made visible."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,5 @@
+"""``python -m logparse`` is the program."""
+
+from logparse.cli import main
+
+main()

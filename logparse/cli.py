@@ -1,0 +1,229 @@
+"""The program: one short function per verb, each one call of the library; errors are caught in one place, ``main``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logparse.errors import LogparseError
+from logparse.output import TableFormat, printable, write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from logparse.ingest import Ingested, Progress
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="From math-library logs and tuning files of GPU jobs to one table, findings and override files.",
+    epilog="A first session: `logparse ingest hipblaslt_*.log *.fdb.txt tunableop_*.csv`, then `logparse recommend`.",
+)
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", envvar="LOGPARSE_STORE", help="Store folder or URL. [default: logparse-store]"),
+]
+RunOption = Annotated[str | None, typer.Option("--run", help="Run label. [default: the latest run]")]
+FormatOption = Annotated[TableFormat, typer.Option("--format", help="How to print the table.")]
+OutputOption = Annotated[str | None, typer.Option("--output", "-o", help="Write the table to a file.")]
+
+
+@app.command(epilog="Example: `logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv`")
+def ingest(
+    paths: Annotated[list[str], typer.Argument(help="Files, folders, globs, URLs; `-` for standard input.")],
+    store: StoreOption = None,
+    run: Annotated[str | None, typer.Option("--run", help="Label of this run. [default: the time of the call]")] = None,
+    format: Annotated[str | None, typer.Option("--format", help="Format name, instead of recognising it.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Worker processes. [default: one per core]")] = 0,
+    max_ratio: Annotated[float, typer.Option(help="Refuse compressed files that expand more than this.")] = 2000.0,
+) -> None:
+    """Read logs and tuning files into the store."""
+    from logparse.ingest import ingest as ingest_paths
+    from logparse.store import open_store
+
+    target = open_store(store, create=True)
+    with _progress(paths) as progress:
+        workers = jobs or os.cpu_count() or 1
+        results = ingest_paths(
+            paths, target, run=run, format=format, jobs=workers, max_ratio=max_ratio, progress=progress
+        )
+    _print_ingested(results)
+    failed = [result for result in results if result.state == "failed"]
+    if failed or not any(result.recognised for result in results):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: `logparse top --by time -n 10`")
+def top(
+    store: StoreOption = None,
+    run: RunOption = None,
+    by: Annotated[str, typer.Option(help="calls, or time.")] = "calls",
+    kind: Annotated[str | None, typer.Option(help="gemm, grouped or conv.")] = None,
+    n: Annotated[int, typer.Option("-n", help="Number of problems.")] = 20,
+    format: FormatOption = TableFormat.table,
+    output: OutputOption = None,
+) -> None:
+    """Rank the distinct problems of a run by calls or time."""
+    from logparse import lookup
+    from logparse.store import open_store
+
+    if by not in ("calls", "time"):
+        raise typer.BadParameter("calls or time", param_hint="--by")
+    frame = lookup.top(open_store(store), by=by, kind=kind, n=n, run=run)
+    write_table(frame.drop(columns="text") if format is TableFormat.table else frame, format, output)
+
+
+@app.command(epilog="Example: `logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'`")
+def show(
+    text: Annotated[str, typer.Argument(help="A bench, Trace or profile line, MIOpenDriver command, find-db key …")],
+    store: StoreOption = None,
+    format: FormatOption = TableFormat.table,
+    output: OutputOption = None,
+) -> None:
+    """Show all that every format knows of the problem in a pasted line."""
+    from logparse import lookup
+    from logparse.store import open_store
+
+    known = lookup.show(open_store(store), text)
+    if format is not TableFormat.table:
+        import pandas as pd
+
+        tables = [
+            frame.assign(what=what) for k in known for what, frame in (("call", k.calls), ("time", k.measurements))
+        ]
+        write_table(pd.concat(tables, ignore_index=True), format, output)
+        return
+    for entry in known:
+        typer.echo(f"{entry.problem.label}\n  {entry.problem.text}")
+        for title, frame in (("calls", entry.calls), ("measurements", entry.measurements)):
+            typer.echo(f"{title}: {len(frame) or 'none'}")
+            if len(frame):
+                write_table(frame.drop(columns="problem").dropna(axis="columns", how="all"), format)
+
+
+@app.command(epilog="Example: `logparse sql 'select epilogue, count(*) from gemm_problems group by all'`")
+def sql(
+    query: Annotated[str, typer.Argument(help='One SELECT over the views (see `logparse sql "describe calls"`).')],
+    store: StoreOption = None,
+    run: Annotated[str | None, typer.Option("--run", help="Limit the views to one run.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds until the query is stopped.")] = 60.0,
+    max_rows: Annotated[int, typer.Option(help="Refuse larger results.")] = 1_000_000,
+    format: FormatOption = TableFormat.table,
+    output: OutputOption = None,
+) -> None:
+    """Run read-only SQL over the store's views."""
+    from logparse.sql import query as run_query
+    from logparse.store import open_store
+
+    table = run_query(open_store(store).url, query, run=run, timeout_s=timeout, max_rows=max_rows)
+    write_table(table.to_pandas(), format, output)
+
+
+@app.command(epilog="Example: `logparse status`")
+def status(store: StoreOption = None, format: FormatOption = TableFormat.table, output: OutputOption = None) -> None:
+    """Say what the store holds, and what is missing."""
+    from logparse import lookup
+    from logparse.store import open_store
+
+    held = open_store(store)
+    write_table(lookup.holdings(held), format, output)
+    if format is TableFormat.table and output is None:
+        for line in _missing(store):
+            typer.echo(line)
+
+
+@app.command(epilog="Example: `logparse formats`")
+def formats(format: FormatOption = TableFormat.table, output: OutputOption = None) -> None:
+    """List what can be read and written."""
+    import pandas as pd
+
+    from logparse.formats import FORMATS, WRITERS
+
+    rows = [{"name": f.name, "what": "read", "about": f.about} for f in FORMATS]
+    rows += [{"name": w.name, "what": "write", "about": w.about} for w in WRITERS]
+    write_table(pd.DataFrame(rows, columns=["name", "what", "about"]), format, output)
+
+
+@app.command(epilog="Example: `logparse forget run-before-upgrade`")
+def forget(
+    name: Annotated[str, typer.Argument(help="A run label, or (the end of) a file's path.")], store: StoreOption = None
+) -> None:
+    """Remove a run or a file from the store."""
+    from logparse.store import open_store
+
+    for path in open_store(store).forget(name):
+        typer.echo(f"forgot {printable(path)}")
+
+
+def _missing(store: str | None) -> list[str]:
+    return []
+
+
+@contextmanager
+def _progress(paths: Sequence[str]) -> Iterator[Progress | None]:
+    """A bar with bytes/s and ETA on a terminal; plain lines are printed at the end otherwise."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    from logparse.source import InputFile, find_inputs
+
+    total = sum(InputFile(path).size for path in find_inputs(paths)[0] if path != "-") or None
+    columns = (TextColumn("ingest"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("ingest", total=total)
+        yield lambda path, count: bar.advance(task, count)
+
+
+def _print_ingested(results: Sequence[Ingested]) -> None:
+    import pandas as pd
+
+    rows = [
+        {
+            "file": os.path.relpath(r.path) if r.path.startswith("/") else r.path,
+            "format": r.format,
+            "state": r.state,
+            "lines": r.lines,
+            "calls": r.calls,
+            "problems": r.problems,
+            "measured": r.units.get("measurement", 0),
+            "messages": r.units.get("message", 0),
+            "rejects": r.units.get("reject", 0),
+            "foreign": r.units.get("foreign", 0),
+        }
+        for r in results
+        if r.state != "failed"
+    ]
+    if rows:
+        write_table(pd.DataFrame(rows), TableFormat.table)
+    for result in results:
+        if result.state == "failed":
+            typer.echo(f"error: {result.error}", err=True)
+    runs = sorted({r.run for r in results if r.run})
+    if runs:
+        typer.echo(f"run: {', '.join(runs)}")
+
+
+def main() -> None:
+    """Entry point: an error of the user's world is one line and exit code 1; wrong usage is 2."""
+    try:
+        app()
+    except LogparseError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:  # `logparse sql … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

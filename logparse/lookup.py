@@ -1,0 +1,203 @@
+"""Questions that a user asks of a store: what ran most, what is known of this problem, what does the store hold."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from logparse.errors import InputError
+from logparse.formats import FORMATS
+from logparse.formats.format import FileFormat, Line
+from logparse.formats.format import LineFormat as _LineFormat
+from logparse.lines import LineReader
+from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
+from logparse.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_RANKED = """
+with w as (select kind, problem, cast(sum(calls) as bigint) as calls, string_agg(distinct calls_from, '+') as calls_from
+           from workload where run = $run group by all),
+     subjects as (
+        select * from w
+        union all select distinct kind, problem, cast(null as bigint), null from measurements
+        where run = $run and not exists (select 1 from w) and status = 'ok'),
+     picks as (
+        select problem, arg_max(solution, n) as pick from (
+            select problem, solution, sum(count) as n from calls
+            where run = $run and solution is not null and not by_tool group by all) group by problem),
+     known as (
+        select l.problem, m.solution, min(m.time_us) as time_us, max(l.fan) as fan
+        from links l join measurements m on m.problem = l.other
+        where m.status = 'ok' and m.time_us > 0 and l.problem in (select problem from subjects) group by all),
+     best as (
+        select problem, min(time_us) as best_us, arg_min(solution, time_us) as best, max(fan) as fan
+        from known group by problem)
+select s.kind, s.problem, s.calls, s.calls_from, p.pick, coalesce(k.time_us, d.time_us) as pick_us,
+       b.best, b.best_us, b.fan,
+       coalesce(s.calls, 1) * coalesce(k.time_us, d.time_us, b.best_us) as total_us
+from subjects s left join picks p using (problem) left join best b using (problem)
+left join known k on k.problem = s.problem and k.solution = p.pick
+left join known d on d.problem = s.problem and d.solution = 'Default'
+where $kind is null or s.kind = $kind or ($kind = 'gemm' and s.kind = 'grouped')
+"""
+
+
+def top(
+    store: Store, *, by: str = "calls", kind: str | None = None, n: int = 20, run: str | None = None
+) -> pd.DataFrame:
+    """The run's problems by calls or by time (calls × the pick's time where it is known, else the best known).
+
+    Columns: calls, share (of all calls, or of all known time), problem (short), pick, pick_us, best, best_us, total_us,
+    kind, calls_from, text.
+    """
+    run = store.latest_run(run)
+    with store.connect() as con:
+        frame = con.execute(_RANKED, {"run": run, "kind": kind}).df()
+    key = "total_us" if by == "time" else "calls"
+    other = "calls" if by == "time" else "total_us"
+    frame = frame.sort_values([key, other, "problem"], ascending=[False, False, True], na_position="last")
+    total = frame[key].sum()
+    frame["share"] = frame[key] / total if total else float("nan")
+    frame = frame.head(n)
+    frame["text"] = frame["problem"]
+    frame["problem"] = [problem_from_text(text).label for text in frame["text"]]
+    names = [
+        "calls",
+        "share",
+        "problem",
+        "pick",
+        "pick_us",
+        "best",
+        "best_us",
+        "total_us",
+        "kind",
+        "calls_from",
+        "text",
+    ]
+    return frame[names].reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the store knows of one problem: rows of calls and measurements, each with the link's level and fan."""
+
+    problem: Problem
+    calls: pd.DataFrame
+    measurements: pd.DataFrame
+
+
+def show(store: Store, text: str) -> list[Known]:
+    """Everything that every format knows of the problems in a pasted line.  Raises InputError when none is in it."""
+    problems = problems_in(text)
+    out = []
+    with store.connect() as con:
+        everything = con.execute("select problem from gemm_problems union all select problem from conv_problems").df()
+        for problem in problems:
+            from logparse.links import linked
+
+            levels = {}
+            for candidate in everything["problem"][everything["problem"].str.startswith(problem.kind)]:
+                level = linked(problem, problem_from_text(candidate)) if _may_link(problem, candidate) else None
+                if level:
+                    levels[candidate] = level
+            import pandas as pd
+
+            con.register(
+                "levels", pd.DataFrame({"problem": list(levels), "level": list(levels.values())}, dtype="object")
+            )
+            calls = con.execute(
+                """select level, run, category, pid, solution, sum(count) as count, min(first_seen) as first_seen,
+                   max(last_seen) as last_seen, by_tool, problem from calls join levels using (problem)
+                   group by all order by count desc nulls last"""
+            ).df()
+            measurements = con.execute(
+                """select level, run, origin, solution, status, time_us, workspace_bytes, error, key_text, problem
+                   from measurements join levels using (problem) order by time_us nulls last, solution"""
+            ).df()
+            con.unregister("levels")
+            out.append(Known(problem, calls, measurements))
+    return out
+
+
+def _may_link(problem: Problem, candidate: str) -> bool:
+    """A cheap test before the texts are parsed: the sizes stand in both texts alike."""
+    if isinstance(problem, GemmProblem) and not problem.members:
+        return f" mnk={problem.m},{problem.n},{problem.k} " in candidate
+    if isinstance(problem, ConvProblem):
+        return f" in={problem.n},{problem.c}," in candidate
+    return True
+
+
+def problems_in(text: str) -> list[Problem]:
+    """The problems that a pasted line names, whatever format it is of.
+
+    Raises InputError when no format can read it.
+    """
+    text = text.strip()
+    found: dict[str, Problem] = {}
+    try:
+        found[text] = problem_from_text(text)
+    except (ValueError, IndexError, TypeError, KeyError):
+        for record in _records(text):
+            problem = getattr(record, "problem", None)
+            if problem is not None and not isinstance(problem, Family):
+                found.setdefault(problem.text, problem)
+    if not found:
+        raise InputError(
+            f"no problem in {text[:60]!r}: paste a bench, Trace or profile line, a MIOpenDriver command, a find-db key "
+            "or row, or a TunableOp row"
+        )
+    return list(found.values())
+
+
+def _records(text: str) -> Iterator[object]:
+    reader = LineReader([f for f in FORMATS if isinstance(f, _LineFormat)])
+    reader.feed(text.encode(), 0)
+    for entry in reader.take().distinct:
+        yield from entry.format.read(entry.text).records
+    for pasted in (
+        text,
+        f"{text}=ConvDirectNaiveConvFwd:0,0,miopenConvolutionFwdAlgoDirect",
+    ):  # a key without its items
+        for format in FORMATS:
+            if isinstance(format, FileFormat):
+                for outcome in format.read(_Pasted(pasted)):
+                    yield from outcome.records
+                    for table in outcome.tables.values():
+                        if "problem" in table.column_names:
+                            yield from (_Named(problem_from_text(p)) for p in table["problem"].unique().to_pylist())
+
+
+@dataclass(frozen=True)
+class _Named:
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class _Pasted:
+    """One pasted line as a source."""
+
+    text: str
+    name: str = "pasted.fdb.txt"
+
+    def open(self) -> BinaryIO:
+        return io.BytesIO(self.text.encode() + b"\n")
+
+    def lines(self) -> Iterator[Line]:
+        yield Line(self.text, 0)
+
+    def local_path(self) -> str:
+        raise InputError("a pasted line is no database")
+
+
+def holdings(store: Store) -> pd.DataFrame:
+    """What the store holds: one row per run and format, with files, lines, calls, problems and rejects."""
+    return store.query("""
+        select run, format, count(*) as files, sum(lines) as lines, sum(call_lines) as call_lines,
+               sum(measurement_lines) as measurement_lines, sum(message_lines) as message_lines,
+               sum(reject_lines) as rejects, sum(foreign_lines) as foreign_lines, sum(bytes) as bytes
+        from sources group by run, format order by min(ingested_at), format""")

@@ -1,0 +1,78 @@
+"""Tables to the terminal, to CSV, JSON or Parquet.  Nothing here computes."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from logparse.errors import LogparseError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class TableFormat(str, Enum):
+    """How a table is printed."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    parquet = "parquet"
+
+
+def write_table(frame: pd.DataFrame, how: TableFormat, out: str | None = None) -> None:
+    """Print a table, or write it to a file.  Raises LogparseError for Parquet on a terminal."""
+    if how is TableFormat.parquet:
+        if out is None and sys.stdout.isatty():
+            raise LogparseError("Parquet is binary: name a file with --output, or redirect")
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        pq.write_table(table, out if out is not None else pa.PythonFile(sys.stdout.buffer, mode="w"))
+        return
+    if how is TableFormat.csv:
+        text = frame.to_csv(index=False)
+    elif how is TableFormat.json:
+        text = frame.to_json(orient="records", date_format="iso", indent=1, force_ascii=False) + "\n"
+    else:
+        text = _terminal(frame)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        with open(out, "w", encoding="utf-8") as sink:
+            sink.write(text)
+
+
+def _terminal(frame: pd.DataFrame) -> str:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in frame.columns:
+        numeric = frame[name].dtype.kind in "iuf"
+        table.add_column(str(name), justify="right" if numeric else "left", overflow="fold")
+    for row in frame.itertuples(index=False, name=None):
+        table.add_row(*(_cell(value) for value in row))
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)
+    with console.capture() as capture:
+        console.print(table)
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _cell(value: object) -> str:
+    if value is None or str(value) in ("nan", "<NA>", "NaT"):
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:,.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Text from outside, its control and escape characters made visible."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,83 @@
+"""SQL of a stranger over the views: read-only, limited in time, rows and memory.
+
+The query runs in a process of its own that can be killed, on a connection that can reach neither files nor network:
+DuckDB's own ``read_only`` does not stop ``COPY … TO``, and an interrupt can take a minute to bite.
+"""
+
+from __future__ import annotations
+
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+
+import pyarrow as pa
+
+from logparse.errors import LogparseError, QueryError
+from logparse.store import open_store
+
+_LOCK = (
+    "set temp_directory = ''",
+    "set memory_limit = '2GB'",
+    "set enable_external_access = false",
+    "set lock_configuration = true",
+)
+
+
+def query(
+    store_url: str, sql: str, *, run: str | None = None, timeout_s: float = 60.0, max_rows: int = 1_000_000
+) -> pa.Table:
+    """The result of one SELECT over the views of a store.
+
+    Raises QueryError when the SQL is wrong, is no query, takes longer than ``timeout_s`` or gives more than
+    ``max_rows`` rows; StoreError when there is no store.
+    """
+    open_store(store_url)  # a missing store is said at once, not by the child
+    context = get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_child, args=(sender, store_url, sql, run, max_rows), daemon=True)
+    child.start()
+    sender.close()
+    try:
+        if not receiver.poll(timeout_s):
+            raise QueryError(
+                f"the query took longer than {timeout_s:g} s and was stopped; raise --timeout or narrow it"
+            )
+        kind, payload = receiver.recv()
+    except EOFError:
+        raise QueryError("the query's process died (out of memory?)") from None
+    finally:
+        child.kill()
+        child.join()
+        receiver.close()
+    if kind == "error":
+        raise QueryError(str(payload))
+    with pa.ipc.open_stream(payload) as reader:
+        return reader.read_all()
+
+
+def _child(sender: Connection, store_url: str, sql: str, run: str | None, max_rows: int) -> None:
+    import duckdb
+
+    try:
+        with open_store(store_url).connect(run) as con:
+            statements = con.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type not in (
+                duckdb.StatementType.SELECT,
+                duckdb.StatementType.EXPLAIN,
+            ):
+                raise QueryError("one SELECT at a time: the store is read-only for `sql`")
+            for setting in _LOCK:
+                con.execute(setting)
+            reader: pa.RecordBatchReader = con.execute(statements[0]).to_arrow_reader(100_000)
+            batches, rows = [], 0
+            for batch in reader:
+                rows += batch.num_rows
+                if rows > max_rows:
+                    raise QueryError(f"more than {max_rows:,} rows; add a LIMIT or raise --max-rows")
+                batches.append(batch)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, reader.schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+        sender.send(("result", sink.getvalue().to_pybytes()))
+    except (duckdb.Error, LogparseError, pa.ArrowException) as error:
+        sender.send(("error", str(error)))
