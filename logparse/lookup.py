@@ -23,8 +23,9 @@ with w as (select kind, problem, cast(sum(calls) as bigint) as calls, string_agg
            from workload where run = $run group by all),
      subjects as (
         select * from w
-        union all select distinct kind, problem, cast(null as bigint), null from measurements
-        where run = $run and not exists (select 1 from w) and status = 'ok'),
+        union all select distinct m.kind, m.problem, cast(null as bigint), null from measurements m
+        where m.run = $run and m.status = 'ok' and m.kind <> 'family'
+          and not exists (select 1 from w where (w.kind = 'conv') = (m.kind = 'conv'))),
      picks as (
         select problem, arg_max(solution, n) as pick from (
             select problem, solution, sum(count) as n from calls

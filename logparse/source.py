@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -88,7 +88,8 @@ class InputFile:
         if kind == "zst":
             inner: object = pa.CompressedInputStream(pa.PythonFile(peeked, mode="r"), "zstd")
         else:
-            inner = {"gz": gzip.GzipFile, "bz2": bz2.BZ2File, "xz": lzma.LZMAFile}[kind](cast(BinaryIO, peeked))  # type: ignore[operator]
+            opener = cast(Callable[[object], object], {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[kind])
+            inner = opener(peeked)
         return cast(
             BinaryIO, _Bounded(cast(BinaryIO, inner), self, int(self.max_ratio * max(self.size, 1)) + (64 << 20))
         )

@@ -563,7 +563,7 @@ def _view_sql(run: str | None) -> dict[str, str]:
                 select run, pid, kind, kind = 'conv' as conv, category, problem, cast(sum(count) as bigint) as calls
                 from calls where not by_tool group by all),
             best as (
-                select run, pid, conv, category from per group by all
+                select run, pid, conv, category from per group by run, pid, conv, category
                 qualify row_number() over (
                     partition by run, pid, conv order by sum(calls) desc nulls last, category) = 1)
             select per.run, per.pid, per.kind, per.problem, per.calls, per.category as calls_from
