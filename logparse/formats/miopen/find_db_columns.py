@@ -35,7 +35,7 @@ SMALL = 16 << 10
 """A stretch of this size is read line by line when it is not of the ordinary form."""
 THREADS = 2
 
-_EQUALS, _COLON, _COMMA, _SEMICOLON, _LF, _DASH, _X, _ZERO, _NINE = b"=:,;\n-x09"
+_EQUALS, _COLON, _COMMA, _SEMICOLON, _LESS, _LF, _DASH, _X, _ZERO, _NINE = (np.uint8(x) for x in b"=:,;<\n-x09")
 
 
 class _OddError(Exception):
@@ -169,9 +169,10 @@ def _columns(text: bytes, offset: int) -> _Stretch:
     if not text.isascii() or b"\r" in text or not text.endswith(b"\n"):
         raise _OddError
     data = np.frombuffer(text, np.uint8)
-    delimiter = (data == _EQUALS) | (data == _COLON) | (data == _COMMA) | (data == _SEMICOLON) | (data == _LF)
-    at = np.flatnonzero(delimiter)
+    at = np.flatnonzero((data - _COLON <= _EQUALS - _COLON) | (data == _COMMA) | (data == _LF))
     kind = data[at]
+    if (kind == _LESS).any():  # the one character between ':' and '=' that is no delimiter
+        at, kind = at[kind != _LESS], kind[kind != _LESS]
     pieces = _cut(pa.py_buffer(text), at)
 
     last = np.flatnonzero((kind == _SEMICOLON) | (kind == _LF))  # index of each item's last piece
@@ -196,7 +197,7 @@ def _columns(text: bytes, offset: int) -> _Stretch:
         "key_text": _dictionary(line, keys),
         "ordinal": pa.array(ordinal.astype(np.int32)),
     }
-    return _Stretch(offset, b"", keys, line, ascending, pa.table(table), pa.table(problems.columns))
+    return _Stretch(offset, b"", keys, line, ascending, pa.table(table), problems.table)
 
 
 def _demand(ordinary: bool | np.bool_) -> None:
@@ -208,7 +209,7 @@ def _cut(buffer: pa.Buffer, at: Ints) -> pa.StringArray:
     """Text cut at delimiters: even values are the pieces, odd ones the delimiters."""
     offsets = np.empty(2 * len(at) + 1, dtype=np.int32)
     offsets[0], offsets[1::2], offsets[2::2] = 0, at, at + 1
-    return pa.StringArray.from_buffers(2 * len(at), pa.py_buffer(offsets), buffer)
+    return _strings(offsets, buffer)
 
 
 def _content(array: pa.StringArray) -> Bytes:
@@ -300,9 +301,9 @@ def _errors(texts: pa.StringArray, good: npt.NDArray[np.bool_]) -> pa.Array:
 @dataclass(frozen=True)
 class _Problems:
     texts: pa.StringArray
-    of_line: Ints  # position in ``texts`` and ``columns`` of each line's problem
+    of_line: Ints  # position in ``texts`` and ``table`` of each line's problem
     direction: Ints  # 0, 1, 2 for F, B, W, of each line
-    columns: dict[str, pa.Array]
+    table: pa.Table
 
 
 @dataclass(frozen=True)
@@ -354,8 +355,8 @@ def _problems(keys: pa.StringArray) -> _Problems:
         parts.append(columns)
         order[rows] = done + np.arange(len(rows))
         done += len(rows)
-    joined = parts[0] if len(parts) == 1 else {x: pa.concat_arrays([part[x] for part in parts]) for x in parts[0]}
-    return _Problems(joined["problem"], order, direction, joined)
+    texts = pa.concat_arrays([part["problem"] for part in parts])
+    return _Problems(texts, order, direction, pa.concat_tables([pa.table(part) for part in parts]))
 
 
 def _problems_of_form(keys: pa.StringArray, form: _Form) -> tuple[dict[str, pa.Array], Ints]:
@@ -372,8 +373,7 @@ def _problems_of_form(keys: pa.StringArray, form: _Form) -> tuple[dict[str, pa.A
     width = stop - begin
     _demand(width.max() <= 9 and not ((data[begin] == _ZERO) & (width > 1)).any())
 
-    buffer = _content_buffer(keys)
-    numbers = _spans(buffer, begin, stop, ends)
+    numbers = _strings(_span_offsets(begin, stop, ends), keys.buffers()[2])
     value = _numbers(numbers.take(_every(count, numbers, np.arange(len(delimiters))))).reshape(count, -1)
     tail_pieces = numbers.take(pa.array(np.arange(count) * (2 * len(delimiters) + 1) + 2 * len(delimiters)))
     tails = tail_pieces.dictionary_encode()
@@ -383,8 +383,9 @@ def _problems_of_form(keys: pa.StringArray, form: _Form) -> tuple[dict[str, pa.A
 
     backward = direction != 0
     group_begin, group_stop = begin[:, starts[:-1]], stop[:, [x - 1 for x in starts[1:]]]
-    commas = _spans(pa.py_buffer(data.tobytes().translate(_COMMAS)), group_begin, group_stop, ends)
-    exes = _spans(pa.py_buffer(data.tobytes().translate(_EXES)), group_begin, group_stop, ends)
+    spans = _span_offsets(group_begin, group_stop, ends)
+    commas = _strings(spans, pa.py_buffer(data.tobytes().translate(_COMMAS)))
+    exes = _strings(spans, pa.py_buffer(data.tobytes().translate(_EXES)))
     row = np.arange(count) * (2 * len(form.groups) + 1)
 
     def piece(source: pa.StringArray, group: int, swapped: int | None = None) -> pa.StringArray:
@@ -407,7 +408,9 @@ def _problems_of_form(keys: pa.StringArray, form: _Form) -> tuple[dict[str, pa.A
     )
     sizes = _sizes(value, form, backward)
     columns = {"problem": _join(start, layer), "shape": shape, "layer": layer}
-    columns |= {name: pa.array(sizes[name]) if name in sizes else _told(tail, name, code) for name in CONV_FIELDS}
+    columns |= {
+        name: pa.array(sizes[name]) if name in sizes else _told(tail, name, tails.indices) for name in CONV_FIELDS
+    }
     columns["pad_d"] = pa.nulls(count, pa.int64()) if form.pads < form.spatial else columns["pad_d"]
     columns["flops"] = pa.array(_flops(sizes, tail.groups[code]))
     return columns, direction
@@ -416,17 +419,18 @@ def _problems_of_form(keys: pa.StringArray, form: _Form) -> tuple[dict[str, pa.A
 _PAD_START = {(2, 2): "0,", (3, 3): "", (3, 2): "?,"}
 
 
-def _content_buffer(array: pa.StringArray) -> pa.Buffer:
-    return array.buffers()[2]
-
-
-def _spans(buffer: pa.Buffer, begin: Ints, stop: Ints, ends: Ints) -> pa.StringArray:
+def _span_offsets(begin: Ints, stop: Ints, ends: Ints) -> npt.NDArray[np.int32]:
     """Keys cut into spans and what lies between them: values 0, 2, 4 … of a key are its spans, the last is its tail."""
     count, spans = begin.shape
-    offsets = np.empty((count, 2 * spans + 1), dtype=np.int32)
+    flat = np.empty(count * (2 * spans + 1) + 1, dtype=np.int32)
+    offsets = flat[:-1].reshape(count, -1)
     offsets[:, 0:-1:2], offsets[:, 1::2], offsets[:, -1] = begin, stop, stop[:, -1] + 1
-    flat = np.append(offsets.ravel(), np.int32(ends[-1]))
-    return pa.StringArray.from_buffers(len(flat) - 1, pa.py_buffer(flat), buffer)
+    flat[-1] = ends[-1]
+    return flat
+
+
+def _strings(offsets: npt.NDArray[np.int32], content: pa.Buffer) -> pa.StringArray:
+    return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), content)
 
 
 def _every(count: int, spans: pa.StringArray, wanted: Ints) -> pa.Array:
@@ -460,9 +464,9 @@ def _tail(text: str) -> tuple[dict[str, Any], str, str]:
     return fields, layer[layer.index(" groups=") :], f" g{fields['groups']} {fields['in_type']}"
 
 
-def _told(tail: _Tails, name: str, code: Ints) -> pa.Array:
+def _told(tail: _Tails, name: str, code: pa.Array) -> pa.Array:
     values = pa.array([fields[name] for fields in tail.fields])
-    return values.take(pa.array(code))
+    return values.take(code) if pa.types.is_integer(values.type) else pa.DictionaryArray.from_arrays(code, values)
 
 
 def _sizes(value: Ints, form: _Form, backward: npt.NDArray[np.bool_]) -> dict[str, Ints]:
