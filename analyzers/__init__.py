@@ -1,1 +1,18 @@
-"""Nouns to measurements, findings and proof."""
+"""Nouns to measurements, findings and proof.
+
+``ANALYZERS`` lists the analyzers, in the order in which their findings about the run are shown.
+"""
+
+from __future__ import annotations
+
+from analyzers import completeness, convolution, heuristics, queries
+from analyzers.analyzer import Analyzer
+
+ANALYZERS: tuple[Analyzer, ...] = (
+    completeness.ANALYZER,
+    convolution.ANALYZER,
+    heuristics.ANALYZER,
+    queries.ANALYZER,
+)
+
+__all__ = ["ANALYZERS"]

@@ -1,0 +1,135 @@
+"""What is missing from a run's logs: mask bits, ends, ranks, and counts that disagree.
+
+All findings are about the run.  They cost nothing to compute, so ``status`` shows them and ``recommend`` puts them
+first: a ranking made from half a log is a wrong ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pandas as pd
+
+from analyzers.analyzer import Analyzer, Settings, Tables
+from logparse.model import Finding
+
+NAME = "completeness"
+MASK_BITS: Mapping[str, int] = {
+    "error": 1,
+    "trace": 2,
+    "hints": 4,
+    "info": 8,
+    "api": 16,
+    "bench": 32,
+    "profile": 64,
+    "extended_profile": 128,
+}
+"""Bit of HIPBLASLT_LOG_MASK that writes a category (the first five also are those of CUBLASLT_LOG_MASK)."""
+BY_LEVEL = ("trace", "hints", "info", "api")
+"""Categories that HIPBLASLT_LOG_LEVEL can switch on as well, besides errors."""
+BEYOND_LEVEL = ("bench", "profile", "extended_profile")
+"""Categories that only HIPBLASLT_LOG_MASK can switch on; LEVEL, once set to anything, disables them."""
+FEW = 0.5
+"""A process with less than this share of the median calls may have been killed or started late."""
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """Mask bits, a LEVEL that may have disabled MASK, cut ends, uneven ranks, profile against bench."""
+    out = [*_mask(tables), *_ends(tables), *_silent(tables), *_ranks(tables), *_profile(tables)]
+    return [Finding(analyzer=NAME, message=message, evidence=evidence) for message, evidence in out]
+
+
+Remark = tuple[str, dict[str, object]]
+
+
+def categories(tables: Tables) -> pd.DataFrame:
+    """Distinct ``source_id, category`` of the mask's categories that the run's logs hold."""
+    calls = tables.calls[~tables.calls["by_tool"].fillna(False).astype(bool)]
+    rows = pd.concat([calls[["source_id", "category"]], tables.messages[["source_id", "category"]]])
+    return rows[rows["category"].isin(MASK_BITS)].drop_duplicates().sort_values(["source_id", "category"])
+
+
+def _mask(tables: Tables) -> Iterator[Remark]:
+    rows = categories(tables)
+    if not len(rows):
+        return
+    present = sorted(set(rows["category"]), key=lambda x: MASK_BITS[x])
+    mask = sum(MASK_BITS[name] for name in present)
+    yield (
+        f"the logs hold {', '.join(present)}: the log mask must have had at least {mask} "
+        f"({' + '.join(str(MASK_BITS[x]) for x in present)})",
+        {"mask": mask, "categories": tuple(present)},
+    )
+    nvidia = tables.messages["function"].fillna("").astype(str).str.startswith("cublas")
+    own = rows[~rows["source_id"].isin(set(tables.messages.loc[nvidia, "source_id"]))]
+    by_source = own.groupby("source_id")["category"].agg(set)
+    hidden = [str(x) for x, have in by_source.items() if have & set(BY_LEVEL) and not have & set(BEYOND_LEVEL)]
+    if hidden:
+        yield (
+            f"{len(hidden)} log(s) hold {'/'.join(BY_LEVEL)} lines but no bench or profile lines. If bench lines were "
+            "wanted: HIPBLASLT_LOG_LEVEL, set to anything, silently disables HIPBLASLT_LOG_MASK; unset it and set "
+            "HIPBLASLT_LOG_MASK=32",
+            {"sources": tuple(hidden)},
+        )
+
+
+def _ends(tables: Tables) -> Iterator[Remark]:
+    own = tables.sources[tables.sources["run"] == tables.run]
+    if "ended" in own:
+        for path, ended in own.loc[own["ended"].notna(), ["path", "ended"]].sort_values("path").itertuples(index=False):
+            yield f"{path} ends {ended}: its process was killed or still writes", {"path": path}
+    torn = tables.messages[tables.messages["text"].fillna("").astype(str).str.contains("log ends inside", regex=False)]
+    for source in sorted(set(torn["source_id"])):
+        path = _path(own, source)
+        yield f"{path} ends inside a message: its process was killed or still writes", {"source_id": source}
+
+
+def _path(sources: pd.DataFrame, source: str) -> str:
+    known = sources.loc[sources["source_id"] == source, "path"]
+    return str(known.iloc[0]) if len(known) else source
+
+
+def _silent(tables: Tables) -> Iterator[Remark]:
+    own = tables.sources[tables.sources["run"] == tables.run]
+    units = ["call_lines", "message_lines", "measurement_lines", "fact_lines"]
+    known = own[units].apply(pd.to_numeric, errors="coerce").sum(axis=1, min_count=1)
+    for path in sorted(own.loc[known == 0, "path"]):
+        yield f"{path} holds nothing of ours: nothing of it is in what follows", {"path": path}
+
+
+def _ranks(tables: Tables) -> Iterator[Remark]:
+    rows = tables.workload[tables.workload["pid"].notna()]
+    calls = rows.assign(calls=rows["calls"].astype("Float64")).groupby("pid")["calls"].sum(min_count=1).dropna()
+    if len(calls) < 2:
+        return
+    median = float(calls.median())
+    few = calls[calls < FEW * median]
+    if len(few):
+        listed = ", ".join(f"{int(pid)} ({int(count):,})" for pid, count in list(few.sort_index().items())[:5])
+        yield (
+            f"{len(few)} of {len(calls)} processes logged less than half the median of {median:,.0f} calls: {listed}. "
+            "A rank may have been killed, or its log be missing in part",
+            {"processes": len(calls), "median_calls": median, "few": tuple(int(x) for x in few.index)},
+        )
+
+
+def _profile(tables: Tables) -> Iterator[Remark]:
+    rows = tables.calls[~tables.calls["by_tool"].fillna(False).astype(bool)]
+    rows = rows[rows["category"].isin(BEYOND_LEVEL)].assign(count=rows["count"].astype("Float64"))
+    table = rows.pivot_table(index=["source_id", "problem"], columns="category", values="count", aggfunc="sum")
+    for name in ("profile", "extended_profile"):
+        if name not in table or "bench" not in table:
+            continue
+        both = table[table.groupby(level="source_id")[[name, "bench"]].transform("sum").gt(0).all(axis=1)]
+        left, right = both[name].fillna(0), both["bench"].fillna(0)
+        different = int((left != right).sum())
+        if different:
+            yield (
+                f"{name} counts of {different} of {len(both)} problems differ from the bench lines "
+                f"({int(left.sum()):,} against {int(right.sum()):,} calls): lines were lost or the process did not end "
+                "normally (profiles are written at exit)",
+                {"problems": len(both), "different": different, "profile": int(left.sum()), "bench": int(right.sum())},
+            )
+
+
+ANALYZER = Analyzer(name=NAME, about="what a run's logs lack: mask bits, cut ends, missing ranks", find=find)

@@ -1,0 +1,181 @@
+"""All findings of a run, ranked and gated, and the overrides that they propose.
+
+The ceiling comes first: what would be gained if every problem ran at its best known time, and on how much of the calls
+and of the time that claim rests.  "Nothing worth doing" is a result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analyzers import ANALYZERS
+from analyzers.analyzer import Settings, Tables
+from analyzers.joins import calls_by_problem
+from analyzers.picks import compare
+from analyzers.scripts import COMMANDS, environment, scripts
+from analyzers.target import Facts, folder, serves
+from logparse.errors import EmissionError
+from logparse.formats.format import Emission, Writer
+from logparse.model import Finding, Override, Problem
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The most that overrides can gain: every problem at its best known time.
+
+    ``share`` is of the time of the problems whose default is measured (None: no such problem), ``calls_share`` the part
+    of all calls that these are, ``gpu_share`` the gain over all GPU time of the run where a trace tells that.
+    """
+
+    share: float | None
+    saving_us: float
+    default_us: float
+    problems: int
+    calls_share: float | None
+    time_share: float | None
+    gpu_share: float | None
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """``findings`` are about problems, the most valuable first; ``remarks`` about the run.  ``gated`` counts what was
+    left out for saving less than asked.
+    """
+
+    run: str
+    ceiling: Ceiling
+    remarks: tuple[Finding, ...]
+    findings: tuple[Finding, ...]
+    gated: int
+
+    @property
+    def overrides(self) -> tuple[Override, ...]:
+        return tuple(x.override for x in self.findings if x.override is not None)
+
+
+@dataclass(frozen=True)
+class Emissions:
+    """The files for one target, in a folder of their own, and what was not written and why."""
+
+    folder: str
+    target: Facts
+    files: tuple[Emission, ...]
+    notes: tuple[str, ...]
+
+
+def recommend(tables: Tables, settings: Settings) -> Recommendation:
+    """Run every analyzer and rank what they find by saving × confidence; unknown savings last, by loss per call."""
+    found = [finding for analyzer in ANALYZERS for finding in analyzer.find(tables, settings)]
+    total = _gpu_us(tables)
+    ceiling = _ceiling(compare(tables, settings), tables, total)
+    remarks, about = [x for x in found if x.problem is None], [x for x in found if x.problem is not None]
+    kept = [x for x in about if _worth_it(x, settings)]
+    return Recommendation(
+        run=tables.run,
+        ceiling=ceiling,
+        remarks=tuple(remarks),
+        findings=tuple(sorted((_with_share(x, total) for x in kept), key=rank)),
+        gated=len(about) - len(kept),
+    )
+
+
+def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
+    """Sort key: known savings × confidence first and largest first, then the loss of one call, then the text."""
+    confidence = finding.evidence.get("confidence")
+    weight = confidence if isinstance(confidence, float) else 1.0
+    text = finding.problem.text if finding.problem else ""
+    saving = finding.saving_us
+    return (saving is None, -weight * (saving or 0.0), -(finding.per_call_us or 0.0), text, finding.message)
+
+
+def _worth_it(finding: Finding, settings: Settings) -> bool:
+    if finding.saving_us is not None and finding.saving_us < settings.min_saving_us:
+        return False
+    pick = finding.evidence.get("pick_us")
+    if isinstance(pick, float) and finding.per_call_us is not None:
+        return finding.per_call_us >= settings.floor_share * pick
+    return True
+
+
+def _with_share(finding: Finding, total_us: float | None) -> Finding:
+    if finding.saving_us is None or total_us is None:
+        return finding
+    return Finding(**{**vars(finding), "saving_share": finding.saving_us / total_us})
+
+
+def _gpu_us(tables: Tables) -> float | None:
+    """GPU time of the run's traces; None where it has none."""
+    rows = tables.kernels[tables.kernels["run"] == tables.run] if "run" in tables.kernels else tables.kernels
+    total = float(rows["total_us"].sum())
+    return total if len(rows) and total > 0 else None
+
+
+def _ceiling(rows: pd.DataFrame, tables: Tables, gpu_us: float | None) -> Ceiling:
+    known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
+    calls = known["calls"].astype("float64")
+    default = float((calls * known["pick_us"].astype("float64")).sum())
+    gain = (known["pick_us"].astype("float64") - known["best_us"].astype("float64")).clip(lower=0.0)
+    saving = float((calls * gain).sum())
+    every = calls_by_problem(tables.workload).dropna()
+    return Ceiling(
+        share=saving / default if default else None,
+        saving_us=saving,
+        default_us=default,
+        problems=int(known["problem"].nunique()),
+        calls_share=float(calls.sum() / every.sum()) if len(every) and every.sum() else None,
+        time_share=default / gpu_us if gpu_us else None,
+        gpu_share=saving / gpu_us if gpu_us else None,
+    )
+
+
+# ------------------------------------------------------------------------------------------------ what to write
+
+
+def targets(recommendation: Recommendation, settings: Settings) -> list[Facts]:
+    """The target that the user named, else every distinct set of facts that the overrides were measured on."""
+    if settings.target:
+        return [settings.target]
+    distinct = {tuple(sorted(x.target.items())) for x in recommendation.overrides}
+    return [dict(items) for items in sorted(distinct)] or [{}]
+
+
+def emissions(
+    recommendation: Recommendation,
+    target: Facts,
+    writers: Sequence[Writer],
+    commands: Mapping[str, Callable[[Problem], str]] = COMMANDS,
+) -> Emissions:
+    """The files for one target: overrides by every writer that takes them, tuning scripts and the environment.
+
+    What a writer refuses (a field that its library checks is unknown) becomes a note that says what was not written.
+    """
+    mine = [x for x in recommendation.overrides if _for(x, target)]
+    files: list[Emission] = []
+    notes: list[str] = []
+    for writer in writers:
+        accepted = [x for x in mine if writer.accepts(x)]
+        if not accepted:
+            continue
+        try:
+            files += writer.write(accepted, target)
+        except EmissionError as error:
+            notes.append(f"{writer.name}: {len(accepted)} override(s) not written: {error}")
+    unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
+    notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
+    made, refused = scripts(recommendation.findings, commands)
+    files += [*made, environment(recommendation.findings)]
+    return Emissions(folder(target), target, tuple(files), (*notes, *refused))
+
+
+def _for(override: Override, target: Facts) -> bool:
+    """Whether an override's own target is this one; another device or build never is, equal facts always are."""
+    return dict(override.target) == dict(target) or serves(override.target, target, override.solution.library) is True
+
+
+def finite(value: float | None) -> bool:
+    """Whether there is a number to show."""
+    return value is not None and math.isfinite(value)
