@@ -1,0 +1,77 @@
+"""TunableOp's validators: what a results file says of the process that wrote it, as facts and back.
+
+::
+
+    Validator,PT_VERSION,2.9.1
+    Validator,HIP_VERSION,701                            (ROCM_VERSION,6.2.0.0-66-98a50c5 up to 2.7)
+    Validator,HIPBLASLT_VERSION,100000-3b3d59eb          (0.6.0-592518e7 up to 2.4)
+    Validator,GCN_ARCH_NAME,gfx942:sramecc+:xnack-
+    Validator,ROCBLAS_VERSION,5.0.0.5b515cf1bc
+
+PyTorch rejects the whole file unless the set of keys and every value equal its own.  A CUDA build has PT_VERSION alone.
+Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from logparse.errors import EmissionError
+from logparse.formats.tunableop.signature import version
+from logparse.model import Fact
+
+PREFIX = "validator:"
+ORDER = ("PT_VERSION", "ROCM_VERSION", "HIP_VERSION", "HIPBLASLT_VERSION", "GCN_ARCH_NAME", "ROCBLAS_VERSION")
+"""The usual order in a file; PyTorch itself takes any."""
+
+_CANONICAL: Mapping[str, str] = {
+    "PT_VERSION": "pytorch_version",
+    "ROCM_VERSION": "rocm_version",
+    "HIP_VERSION": "hip_version",
+    "GCN_ARCH_NAME": "arch",
+    "ROCBLAS_VERSION": "rocblas_version",
+}
+
+
+def facts(validators: Mapping[str, str]) -> list[Fact]:
+    """The facts of a set of validators: each raw as ``validator:KEY``, and under the names that other formats use."""
+    out = [Fact(PREFIX + key, value) for key, value in validators.items()]
+    out += [Fact(_CANONICAL[key], value) for key, value in validators.items() if key in _CANONICAL]
+    number, dash, revision = validators.get("HIPBLASLT_VERSION", "").partition("-")
+    if number:
+        out.append(Fact("hipblaslt_version", number))
+    if dash and revision:
+        out.append(Fact("hipblaslt_revision", revision))
+    if set(validators) & set(ORDER[1:]):
+        out.append(Fact("backend", "HIP"))
+    return out
+
+
+def lines(target: Mapping[str, str]) -> list[str]:
+    """The validator lines for a target, in the usual order.
+
+    Raises EmissionError when the target's own set is not known to be complete: PyTorch would reject the file.
+    """
+    known = {name[len(PREFIX) :]: value for name, value in target.items() if name.startswith(PREFIX)}
+    remedy = "give --target a results CSV that PyTorch wrote on that machine (or a facts.json captured there)"
+    if "PT_VERSION" not in known:
+        raise EmissionError(f"TunableOp: the target's validators are not known (PT_VERSION is missing); {remedy}")
+    lacking = _lacking(known, target)
+    if lacking:
+        raise EmissionError(f"TunableOp: the target's validators {', '.join(lacking)} are not known; {remedy}")
+    if any("\n" in value or "," in value for value in known.values()):
+        raise EmissionError("TunableOp: a validator of the target holds a comma or a line end, no file can say that")
+    keys = sorted(known, key=lambda key: (ORDER.index(key) if key in ORDER else len(ORDER), key))
+    return [f"Validator,{key},{known[key]}" for key in keys]
+
+
+def _lacking(known: Mapping[str, str], target: Mapping[str, str]) -> list[str]:
+    if target.get("backend") == "CUDA":
+        return []
+    torch = version(known["PT_VERSION"])
+    if torch is not None and torch < (2, 5) and len(known) > 1:
+        return []  # 2.3 and 2.4 left out the validators of backends that were switched off
+    out = [key for key in ("HIPBLASLT_VERSION", "GCN_ARCH_NAME", "ROCBLAS_VERSION") if key not in known]
+    if not {"ROCM_VERSION", "HIP_VERSION"} & set(known):
+        out.insert(0, "HIP_VERSION")
+    return out
