@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from logparse.formats.format import Format, Writer
+from logparse.formats.hipblaslt import bench as hipblaslt_bench
+from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
+from logparse.formats.hipblaslt import info as hipblaslt_info
+from logparse.formats.hipblaslt import log as hipblaslt_log
+from logparse.formats.hipblaslt import profile as hipblaslt_profile
+from logparse.formats.hipblaslt import tuning_file as hipblaslt_tuning_file
 
-FORMATS: tuple[Format, ...] = ()
+FORMATS: tuple[Format, ...] = (
+    hipblaslt_log.FORMAT,
+    hipblaslt_info.FORMAT,
+    hipblaslt_bench.FORMAT,
+    hipblaslt_profile.FORMAT,
+    hipblaslt_bench_output.FORMAT,
+    hipblaslt_tuning_file.FORMAT,
+)
 """Every format that can be read.  Of whole-file formats the first that recognises a file reads it."""
 
-WRITERS: tuple[Writer, ...] = ()
+WRITERS: tuple[Writer, ...] = (hipblaslt_tuning_file.WRITER,)
 """Every override file that a library reads back."""

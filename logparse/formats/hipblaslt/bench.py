@@ -8,11 +8,11 @@ Produced by ``HIPBLASLT_LOG_MASK=32 HIPBLASLT_LOG_FILE=hipblaslt_%i.log``; no pr
     --compute_type f32_r --algo_method index --solution_index 218160 --activation_type none
 
 Grammar: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/tensile_host.cpp`` (6.3 on), ``rocblaslt_mat.cpp``
-(6.1, 6.2) and ``clients/benchmarks/client.cpp`` (the options of the tool).  The vocabulary of flags is closed: a torn line
-would pass a lenient parser.  A flag that a version always writes and that is missing means *unknown*; one that it writes
-only when set means *not set*.  A number before the command (``uniq -c``) is its count.  A shell command (path, ``$ ``,
-``VAR=x``), a flag that only the tool takes, and iterations that are not 0 mark a line ``by_tool``; there hipblaslt-bench's
-documented defaults hold.  Not told by any version: kernel name, workspace, device, time.
+(6.1, 6.2) and ``clients/benchmarks/client.cpp`` (the options of the tool).  The vocabulary of flags is closed: a torn
+line would pass a lenient parser.  A flag that a version always writes and that is missing means *unknown*; one that
+it writes only when set means *not set*.  A number before the command (``uniq -c``) is its count.  A shell command
+(path, ``$ ``, ``VAR=x``), a flag that only the tool takes, and iterations that are not 0 mark a line ``by_tool``;
+there hipblaslt-bench's documented defaults hold.  Not told by any version: kernel name, workspace, device, time.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ _TOOL_ONLY: Mapping[str, Flag] = {
     **dict.fromkeys(("-r", "--precision"), Flag(_TYPE)),
     **dict.fromkeys(("--compute_input_typeA", "--compute_input_typeB"), Flag(_TYPE, True)),
     **dict.fromkeys(("--activation_arg1", "--activation_arg2", "--skip_slow_solution_ratio"), Flag(_FLOAT)),
-    **dict.fromkeys(("-v", "--verify", "--use_gpu_timer", "--print_kernel_info", "--c_equal_d", "--HMM"), Flag(_SWITCH, True)),
+    **dict.fromkeys(
+        ("-v", "--verify", "--use_gpu_timer", "--print_kernel_info", "--c_equal_d", "--HMM"), Flag(_SWITCH, True)
+    ),
     **dict.fromkeys(("--amaxScaleA", "--amaxScaleB", "--amaxD", "--use_user_args"), Flag(_SWITCH, True)),
     "--log_function_name": Flag(_SWITCH, True),
 }
@@ -109,7 +111,9 @@ _WRAPPERS = (
 )
 _PATH = r"(?:[\w.~+-]*/)*"
 _NAME = r"hipblaslt-bench(?:\.exe)?"
-_COMMAND = re.compile(rf"(?:\A{_COUNT}(?P<shell>{_PROMPT}{_WRAPPERS}{_PATH})|(?P<path>(?<!\S){_PATH}))?{_NAME}(?P<rest>\s+-.*)?\s*\Z")
+_COMMAND = re.compile(
+    rf"(?:\A{_COUNT}(?P<shell>{_PROMPT}{_WRAPPERS}{_PATH})|(?P<path>(?<!\S){_PATH}))?{_NAME}(?P<rest>\s+-.*)?\s*\Z"
+)
 """The whole command: at the line's start with whatever a shell line or ``uniq -c`` puts there, else where it begins."""
 
 _END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>", "2>&1", "&>"})
@@ -180,7 +184,10 @@ def _words(tokens: Sequence[str]) -> _Words:
             words.values[name] = value
     if len(words.members) > 1 and not words.flag("grouped_gemm"):
         raise _TornError("-m stands twice, and this is no grouped GEMM")
-    if any(words.number(name) for name in ("rotating", "cold_iters", "iters")) or words.values.get("api_method") == "mix":
+    if (
+        any(words.number(name) for name in ("rotating", "cold_iters", "iters"))
+        or words.values.get("api_method") == "mix"
+    ):
         words.tool = True
     return words
 
@@ -243,7 +250,13 @@ def _tool_problem(words: _Words) -> GemmProblem:
     precision = words.values.get("precision")
     for name in ("a_type", "b_type", "c_type", "d_type"):
         words.values.setdefault(name, precision)
-    for name, value in (("transA", "N"), ("transB", "N"), ("batch_count", "1"), ("compute_type", "f32_r"), ("beta", "0")):
+    for name, value in (
+        ("transA", "N"),
+        ("transB", "N"),
+        ("batch_count", "1"),
+        ("compute_type", "f32_r"),
+        ("beta", "0"),
+    ):
         words.values.setdefault(name, value)
     members = words.members or [{}]
     for member in members:
@@ -329,8 +342,9 @@ def _scale(words: _Words, name: str) -> str:
 def command(problem: GemmProblem, solution: Solution | None = None, extra: Sequence[str] = ()) -> str:
     """The hipblaslt-bench command that runs this problem (flags of ROCm 6.4 and later), ``extra`` words at its end.
 
-    Unknown leading dimensions and strides are written tight; an unknown epilogue or scale is left out, which means none.
-    Raises EmissionError where a transpose, size, batch count or type is unknown: the tool would silently take a default.
+    Unknown leading dimensions and strides are written tight; an unknown epilogue or scale is left out, which means
+    none. Raises EmissionError where a transpose, size, batch count or type is unknown: the tool would silently take a
+    default.
     """
     p = problem.normal
     values: dict[str, object] = {
@@ -362,7 +376,7 @@ def command(problem: GemmProblem, solution: Solution | None = None, extra: Seque
     words += [f"--{name} {values[name]}" for name in ("a_type", "b_type", "c_type", "d_type")]
     words += [f"--{name} {value}" for name in ("scale_type", "bias_type", "aux_type") if (value := getattr(p, name))]
     words += [f"--compute_type {values['compute_type']}"]
-    words += [f"--algo_method index --solution_index {solution.id}"] * (solution is not None)
+    words += [f"--algo_method index --solution_index {solution.id}"] if solution else []
     words += [f"--activation_type {p.activation or 'none'}"]
     return " ".join([*words, *extra])
 
@@ -393,9 +407,9 @@ def _size_words(size: Member | GemmProblem, problem: GemmProblem) -> list[str]:
 
 
 # A record begins at the word itself or, where a shell's line or a count stands before it, at the start of that.
-_START = (
-    rf"(?:^{_COUNT}{_PROMPT}{_WRAPPERS}{_PATH}|(?<!\S){_PATH})?{_NAME}(?=[ \t]+-)".replace("?P<count>", "?:").encode()
-)
+_START = rf"(?:^{_COUNT}{_PROMPT}{_WRAPPERS}{_PATH}|(?<!\S){_PATH})?{_NAME}(?=[ \t]+-)".replace(
+    "?P<count>", "?:"
+).encode()
 
 FORMAT = LineFormat(
     name="hipblaslt-bench",

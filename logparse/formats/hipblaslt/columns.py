@@ -48,8 +48,6 @@ def problem(cells: Mapping[str, str]) -> GemmProblem | None:
     out |= {ours: SCALES.get(low[name]) for name, ours in _SCALES.items() if name in low}
     out |= {ours: {"0": False, "1": True}.get(low[name]) for name, ours in _FLAGS.items() if name in low}
     out["beta"] = beta_of(low.get("beta"))
-    if "beta" not in low or not out["bias"]:
-        out["bias_source"] = None
     return GemmProblem(**out)
 
 

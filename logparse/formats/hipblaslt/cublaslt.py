@@ -4,8 +4,9 @@ Produced by ``CUBLASLT_LOG_MASK=31 CUBLASLT_LOG_FILE=cublaslt_%i.log``; one Trac
 
     [2026-11-21 05:15:08][cublasLt][588][Trace][cublasLtMatmul] A=0X7FE1C0600000 Adesc=[type=R_16BF rows=2304 cols=768
     ld=2304] B=… computeDesc=[computeType=COMPUTE_32F scaleType=R_32F epilogue=EPILOGUE_BIAS biasPointer=0x7fdf89432800]
-    algo=[algoId=66 tile=MATMUL_TILE_192x192 stages=MATMUL_STAGES_64xAUTO customOption=4 clusterShape=CLUSTER_SHAPE_2x1x1]
-    workSpace=0X7FDF89433A00 workSpaceSizeInBytes=1048576 beta=0 outOfPlace=0 stream=0X0
+    algo=[algoId=66 tile=MATMUL_TILE_192x192 stages=MATMUL_STAGES_64xAUTO customOption=4
+    clusterShape=CLUSTER_SHAPE_2x1x1] workSpace=0X7FDF89433A00 workSpaceSizeInBytes=1048576 beta=0 outOfPlace=0
+    stream=0X0
 
 An attribute at its default is not printed: no ``transa`` means OP_N, no ``epilogue`` means EPILOGUE_DEFAULT.  The third
 bracket of the prefix is the thread, the layer is ``Hint`` where hipBLASLt has ``Hints``, and one line is written per

@@ -12,12 +12,14 @@ from typing import Any, Literal, NamedTuple
 from logparse.model import NARROW, Beta, GemmProblem
 
 BENCH_TYPES = frozenset(
-    "f64_r f32_r xf32_r f16_r bf16_r i32_r i8_r u8_r f8_r bf8_r f8_fnuz_r bf8_fnuz_r f6_r bf6_r f4_r f32_c f64_c".split()
+    {"f64_r", "f32_r", "xf32_r", "f16_r", "bf16_r", "i32_r", "i8_r", "u8_r", "f32_c", "f64_c"}
+    | {"f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r", "f6_r", "bf6_r", "f4_r"}
 )
 """Data types as hipblaslt-bench writes them."""
 
 BENCH_COMPUTE_TYPES = frozenset(
-    "f16_r f32_r xf32_r f64_r i32_r f32_f16_r f32_bf16_r f32_f8_r f32_bf8_r f32_f8bf8_r f32_bf8f8_r".split()
+    {"f16_r", "f32_r", "xf32_r", "f64_r", "i32_r", "f32_f16_r", "f32_bf16_r"}
+    | {"f32_f8_r", "f32_bf8_r", "f32_f8bf8_r", "f32_bf8f8_r"}
 )
 
 DATA_TYPES: Mapping[str, str] = {
@@ -58,7 +60,7 @@ COMPUTE_TYPES: Mapping[str, str] = {
     "32F_FAST_16BF": "f32_bf16_r",
     "32F_FAST_TF32": "xf32_r",
 }
-"""Compute texts without ``COMPUTE_``.  Pedantic variants have no bench word of their own and fold into the plain one."""
+"""Compute texts without ``COMPUTE_``.  Pedantic variants have no bench word and fold into the plain one."""
 
 PROFILE_COMPUTE_TYPES: Mapping[str, str] = {
     "c_f32_fast_f16_r": "f32_f16_r",

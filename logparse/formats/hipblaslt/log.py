@@ -1,7 +1,7 @@
 """Prefixed log lines of hipBLASLt and cuBLASLt: Error, Trace, Hints, Info and Api.
 
-Produced by ``HIPBLASLT_LOG_MASK=31 HIPBLASLT_LOG_FILE=hipblaslt_%i.log`` (``HIPBLASLT_LOG_LEVEL`` must be unset: when it
-is present, the mask is ignored)::
+Produced by ``HIPBLASLT_LOG_MASK=31 HIPBLASLT_LOG_FILE=hipblaslt_%i.log`` (``HIPBLASLT_LOG_LEVEL`` must be unset: when
+it is present, the mask is ignored)::
 
     [2025-02-28 11:24:46][HIPBLASLT][1862601][Api][rocblaslt_create] handle[out]=0x320ccb10
     [2025-02-28 11:24:46][HIPBLASLT][1862601][Trace][rocblaslt_matmul] A=0x7f667d700000 Adesc=[type=R_16BF rows=48
@@ -27,7 +27,9 @@ from logparse.formats.hipblaslt.enums import beta_of, compute_type, data_type, d
 from logparse.model import Call, GemmProblem, Message, Reject, Trans
 
 # The bracket after the library (process or thread) has been taken off by ingest, unless it was no number.
-_PREFIX = re.compile(r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\])?\[(HIPBLASLT|cublasLt)\](?:\[\d+\])?\[(\w+)\]\[([^\]\[]+)\]")
+_PREFIX = re.compile(
+    r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\])?\[(HIPBLASLT|cublasLt)\](?:\[\d+\])?\[(\w+)\]\[([^\]\[]+)\]"
+)
 _PAIR = re.compile(r"([A-Za-z]\w*)=(\[[^\[\]]*\]|[^\s\[\]]*)(?:\s+|\Z)")
 _INNER = re.compile(r"([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*\Z)")
 

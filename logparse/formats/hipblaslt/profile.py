@@ -8,18 +8,19 @@ Produced by ``HIPBLASLT_LOG_MASK=64`` (profile) or ``128`` (extended: with solut
 
 It looks like YAML and is not: ROCm 7.0 writes empty keys (``: ,``), grouped records repeat keys and lack a comma, so
 this module has a tokenizer of its own.  Source: ROCm/hipBLASLt ``tensile_host.cpp`` and ``include/tuple_helper.hpp``.
-``rotating``, ``cold_iters`` and ``iters`` do not make a record ``by_tool`` as they do in a bench line: owners write them
-into records to feed them to ``hipblaslt-bench --yaml``, and ``call_count`` is the application's all the same.
-PyTorch's ``BLAS_PARAMS`` look alike; they have no ``call_count`` and no ``c_`` before the compute type, and are foreign here.
+``rotating``, ``cold_iters`` and ``iters`` do not make a record ``by_tool`` as they do in a bench line: owners write
+them into records to feed them to ``hipblaslt-bench --yaml``, and ``call_count`` is the application's all the same.
+PyTorch's ``BLAS_PARAMS`` look alike; they have no ``call_count`` and no ``c_`` before the compute type, and are
+foreign here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from logparse.formats.format import FOREIGN, LineFormat, Outcome
-from logparse.formats.hipblaslt.enums import PROFILE_COMPUTE_TYPES, SCALES, beta_of, default_types
+from logparse.formats.hipblaslt.enums import BENCH_TYPES, PROFILE_COMPUTE_TYPES, SCALES, beta_of, default_types
 from logparse.model import Call, GemmProblem, Member, Record, Reject, Solution, SolutionName
 
 _OPEN = "- { function: matmul"
@@ -37,6 +38,15 @@ _KNOWN = _SIZES.union(
     {"initialization", "use_gpu_timer", "requested_solution_num", "print_kernel_info", "norm_check", "unit_check"},
     {"timing", "workspace", "api_method", "device", "function"},
 )
+
+_CHOICES: Mapping[str, Collection[str]] = {
+    **dict.fromkeys(("transA", "transB"), ("N", "T", "C")),
+    **dict.fromkeys(("a_type", "b_type", "c_type", "d_type", "scale_type", "bias_type", "aux_type"), BENCH_TYPES),
+    "compute_type": PROFILE_COMPUTE_TYPES,
+    "activation_type": ("none", "relu", "gelu", "swish", "clamp", "sigmoid"),
+    "bias_source": ("a", "b", "d"),
+}
+"""What a key may say, where that is a closed list; an empty value is a text that the library could not name."""
 
 
 class _TornError(Exception):
@@ -104,10 +114,15 @@ def _values(body: str) -> tuple[dict[str, str], list[dict[str, int]]]:
             raise _TornError(f"damaged profile record: {key} stands twice")
         else:
             values[key] = value
-    sizes = () if members else ("M", "N", "K", "lda", "ldb", "ldc", "ldd", "stride_a", "stride_b", "stride_c", "stride_d")
+    sizes = (
+        () if members else ("M", "N", "K", "lda", "ldb", "ldc", "ldd", "stride_a", "stride_b", "stride_c", "stride_d")
+    )
     for key in (*sizes, *_NEEDED, *_NEEDED_LAST):
         if key not in values:
             raise _TornError(f"cut profile record: no {key}")
+    for key, words in _CHOICES.items():
+        if values.get(key) and values[key] not in words:
+            raise _TornError(f"damaged profile record: {key} cannot be {values[key][:40]!r}")
     return values, members
 
 
@@ -116,8 +131,8 @@ def _problem(values: dict[str, str], members: list[dict[str, int]]) -> GemmProbl
     gradient = _flag(values, "gradient")
     activation = values["activation_type"] or "none"
     out: dict[str, Any] = {
-        "trans_a": values["transA"].upper(),
-        "trans_b": values["transB"].upper(),
+        "trans_a": values["transA"],
+        "trans_b": values["transB"],
         "batch_count": int(values["batch_count"]),
         "batch_mode": {"0": "strided", "1": "pointer"}.get(values.get("batch_mode", "0")),
         "compute_type": PROFILE_COMPUTE_TYPES.get(values["compute_type"]),

@@ -1,0 +1,269 @@
+"""What hipblaslt-bench prints on standard output: preamble, one row per solution that it timed, a Winner block.
+
+Produced by ``hipblaslt-bench … --print_kernel_info`` (ROCm 7.2, shortened)::
+
+    hipBLASLt version: 100200
+    hipBLASLt git version: de5c1aebb6-dirty
+    Query device success: there are 1 devices. (Target device ID is 0)
+    Device ID 0 : AMD Instinct MI350X gfx950:sramecc+:xnack-
+    Is supported 1 / Total solutions: 1
+    [0]:transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,stride_a,beta,…,hipblaslt-Gflops,hipblaslt-GB/s,us
+        T,N,0,1,128256,32768,8192,1,8192,1050673152,0,…,1.2322e+06,184.053,55881.5
+        --Solution index: 302128
+        --Solution name:  Cijk_Alik_Bljk_…
+        --kernel name:    Cijk_Alik_Bljk_…
+
+All column sets from ROCm 5.5 on are read by name.  Header, row and kernel info count as ``measurement`` lines, device
+lines as ``fact``, the rest as ``message``.  **The Winner block repeats a row that already stands above**: it adds the
+solution index to that row where the row had none and gives no measurement of its own, unless no such row was seen (an
+excerpt). Rows without any index become ``hipblaslt:?``, their running number kept in ``raw``.  The ``$ command``
+before a run is read by ``bench.py``.  Times are microseconds, the mean over the iterations. Source: ROCm/hipBLASLt
+``clients/include/testing_matmul.hpp``, ``clients/include/argument_model.hpp``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.hipblaslt.columns import problem, row
+from logparse.model import Fact, GemmProblem, Measurement, Message, Record, Reject, Solution, SolutionName, Status
+
+_HEADER = re.compile(r"\s*(?:\[(\d+)\]:?\s*)?((?:function,)?transA,transB,\S*hipblaslt-Gflops\S*)\s*\Z")
+_INDEX_ONLY = re.compile(r"\s*\[(\d+)\]:?\s*\Z")
+_INFO = re.compile(r"\s*--(Solution index|Solution name|kernel name):\s*(\S*)\s*\Z")
+_ROW = re.compile(r"\s*(?:\w+,)?[NTC],[NTC],")
+_DEVICE = re.compile(r"Device ID (\d+) : (.*\S)\s+(gfx\S+)\s*\Z")
+_TARGET = re.compile(r"Query device success: there are \d+ devices\.(?: \(Target device ID is (\d+)\))?")
+_VERSIONS: Mapping[str, str] = {
+    "hipBLASLt version:": "hipblaslt_version",
+    "hipBLASLt git version:": "hipblaslt_revision",
+    "tuning file git version:": "hipblaslt_revision",
+}
+_PREAMBLE = re.compile(r"with [\d.]+ GB memory|maxGridDimX \d|-{10,}\Z")
+_MESSAGES = (
+    "Is supported ",
+    "Rotating buffer ",
+    "Skip solution: ",
+    "No Solution Found!!",
+    "Initialize tuning file.",
+    "HIPBLASLT_TUNING_FILE is the correct setting.",
+    "The hipBLASLt git version and the tuning file git version are not the same.",
+)
+_INDEX_COLUMNS = ("solution_index", "soulution_index")
+_PATIENCE = 20
+"""Lines of others that may fall between a header and its row (kernels print, and standard error is mixed in)."""
+
+
+@dataclass
+class _Row:
+    """One printed row, held until its kernel info and its Winner block have passed."""
+
+    problem: GemmProblem
+    ordinal: str
+    status: Status
+    time_us: float | None
+    error: str | None
+    min_us: float | None
+    identity: tuple[str, ...]
+    index: str | None = None
+    name: str | None = None
+    kernel: str | None = None
+
+    def records(self) -> Iterable[Record]:
+        solution = Solution("hipblaslt", self.index or "?", raw=self.index or (self.ordinal and f"[{self.ordinal}]"))
+        yield Measurement(
+            problem=self.problem,
+            solution=solution,
+            origin="bench",
+            status=self.status,
+            time_us=self.time_us,
+            min_us=self.min_us,
+            error=self.error,
+        )
+        if self.index and (self.name or self.kernel):
+            yield SolutionName(solution=solution, name=self.name, kernel_name=self.kernel)
+
+
+@dataclass
+class _Reader:
+    """State: the rows of the problem that is being timed, and the header whose row must come next."""
+
+    rows: list[_Row] = field(default_factory=list)
+    current: _Row | None = None  # the row that kernel info belongs to
+    names: tuple[str, ...] = ()  # of a header whose row has not come yet
+    ordinal: str = ""
+    winner: bool = False
+    preamble: bool = False
+    target: str = "0"
+    told: set[Fact] = field(default_factory=set)
+    patience: int = 0
+
+    @property
+    def awake(self) -> bool:
+        return self.preamble or bool(self.names)
+
+    def take(self, line: Line) -> Outcome | None:
+        text = line.text.rstrip()
+        if not text:
+            return None
+        header = _HEADER.match(text)
+        if header:
+            return self._header(header)
+        info = _INFO.match(text)
+        if info:
+            return self._info(info[1], info[2])
+        if text.strip() == "Winner:":
+            self.winner, self.current = True, None
+            return Outcome("measurement")
+        if self.names:
+            return self._row(text, line.offset)
+        return self._other(text)
+
+    def _other(self, text: str) -> Outcome | None:
+        outcome = self._fact(text) or self._message(text)
+        self.preamble = self.preamble and outcome is not None
+        return outcome
+
+    def _header(self, match: re.Match[str]) -> Outcome:
+        records = self._flush() if match[1] == "0" and not self.winner else []
+        self.names = tuple(match[2].split(","))
+        self.ordinal = match[1] or ""
+        self.preamble, self.current, self.patience = False, None, _PATIENCE
+        return Outcome("measurement", records)
+
+    def _row(self, text: str, offset: int) -> Outcome | None:
+        if _INDEX_ONLY.match(text):  # documentation prints the header before its index
+            self.ordinal = text.strip("[]: \t")
+            return Outcome("measurement")
+        if not _ROW.match(text):
+            self.patience -= 1
+            if self.patience <= 0:
+                self.names = ()
+            return self._other(text)
+        cells = row(self.names, text)
+        names, self.names = self.names, ()
+        if cells is None:
+            reason = f"a hipblaslt-bench row of {text.count(',') + 1} values under {len(names)} names"
+            return Outcome("reject", (Reject(reason),), at=offset)
+        try:
+            gemm = problem(cells)
+        except ValueError as error:
+            return Outcome("reject", (Reject(f"hipblaslt-bench row: {error}"),), at=offset)
+        if gemm is None:
+            return Outcome("message", (Message(category="bench_output", text=text.strip()),))
+        self._keep(_timed(gemm, cells, self.ordinal))
+        return Outcome("measurement")
+
+    def _keep(self, new: _Row) -> None:
+        """Hold a row; a Winner's row goes into the one that it repeats."""
+        self.current = new
+        if self.winner:
+            self.winner = False
+            for old in self.rows:
+                if old.identity == new.identity and (None in (old.index, new.index) or old.index == new.index):
+                    old.index = old.index or new.index
+                    self.current = old
+                    return
+        self.rows.append(new)
+
+    def _info(self, what: str, value: str) -> Outcome:
+        if self.current is None:
+            return Outcome("message", (Message(category="bench_output", text=f"--{what}: {value}"),))
+        if what == "Solution index":
+            self.current.index = self.current.index or value or None
+        elif what == "Solution name":
+            self.current.name = self.current.name or value or None
+        else:
+            self.current.kernel = self.current.kernel or value or None
+        return Outcome("measurement")
+
+    def _fact(self, text: str) -> Outcome | None:
+        for start, name in _VERSIONS.items():
+            if text.startswith(start):
+                records = self._flush()
+                self.preamble = start == "hipBLASLt version:" or self.preamble
+                return Outcome("fact", [*records, *self._tell(Fact(name, text[len(start) :].strip()))])
+        if not self.preamble:
+            return None
+        target = _TARGET.match(text)
+        if target:
+            self.target = target[1] or "0"
+            return Outcome("fact")
+        device = _DEVICE.match(text)
+        if device:
+            facts = [Fact("device", device[2]), Fact("arch", device[3])] if device[1] == self.target else []
+            return Outcome("fact", [told for fact in facts for told in self._tell(fact)])
+        return Outcome("fact") if _PREAMBLE.match(text) else None
+
+    def _tell(self, fact: Fact) -> list[Record]:
+        """A fact once per stream: a script runs the tool hundreds of times and each run prints the preamble."""
+        if fact in self.told or not fact.value:
+            return []
+        self.told.add(fact)
+        return [fact]
+
+    def _message(self, text: str) -> Outcome | None:
+        if not text.startswith(_MESSAGES):
+            return None
+        # the support line opens a problem, so the rows above it are complete
+        records = self._flush() if text.startswith("Is supported ") else []
+        return Outcome("message", [*records, Message(category="bench_output", text=text)])
+
+    def _flush(self) -> list[Record]:
+        records = [record for held in self.rows for record in held.records()]
+        self.rows, self.current, self.winner = [], None, False
+        return records
+
+    def close(self) -> Iterable[Record]:
+        yield from self._flush()
+        if self.names:
+            self.names = ()
+            yield Message(category="bench_output", text="(the output ends between a header and its row)")
+
+
+def _timed(gemm: GemmProblem, cells: Mapping[str, str], ordinal: str) -> _Row:
+    low = {name.lower(): value for name, value in cells.items()}
+    time_us = _number(low.get("us"))
+    status: Status = "ok" if time_us is not None and time_us > 0 else "no_time"
+    bad = [name for name in ("norm_error", "atol", "rtol") if low.get(name, "").startswith("failed")]
+    index = next((low[name] for name in _INDEX_COLUMNS if low.get(name, "").isdigit()), None)
+    return _Row(
+        problem=gemm,
+        ordinal=ordinal,
+        status="wrong" if bad else status,
+        time_us=time_us,
+        min_us=_number(low.get("min_us")),
+        error=", ".join(f"{name} failed" for name in bad) or None,
+        identity=tuple(value for name, value in low.items() if name not in _INDEX_COLUMNS and name != "kernel_name"),
+        index=index,
+        kernel=low.get("kernel_name") or None,
+    )
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def begin() -> _Reader:
+    return _Reader()
+
+
+FORMAT = BlockFormat(
+    name="hipblaslt-bench-output",
+    about="standard output of hipblaslt-bench (all column sets, Winner blocks, kernel info)",
+    markers=(
+        *(b"hipBLASLt version:", b"hipBLASLt git version:", b"tuning file git version:"),
+        *(b"hipblaslt-Gflops", b"--Solution index:", b"--Solution name:", b"--kernel name:", b"Winner:"),
+        *(b"/ Total solutions:", b"Rotating buffer ", b"Skip solution: ", b"No Solution Found!!"),
+        *(b"Initialize tuning file.", b"HIPBLASLT_TUNING_FILE is the correct", b"the tuning file git version are not"),
+    ),
+    begin=begin,
+)

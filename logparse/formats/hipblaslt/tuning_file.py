@@ -1,0 +1,253 @@
+"""hipBLASLt's tuning file: which solution to use for which GEMM.
+
+Written by ``HIPBLASLT_TUNING_FILE=tuning.txt hipblaslt-bench …``, read by the library under
+``HIPBLASLT_TUNING_OVERRIDE_FILE=tuning.txt``.  ROCm 6.4 writes values only, exactly 37 of them; from 7.0 on each
+entry has its header line::
+
+    Git Version: d5f81531
+        T,N,0,1,57344,2048,8192,1,8192,469762048,0,8192,16777216,57344,117440512,57344,117440512,bf16_r,bf16_r,bf16_r,
+    bf16_r,f32_r,0,0,0,0,0,none,0,f32_r,512,491987,287.653,3910.97,105597,gfx942:sramecc+:xnack-,304
+
+Both layouts occur under one revision, so an entry is read by what it looks like.  The library compares the first line
+with its own git revision, matches an entry by transA, transB, a, b and c type, compute type, m, n, k and batch count,
+and reads nothing else but the solution index.  Source: ROCm/hipBLASLt ``UserDrivenTuningParser.cpp``,
+``clients/include/testing_matmul.hpp``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from logparse.errors import EmissionError
+from logparse.formats.format import Emission, FileFormat, Head, Line, Outcome, Source, Writer
+from logparse.formats.hipblaslt.columns import TUNING_COLUMNS, problem, row
+from logparse.formats.hipblaslt.enums import SCALE_CODES, tight_leading_dimensions
+from logparse.model import COMPLEX, NARROW, Fact, GemmProblem, Measurement, Override, Problem, Record, Reject, Solution
+
+_FIRST = "Git Version: "
+_INDEX = ("solution_index", "soulution_index")
+
+# ------------------------------------------------------------------------------------------- reading
+
+
+def recognise(head: Head) -> bool:
+    return head.data.startswith(_FIRST.encode())
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Each entry as a measurement (microseconds); the revision, arch and CU count as facts."""
+    names: tuple[str, ...] = ()
+    told: set[Fact] = set()
+    for line in source.lines():
+        text = line.text.strip()
+        if not text:
+            yield Outcome("blank")
+        elif text.startswith(_FIRST):
+            yield Outcome("fact", (Fact("hipblaslt_revision", text[len(_FIRST) :].strip()),))
+        elif "transA" in text:
+            names = tuple(text.split(","))
+            yield Outcome("measurement")
+        else:
+            yield _entry(line, names or TUNING_COLUMNS, told, headed=bool(names))
+            names = ()
+
+
+def _entry(line: Line, names: tuple[str, ...], told: set[Fact], *, headed: bool) -> Outcome:
+    text = line.text.strip()
+    cells = row(names, text)
+    if cells is None:
+        ending = "its header has" if headed else "without a header, and the library ignores any number but"
+        return _reject(line, f"tuning entry of {text.count(',') + 1} values; {ending} {len(names)}")
+    index = next((cells[name] for name in _INDEX if name in cells), "")
+    try:
+        gemm, time_us = problem(cells), float(cells.get("us", "nan"))
+        solution = Solution("hipblaslt", str(int(index)), raw=index)
+    except ValueError as error:
+        return _reject(line, f"tuning entry: {error}")
+    if gemm is None:
+        return _reject(line, "tuning entry of a grouped GEMM: it does not tell the members")
+    facts = [Fact("arch", cells.get("gcnArchName", "")), Fact("cu_count", cells.get("CUs", ""))]
+    records: list[Record] = [fact for fact in facts if fact.value and fact not in told]
+    told.update(facts)
+    timed = math.isfinite(time_us) and time_us > 0
+    records.append(
+        Measurement(
+            problem=gemm,
+            solution=solution,
+            origin="tuning-file",
+            status="ok" if timed else "no_time",
+            time_us=time_us if timed else None,
+            key_text=key(gemm, {}),
+        )
+    )
+    return Outcome("measurement", records)
+
+
+def _reject(line: Line, reason: str) -> Outcome:
+    return Outcome("reject", (Reject(reason, 0, len(line.text.encode())),), at=line.offset)
+
+
+FORMAT = FileFormat(
+    name="hipblaslt-tuning-file",
+    about="hipBLASLt tuning file (6.4 and 7.0+ layout), read by HIPBLASLT_TUNING_OVERRIDE_FILE",
+    recognise=recognise,
+    read=read,
+)
+
+# ------------------------------------------------------------------------------------------- writing
+
+_KEY_FIELDS = ("trans_a", "trans_b", "batch_count", "m", "n", "k", "a_type", "b_type", "c_type", "compute_type")
+_DATA_TYPE_COMPUTES = frozenset({"f16_r", "f32_r", "f64_r", "i32_r"})
+"""ROCm 6.4 reads the compute type as a data type and drops entries with any other text."""
+_FNUZ = {"f8_fnuz_r": "f8_r", "bf8_fnuz_r": "bf8_r"}
+_FIRST_NAMED = 1500
+"""The first library version (0.15, development of ROCm 7.0) that reads columns by name."""
+
+
+def key(problem: Problem, target: Mapping[str, str]) -> str | None:
+    """``transA,transB,batch,m,n,k,a,b,c,compute``: what the library matches an entry by.
+
+    None where it cannot be told of this problem: grouped or complex GEMMs, a key field that is unknown, and for a 6.4
+    target (``hipblaslt_version`` below 1500) a compute type that its parser drops.  Leading dimensions, strides,
+    scalars, epilogue, scales and swizzle are no part of it: problems that differ only there share an entry.
+    """
+    if not isinstance(problem, GemmProblem) or problem.members:
+        return None
+    values = _key_values(problem)
+    if any(value is None for value in values.values()) or problem.a_type in COMPLEX:
+        return None
+    version = _version(target)
+    if version is not None and version < _FIRST_NAMED and values["compute_type"] not in _DATA_TYPE_COMPUTES:
+        return None
+    return ",".join(str(value) for value in values.values())
+
+
+def accepts(override: Override) -> bool:
+    """Whether this writer is meant: a hipBLASLt index above 0 (the library refuses 0) for a single GEMM."""
+    index = override.solution.id
+    gemm = isinstance(override.problem, GemmProblem) and not override.problem.members
+    return gemm and override.solution.library == "hipblaslt" and index.isdigit() and int(index) > 0
+
+
+def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
+    """One file; the 6.4 layout for a target with ``hipblaslt_version`` below 1500, else header and values per entry.
+
+    The 7.0 layout keeps to the 37 columns of 6.4: a 6.4 reader skips its header lines and takes its values, so it is
+    also what a target of unknown version gets.  What the library ignores is the problem's own value where it is
+    known, else:
+
+    =======================  ==========================================================
+    grouped_gemm, amaxD      0
+    alpha                    1
+    beta                     1 if β is nonzero, else 0
+    lda ldb ldc ldd          tight
+    stride_a … stride_d      leading dimension × columns
+    d_type                   c_type
+    scaleA … scaleD          0
+    activation_type          none
+    bias_vector, bias_type   0, f32_r
+    rotating_buffer          512, hipblaslt-bench's value while it tunes
+    Gflops, GB/s, us         computed from the override's time, 0 without one
+    gcnArchName, CUs         the target's; 0 CUs where it does not tell
+    =======================  ==========================================================
+
+    Raises EmissionError where the target lacks ``hipblaslt_revision`` (the library compares it) or ``arch`` (an index
+    means another kernel elsewhere), a key field is unknown, or two overrides of one key want different solutions.
+    """
+    for fact, why in (("hipblaslt_revision", "the library compares it"), ("arch", "an index holds for one arch only")):
+        if not target.get(fact):
+            raise EmissionError(f"tuning file: {fact} of the target is unknown ({why}); give --target {fact}=…")
+    entries: dict[str, tuple[Override, str]] = {}
+    for override in overrides:
+        name = _checked_key(override, target)
+        known = entries.get(name)
+        if known and known[0].solution != override.solution:
+            both = f"{known[0].solution.text} and {override.solution.text}"
+            raise EmissionError(f"tuning file: {both} for one key of the library ({name}); it can hold one of them")
+        entries.setdefault(name, (override, ",".join(_values(override, target))))
+    version = _version(target)
+    headed = version is None or version >= _FIRST_NAMED
+    lines = [_FIRST + target["hipblaslt_revision"]]
+    for _, values in entries.values():
+        lines += ["    " + ",".join(TUNING_COLUMNS)] * headed + ["    " + values]
+    data = ("\n".join(lines) + "\n").encode()
+    return (Emission(name="hipblaslt_tuning.txt", data=data, use=_USE),) if entries else ()
+
+
+_USE = """\
+export HIPBLASLT_TUNING_OVERRIDE_FILE={path}
+# Verify: under HIPBLASLT_LOG_MASK=32 the call's --solution_index is the file's; under 8, "Find solution with index".\
+"""
+
+
+def _checked_key(override: Override, target: Mapping[str, str]) -> str:
+    name = key(override.problem, target)
+    if name is not None and accepts(override):
+        return name
+    gemm = override.problem
+    if isinstance(gemm, GemmProblem) and not gemm.members:
+        unknown = [field for field, value in _key_values(gemm).items() if value is None]
+        if unknown:
+            raise EmissionError(
+                f"tuning file: {', '.join(unknown)} of {gemm.label} is unknown and the library matches by it; "
+                "a bench or profile log (HIPBLASLT_LOG_MASK=32 or 64) tells it, no --target can"
+            )
+    raise EmissionError(f"tuning file: the library cannot be told {override.solution.text} for {gemm.label}")
+
+
+def _key_values(problem: GemmProblem) -> dict[str, object]:
+    p = problem.normal
+    values: dict[str, object] = {name: getattr(p, name) for name in _KEY_FIELDS}
+    # At β = 0 normal form drops C's type.  The library takes no C type but D's for D of 16 bits and more.
+    if p.beta == "zero":
+        values["c_type"] = problem.c_type or (p.d_type if p.d_type not in NARROW else None)
+    return {name: _FNUZ.get(str(value), value) for name, value in values.items()}
+
+
+def _version(target: Mapping[str, str]) -> int | None:
+    """``hipblaslt_version`` as a number (1201, 100200); a text with dots (0.12.1) is put into that form."""
+    text = target.get("hipblaslt_version", "").partition("-")[0]
+    parts = text.split(".")
+    if not all(part.isdigit() for part in parts):
+        return None
+    numbers = [int(part) for part in (*parts, "0", "0")[:3]]
+    return int(text) if len(parts) == 1 else numbers[0] * 100_000 + numbers[1] * 100 + numbers[2]
+
+
+def _values(override: Override, target: Mapping[str, str]) -> list[str]:
+    given = override.problem
+    assert isinstance(given, GemmProblem)
+    p = given.normal
+    known = _key_values(given)
+    tight = tight_leading_dimensions(p)
+    ld = {x: getattr(p, f"ld{x}") or (p.ldd if x == "c" else None) or tight[f"ld{x}"] for x in "abcd"}
+    cols = {"a": p.k if p.trans_a == "N" else p.m, "b": p.n if p.trans_b == "N" else p.k, "c": p.n, "d": p.n}
+    own = {x: None if p.batch_count == 1 else getattr(p, f"stride_{x}") for x in "abcd"}
+    stride = {x: ld[x] * (cols[x] or 0) if own[x] is None else own[x] for x in "abcd"}
+    scale = [SCALE_CODES.get(getattr(p, f"scale_{x}") or "none", "0") for x in "abcd"]
+    words: list[object] = [known["trans_a"], known["trans_b"], 0, p.batch_count, p.m, p.n, p.k]
+    words += [1, ld["a"], stride["a"], int(p.beta == "nonzero"), ld["b"], stride["b"]]
+    words += [ld["c"], stride["c"], ld["d"], stride["d"]]
+    d_type = _FNUZ.get(p.d_type or "", p.d_type) or known["c_type"]
+    words += [known["a_type"], known["b_type"], known["c_type"], d_type, known["compute_type"], *scale, 0]
+    words += [p.activation or "none", int(bool(p.bias)), p.bias_type or "f32_r", 512]
+    words += [*_performance(p, override.time_us), override.solution.id, target["arch"], target.get("cu_count", "0")]
+    return [str(word) for word in words]
+
+
+def _performance(p: GemmProblem, time_us: float | None) -> tuple[str, str, str]:
+    """Gflops (10⁹/s), GB/s (2³⁰ bytes/s, as hipblaslt-bench computes it) and us, six significant digits."""
+    if not time_us:
+        return "0", "0", "0"
+    seconds = time_us * 1e-6
+    return f"{(p.flops or 0) / seconds / 1e9:g}", f"{(p.bytes or 0) / seconds / 2**30:g}", f"{time_us:g}"
+
+
+WRITER = Writer(
+    name="hipblaslt-tuning-file",
+    about="hipBLASLt tuning file for HIPBLASLT_TUNING_OVERRIDE_FILE (ROCm 6.4 and later)",
+    accepts=accepts,
+    key=key,
+    write=write,
+)
