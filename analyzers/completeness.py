@@ -105,11 +105,12 @@ def _ranks(tables: Tables) -> Iterator[Remark]:
     median = float(calls.median())
     few = calls[calls < FEW * median]
     if len(few):
-        listed = ", ".join(f"{int(pid)} ({int(count):,})" for pid, count in list(few.sort_index().items())[:5])
+        pids = [int(x) for x in sorted(few.index)]
+        listed = ", ".join(f"{pid} ({int(few[pid]):,})" for pid in pids[:5])
         yield (
             f"{len(few)} of {len(calls)} processes logged less than half the median of {median:,.0f} calls: {listed}. "
             "A rank may have been killed, or its log be missing in part",
-            {"processes": len(calls), "median_calls": median, "few": tuple(int(x) for x in few.index)},
+            {"processes": len(calls), "median_calls": median, "few": tuple(pids)},
         )
 
 

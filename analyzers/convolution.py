@@ -145,23 +145,37 @@ def totals(best: pd.DataFrame, w: pd.DataFrame) -> list[Totals]:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """A line of totals per source, then each slow W, each W far from the roofline, each naive best above 1 GFLOP."""
+    """A line of totals per source, then each slow W, each W far from the roofline, each naive best above 1 GFLOP.
+
+    A problem that several files of one device flag is told once, with the smallest loss.  Where files of several
+    devices are there and no target is given, it is not known which of them the calls ran on: they weigh nothing.
+    """
     best = directions(tables)
     w = backward_weights(best, settings)
     facts = facts_by_source(tables.facts)
     kept = [s for s in w["source_id"].unique() if same_device(facts.get(s, {}), settings.target) is not False]
-    w = w[w["source_id"].isin(kept)].sort_values(["source_id", "problem"], ignore_index=True)
-    calls = calls_of(tables, w["problem"])
-    findings = []
-    for total in totals(best, w):
-        rows = w[w["source_id"] == total.source_id]
-        known = _environment(total.source_id, facts, tables, settings)
-        findings.append(_summary(total, rows, known))
+    w = w[w["source_id"].isin(kept)]
+    w = w.assign(loss=w["best_us"] - w["sibling_us"], device=w["source_id"].map({s: _device(facts, s) for s in kept}))
+    w = w.sort_values(["source_id", "problem"], ignore_index=True)
+    calls = calls_of(tables, w["problem"]) if w["device"].nunique() < 2 else {}
+    findings = [
+        _summary(total, w[w["source_id"] == total.source_id], _environment(total.source_id, facts, tables, settings))
+        for total in totals(best, w)
+    ]
+    once = w.sort_values(["loss", "best_us", "source_id"]).drop_duplicates(["device", "problem"])
+    for source, rows in once.sort_values(["source_id", "problem"]).groupby("source_id"):
+        known = _environment(str(source), facts, tables, settings)
         findings.extend(_slow(row, known, calls) for row in _rows(rows[rows["slow"]]))
         findings.extend(_without_siblings(rows[rows["sibling_us"].isna()], device_of(known), known, calls, settings))
         naive = rows[~rows["slow"] & rows["sibling_us"].notna() & rows["naive"] & (rows["flops"] > BIG_FLOPS)]
         findings.extend(_naive(row, known, calls) for row in _rows(naive))
     return findings
+
+
+def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
+    """Arch and CU count as a text; files of unknown devices are taken as one device each."""
+    known = facts.get(source, {})
+    return f"{arch(known)} {known.get('cu_count')}" if arch(known) else source
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[dict[str, object]]:

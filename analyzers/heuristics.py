@@ -16,7 +16,7 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.joins import calls_of, facts_by_source, timed
 from analyzers.picks import BY_DEFAULT, DEFAULT_TEXT, INCOMPARABLE, MEASURED, UNMEASURED, compare
-from analyzers.target import arch, same_device, serves
+from analyzers.target import arch, machine, same_device, serves
 from logparse.model import Finding, Override, Problem, Solution, problem_from_text, solution_from_text
 
 NAME = "suboptimal-pick"
@@ -167,7 +167,7 @@ def _override(
     return Override(
         problem=problem,
         solution=best,
-        target={name: value for name, value in target.items() if name != "pid"},
+        target=machine(target),
         time_us=float(str(row["best_us"])),
         default_us=float(str(row["pick_us"])),
         workspace_bytes=None if space is None else int(space),

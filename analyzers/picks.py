@@ -172,7 +172,7 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], sett
 
 
 def _judged(rows: pd.DataFrame) -> pd.DataFrame:
-    """``basis``, ``pick_us``, ``noise_us`` per row.  A lone solution in a file proves nothing, unless a tuner chose it."""
+    """``basis``, ``pick_us``, ``noise_us`` per row.  A lone solution proves nothing, unless a tuner chose it."""
     index = rows["pick"] != DEFAULT_TEXT
     choice = rows["device"] & ((rows["candidates"] > 1) | rows["origin"].isin(TUNERS))
     measured = index & rows["same"] & rows["own_us"].notna() & choice

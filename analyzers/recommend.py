@@ -6,9 +6,8 @@ and of the time that claim rests.  "Nothing worth doing" is a result.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -17,7 +16,7 @@ from analyzers.analyzer import Settings, Tables
 from analyzers.joins import calls_by_problem
 from analyzers.picks import compare
 from analyzers.scripts import COMMANDS, environment, scripts
-from analyzers.target import Facts, folder, serves
+from analyzers.target import Facts, folder, same_device, serves
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, Writer
 from logparse.model import Finding, Override, Problem
@@ -59,9 +58,8 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Emissions:
-    """The files for one target, in a folder of their own, and what was not written and why."""
+    """The files for one target, and what was not written and why."""
 
-    folder: str
     target: Facts
     files: tuple[Emission, ...]
     notes: tuple[str, ...]
@@ -104,7 +102,7 @@ def _worth_it(finding: Finding, settings: Settings) -> bool:
 def _with_share(finding: Finding, total_us: float | None) -> Finding:
     if finding.saving_us is None or total_us is None:
         return finding
-    return Finding(**{**vars(finding), "saving_share": finding.saving_us / total_us})
+    return replace(finding, saving_share=finding.saving_us / total_us)
 
 
 def _gpu_us(tables: Tables) -> float | None:
@@ -135,12 +133,19 @@ def _ceiling(rows: pd.DataFrame, tables: Tables, gpu_us: float | None) -> Ceilin
 # ------------------------------------------------------------------------------------------------ what to write
 
 
-def targets(recommendation: Recommendation, settings: Settings) -> list[Facts]:
-    """The target that the user named, else every distinct set of facts that the overrides were measured on."""
-    if settings.target:
-        return [settings.target]
-    distinct = {tuple(sorted(x.target.items())) for x in recommendation.overrides}
-    return [dict(items) for items in sorted(distinct)] or [{}]
+def targets(recommendation: Recommendation, settings: Settings) -> Mapping[str, Facts]:
+    """Folder name → facts: the target that the user named, else each set of facts that overrides were measured on.
+
+    Two targets never share a folder, also when only a fact differs that their names do not show.
+    """
+    named = [settings.target] if settings.target else [dict(x.target) for x in recommendation.overrides]
+    out: dict[str, Facts] = {}
+    for facts in sorted({tuple(sorted(x.items())) for x in named}) or [()]:
+        name, number = folder(dict(facts)), 2
+        while name in out:
+            name, number = f"{folder(dict(facts))}-{number}", number + 1
+        out[name] = dict(facts)
+    return out
 
 
 def emissions(
@@ -166,16 +171,17 @@ def emissions(
             notes.append(f"{writer.name}: {len(accepted)} override(s) not written: {error}")
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
-    made, refused = scripts(recommendation.findings, commands)
-    files += [*made, environment(recommendation.findings)]
-    return Emissions(folder(target), target, tuple(files), (*notes, *refused))
+    findings = [x for x in recommendation.findings if _concerns(x, target)]
+    made, refused = scripts(findings, commands)
+    return Emissions(target, (*files, *made, environment(findings)), (*notes, *refused))
+
+
+def _concerns(finding: Finding, target: Facts) -> bool:
+    """Whether a finding may be true of the target: not one that was measured on another device."""
+    place = {name: str(finding.evidence[name]) for name in ("arch", "cu_count") if finding.evidence.get(name)}
+    return same_device(place, target) is not False
 
 
 def _for(override: Override, target: Facts) -> bool:
     """Whether an override's own target is this one; another device or build never is, equal facts always are."""
     return dict(override.target) == dict(target) or serves(override.target, target, override.solution.library) is True
-
-
-def finite(value: float | None) -> bool:
-    """Whether there is a number to show."""
-    return value is not None and math.isfinite(value)

@@ -42,7 +42,7 @@ exec 3>> "$LOGPARSE_TUNING_DB/tune.log"
 
 _HIPBLASLT = """\
 #!/bin/sh
-# Lets hipblaslt-bench try every solution of {count} problem(s), the most valuable first; each winner goes into a tuning file.
+# Lets hipblaslt-bench try every solution of {count} problem(s), the most valuable first; winners go into a tuning file.
 # Then: logparse ingest "$HIPBLASLT_TUNING_FILE" hipblaslt-tuning.log
 # To use it: export HIPBLASLT_TUNING_OVERRIDE_FILE="$HIPBLASLT_TUNING_FILE" (same library build and GPU only).
 set -eu
@@ -78,7 +78,7 @@ _MIOPEN_ENVIRONMENT = """
 #   3 SEARCH          search for solvers without tuned parameters; it does not "force tuned results"
 #   4 SEARCH_DB_UPDATE  search again on every Find
 # Any ENFORCE from 2 to 5 forces FIND_MODE to NORMAL (up to ROCm 7), which ignores and overwrites override rows.
-# A job that shall use override rows therefore needs both unset, and in PyTorch >= 2.7 torch.backends.cudnn.benchmark=False.
+# A job that shall use override rows needs both unset, and in PyTorch >= 2.7 torch.backends.cudnn.benchmark=False.
 unset MIOPEN_FIND_ENFORCE MIOPEN_FIND_MODE
 """
 
@@ -86,10 +86,10 @@ unset MIOPEN_FIND_ENFORCE MIOPEN_FIND_MODE
 def scripts(
     findings: Sequence[Finding], commands: Mapping[str, Callable[[Problem], str]] = COMMANDS
 ) -> tuple[list[Emission], list[str]]:
-    """``tune_miopen.sh`` and ``tune_hipblaslt.sh`` for the findings without an override, in their order, and notes on
-    the problems whose tool could not be told.
+    """``tune_miopen.sh`` and ``tune_hipblaslt.sh`` for the findings without a measured better solution, in their
+    order, and notes on the problems whose tool could not be told.
     """
-    wanted = [x.problem for x in findings if x.problem is not None and x.override is None]
+    wanted = [x.problem for x in findings if x.problem is not None and "pick_us" not in x.evidence]
     convs = [x for x in wanted if isinstance(x, ConvProblem)]
     gemms = [x for x in wanted if isinstance(x, GemmProblem)]
     made, notes = [], []

@@ -5,9 +5,16 @@ A time from another device or library build may rank findings; it never becomes 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
+
+from logparse.errors import InputError
+from logparse.formats.format import FileFormat, Format
+from logparse.formats.miopen.find_db import facts_of_name
+from logparse.model import FACTS, Fact
+from logparse.source import InputFile
 
 Facts: TypeAlias = Mapping[str, str]
 
@@ -63,6 +70,68 @@ def serves(measured: Facts, target: Facts, library: str) -> bool | None:
     if device is False or build is False:
         return False
     return None if device is None or (build is None and library not in BY_NAME) else True
+
+
+def machine(facts: Facts) -> dict[str, str]:
+    """The facts that tell a machine and its libraries, without those of one file or process."""
+    return {name: x for name, x in facts.items() if name != "pid" and (name in FACTS or name.startswith("validator:"))}
+
+
+def target_from(words: Sequence[str], formats: Sequence[Format]) -> dict[str, str]:
+    """The facts of the machine that will read the overrides, from ``--target`` words.
+
+    A word is ``KEY=VALUE`` (a name of ``model.FACTS`` or ``validator:NAME``), a MIOpen db's file name (the file need
+    not exist), a ``facts.json`` (one object of texts), or a file of one of ``formats`` that tells facts (TunableOp
+    results, tuning file).  Raises InputError for anything else, and where two words disagree: two targets are never
+    merged.
+    """
+    out: dict[str, str] = {}
+    for word in words:
+        for fact in _facts_of(word, formats):
+            if out.setdefault(fact.name, fact.value) != fact.value:
+                raise InputError(
+                    f"--target {word}: {fact.name} is {fact.value} here and {out[fact.name]} before; give one target"
+                )
+    return machine(out)
+
+
+def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
+    name, equals, value = word.partition("=")
+    if equals and (name in FACTS or name.startswith("validator:")):
+        return [Fact(name, value)]
+    file = InputFile(word)
+    named = facts_of_name(file.name)
+    if named:
+        return named
+    try:
+        facts = _json_facts(file) if file.name.endswith(".json") else _file_facts(file, formats)
+    except OSError as error:
+        raise InputError(f"--target {word}: {error.strerror or error}") from error
+    if not facts:
+        raise InputError(
+            f"--target {word}: says nothing of a machine; give a TunableOp CSV, a tuning file, a find-db file name, a "
+            f"facts.json or KEY=VALUE with one of {', '.join(FACTS)}"
+        )
+    return facts
+
+
+def _json_facts(file: InputFile) -> list[Fact]:
+    with file.open() as stream:
+        try:
+            values = json.loads(stream.read())
+        except ValueError as error:
+            raise InputError(f"--target {file.path}: not JSON: {error}") from error
+    if not isinstance(values, dict) or not all(isinstance(x, (str, int)) for x in values.values()):
+        raise InputError(f"--target {file.path}: must be one JSON object of texts")
+    return [Fact(name, str(value)) for name, value in values.items()]
+
+
+def _file_facts(file: InputFile, formats: Sequence[Format]) -> list[Fact]:
+    head = file.head()
+    for candidate in formats:
+        if isinstance(candidate, FileFormat) and candidate.recognise(head):
+            return [x for outcome in candidate.read(file) for x in outcome.records if isinstance(x, Fact)]
+    return []
 
 
 def folder(facts: Facts) -> str:

@@ -11,8 +11,22 @@ from tests.analyzers.build import call, facts, measurement, tables, work
 ARCH = "gfx942:sramecc+:xnack-"
 
 W = ConvProblem(
-    direction="W", n=64, c=256, h=56, w=56, k=256, filter_h=3, filter_w=3, pad_h=1,
-    pad_w=1, stride_h=2, stride_w=2, dilation_h=1, dilation_w=1, out_h=28, out_w=28,
+    direction="W",
+    n=64,
+    c=256,
+    h=56,
+    w=56,
+    k=256,
+    filter_h=3,
+    filter_w=3,
+    pad_h=1,
+    pad_w=1,
+    stride_h=2,
+    stride_w=2,
+    dilation_h=1,
+    dilation_w=1,
+    out_h=28,
+    out_w=28,
     **dict.fromkeys(("in_layout", "weights_layout", "out_layout"), "NCHW"),
     **dict.fromkeys(("in_type", "weights_type", "out_type"), "FP16"),
     groups=32,
@@ -24,10 +38,24 @@ F, B = replace(W, direction="F"), replace(W, direction="B")
 
 def gemm(m: int = 4096, **more: object) -> GemmProblem:
     given: dict[str, object] = {
-        "trans_a": "T", "trans_b": "N", "m": m, "n": 512, "k": 1024, "batch_count": 1, "beta": "zero",
-        "lda": 1024, "ldb": 1024, "ldd": m, "compute_type": "f32_r", "scale_type": "f32_r", "bias": False,
+        "trans_a": "T",
+        "trans_b": "N",
+        "m": m,
+        "n": 512,
+        "k": 1024,
+        "batch_count": 1,
+        "beta": "zero",
+        "lda": 1024,
+        "ldb": 1024,
+        "ldd": m,
+        "compute_type": "f32_r",
+        "scale_type": "f32_r",
+        "bias": False,
         **dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), "bf16_r"),
-        "activation": "none", "gradient": False, "aux": False, "scale_alpha_vector": False,
+        "activation": "none",
+        "gradient": False,
+        "aux": False,
+        "scale_alpha_vector": False,
     }
     return GemmProblem(**(given | more))  # type: ignore[arg-type]
 
