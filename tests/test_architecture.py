@@ -1,0 +1,79 @@
+"""The house: which way imports point, and that the program starts light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted(p for package in ("logparse", "analyzers") for p in (ROOT / package).rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in FILES}
+
+
+def imports(path: Path, *, everywhere: bool = True) -> set[str]:
+    """Our own modules that a file imports, also inside functions; imports for type checking only are left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            node.body = []
+    found: set[str] = set()
+    for node in ast.walk(tree) if everywhere else tree.body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+    return {name for name in found if name in MODULES}
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_imports_point_the_right_way(path: Path) -> None:
+    name = module_name(path)
+    used = imports(path)
+    if name.startswith("logparse") and name != "logparse.cli":
+        assert not {x for x in used if x.startswith("analyzers")}, (
+            "logparse never imports analyzers, except the program"
+        )
+    if name == "logparse.model":
+        assert not used, "the model imports nothing of ours"
+    if name.startswith("logparse.formats"):
+        allowed = ("logparse.formats", "logparse.model", "logparse.errors", "logparse")
+        strangers = {x for x in used if not x.startswith(allowed[0]) and x not in allowed}
+        assert not strangers, "formats know nouns only"
+    if name not in ("logparse.cli", "logparse.__main__"):
+        assert "logparse.cli" not in used, "nothing imports the program"
+
+
+def test_no_import_circles() -> None:
+    graph = {name: imports(path) - {name} for name, path in MODULES.items()}
+    for name, used in graph.items():  # a package's __init__ lists its members and is imported with each of them
+        used -= {other for other in used if name.startswith(other + ".")}
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " -> ".join([*trail[trail.index(name) :], name])
+        if name in done:
+            return
+        for other in graph[name]:
+            visit(other, (*trail, name))
+        done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = "import sys\nfrom logparse.cli import app\nprint([m for m in sys.modules if '.' not in m])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    heavy = {"pandas", "pyarrow", "duckdb", "plotly", "torch", "numpy", "dash", "xxhash", "analyzers"}
+    assert not heavy & set(ast.literal_eval(out))

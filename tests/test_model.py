@@ -1,0 +1,98 @@
+"""The nouns' texts: canonical, readable, and readable back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logparse.model import ConvProblem, Family, GemmProblem, Member, problem_from_text
+
+TYPES = st.sampled_from(["f16_r", "bf16_r", "f32_r", "f64_r", "f8_r", "f8_fnuz_r", "i8_r", "f32_c"])
+SIZES = st.integers(0, 1 << 40)
+
+
+def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | strategy
+
+
+members = st.builds(Member, m=SIZES, n=SIZES, k=SIZES, lda=maybe(SIZES), stride_d=maybe(SIZES))
+gemms = st.builds(
+    GemmProblem,
+    trans_a=maybe(st.sampled_from("NTC")),
+    trans_b=maybe(st.sampled_from("NTC")),
+    **{x: maybe(SIZES) for x in ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "stride_a", "stride_c")},
+    batch_count=maybe(st.integers(1, 3)),
+    batch_mode=maybe(st.sampled_from(["strided", "pointer"])),
+    **{x: maybe(TYPES) for x in ("a_type", "b_type", "c_type", "d_type", "bias_type", "aux_type", "scale_type")},
+    **{x: maybe(st.booleans()) for x in ("gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a")},
+    activation=maybe(st.sampled_from(["none", "relu", "gelu"])),
+    bias_source=maybe(st.sampled_from("abd")),
+    scale_a=maybe(st.sampled_from(["none", "scalar", "row", "block32"])),
+    beta=maybe(st.sampled_from(["zero", "nonzero"])),
+    members=st.just(()) | st.lists(members, min_size=1, max_size=3).map(tuple),
+)
+convs = st.builds(
+    ConvProblem,
+    direction=st.sampled_from(["F", "B", "W", "B+W"]),
+    spatial=st.sampled_from([2, 3]),
+    **{x: maybe(SIZES) for x in ("n", "c", "h", "w", "k", "filter_h", "pad_d", "pad_h", "stride_w", "out_h", "groups")},
+    in_type=maybe(st.sampled_from(["FP16", "BF16", "FP32", "INT8"])),
+    in_layout=maybe(st.sampled_from(["NCHW", "NHWC"])),
+    in_cast=st.sampled_from(["none", "FP8"]),
+    bias=maybe(st.sampled_from([0, 1])),
+    mode=maybe(st.sampled_from(["convolution", "transposed"])),
+)
+
+
+@given(gemms | convs)
+def test_text_reads_back_as_the_normal_form(problem: GemmProblem | ConvProblem) -> None:
+    back = problem_from_text(problem.text)
+    assert back.text == problem.text
+    assert back == problem.normal
+
+
+@given(gemms)
+def test_normal_form_is_a_fixed_point(problem: GemmProblem) -> None:
+    assert problem.normal.normal == problem.normal
+    assert problem.normal.text == problem.text
+    assert problem.normal.shape == problem.shape
+    assert problem.normal.flops == problem.flops
+
+
+@given(gemms)
+def test_family_text_reads_back(problem: GemmProblem) -> None:
+    family = Family(problem=GemmProblem(m=None, n=problem.n, k=problem.k), free=frozenset({"m", "lda"}))
+    assert problem_from_text(family.text).text == family.text
+
+
+def test_unlogged_scale_matters_only_for_narrow_types() -> None:
+    wide = GemmProblem(a_type="bf16_r", b_type="bf16_r", c_type="bf16_r", d_type="bf16_r", batch_count=1)
+    assert wide.text == replace(wide, scale_a="none", swizzle_a=False).text
+    assert "scale=-,-,-,-" in wide.text
+    narrow = GemmProblem(a_type="f8_r", b_type="f8_r", batch_count=1)
+    assert "scale=?,?,-,-" in narrow.text
+    scaled = GemmProblem(a_type="bf16_r", scale_a="scalar")
+    assert "scale=scalar,-" in scaled.text
+
+
+def test_epilogues() -> None:
+    def epilogue(**fields: Any) -> str | None:
+        return GemmProblem(**{"activation": "none", "bias": False, "gradient": False, "aux": False, **fields}).epilogue
+
+    assert epilogue() == "DEFAULT"
+    assert epilogue(bias=True) == "BIAS"
+    assert epilogue(activation="relu", bias=True) == "RELU_BIAS"
+    assert epilogue(activation="gelu", aux=True, bias=True) == "GELU_AUX_BIAS"
+    assert epilogue(activation="gelu", gradient=True, aux=True) == "DGELU"
+    assert epilogue(activation="gelu", gradient=True, aux=True, bias=True, bias_source="d") == "DGELU_BGRAD"
+    assert epilogue(gradient=True, bias=True, bias_source="a") == "BGRADA"
+    assert GemmProblem().epilogue is None
+
+
+def test_flops_of_a_grouped_gemm_are_summed() -> None:
+    grouped = GemmProblem(members=(Member(m=2, n=3, k=4), Member(m=1, n=1, k=1)))
+    assert grouped.flops == 2 * 24 + 2
+    assert grouped.kind == "grouped"
