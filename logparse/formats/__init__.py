@@ -9,6 +9,9 @@ from logparse.formats.hipblaslt import info as hipblaslt_info
 from logparse.formats.hipblaslt import log as hipblaslt_log
 from logparse.formats.hipblaslt import profile as hipblaslt_profile
 from logparse.formats.hipblaslt import tuning_file as hipblaslt_tuning_file
+from logparse.formats.tunableop import results as tunableop_results
+from logparse.formats.tunableop import untuned as tunableop_untuned
+from logparse.formats.tunableop import verbose as tunableop_verbose
 
 FORMATS: tuple[Format, ...] = (
     hipblaslt_log.FORMAT,
@@ -17,8 +20,15 @@ FORMATS: tuple[Format, ...] = (
     hipblaslt_profile.FORMAT,
     hipblaslt_bench_output.FORMAT,
     hipblaslt_tuning_file.FORMAT,
+    tunableop_results.FORMAT,
+    tunableop_untuned.FORMAT,
+    tunableop_verbose.FORMAT,
 )
 """Every format that can be read.  Of whole-file formats the first that recognises a file reads it."""
 
-WRITERS: tuple[Writer, ...] = (hipblaslt_tuning_file.WRITER,)
+WRITERS: tuple[Writer, ...] = (
+    hipblaslt_tuning_file.WRITER,
+    tunableop_results.WRITER,
+    tunableop_untuned.WRITER,
+)
 """Every override file that a library reads back."""

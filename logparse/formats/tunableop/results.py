@@ -25,13 +25,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source, Writer
 from logparse.formats.tunableop import signature, validators
 from logparse.formats.tunableop.solutions import name, solution, why_no_candidate
-from logparse.model import DEFAULT, Fact, Family, GemmProblem, Measurement, Override, Problem, Reject, Status
+from logparse.model import Fact, Measurement, Override, Reject, Status
 
 FILE_NAME = "tunableop_results"
 _BOM = "\ufeff"
@@ -67,11 +67,11 @@ def read(source: Source) -> Iterator[Outcome]:
     seen = _File()
     for number, line in enumerate(source.lines(), start=1):
         text = line.text
+        skipped = 0
         if number == 1 and text.startswith(_BOM):
-            seen.bom, text = True, text.removeprefix(_BOM)
+            seen.bom, text, skipped = True, text.removeprefix(_BOM), len(_BOM.encode())
         if text.endswith("\r"):
             seen.crlf, text = True, text[:-1]
-        skipped = len(line.text.encode()) - len(line.text.lstrip(_BOM).encode()) if number == 1 else 0
         for ordinal, (start, piece) in enumerate(_pieces(text)):
             at = line.offset + skipped + start
             yield _outcome(piece, number, at, seen, glued=ordinal > 0)
@@ -106,16 +106,10 @@ def _outcome(text: str, number: int, at: int, seen: _File, glued: bool) -> Outco
     assert record.key_text is not None
     first = seen.first_line.setdefault(record.key_text, number)
     if glued:
-        record = _unused(record, record.status, f"glued to line {number}, PyTorch does not read it")
+        record = replace(record, error=f"glued to line {number}, PyTorch does not read it")
     elif first != number:
-        record = _unused(record, "skipped", f"shadowed by line {first}")
+        record = replace(record, status="skipped", error=f"shadowed by line {first}")
     return Outcome("measurement", [record], lines=lines, at=at)
-
-
-def _unused(record: Measurement, status: Status, why: str) -> Measurement:
-    from dataclasses import replace
-
-    return replace(record, status=status, error=why)
 
 
 def row(text: str) -> Measurement | Reject:
@@ -160,8 +154,8 @@ def _facts(seen: _File) -> list[Fact]:
     if set(seen.validators) == {"PT_VERSION"} and seen.libraries <= {"torch", "cublaslt"}:
         out.append(Fact("backend", "CUDA"))
     if seen.leading_dims:
-        keys = {(True,): "ld", (False,): "no-ld"}.get(tuple(seen.leading_dims), "mixed")
-        out.append(Fact("tunableop_keys", keys))
+        one = "ld" if True in seen.leading_dims else "no-ld"
+        out.append(Fact("tunableop_keys", one if len(seen.leading_dims) == 1 else "mixed"))
     if seen.bom:
         out.append(Fact("byte_order_mark", "yes: PyTorch does not read the first line"))
     if seen.crlf:
@@ -170,7 +164,7 @@ def _facts(seen: _File) -> list[Fact]:
     return out
 
 
-RESULTS = FileFormat(
+FORMAT = FileFormat(
     name="tunableop_results",
     about="PyTorch TunableOp results CSV: the tuned winner of each GEMM",
     recognise=recognise,
@@ -194,11 +188,8 @@ export PYTORCH_TUNABLEOP_FILENAME={path}/tunableop_results.csv
 
 def accepts(override: Override) -> bool:
     """GEMMs whose solution TunableOp lists among the op's candidates, and PyTorch's default."""
-    gemm = override.problem.problem if isinstance(override.problem, Family) else override.problem
-    if not isinstance(gemm, GemmProblem):
-        return False
-    has_key = override.key_text is not None or signature.key(override.problem, override.target) is not None
-    return has_key and why_no_candidate(override.solution, gemm) is None
+    gemm = signature.gemm_of(override.problem)
+    return gemm is not None and signature.has_op(gemm) and why_no_candidate(override.solution, gemm) is None
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
@@ -213,11 +204,9 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
     header = validators.lines(target)
     rows: dict[str, tuple[str, float | None]] = {}
     for override in overrides:
-        key = _key_of(override, target)
+        key = key_of(override, target)
         try:
-            gemm = override.problem.problem if isinstance(override.problem, Family) else override.problem
-            assert isinstance(gemm, GemmProblem)
-            named = name(override.solution, gemm, target)
+            named = name(override.solution, override.problem, target)
         except ValueError as error:
             raise EmissionError(f"TunableOp: {override.solution.text} for {key}: {error}") from error
         rows[key] = _better(key, rows.get(key), (named, override.time_us))
@@ -227,17 +216,14 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
     return [Emission(f"{FILE_NAME}{gpu}.csv", data, _USE) for gpu in range(gpus)]
 
 
-def _key_of(override: Override, target: Mapping[str, str]) -> str:
+def key_of(override: Override, target: Mapping[str, str]) -> str:
+    """The key that the target's PyTorch makes of this call.  Raises EmissionError naming what is not known."""
     how = signature.dialect(target)
     if how is None:
-        raise EmissionError(
-            "TunableOp: PyTorch's version on the target is unknown; give --target a results CSV of it"
-            if target.get("tunableop_keys") != "mixed"
-            else "TunableOp: the target's file mixes keys with and without leading dimensions"
-        )
+        raise EmissionError("TunableOp: PyTorch's version on the target is unknown; give --target a results CSV of it")
     # A key that a file gave is the library's own word, if it is of the target's dialect.
     given = override.key_text
-    if given is not None and _fits(given, override.problem, how):
+    if given is not None and _fits(given, how):
         return given
     key = signature.key(override.problem, target)
     if key is None:
@@ -249,13 +235,13 @@ def _key_of(override: Override, target: Mapping[str, str]) -> str:
     return key
 
 
-def _fits(key_text: str, problem: Problem, how: signature.Dialect) -> bool:
+def _fits(key_text: str, how: signature.Dialect) -> bool:
     op, _, params = key_text.partition(",")
     try:
         signature.problem(op, params)
     except signature.SignatureError:
         return False
-    return ("_ld_" in params) == how.leading_dims and problem.kind in ("gemm", "family")
+    return ("_ld_" in params) == how.leading_dims
 
 
 def _better(key: str, old: tuple[str, float | None] | None, new: tuple[str, float | None]) -> tuple[str, float | None]:
@@ -276,12 +262,10 @@ def _milliseconds(time_us: float | None) -> str:
     return text if "e" not in text else f"{time_us / 1000:.12f}".rstrip("0").rstrip(".")
 
 
-RESULTS_WRITER = Writer(
+WRITER = Writer(
     name="tunableop",
     about="TunableOp results CSV, read by PyTorch with PYTORCH_TUNABLEOP_ENABLED=1",
     accepts=accepts,
     key=signature.key,
     write=write,
 )
-
-__all__ = ["DEFAULT", "RESULTS", "RESULTS_WRITER", "accepts", "read", "recognise", "row", "write"]

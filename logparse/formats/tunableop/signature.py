@@ -240,7 +240,7 @@ def key(given: Problem, facts: Mapping[str, str]) -> str | None:
     how = dialect(facts)
     if how is None or missing(given, how):
         return None
-    gemm, free = _parts(given)
+    gemm, free = gemm_of(given), _free(given)
     assert gemm is not None
     letters = f"{gemm.trans_a}{gemm.trans_b}"
     sizes = {name: "*" if name in free else str(_field(gemm, name)) for name in _SIZES}
@@ -262,8 +262,8 @@ def key(given: Problem, facts: Mapping[str, str]) -> str | None:
 
 def missing(given: Problem, how: Dialect) -> tuple[str, ...]:
     """Fields that stand in the key and are unknown; ``("kind",)`` for a call that PyTorch has no TunableOp for."""
-    gemm, free = _parts(given)
-    if gemm is None or not _has_op(gemm, how):
+    gemm, free = gemm_of(given), _free(given)
+    if gemm is None or not has_op(gemm) or (_is_scaled(gemm) and not how.scaled):
         return ("kind",)
     names = ["trans_a", "trans_b", "m", "n", "k", "batch_count", "a_type", "b_type", "d_type", "bias"]
     if how.leading_dims:
@@ -277,8 +277,8 @@ def missing(given: Problem, how: Dialect) -> tuple[str, ...]:
     return tuple(name for name in names if name not in free and _field(gemm, name) is None)
 
 
-def _has_op(gemm: GemmProblem, how: Dialect) -> bool:
-    """Whether nothing that is known of the call rules out every op family."""
+def has_op(gemm: GemmProblem) -> bool:
+    """Whether nothing that is known of the call rules out every op family of TunableOp."""
     if gemm.members or gemm.gradient or gemm.aux or gemm.batch_mode == "pointer":
         return False
     types = {t for t in (gemm.a_type, gemm.b_type, gemm.d_type) if t is not None}
@@ -286,7 +286,7 @@ def _has_op(gemm: GemmProblem, how: Dialect) -> bool:
         return False
     if _is_scaled(gemm):
         one_scaling = (gemm.scale_a == "row") == (gemm.scale_b == "row")
-        return how.scaled and gemm.batch_count in (None, 1) and gemm.beta != "nonzero" and one_scaling
+        return gemm.batch_count in (None, 1) and gemm.beta != "nonzero" and one_scaling
     if len(types) > 1 or gemm.compute_type == "bf16x9":  # 2.15 spells bf16x9 in two places, no real key was seen
         return False
     if gemm.bias:
@@ -294,10 +294,15 @@ def _has_op(gemm: GemmProblem, how: Dialect) -> bool:
     return gemm.bias is None or gemm.activation in (None, "none")
 
 
-def _parts(given: Problem) -> tuple[GemmProblem | None, frozenset[str]]:
+def gemm_of(given: Problem) -> GemmProblem | None:
+    """The GEMM of a problem or wildcard row; None for a convolution."""
     if isinstance(given, Family):
-        return given.problem, given.free
-    return (given if isinstance(given, GemmProblem) else None), frozenset()
+        return given.problem
+    return given if isinstance(given, GemmProblem) else None
+
+
+def _free(given: Problem) -> frozenset[str]:
+    return given.free if isinstance(given, Family) else frozenset()
 
 
 def _field(gemm: GemmProblem, name: str) -> object:

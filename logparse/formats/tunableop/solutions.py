@@ -18,8 +18,8 @@ import re
 from collections.abc import Mapping
 
 from logparse.formats.cublaslt_names import algorithm_text, algorithm_values
-from logparse.formats.tunableop.signature import torch_version
-from logparse.model import COMPLEX, DEFAULT, NARROW, GemmProblem, Solution
+from logparse.formats.tunableop.signature import gemm_of, torch_version
+from logparse.model import COMPLEX, DEFAULT, NARROW, GemmProblem, Problem, Solution
 
 _HIPBLASLT = re.compile(r"Gemm_Hipblaslt_(?:[NT]{2}_)?(\d+)\Z")
 _ROCBLAS = re.compile(r"Gemm_Rocblas_(-?\d+)\Z")
@@ -43,18 +43,19 @@ def solution(name: str) -> Solution:
     return Solution("torch", name, raw=name)
 
 
-def name(given: Solution, problem: GemmProblem, facts: Mapping[str, str]) -> str:
+def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
     """The name of a solution in the target's dialect.  Raises ValueError when PyTorch would not know it there."""
     torch = torch_version(facts)
     if given.text == "Default":
         return "Default"
     if torch is None:
         raise ValueError("PyTorch's version is unknown")
-    reason = why_no_candidate(given, problem)
-    if reason:
+    gemm = gemm_of(problem)
+    reason = "not a GEMM" if gemm is None else why_no_candidate(given, gemm)
+    if gemm is None or reason:
         raise ValueError(reason)
     if given.library == "hipblaslt":
-        letters = f"{problem.trans_a}{problem.trans_b}_".replace("C", "T")
+        letters = f"{gemm.trans_a}{gemm.trans_b}_".replace("C", "T")
         return f"Gemm_Hipblaslt_{letters if torch < (2, 7) else ''}{int(given.id)}"
     if given.library == "rocblas":
         return f"Gemm_Rocblas_{int(given.id)}"

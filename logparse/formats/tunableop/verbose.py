@@ -1,0 +1,371 @@
+"""TunableOp's verbose log: every candidate's time, the default's included, so a speed-up over it is known.
+
+::
+
+    reading tuning results from tunableop_results0.csv
+    Validator PT_VERSION=2.9.1
+    PT_VERSION validation: expect 2.9.1 to match 2.9.1
+    finding fastest for GemmTunableOp_BFloat16_TN(tn_96_100_64_ld_64_64_96) out of 546 candidates
+    Rotating buffer 8 MiB. Needed Size: 0 MiB. Needed number of param copies: 1421
+    ├──tuning using warmup iters 0 [0 ms] and tuning iters 5 [0.28 ms] instance id=0, GemmTunableOp_…(tn_…) Default
+    ├──offset at 17
+    ├──found better instance id=0. 0.056288ms. Default min 0.055168 max 0.057088 mean 0.056288 std 0.000980841
+    ├──2nd skip slow instance id=2, GemmTunableOp_BFloat16_TN(tn_96_100_64_ld_64_64_96) Gemm_Rocblas_-62
+    └──found fastest for GemmTunableOp_BFloat16_TN(tn_96_100_64_ld_64_64_96) Gemm_Hipblaslt_477479
+    └──top five solutions for GemmTunableOp_BFloat16_TN(tn_96_100_64_ld_64_64_96)
+       0.055866 Gemm_Hipblaslt_477479
+    GemmTunableOp_BFloat16_TN(tn_96_100_64_ld_64_64_96) -> Gemm_Hipblaslt_477479,0.055866
+
+Produced by ``PYTORCH_TUNABLEOP_VERBOSE=3`` (1: files and validators, 2: winners) on stderr, or in the one file that
+``PYTORCH_TUNABLEOP_VERBOSE_FILENAME`` names.  Milliseconds.  There is no clock, no process and no device in a line.
+Source: pytorch/pytorch aten/src/ATen/cuda/tunable/{Tunable.cpp,TunableOp.h}, torch 2.3 to 2.15.
+
+``found better|slower`` names only the candidate's number and solution: the key comes from the ``tuning using`` line
+before it.  Where several processes share the stream and two keys are being tuned by the same number and solution,
+the line is a reject.  A candidate that was skipped has a lower bound only, said in ``error``.  From 2.7 on ``Default``
+is tried first and last: two measurements of one thing.  Up to 2.6 a candidate that was timed and slower than the best
+leaves no time.  Every dispatch looks its key up once, at level 3 that is one line, which is read as one call.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.tunableop import signature, validators
+from logparse.formats.tunableop.solutions import solution
+from logparse.model import Call, Family, GemmProblem, Measurement, Message, Record, Reject, Status
+
+ORIGIN = "tunableop-verbose"
+CATEGORY = "tunableop"
+
+_OP = r"(?P<op>(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_[^(,\s]+)"
+_KEY = rf"{_OP}\((?P<params>[^)\s]*)\)"
+_ID = r"id=(?P<id>\d+)"
+_MS = r"(?:[-+]?(?:nan|inf)|[-+]?[\d.]+(?:e[-+]?\d+)?)"
+_CANDIDATE = rf"{_ID}, {_KEY} (?P<sol>\S+)"
+
+
+@dataclass
+class _Block:
+    """The tuning of one key, from ``finding fastest`` to ``found fastest``."""
+
+    key: str
+    problem: GemmProblem | Family
+    candidates: str
+    best_us: float | None = None
+    last: str = ""
+    timed: set[str] = field(default_factory=set)
+
+
+class _Reader:
+    """The tunings under way in one stream, by key."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Block] = {}
+        self._done: dict[str, set[str]] = {}
+        self._pending: dict[tuple[str, str], list[_Block]] = {}
+        self._loading = False
+        self._top_five = False
+        self._seen = False
+
+    @property
+    def awake(self) -> bool:
+        return bool(self._open) or self._loading or self._top_five
+
+    def take(self, line: Line) -> Outcome | None:
+        text = line.text.rstrip("\r")
+        if self._top_five:
+            if _TOP.match(text):
+                return _message(text)
+            self._top_five = False
+        for pattern, reader in _LINES:
+            match = pattern.match(text)
+            if match:
+                outcome = reader(self, match)
+                if outcome is None:
+                    return None
+                self._seen = True
+                return Outcome(outcome.unit, outcome.records, outcome.lines, line.offset)
+        if text.startswith(("├──", "└──", "finding fastest for ")):
+            reason = Reject("not a line of TunableOp's verbose log as far as known", 0, len(text.encode()))
+            return Outcome("reject", [reason], at=line.offset)
+        return None
+
+    def close(self) -> Iterable[Record]:
+        for block in self._open.values():
+            last = f", last candidate {block.last}" if block.last else ""
+            yield Message(category="partial", text=f"tuning of {block.key} out of {block.candidates} is cut off{last}")
+            yield from self._untold(block, cut=True)
+        self._open.clear()
+        self._pending.clear()
+
+    # -- one method per kind of line
+
+    def finding(self, match: re.Match[str]) -> Outcome:
+        problem = _problem(match)
+        if isinstance(problem, Reject):
+            return Outcome("reject", [problem])
+        self._loading = False
+        key = f"{match['op']},{match['params']}"
+        records = list(self._abandoned(key))
+        self._open[key] = _Block(key, problem, match["n"])
+        return Outcome("measurement", records)
+
+    def tuning(self, match: re.Match[str]) -> Outcome:
+        block, error = self._block(match)
+        if block is None:
+            return error
+        records = list(self._untold(block))
+        block.last = match["sol"]
+        self._pending.setdefault((match["id"], match["sol"]), []).append(block)
+        return Outcome("measurement", records)
+
+    def found(self, match: re.Match[str]) -> Outcome:
+        """``found better|slower instance``."""
+        waiting = self._pending.get((match["id"], match["sol"]), [])
+        if not waiting:
+            return Outcome("reject", [Reject("a time without the line that says whose", 0, len(match[0].encode()))])
+        if len({block.key for block in waiting}) > 1:
+            return Outcome("reject", [Reject("a time that two tunings under way could own", 0, len(match[0].encode()))])
+        block = waiting.pop(0)
+        if not waiting:
+            del self._pending[match["id"], match["sol"]]
+        given = {name: _us(match[name]) for name in ("ms", "min", "max", "std")}
+        time_us = given["ms"]
+        if match["verdict"] == "better":
+            block.best_us = time_us
+        block.timed.add(match["sol"])
+        status: Status = "ok" if time_us is not None else "no_time"
+        record = self._measured(
+            block, match["sol"], status, None, time_us, min_us=given["min"], max_us=given["max"], std_us=given["std"]
+        )
+        return Outcome("measurement", [record])
+
+    def screened(self, match: re.Match[str]) -> Outcome:
+        """``unsupported``, ``skip slow``, ``2nd skip slow``, ``numerics check failed``: no time."""
+        block, error = self._block(match)
+        if block is None:
+            return error
+        status, why = _screening(match["why"], block)
+        records = [*self._untold(block), self._measured(block, match["sol"], status, why)]
+        block.last = match["sol"]
+        return Outcome("measurement", records)
+
+    def fastest(self, match: re.Match[str]) -> Outcome:
+        key = f"{match['op']},{match['params']}"
+        block = self._open.pop(key, None)
+        if block is None:
+            return Outcome(
+                "message", [Message(category=CATEGORY, text=f"found fastest for a tuning not begun here: {key}")]
+            )
+        records = list(self._untold(block))
+        self._done[key] = block.timed
+        return Outcome("measurement", records)
+
+    def top_five(self, match: re.Match[str]) -> Outcome:
+        self._top_five = True
+        return _message(match[0])
+
+    def entry(self, match: re.Match[str]) -> Outcome:
+        """``op(params) -> solution,ms``: a row loaded from a file, or a winner (repeated when each was timed above)."""
+        problem = _problem(match)
+        if isinstance(problem, Reject):
+            return Outcome("reject", [problem])
+        key = f"{match['op']},{match['params']}"
+        if match["sol"] in self._done.get(key, ()):
+            return _message(f"{match['op']}({match['params']}) -> {match['sol']}")
+        time_us = _us(match["ms"])
+        failed = match["ms"].lstrip("+-") == "inf"
+        record = Measurement(
+            problem=problem,
+            solution=solution(match["sol"]),
+            origin=ORIGIN if key in self._done and not self._loading else "tunableop",
+            status="failed" if failed else "ok" if time_us else "no_time",
+            time_us=time_us or None,
+            error="every candidate failed or was skipped" if failed else None,
+            key_text=key,
+        )
+        return Outcome("measurement", [record])
+
+    def lookup(self, match: re.Match[str]) -> Outcome:
+        problem = _problem(match)
+        self._loading = False
+        if isinstance(problem, Reject):
+            return Outcome("reject", [problem])
+        return Outcome("call", [Call(problem=problem, category=CATEGORY)])
+
+    def untuned(self, match: re.Match[str]) -> Outcome:
+        problem = _problem(match)
+        if isinstance(problem, Reject):
+            return Outcome("reject", [problem])
+        return Outcome("call", [Call(problem=problem, category="untuned", count=None)])
+
+    def reading(self, match: re.Match[str]) -> Outcome:
+        self._loading = True
+        return _message(match[0])
+
+    def validator(self, match: re.Match[str]) -> Outcome:
+        return Outcome("fact") if self._loading else _message(match[0])
+
+    def running(self, match: re.Match[str]) -> Outcome:
+        """``KEY validation: expect FILE to match RUNNING``: the running side is a fact of this log."""
+        return Outcome("fact", validators.facts({match["key"]: match["running"]}))
+
+    def verdict(self, match: re.Match[str]) -> Outcome:
+        self._loading = match[0] == "Loading results"
+        return _message(match[0])
+
+    def writing(self, match: re.Match[str]) -> Outcome | None:
+        """``writing file F`` (up to 2.9): anyone's words, ours only behind lines that are."""
+        return _message(match[0]) if self._seen else None
+
+    def other(self, match: re.Match[str]) -> Outcome:
+        return _message(match[0])
+
+    # -- what they share
+
+    def _block(self, match: re.Match[str]) -> tuple[_Block | None, Outcome]:
+        problem = _problem(match)
+        if isinstance(problem, Reject):
+            return None, Outcome("reject", [problem])
+        key = f"{match['op']},{match['params']}"
+        # The log may begin in the middle, and rocBLAS blogs quote it with lines left out: the line names its key.
+        return self._open.setdefault(key, _Block(key, problem, "? candidates")), Outcome("measurement")
+
+    def _untold(self, block: _Block, cut: bool = False) -> Iterable[Measurement]:
+        """Candidates of this tuning whose timing began and left no line."""
+        for place in [place for place, blocks in self._pending.items() if block in blocks]:
+            self._pending[place].remove(block)
+            if not self._pending[place]:
+                del self._pending[place]
+            best = "" if block.best_us is None else f" ({block.best_us:.6g} us)"
+            why = "the log ends while it is timed" if cut else f"timed, not better than the best so far{best}"
+            yield self._measured(block, place[1], "no_time", why)
+
+    def _abandoned(self, key: str) -> Iterable[Record]:
+        block = self._open.pop(key, None)
+        if block is not None:
+            yield Message(category="partial", text=f"tuning of {key} begins again before it ended")
+            yield from self._untold(block, cut=True)
+
+    def _measured(
+        self,
+        block: _Block,
+        name: str,
+        status: Status,
+        error: str | None,
+        time_us: float | None = None,
+        **more: float | None,
+    ) -> Measurement:
+        return Measurement(
+            problem=block.problem,
+            solution=solution(name),
+            origin=ORIGIN,
+            status=status,
+            error=error,
+            time_us=time_us,
+            key_text=block.key,
+            **more,  # type: ignore[arg-type]
+        )
+
+
+def _screening(word: str, block: _Block) -> tuple[Status, str]:
+    if word == "unsupported":
+        return "unsupported", "the backend refuses this call"
+    if word == "numerics check failed for":
+        return "wrong", "numerics check failed"
+    # 3 runs against 1.5 times the best (2 times up to 2.6, whose keys have no leading dimensions), then 10 against 1.15
+    factor = 1.15 if word.startswith("2nd") else 1.5 if "_ld_" in block.key else 2.0
+    bound = "" if block.best_us is None else f", more than {factor * block.best_us:.6g} us"
+    return "skipped", f"slower than {factor:g} times the best so far{bound}"
+
+
+def _us(text: str | None) -> float | None:
+    value = math.nan if text is None else float(text)
+    return value * 1000 if math.isfinite(value) else None
+
+
+def _problem(match: re.Match[str]) -> GemmProblem | Family | Reject:
+    try:
+        return signature.problem(match["op"], match["params"])
+    except signature.SignatureError as error:
+        part = "params" if error.part else "op"
+        return Reject(str(error), len(match.string[: match.start(part)].encode()), len(match[part].encode()))
+
+
+_NUMBERS = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\()")
+
+
+def _message(text: str) -> Outcome:
+    """A line that tells nothing of a candidate; its numbers are left out so that equal lines are one."""
+    return Outcome("message", [Message(category=CATEGORY, text=_NUMBERS.sub("#", text.strip()))])
+
+
+_TOP = re.compile(rf"   {_MS} \S+\Z")
+_LINES: tuple[tuple[re.Pattern[str], Callable[[_Reader, re.Match[str]], Outcome | None]], ...] = tuple(
+    (re.compile(pattern + r"\s*\Z"), reader)
+    for pattern, reader in (
+        (rf"├──tuning using warmup iters .* instance {_CANDIDATE}", _Reader.tuning),
+        (
+            rf"├──found (?P<verdict>better|slower) instance {_ID}\. (?P<ms>{_MS})ms\. (?P<sol>\S+)"
+            rf"(?: min (?P<min>{_MS}) max (?P<max>{_MS}) mean {_MS} std (?P<std>{_MS}))?",
+            _Reader.found,
+        ),
+        (
+            r"├──(?P<why>unsupported|skip slow instance|2nd skip slow instance|numerics check failed for) "
+            + _CANDIDATE,
+            _Reader.screened,
+        ),
+        (r"├──(?:offset at \d+|verify numerics: .*)", _Reader.other),
+        (rf"missing (?:op|params)_signature, returning null ResultEntry for {_OP},(?P<params>\S*)", _Reader.lookup),
+        (rf"ResultEntry found for {_OP},(?P<params>\S*)", _Reader.lookup),
+        (rf"finding fastest for {_KEY} out of (?P<n>\d+ candidates)", _Reader.finding),
+        (rf"└──found fastest for {_KEY} (?P<sol>\S+)", _Reader.fastest),
+        (rf"└──top five solutions for {_KEY}", _Reader.top_five),
+        (rf"{_KEY} -> (?P<sol>[^,\s]+),(?P<ms>{_MS})", _Reader.entry),
+        (rf"Realtime append: {_KEY} -> .*", _Reader.other),
+        (rf"{_KEY} already has a best kernel id=.*", _Reader.other),
+        (rf"Untuned,{_OP},(?P<params>[^,\s]*)(?:,BLAS_PARAMS:.*)?", _Reader.untuned),
+        (r"reading tuning results from .*", _Reader.reading),
+        (r"could not open .* for reading tuning results", _Reader.verdict),
+        (r"Validator \w+=.*", _Reader.validator),
+        (r"(?P<key>[A-Z][A-Z_]+) validation: expect .* to match (?P<running>.*)", _Reader.running),
+        (r"Loading results", _Reader.verdict),
+        (r"results validator check failed", _Reader.verdict),
+        (r'key="\w+" is not provided for validation\.', _Reader.other),
+        (r"could not parse line: .*", _Reader.other),
+        (r"missing (?:op|params)_signature, returning null ResultEntry", _Reader.other),
+        (r"Rotating buffer -?\d+ MiB\. Needed Size: .*", _Reader.other),
+        (r"no result, using default", _Reader.other),
+        (r"missing candidate .*, using default", _Reader.other),
+        (r"writing file .*", _Reader.writing),
+        (r"additional tuning results available, rewriting file .*", _Reader.other),
+        (r"Wrote validators to realtime output file", _Reader.other),
+    )
+)
+
+FORMAT = BlockFormat(
+    name="tunableop_verbose",
+    about="PyTorch TunableOp verbose log: every candidate's time",
+    markers=(
+        "├──".encode(),
+        "└──".encode(),
+        b"TunableOp_",
+        b"reading tuning results",
+        b" validation: expect ",
+        b"results validator check failed",
+        b"returning null ResultEntry",
+        b"Needed number of param copies",
+        b"to realtime output file",
+        b" is not provided for validation",
+        b"no result, using default",
+        b"missing candidate ",
+        b"writing file ",
+        b"additional tuning results available",
+    ),
+    begin=_Reader,
+)
