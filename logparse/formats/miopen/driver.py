@@ -1,0 +1,331 @@
+"""``MIOpenDriver`` command lines: what ``MIOPEN_ENABLE_LOGGING_CMD=1`` prints, and what people type.
+
+::
+
+    MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 64 -c 256 -H 56 -W 56 -k 256 -y 3 -x 3 …
+    MIOpen(HIP)   0.088: Command [LogCmdFindConvolution] ./bin/MIOpenDriver conv -n 32 … -m conv -g 1 -F 1 -t 1
+    ./bin/MIOpenDriver conv --batchsize 256 --in_channels 128 --in_h 28 --in_w 28 … -F 2 --in_layout NHWC
+
+Flags and defaults: ROCm/MIOpen ``driver/conv_driver.hpp``, ``AddCmdLineArgs``; logged form: ``src/driver_arguments.cpp``.
+Values describe the forward problem, whatever the direction; ``-F`` is 1 forward, 2 backward data, 4 backward weights,
+sums of these, 0 all: one ``Call`` per direction.
+
+* ``LogCmdConvolution`` lines are executions, category ``miopen_cmd``; they give the call counts.
+* ``LogCmdFindConvolution`` lines are *queries* (PyTorch: one per shape and process), category ``miopen_find``, so that
+  they are never added to executions.
+* A line without ``Command [...]`` is typed (a script, the driver's own echo): ``by_tool``, it weighs nothing, unless a
+  count of ``uniq -c`` stands before it.
+
+A command has no output sizes: they are computed, which MIOpen guarantees for explicit padding
+(``max(1, (in + 2·pad − (dilation·(filter − 1) + 1)) // stride + 1)``, transposed the inverse of it); under ``-z same``
+pads and sizes stay unknown.  A typed command's absent flags have the driver's defaults; a logged one always prints all
+sizes, so one that lacks some was cut and is rejected.  ``conv`` is read as FP32; a log also prints it for FP64, FP8 and
+mixed types, which the line cannot tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from logparse.errors import EmissionError
+from logparse.formats.format import LineFormat, Outcome
+from logparse.model import Call, ConvProblem, Direction, Message, Reject
+
+# (long name, short name, default); numbers are those with a number as default.
+_FLAGS: tuple[tuple[str, str, int | str], ...] = (
+    ("forw", "F", 0),
+    ("batchsize", "n", 100),
+    ("in_channels", "c", 3),
+    ("in_d", "!", 32),
+    ("in_h", "H", 32),
+    ("in_w", "W", 32),
+    ("out_channels", "k", 32),
+    ("fil_d", "@", 3),
+    ("fil_h", "y", 3),
+    ("fil_w", "x", 3),
+    ("conv_stride_d", "#", 1),
+    ("conv_stride_h", "u", 1),
+    ("conv_stride_w", "v", 1),
+    ("pad_d", "$", 0),
+    ("pad_h", "p", 0),
+    ("pad_w", "q", 0),
+    ("pad_val", "r", "0"),
+    ("trans_output_pad_d", "%", 0),
+    ("trans_output_pad_h", "Y", 0),
+    ("trans_output_pad_w", "X", 0),
+    ("dilation_d", "^", 1),
+    ("dilation_h", "l", 1),
+    ("dilation_w", "j", 1),
+    ("group_count", "g", 1),
+    ("spatial_dim", "_", 2),
+    ("mode", "m", "conv"),
+    ("pad_mode", "z", "default"),
+    ("in_layout", "I", ""),
+    ("fil_layout", "f", ""),
+    ("out_layout", "O", ""),
+    ("in_cast_type", "U", "-1"),
+    ("out_cast_type", "T", "-1"),
+    ("wei_cast_type", "R", "-1"),
+    *((name, short, "") for name, short in (
+        ("iter", "i"), ("verify", "V"), ("verification_cache", "C"), ("time", "t"), ("wall", "w"), ("search", "s"),
+        ("printconv", "P"), ("dump_output", "o"), ("in_data", "d"), ("weights", "e"), ("bias", "b"), ("in_bias", "a"),
+        ("tensor_vect", "Z"), ("vector_length", "L"), ("dout_data", "D"), ("solution", "S"), ("gpualloc", "G"),
+    )),
+)  # fmt: skip
+_LONG = {name: name for name, _, _ in _FLAGS}
+_NAME = {**{f"--{name}": name for name in _LONG}, **{f"-{name}": name for name in _LONG}} | {
+    f"-{short}": name for name, short, _ in _FLAGS
+}
+_DEFAULTS = {name: default for name, _, default in _FLAGS}
+_SIZES_2D = (
+    *("batchsize", "in_channels", "in_h", "in_w", "out_channels", "fil_h", "fil_w", "pad_h", "pad_w"),
+    *("conv_stride_h", "conv_stride_w", "dilation_h", "dilation_w"),
+)
+_SIZES_3D = (*_SIZES_2D, "in_d", "fil_d", "pad_d", "conv_stride_d", "dilation_d")
+TYPE_OF_OP = {"conv": "FP32", "convfp16": "FP16", "convbfp16": "BF16", "convint8": "INT8", "convfp8": "FP8", "convbfp8": "BF8"}
+_OP_OF_TYPE = {type_: op for op, type_ in TYPE_OF_OP.items()}
+
+PREFIX = (
+    r"(?:(?P<host>\S+) )?(?:(?P<tid>\d+) )?MIOpen(?:\((?P<backend>HIP|OpenCL)\))?(?:\s*(?P<ms>\d+\.\d{3}))?"
+    r"(?: \((?P<clock>[^)]+)\))?: "
+)
+"""What stands before each line of MIOpen's log: ROCm/MIOpen ``src/logger.cpp``, ``LoggingPrefix``."""
+_COMMAND = re.compile(
+    rf"^\s*(?:{PREFIX}(?:Command \[(?P<function>\w*)\] ?|(?P<old>miopen\w+): ?)|(?P<count>\d+)\s+)?"
+    r"(?:\+ )?(?:\w+=\S* +)*(?:time +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?P<op>\w+)(?P<flags>.*)$",
+    re.ASCII,
+)
+_START = (
+    rb"(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "
+    rb"(?:Command \[\w*\] ?|miopen\w+: ?)|(?:^|(?<=\n))\s*\d+\s+)?"
+    rb"(?:\+ )?(?:\b\w+=\S* +)*(?:\btime +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +\w+"
+)
+_TOKEN = re.compile(r"\S+")
+_INTEGER = re.compile(r"-?\d{1,9}\Z", re.ASCII)
+_SHELL = re.compile(r"[|;&#]|\d?>")
+DIRECTION_OF_BIT: dict[int, Direction] = {1: "F", 2: "B", 4: "W"}
+_BIT_OF_DIRECTION = {direction: bit for bit, direction in DIRECTION_OF_BIT.items()}
+_OLD_FUNCTIONS: tuple[tuple[str, Direction], ...] = (("Forward", "F"), ("BackwardData", "B"), ("BackwardWeights", "W"))
+
+
+@dataclass(frozen=True)
+class Command:
+    """A read command line: its problems, one per direction, and who wrote it."""
+
+    op: str
+    problems: tuple[ConvProblem, ...]
+    function: str | None
+    count: int | None = None
+
+    def problem(self, direction: str | None) -> ConvProblem | None:
+        """The problem of this direction; with None the only one there is."""
+        if direction is None:
+            return self.problems[0] if len(self.problems) == 1 else None
+        return next((problem for problem in self.problems if problem.direction == direction), None)
+
+
+class CommandError(ValueError):
+    """A command line that cannot be read: why, and which part of the line."""
+
+    def __init__(self, reason: str, offset: int = 0, length: int = 0) -> None:
+        super().__init__(reason)
+        self.reject = Reject(reason, offset, length)
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+
+
+def read_command(text: str) -> Command | None:
+    """The command in this line; None where the line holds none.  Raises CommandError where it is damaged."""
+    match = _COMMAND.match(text)
+    if match is None:
+        return None
+    function = match["function"] if match["function"] is not None else match["old"]
+    count = int(match["count"]) if match["count"] else None
+    op = match["op"]
+    if op not in TYPE_OF_OP:
+        return Command(op, (), function, count)
+    logged = function is not None
+    flags = _read_flags(text, match.start("flags"), logged)
+    three = _number(flags, "spatial_dim") == 3
+    missing = [name for name in (_SIZES_3D if three else _SIZES_2D) if name not in flags]
+    if logged and missing:
+        raise CommandError(f"a logged command prints all sizes, this one lacks {missing[0]}: it was cut")
+    directions = _directions(flags, match["old"])
+    problem = _problem(op, {**_DEFAULTS, **flags}, three, logged)
+    return Command(op, tuple(replace(problem, direction=x) for x in directions), function, count)
+
+
+def _read_flags(text: str, start: int, logged: bool) -> dict[str, int | str]:
+    flags: dict[str, int | str] = {}
+    tokens = iter(_TOKEN.finditer(text, start))
+    for token in tokens:
+        word = token[0]
+        if not logged and _SHELL.match(word):
+            break
+        name = _NAME.get(word)
+        if name is None:
+            raise CommandError(f"no flag of MIOpenDriver: {word[:40]}", token.start(), len(word))
+        value = next(tokens, None)
+        if value is None:
+            raise CommandError(f"{word} has no value", token.start(), len(word))
+        number = not isinstance(_DEFAULTS[name], str)
+        if number and not _INTEGER.match(value[0]):
+            raise CommandError(f"{word} is not a number: {value[0][:40]}", value.start(), len(value[0]))
+        flags[name] = int(value[0]) if number else value[0]
+    return flags
+
+
+def _number(flags: Mapping[str, int | str], name: str) -> int:
+    return int(flags.get(name, _DEFAULTS[name]))
+
+
+def _directions(flags: Mapping[str, int | str], old: str | None) -> tuple[Direction, ...]:
+    told = _number(flags, "forw")
+    if old is not None and "forw" not in flags:
+        found: tuple[Direction, ...] = tuple(direction for name, direction in _OLD_FUNCTIONS if name in old)
+        return found[-1:] or ("F", "B", "W")
+    if not 0 <= told <= 7:
+        raise CommandError(f"-F {told}: 1, 2, 4, their sums, or 0")
+    return tuple(direction for bit, direction in DIRECTION_OF_BIT.items() if told == 0 or told & bit)
+
+
+def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> ConvProblem:
+    axes = "dhw" if three else "hw"
+    transposed = flags["mode"] == "trans"
+    sizes = {x: flags[f"in_{x}"] for x in axes}
+    for word, flag in (("filter", "fil"), ("pad", "pad"), ("stride", "conv_stride"), ("dilation", "dilation")):
+        sizes |= {f"{word}_{x}": flags[f"{flag}_{x}"] for x in axes}
+    if flags["pad_mode"] == "valid":
+        sizes |= {f"pad_{x}": 0 for x in axes}
+    for x in axes:
+        sizes[f"out_{x}"] = _output(sizes, x, flags[f"trans_output_pad_{x}"] if transposed else None)
+    if flags["pad_mode"] == "same":
+        sizes |= dict.fromkeys([f"{word}_{x}" for x in axes for word in ("pad", "out")])
+    type_ = TYPE_OF_OP[op]
+    plain = "NCDHW" if three else "NCHW"
+    groups = flags["group_count"]
+    casts = {
+        f"{role}_cast": "none" if flags[f"{flag}_cast_type"] == "-1" else None
+        for role, flag in (("in", "in"), ("weights", "wei"), ("out", "out"))
+    }
+    return ConvProblem(
+        direction="F",
+        spatial=3 if three else 2,
+        n=flags["batchsize"],
+        c=flags["in_channels"],
+        # A logged transposed command prints the second size of the weights, which with groups is not all of k.
+        k=None if transposed and logged and groups != 1 else flags["out_channels"],
+        **sizes,
+        groups=groups,
+        in_type=type_,
+        weights_type=type_,
+        out_type=None if type_ == "INT8" else type_,  # int8, int32 or float: the command does not say
+        in_layout=flags["in_layout"] or plain,
+        weights_layout=flags["fil_layout"] or plain,
+        out_layout=flags["out_layout"] or plain,
+        **casts,
+        bias=0,  # the driver's -b is an operation of its own, no part of the convolution's key
+        mode="transposed" if transposed else "convolution",
+    )
+
+
+def _output(sizes: Mapping[str, int], x: str, output_pad: int | None) -> int | None:
+    """ROCm/MIOpen ``src/convolution.cpp``, ``GetForwardOutputDim``; None where a stride of 0 makes no sense."""
+    size, pad, stride = sizes[x], sizes[f"pad_{x}"], sizes[f"stride_{x}"]
+    span = sizes[f"dilation_{x}"] * (sizes[f"filter_{x}"] - 1) + 1
+    if stride < 1:
+        return None
+    if output_pad is not None:
+        return max(1, stride * (size - 1) + span - 2 * pad + output_pad)
+    return max(1, (size + 2 * pad - span) // stride + 1)
+
+
+def read(text: str) -> Outcome:
+    """A logged or typed command: a call per direction; a command that is no convolution: a message."""
+    try:
+        command = read_command(text)
+    except CommandError as error:
+        return Outcome("reject", [error.reject])
+    if command is None:
+        return Outcome("reject", [Reject("no MIOpenDriver command")])
+    if not command.problems:
+        at = text.index("MIOpenDriver")
+        return Outcome("message", [Message(category="miopen_cmd", function=command.function or "", text=text[at:])])
+    return Outcome("call", list(_calls(command)))
+
+
+def _calls(command: Command) -> Iterator[Call]:
+    typed = command.function is None and command.count is None
+    find = "Find" in (command.function or "")
+    for problem in command.problems:
+        category = "miopen_find" if find else "miopen_cmd"
+        yield Call(problem=problem, category=category, count=command.count or 1, by_tool=typed)
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+
+
+def command(problem: ConvProblem) -> str:
+    """The command that runs this problem, e.g. to measure or tune it (``-s 1`` appended tunes).
+
+    Raises EmissionError naming the field that is unknown or that the driver cannot express.
+    """
+    op = _OP_OF_TYPE.get(problem.in_type or "")
+    if op is None or any(x not in (None, problem.in_type) for x in (problem.weights_type, problem.out_type)):
+        raise EmissionError(f"MIOpenDriver has no command for the types of {problem.text}")
+    if problem.direction not in _BIT_OF_DIRECTION:
+        raise EmissionError(f"MIOpenDriver has no direction {problem.direction}")
+    three = problem.spatial == 3
+    words = [f"./bin/MIOpenDriver {op}"]
+    fields = _FIELDS_3D if three else _FIELDS_2D
+    for flag, name in fields:
+        value = getattr(problem, name)
+        if value is None:
+            raise EmissionError(f"{name} of {problem.text} is unknown; a find-db or MIOpen log of it supplies it")
+        words.append(f"{flag} {value}")
+    words += ["--spatial_dim 3"] if three else []
+    plain = "NCDHW" if three else "NCHW"
+    for flag, role in (("--in_layout", "in"), ("--fil_layout", "weights"), ("--out_layout", "out")):
+        layout = getattr(problem, f"{role}_layout") or plain
+        words += [f"{flag} {layout}"] if layout != plain else []
+    if problem.mode == "transposed":
+        words += _output_pads(problem)
+    mode = "trans" if problem.mode == "transposed" else "conv"
+    words.append(f"-m {mode} -g {problem.groups or 1} -F {_BIT_OF_DIRECTION[problem.direction]} -t 1")
+    return " ".join(words)
+
+
+def _output_pads(problem: ConvProblem) -> list[str]:
+    sizes = {name: getattr(problem, name) for name in problem.__dataclass_fields__}
+    words = []
+    for x in "dhw" if problem.spatial == 3 else "hw":
+        least = _output(sizes, x, 0)
+        out = sizes[f"out_{x}"]
+        if out is not None and least is not None and out > least:
+            words.append(f"--trans_output_pad_{x} {out - least}")
+    return words
+
+
+_FIELDS_2D = (
+    *(("-n", "n"), ("-c", "c"), ("-H", "h"), ("-W", "w"), ("-k", "k"), ("-y", "filter_h"), ("-x", "filter_w")),
+    *(("-p", "pad_h"), ("-q", "pad_w"), ("-u", "stride_h"), ("-v", "stride_w"), ("-l", "dilation_h")),
+    ("-j", "dilation_w"),
+)
+_FIELDS_3D = (
+    *(("-n", "n"), ("-c", "c"), ("--in_d", "d"), ("-H", "h"), ("-W", "w"), ("-k", "k"), ("--fil_d", "filter_d")),
+    *(("-y", "filter_h"), ("-x", "filter_w"), ("--pad_d", "pad_d"), ("-p", "pad_h"), ("-q", "pad_w")),
+    *(("--conv_stride_d", "stride_d"), ("-u", "stride_h"), ("-v", "stride_w"), ("--dilation_d", "dilation_d")),
+    *(("-l", "dilation_h"), ("-j", "dilation_w")),
+)
+
+FORMAT = LineFormat(
+    name="miopen-driver",
+    about="MIOpenDriver command lines, logged (MIOPEN_ENABLE_LOGGING_CMD=1) or typed",
+    markers=(b"MIOpenDriver",),
+    start=_START,
+    read=read,
+)
