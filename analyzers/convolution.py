@@ -21,7 +21,7 @@ from analyzers.target import arch, same_device
 from logparse.model import ConvProblem, Finding, problem_from_text
 
 NAME = "slow-wrw"
-GENERIC = r"Naive|Gemm|Wino"
+GENERIC = r"Naive|:[Gg]emm|Wino"
 """Solvers that are there for any problem; nothing made for backward weights is on offer where all are of these."""
 NAIVE = r"Naive"
 DEAR = 10.0
@@ -147,7 +147,7 @@ def totals(best: pd.DataFrame, w: pd.DataFrame) -> list[Totals]:
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """A line of totals per source, then each slow W, each W far from the roofline, each naive best above 1 GFLOP.
 
-    A problem that several files of one device flag is told once, with the smallest loss.  Where files of several
+    Of several files of one device the one with the smallest loss speaks for a problem.  Where files of several
     devices are there and no target is given, it is not known which of them the calls ran on: they weigh nothing.
     """
     best = directions(tables)
@@ -206,11 +206,13 @@ def _summary(total: Totals, rows: pd.DataFrame, known: Mapping[str, str]) -> Fin
     where = " with ".join(filter(None, (arch(known), f"{known['cu_count']} CUs" if "cu_count" in known else "")))
     share, of_all = total.share_of_w or 0.0, total.share_of_all or 0.0
     missing = int(rows["sibling_us"].isna().sum())
-    message = (
-        f"{where or 'unknown device'}: {total.slow:,} of {total.problems:,} backward-weight problems are slow. "
-        f"They hold {total.held_us / 1e3:,.1f} of {total.w_us / 1e3:,.1f} ms of W time ({share:.0%}; {of_all:.0%} "
-        f"of all), {total.recoverable_us / 1e3:,.1f} ms are above the slower of F and B. Each problem counts once."
-    )
+    message = f"{where or 'unknown device'}: none of {total.problems:,} backward-weight problems is slow."
+    if total.slow:
+        message = (
+            f"{where or 'unknown device'}: {total.slow:,} of {total.problems:,} backward-weight problems are slow. "
+            f"They hold {total.held_us / 1e3:,.1f} of {total.w_us / 1e3:,.1f} ms of W time ({share:.0%}; {of_all:.0%} "
+            f"of all), {total.recoverable_us / 1e3:,.1f} ms are above the slower of F and B. Each problem counts once."
+        )
     if missing:
         judged = (
             "the device's roofline judges them" if device_of(known) else "their device's peaks are unknown: skipped"

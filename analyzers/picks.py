@@ -177,7 +177,7 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     choice = rows["device"] & ((rows["candidates"] > 1) | rows["origin"].isin(TUNERS))
     measured = index & rows["same"] & rows["own_us"].notna() & choice
     default = ~measured & rows["default_us"].notna() & choice
-    incomparable = ~measured & ~default & index & ~rows["same"]
+    incomparable = ~measured & ~default & index & ~(rows["same"] & rows["device"])
     basis = np.select([measured, default, incomparable], [MEASURED, BY_DEFAULT, INCOMPARABLE], UNMEASURED)
     pick_us = np.where(measured, rows["own_us"], np.where(default, rows["default_us"], np.nan))
     return rows.assign(basis=basis, pick_us=pick_us, noise_us=np.where(default, rows["noise_us"], np.nan))

@@ -1,0 +1,103 @@
+"""What a backend is: one way of running problems on a device, with the solutions that it offers for each.
+
+A backend lives in a worker process of its own device (``worker.py``); nothing of it crosses a process but nouns.
+The library's own pick is always its first solution: what a user gets who changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from logparse.model import Problem, Solution
+
+CacheState = Literal["cold", "hot"]
+
+
+class UnsupportedError(Exception):
+    """This backend or solution does not run this problem; the text says why.  No fault of anyone."""
+
+
+class OutOfMemoryError(Exception):
+    """The device's memory does not hold the problem; the text says how much it needs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """Under which a solution runs.
+
+    ``sets`` operand sets are run through in turn, so that together they are larger than the last-level cache (one set:
+    hot operands).  Every seed gives other random normal operands; all solutions of one seed see the same ones.
+    """
+
+    seed: int = 0
+    sets: int = 1
+    workspace_bytes: int | None = None
+
+
+class Runnable(Protocol):
+    """A solution that is ready to run: operands on the device, plan built, workspace allocated."""
+
+    @property
+    def workspace_bytes(self) -> int | None:
+        """Workspace that this solution really uses, where it is known."""
+
+    def error(self) -> float:
+        """Run once into outputs full of NaN and return ‖out − ref‖ / ‖ref‖ against a higher-precision reference.
+
+        NaN where the output is not finite, which includes every element that was not written.
+        """
+
+    def sample_us(self, count: int) -> float:
+        """Mean time of ``count`` executions back to back, each on the next operand set, in µs on the device's clock."""
+
+
+class Backend(Protocol):
+    """An opened backend.  Any method may raise; ``UnsupportedError`` and ``OutOfMemoryError`` are expected answers."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """Last-level cache of the device."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Facts (``logparse.model.FACTS``) of device, driver and libraries: equal facts mean comparable times."""
+
+    def solutions(self, problem: Problem, limit: int) -> Sequence[Solution]:
+        """At most ``limit`` solutions, the library's own pick first.  Raises UnsupportedError."""
+
+    def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Runnable:
+        """Make a solution ready.  Raises UnsupportedError, OutOfMemoryError, or whatever the library does."""
+
+    def release(self) -> None:
+        """Free what the last problem held."""
+
+    def healthy(self) -> bool:
+        """Whether the device still answers after a failure (a faulting kernel poisons its whole process)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where and how to open a backend.
+
+    ``device`` is torch's word (``cuda:0``, also on ROCm; ``cpu``); ``store`` the recorded backend's source;
+    ``exhaustive`` asks for enumeration beyond the heuristic list; ``kernels`` names a user's own solutions
+    (``pkg.module:callable``); ``tf32`` lets single precision run in the matrix units' short format where the problem
+    does not say; ``markers`` puts NVTX/roctx ranges around each solution.
+    """
+
+    device: str = "cpu"
+    store: str | None = None
+    exhaustive: bool = False
+    kernels: tuple[str, ...] = ()
+    tf32: bool = False
+    markers: bool = False
+
+
+@dataclass(frozen=True)
+class BackendType:
+    """A member of ``BACKENDS``: opened in the worker, so nothing heavy is imported before."""
+
+    name: str
+    about: str
+    open: Callable[[Place], Backend]

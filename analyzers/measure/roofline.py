@@ -1,0 +1,51 @@
+"""The least time that a device allows a problem, and so the most that any other solution can save.  Pure.
+
+The peaks are data-sheet values (``analyzers/devices.csv``), which no kernel exceeds: a bound, never an estimate.  A
+device or type that is not there has no bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from analyzers.devices import device_of
+from logparse.model import ConvProblem, Family, GemmProblem, Problem
+
+
+def input_type(problem: Problem) -> str | None:
+    """The type whose matrix peak bounds this problem: short-format single precision where the compute type says so."""
+    if isinstance(problem, ConvProblem):
+        return problem.in_type
+    if isinstance(problem, GemmProblem):
+        return "xf32_r" if problem.a_type == "f32_r" and problem.compute_type not in (None, "f32_r") else problem.a_type
+    return None
+
+
+def bound_us(problem: Problem, facts: Mapping[str, str], *, hot: bool = False) -> float | None:
+    """No solution takes less than this many µs on the device that ``facts`` name; None where that is not known.
+
+    With ``hot`` operands (they may lie in the cache) only the arithmetic bounds.
+    """
+    device, dtype = device_of(facts), input_type(problem)
+    if device is None or dtype is None or isinstance(problem, Family) or problem.flops is None:
+        return None
+    moved = 0.0 if hot or problem.bytes is None else _cold_bytes(problem.bytes, device.cache_bytes)
+    return device.least_us(_least_flops(problem), moved, dtype)
+
+
+def _cold_bytes(least_bytes: float, cache_bytes: int) -> float:
+    """What must cross HBM while timing: the output of one execution may still lie in the cache when the next begins."""
+    return max(0.0, least_bytes - cache_bytes)
+
+
+def _least_flops(problem: GemmProblem | ConvProblem) -> float:
+    """Fewest operations of any known algorithm: Winograd F(4×4, 3×3) saves a factor of 4 on 3×3 convolutions."""
+    flops = float(problem.flops or 0)
+    window = (problem.filter_h, problem.filter_w) if isinstance(problem, ConvProblem) else (1, 1)
+    return flops / 4 if max(window, key=lambda x: x or 1) not in (None, 1) else flops
+
+
+def headroom(time_us: float, bound: float | None) -> float:
+    """The largest share of ``time_us`` that can still be saved: 1 − bound / time, 1 where there is no bound."""
+    return 1.0 if bound is None or not math.isfinite(time_us) or time_us <= 0 else max(0.0, 1 - bound / time_us)

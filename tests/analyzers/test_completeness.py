@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from analyzers import completeness
+from analyzers.analyzer import Settings, Tables
+from tests.analyzers.build import call, tables, work
+from tests.analyzers.example import gemm
+
+
+def said(t: Tables) -> str:
+    return "\n".join(x.message for x in completeness.find(t, Settings()))
+
+
+def message(category: str, function: str = "f", text: str = "") -> dict[str, object]:
+    return {"source_id": "log", "run": "r", "category": category, "function": function, "text": text, "count": 1}
+
+
+def test_mask_bits() -> None:
+    t = tables(messages=[message("api")], calls=[call(gemm().text), call(gemm().text, category="trace")])
+    assert "at least 50 (2 + 16 + 32)" in said(t)
+    assert "HIPBLASLT_LOG_LEVEL" not in said(t)
+
+
+def test_level_may_have_disabled_the_mask() -> None:
+    assert "silently disables HIPBLASLT_LOG_MASK" in said(tables(messages=[message("api")]))
+    assert "HIPBLASLT_LOG_LEVEL" not in said(tables(messages=[message("error")]))
+    assert "HIPBLASLT_LOG_LEVEL" not in said(tables(messages=[message("api", "cublasLtCreate")]))
+
+
+def test_lines_that_a_tool_wrote_tell_nothing_of_the_mask() -> None:
+    assert said(tables(calls=[call(gemm().text, by_tool=True)])) == ""
+
+
+def test_a_log_that_ends_in_the_middle() -> None:
+    t = tables(calls=[call(gemm().text)])
+    cut = replace(t, sources=t.sources.assign(ended="in the middle of a line"))
+    assert "log ends in the middle of a line" in said(cut)
+    assert "ends" not in said(replace(t, sources=t.sources.assign(ended=None)))
+    assert "ends inside a message" in said(
+        tables(messages=[message("info", text="(the log ends inside this message)")])
+    )
+
+
+def test_a_rank_with_few_calls() -> None:
+    g = gemm().text
+    uneven = [work(g, 1000, pid=1), work(g, 990, pid=2), work(g, 1010, pid=3), work(g, 400, pid=4)]
+    assert "1 of 4 processes logged less than half the median of 995 calls: 4 (400)" in said(tables(workload=uneven))
+    assert said(tables(workload=uneven[:3])) == ""
+    assert said(tables(workload=[work(g, 1, pid=1)])) == ""
+
+
+def test_profile_against_bench() -> None:
+    one, two = gemm(1).text, gemm(2).text
+    lines = [call(one, count=10), call(two, count=5), call(one, count=10, category="profile")]
+    assert "profile counts of 1 of 2 problems differ from the bench lines (10 against 15 calls)" in said(
+        tables(calls=lines)
+    )
+    assert "differ" not in said(tables(calls=[*lines, call(two, count=5, category="profile")]))
+    assert "differ" not in said(tables(calls=lines[:2]))
+
+
+def test_a_file_of_nothing() -> None:
+    units = {"call_lines": 0, "message_lines": 0, "measurement_lines": 0, "fact_lines": 0}
+    t = tables(sources=[{"source_id": "x", "run": "r", "path": "empty.csv"} | units])
+    assert "empty.csv holds nothing of ours" in said(t)
+    assert said(replace(t, sources=t.sources.assign(fact_lines=3))) == ""

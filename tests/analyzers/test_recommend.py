@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from analyzers import render
+from analyzers.analyzer import Settings
+from analyzers.recommend import emissions, recommend, targets
+from analyzers.target import comparable, folder, same_device, serves, target_from
+from logparse.errors import EmissionError, InputError
+from logparse.formats import FORMATS
+from logparse.formats.format import Emission, Writer
+from logparse.model import Override, Problem
+from tests.analyzers.build import facts, measurement, tables, work
+from tests.analyzers.example import ARCH, W, everything, gemm
+
+HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
+
+
+def test_ranking_and_ceiling() -> None:
+    found = recommend(everything(), Settings())
+    assert [(x.analyzer, x.saving_us) for x in found.findings] == [
+        ("slow-wrw", pytest.approx(3 * 5236.0)),
+        ("suboptimal-pick", 1100.0),
+        ("suboptimal-pick", 100.0),
+        ("suboptimal-pick", None),
+    ]
+    # 110 calls of 50 µs and 10 of 30 µs at their best: 40 and 20 µs; 120 of 128 calls have a measured default.
+    assert found.ceiling.default_us == 5800.0
+    assert found.ceiling.saving_us == 1200.0
+    assert found.ceiling.share == pytest.approx(1200 / 5800)
+    assert found.ceiling.calls_share == pytest.approx(120 / 128)
+    assert found.ceiling.gpu_share is None
+
+
+def test_traces_give_the_share_of_gpu_time() -> None:
+    trace = {"source_id": "t", "run": "r", "device": 0, "op": "aten::mm", "problem": None, "kernel": "k", "calls": 1}
+    t = everything()
+    kernels = tables(kernels=[trace | {"total_us": 24000.0}, trace | {"run": "old", "total_us": 1e9}]).kernels
+    found = recommend(type(t)(**{**vars(t), "kernels": kernels}), Settings())
+    assert found.ceiling.gpu_share == pytest.approx(0.05)
+    assert found.findings[1].saving_share == pytest.approx(1100 / 24000)
+
+
+def test_gates() -> None:
+    found = recommend(everything(), Settings(min_saving_us=500.0))
+    assert [x.saving_us for x in found.findings] == [pytest.approx(15708.0), 1100.0, None]
+    assert found.gated == 1
+    g = gemm().text
+    small = tables(
+        measurements=[measurement(g, "Default", 100.0), measurement(g, "hipblaslt:9", 98.0)],
+        workload=[work(g, 10)],
+        facts=facts("m", **HERE),
+    )
+    below = recommend(small, Settings())
+    assert (len(below.findings), below.gated, below.overrides) == (0, 1, ())
+    assert "below the thresholds" in render.verdict(below)
+    assert len(recommend(small, Settings(floor_share=0.01)).overrides) == 1
+
+
+def writer(fails: bool = False) -> Writer:
+    def write(rows: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
+        if fails:
+            raise EmissionError("hipblaslt_revision is unknown: give --target with a tuning file")
+        return [Emission("out.txt", ",".join(x.solution.text for x in rows).encode(), "use it")]
+
+    return Writer("test", "", lambda x: x.solution.library == "hipblaslt", lambda p, t: p.text, write)
+
+
+def commands() -> dict[str, object]:
+    def of(problem: Problem) -> str:
+        return f"run '{problem.label}'"
+
+    return {"miopen": of, "hipblaslt": of}
+
+
+def test_emissions_of_the_target() -> None:
+    found = recommend(everything(), Settings())
+    [(name, target)] = targets(found, Settings()).items()
+    assert name == "gfx942-304cu-hipblaslt-4d62e135"
+    made = emissions(found, target, [writer()], commands())  # type: ignore[arg-type]
+    files = {x.name: x.data.decode() for x in made.files}
+    assert files["out.txt"] == "hipblaslt:9,hipblaslt:3"
+    assert set(files) == {"out.txt", "tune_miopen.sh", "tune_hipblaslt.sh", "env.sh"}
+    assert made.notes == ()
+    assert "run 'W 64×256×56×56" in files["tune_miopen.sh"]
+    assert files["tune_hipblaslt.sh"].count("\nrun ") == 1  # the pick without a time; the measured ones need no search
+    assert "MIOPEN_FIND_ENFORCE" in files["env.sh"]
+
+
+def test_another_target_gets_no_override() -> None:
+    found = recommend(everything(), Settings())
+    for other in (HERE | {"hipblaslt_revision": "x"}, HERE | {"arch": "gfx90a"}, HERE | {"cu_count": "80"}):
+        assert "out.txt" not in {x.name for x in emissions(found, other, [writer()], commands()).files}  # type: ignore[arg-type]
+
+
+def test_what_a_writer_refuses_is_a_note() -> None:
+    found = recommend(everything(), Settings())
+    made = emissions(found, HERE, [writer(fails=True)], {})
+    assert made.notes[0] == (
+        "test: 2 override(s) not written: hipblaslt_revision is unknown: give --target with a tuning file"
+    )
+    assert [x.split(":")[0] for x in made.notes[1:]] == ["tune_miopen.sh", "tune_hipblaslt.sh"]
+    assert [x.name for x in made.files] == ["env.sh"]
+    assert len(emissions(found, HERE, [], {}).notes) == 4  # two overrides that nobody writes, two scripts
+
+
+def test_two_targets_are_never_merged() -> None:
+    g, h = gemm().text, gemm(8).text
+    rows = [
+        measurement(p, s, t, source_id=source)
+        for p, source in ((g, "a"), (h, "b"))
+        for s, t in (("Default", 50.0), ("hipblaslt:1", 40.0))
+    ]
+    same = {"arch": ARCH, "hipblaslt_version": "1201"}
+    t = tables(
+        measurements=rows,
+        workload=[work(g, 10), work(h, 10)],
+        facts=[*facts("a", **same, rocm_version="6.4.0"), *facts("b", **same, rocm_version="6.4.1")],
+    )
+    found = recommend(t, Settings())
+    assert list(targets(found, Settings())) == ["gfx942-hipblaslt-1201", "gfx942-hipblaslt-1201-2"]
+
+
+@pytest.mark.parametrize("script", ["tune_miopen.sh", "tune_hipblaslt.sh", "env.sh"])
+def test_scripts_are_shell(script: str, tmp_path: Path) -> None:
+    made = emissions(recommend(everything(), Settings()), HERE, [], commands())  # type: ignore[arg-type]
+    path = tmp_path / script
+    path.write_bytes(next(x.data for x in made.files if x.name == script))
+    subprocess.run(["sh", "-n", path], check=True)
+
+
+def test_tuning_writes_beside_the_users_files(tmp_path: Path) -> None:
+    def report(problem: Problem) -> str:
+        return "env"
+
+    made = emissions(recommend(everything(), Settings()), HERE, [], {"miopen": report, "hipblaslt": report})
+    for name, variable in (
+        ("tune_miopen.sh", "MIOPEN_USER_DB_PATH"),
+        ("tune_hipblaslt.sh", "HIPBLASLT_TUNING_FILE"),
+    ):
+        (tmp_path / name).write_bytes(next(x.data for x in made.files if x.name == name))
+        own = {"PATH": "/usr/bin:/bin", variable: "/nowhere/of/the/user", "HIPBLASLT_TUNING_OVERRIDE_FILE": "x"}
+        subprocess.run(["sh", name], cwd=tmp_path, env=own, check=True)
+    gemm_log = (tmp_path / "hipblaslt-tuning.log").read_text()
+    conv_log = (tmp_path / "miopen-tuning-db/tune.log").read_text()
+    assert f"MIOPEN_USER_DB_PATH={tmp_path}/miopen-tuning-db" in conv_log
+    assert f"HIPBLASLT_TUNING_FILE={tmp_path}/hipblaslt-tuning.txt" in gemm_log
+    assert "/nowhere" not in gemm_log + conv_log
+    assert "OVERRIDE_FILE" not in gemm_log
+
+
+def test_rendering() -> None:
+    found = recommend(everything(), Settings())
+    text = "\n".join(render.lines(found))
+    assert "at most 20.7% of the time" in text
+    assert "93.8% of calls" in text
+    assert "4 findings, 3 of known worth, 2 with an override" in text
+    table = render.rows(found)
+    assert table["saving_us"].tolist()[:3] == pytest.approx([15708.0, 1100.0, 100.0])
+    assert table["kind"].tolist() == ["conv", "gemm", "gemm", "gemm"]
+    assert table["problem"][0] == W.text
+    nothing = recommend(tables(), Settings())
+    assert render.lines(nothing) == [
+        "run r",
+        "ceiling: unknown: no measured time of the default",
+        "nothing worth doing: no problem has a better known solution and none looks slow",
+    ]
+    assert list(render.rows(nothing).columns) == list(table.columns)
+
+
+@pytest.mark.parametrize(("us", "text"), [(0.5, "0.5 µs"), (832, "832 µs"), (5455, "5.46 ms"), (1.24e7, "12.4 s")])
+def test_durations(us: float, text: str) -> None:
+    assert render.duration(us) == text
+
+
+def test_target_words(tmp_path: Path) -> None:
+    assert target_from(["arch=gfx942", "validator:PT_VERSION=2.9.1"], FORMATS) == {
+        "arch": "gfx942",
+        "validator:PT_VERSION": "2.9.1",
+    }
+    name = "gfx942130.HIP.3_5_1_5b515cf1bca-dirty.ufdb.txt"
+    assert target_from([f"/far/away/{name}"], FORMATS) == {
+        "arch": "gfx942",
+        "cu_count": "304",
+        "backend": "HIP",
+        "miopen_version": "3.5.1",
+        "miopen_tweak": "5b515cf1bca-dirty",
+    }
+    (tmp_path / "facts.json").write_text(json.dumps({"arch": "gfx90a", "cu_count": 104, "pid": "7"}))
+    assert target_from([str(tmp_path / "facts.json")], FORMATS) == {"arch": "gfx90a", "cu_count": "104"}
+
+
+def test_target_of_a_tuning_file(tmp_path: Path) -> None:
+    row = "T,N,0,1,64,64,64,1,64,4096,0,64,4096,64,4096,64,4096,f16_r,f16_r,f16_r,f16_r,f32_r,0,0,0,0,0,none,0,f32_r"
+    path = tmp_path / "tuning.txt"
+    path.write_text(f"Git Version: d5f81531\n    {row},512,1,1,2.5,77,gfx942:sramecc+:xnack-,304\n")
+    target = target_from([str(path)], FORMATS)
+    assert target.items() >= {"hipblaslt_revision": "d5f81531", "arch": ARCH, "cu_count": "304"}.items()
+
+
+def test_bad_targets(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("[1]")
+    (tmp_path / "y.txt").write_text("hello\n")
+    for words, reason in (
+        (["arch=gfx942", "arch=gfx90a"], "give one target"),
+        ([str(tmp_path / "missing.csv")], "--target"),
+        ([str(tmp_path / "x.json")], "one JSON object"),
+        ([str(tmp_path / "y.txt")], "says nothing of a machine"),
+        (["colour=red"], "--target"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            target_from(words, FORMATS)
+
+
+def test_agreement_of_facts() -> None:
+    assert same_device({"arch": ARCH}, {"arch": "gfx942"}) is True
+    assert same_device({"arch": ARCH, "cu_count": "304"}, {"arch": "gfx942", "cu_count": "80"}) is False
+    assert same_device({}, {"arch": "gfx942"}) is None
+    assert comparable(HERE, HERE, "hipblaslt") is True
+    assert comparable(HERE, {"arch": ARCH}, "hipblaslt") is None
+    assert comparable(HERE, {"arch": ARCH}, "miopen") is True
+    assert comparable(HERE, {"arch": ARCH} | {"hipblaslt_version": "9"}, "hipblaslt") is False
+    assert (
+        serves({"arch": "gfx942", "miopen_version": "3.4.0"}, {"arch": ARCH, "miopen_version": "3.5.0"}, "miopen")
+        is False
+    )
+    assert serves({"arch": "gfx942"}, {"arch": ARCH, "miopen_version": "3.5.0"}, "miopen") is True
+    assert folder({}) == "unknown-arch"
