@@ -9,6 +9,10 @@ from logparse.formats.hipblaslt import info as hipblaslt_info
 from logparse.formats.hipblaslt import log as hipblaslt_log
 from logparse.formats.hipblaslt import profile as hipblaslt_profile
 from logparse.formats.hipblaslt import tuning_file as hipblaslt_tuning_file
+from logparse.formats.miopen import driver as miopen_driver
+from logparse.formats.miopen import driver_output as miopen_driver_output
+from logparse.formats.miopen import find_db as miopen_find_db
+from logparse.formats.miopen import log as miopen_log
 from logparse.formats.tunableop import results as tunableop_results
 from logparse.formats.tunableop import untuned as tunableop_untuned
 from logparse.formats.tunableop import verbose as tunableop_verbose
@@ -20,6 +24,10 @@ FORMATS: tuple[Format, ...] = (
     hipblaslt_profile.FORMAT,
     hipblaslt_bench_output.FORMAT,
     hipblaslt_tuning_file.FORMAT,
+    miopen_driver.FORMAT,
+    miopen_driver_output.FORMAT,
+    miopen_log.FORMAT,
+    miopen_find_db.FORMAT,
     tunableop_results.FORMAT,
     tunableop_untuned.FORMAT,
     tunableop_verbose.FORMAT,
@@ -28,6 +36,7 @@ FORMATS: tuple[Format, ...] = (
 
 WRITERS: tuple[Writer, ...] = (
     hipblaslt_tuning_file.WRITER,
+    miopen_find_db.WRITER,
     tunableop_results.WRITER,
     tunableop_untuned.WRITER,
 )

@@ -85,7 +85,14 @@ _SIZES_2D = (
     *("conv_stride_h", "conv_stride_w", "dilation_h", "dilation_w"),
 )
 _SIZES_3D = (*_SIZES_2D, "in_d", "fil_d", "pad_d", "conv_stride_d", "dilation_d")
-TYPE_OF_OP = {"conv": "FP32", "convfp16": "FP16", "convbfp16": "BF16", "convint8": "INT8", "convfp8": "FP8", "convbfp8": "BF8"}
+TYPE_OF_OP = {
+    "conv": "FP32",
+    "convfp16": "FP16",
+    "convbfp16": "BF16",
+    "convint8": "INT8",
+    "convfp8": "FP8",
+    "convbfp8": "BF8",
+}
 _OP_OF_TYPE = {type_: op for op, type_ in TYPE_OF_OP.items()}
 
 PREFIX = (

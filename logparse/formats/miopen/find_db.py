@@ -46,7 +46,7 @@ DUPLICATE_ID = "duplicate id: MIOpen uses the first item"
 FILE_NAME = re.compile(
     r"(?P<arch>gfx(?:803|90[0-9a-f]|94[0-2]|950|1[0-2]\d[0-9a-f]))(?P<features>(?:_nosramecc|_sramecc)?(?:_xnack)?)"
     r"(?P<cu>_\d*|[0-9a-f]{2,3})\.(?P<backend>HIP|OpenCL)(?:\.(?P<version>\d+_\d+_\d+)(?:_(?P<tweak>[0-9A-Za-z_-]*))?)?"
-    r"(?P<fusion>\.fusion)?\.(?P<kind>u?[a-z]db)(?:\.txt)?"
+    r"(?P<fusion>\.fusion)?\.(?P<kind>u?[fk]?db)(?:\.txt)?"
 )
 """A database file's name: ``gfx942130.HIP.3_4_0_037eb6dc4-dirty.ufdb.txt``; CUs are decimal after ``_``, else hex."""
 
@@ -123,7 +123,7 @@ def read_record(text: str) -> Outcome:
     if items[-1] == "" and len(items) > 1:
         items.pop()
     for item in items:
-        record = _read_item(item, problem, key)
+        record = read_item(item, problem, key)
         if isinstance(record, Reject):
             records.append(replace(record, offset=at, length=len(item)))
         else:
@@ -135,7 +135,8 @@ def read_record(text: str) -> Outcome:
     return Outcome("measurement" if measured else "reject", records)
 
 
-def _read_item(item: str, problem: ConvProblem, key: str) -> Measurement | Reject:
+def read_item(item: str, problem: ConvProblem, key: str, origin: str = ORIGIN) -> Measurement | Reject:
+    """One item of a record: a solver's time for the problem of ``key``."""
     id, colon, rest = item.partition(":")
     values = rest.split(",")
     v1 = id in ALGORITHMS
@@ -156,7 +157,7 @@ def _read_item(item: str, problem: ConvProblem, key: str) -> Measurement | Rejec
     return Measurement(
         problem=problem,
         solution=Solution("miopen", solver, solver, algorithm or None),
-        origin=ORIGIN,
+        origin=origin,
         status=status,
         time_us=time_us,
         workspace_bytes=int(workspace) if _BYTES.fullmatch(workspace) else None,
@@ -260,13 +261,15 @@ def _key_direction(problem: Problem) -> str:
 
 _USE = """\
 # MIOpen user find-db {name}
-# It is found by its name: only this library build on this GPU reads it. Nothing of your own database is changed:
-export MIOPEN_USER_DB_PATH={{folder}}    # the folder that holds this file; copy your own .ufdb.txt rows and .udb.txt there too
-unset MIOPEN_FIND_ENFORCE               # 2 to 5 force a new search, which ignores and overwrites these rows
-unset MIOPEN_FIND_MODE                  # default (5) looks up first, as do 2 and 3; 1 (NORMAL) measures again and overwrites
-# FIND_MODE=3 (HYBRID) does not tune and FIND_ENFORCE=3 (SEARCH) does not "force tuned results": it tunes what has no entry.
+# Found by its name: only this library build on this GPU reads it. Your own database is not changed;
+# to keep its rows in use, copy your .ufdb.txt rows and your .udb.txt into the same folder.
+export MIOPEN_USER_DB_PATH={{folder}}
+unset MIOPEN_FIND_ENFORCE  # 2 to 5 force a new search, which ignores and overwrites these rows
+unset MIOPEN_FIND_MODE     # the default (5) looks up first, as do 2 and 3; 1 (NORMAL) measures again and overwrites
+# FIND_MODE=3 (HYBRID) does not tune; FIND_ENFORCE=3 (SEARCH) tunes what has no entry, it does not force tuned results.
 # PyTorch: torch.backends.cudnn.benchmark = False (from 2.7 on, True searches again).
-# Verify: MIOPEN_LOG_LEVEL=5 prints "Chosen Algorithm: <solver> , <workspace>, <ms>"; MIOpenDriver prints "Solution: <id>/<solver>".
+# Verify: MIOPEN_LOG_LEVEL=5 prints "Chosen Algorithm: <solver> , <workspace>, <ms>",
+# MIOpenDriver prints "Solution: <id>/<solver>".
 # Tunable solvers run at their default parameters unless the perf-db (.udb.txt) has a row for the problem too.
 """
 

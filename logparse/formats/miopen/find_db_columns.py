@@ -134,7 +134,8 @@ def _outcomes(stretch: _Stretch, keys: _Keys) -> Iterator[Outcome]:
         yield from _plain(stretch, keys)
         return
     measurements, line_of_item = stretch.measurements, stretch.line_of_item
-    assert measurements is not None and line_of_item is not None
+    assert measurements is not None
+    assert line_of_item is not None
     repeated = keys.repeated(stretch.keys, stretch.ascending)
     if repeated:
         again = np.zeros(len(stretch.keys), dtype=bool)

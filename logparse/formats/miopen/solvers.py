@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from logparse.model import Direction
+
 FAMILIES = ("GEMM", "Direct", "FFT", "Winograd", "ImplicitGEMM")
 _DIRECTIONS = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}
 
@@ -48,3 +50,18 @@ TUNABLE = re.compile(
 
 ID_OF_CODE = {0: "GEMM", 1: "Direct", 2: "FFT", 3: "Winograd", 5: "ImplicitGEMM"}
 """``miopenConvolution*Algorithm_t``: the numbers that the driver and the log print (equal in all three directions)."""
+
+_DIRECTION_OF: tuple[tuple[re.Pattern[str], Direction], ...] = (
+    (re.compile(r"Wr[wW]"), "W"),
+    (re.compile(r"Bwd(?!WrW)|BwdData"), "B"),
+    (re.compile(r"(?:Gemm|Conv\w*)(?:Fwd|Forward)"), "F"),
+)
+_BOTH_WAYS = re.compile(r"ConvOclDirectFwd")
+"""Solvers that serve backward data too, in spite of their name."""
+
+
+def direction_of_solver(solver: str) -> Direction | None:
+    """The direction that a solver's name tells, None where it serves several (Winograd, ConvAsm1x1U …)."""
+    if _BOTH_WAYS.match(solver):
+        return None
+    return next((direction for pattern, direction in _DIRECTION_OF if pattern.search(solver)), None)

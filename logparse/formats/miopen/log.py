@@ -1,0 +1,330 @@
+"""MIOpen's own log: what Find timed, what it chose, and what went wrong on the way.
+
+::
+
+    MIOpen(HIP): Info [get_device_name] Raw device name: gfx942:sramecc+:xnack-
+    MIOpen(HIP)   0.028: Info [AmdRocmMetadataVersionDetect] ROCm MD version …, HIP version 7.2.26043, MIOpen version 3.5.1.5b51
+    MIOpen(HIP): Info2 [FindRecordUnsafe] Looking for key 64-56-…-FP16-W in cache for file "/…/gfx942130.HIP.3_5_1_5b51.ufdb.txt"
+    MIOpen(HIP): Info [EvaluateInvokers] GemmWrwUniversal: : 8.56064 < 3.40282e+38
+    MIOpen(HIP): Info [EvaluateInvokers] Selected: GemmWrwUniversal: : 8.56064, workspace_sz = 442368
+    MIOpen(HIP)   0.095: Info [FindConvBwdWeightsAlgorithm] BWrW Chosen Algorithm: ConvWinograd3x3MultipassWrW<3-5> , 39337984, 0.55
+    MIOpen(HIP): Warning [GetSolutions] Solver <GemmFwdRest>, workspace required: 96, provided ptr: 0 size: 0
+
+Printed to stderr with ``MIOPEN_LOG_LEVEL`` 4 (warnings), 5 (Info), 6 (Info2), 7 (Trace); ``MIOPEN_ENABLE_LOGGING=1`` adds a
+block per API call.  Prefix: ROCm/MIOpen ``src/logger.cpp``; texts: ``src/convolution_api.cpp``, ``src/ocl/convolutionocl.cpp``,
+``src/include/miopen/find_solution.hpp``, ``src/find_db.cpp``.
+
+* ``EvaluateInvokers`` and ``SetValues`` lines are measurements of origin ``miopen-log``.  Their problem is the one of the
+  enclosing find: the key of the last ``Find Start``, ``FindRecordUnsafe`` or ``SetValues`` line, else the last
+  MIOpenDriver command of the stream.  Where neither is known they are messages.
+* ``Chosen Algorithm`` is a measurement of origin ``miopen-chosen`` and a message of category ``miopen_chosen``, text
+  ``<direction> <solver> <problem>``.  Its time is that of the find-db record or of the Find just done; when the lines before
+  say that a fallback was used it is an estimate, and the status is ``no_time``.
+* Everything else is a message of category ``miopen_error`` … ``miopen_trace``, addresses masked; API blocks are one message
+  each, category ``miopen_api``.  Command lines belong to ``driver``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.miopen.driver import PREFIX, CommandError, read_command
+from logparse.formats.miopen.find_db import facts_of_name, read_item
+from logparse.formats.miopen.problem_key import problem_from_key
+from logparse.formats.miopen.solvers import algorithm_name, direction_of_solver, known_algorithm
+from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, Record, Solution
+
+ORIGIN = "miopen-log"
+CHOSEN_ORIGIN = "miopen-chosen"
+
+_LINE = re.compile(
+    rf"(?:^|(?<=\s)|(?<=#)){PREFIX}"
+    r"(?:(?P<level>Fatal|Error|Warning|Info2?|Trace|MIOpenDriver Info2) \[(?P<function>[^\]]*)\] ?)?(?P<text>.*)$"
+)
+_BARE = re.compile(
+    r"^\[(?P<function>GetSolutionsFallback|FillFindReturnParameters|GetSolutions|EvaluateInvokers)\] (?P<text>.*)$"
+)
+_AGAIN = re.compile(r"(?<=.)(?=MIOpen\((?:HIP|OpenCL)\)(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: \w+ \[)")
+_ADDRESS = re.compile(r"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}\b")
+_FLOAT = r"[-+.\deE]+"
+_CHOSEN = re.compile(rf"^(?P<which>FW|BWD|BWrW) Chosen Algorithm: (?P<solver>\S+) , (?P<ws>\d+), (?P<ms>{_FLOAT})$")
+_TIMED = re.compile(
+    rf"^(?:solution\(current vs best\):)?\s*(?P<solver>[\w<>-]+): (?P<kernels>.*): (?P<ms>{_FLOAT}) (?:<|>=) {_FLOAT}$"
+)
+_SELECTED = re.compile(rf"^Selected: (?P<solver>\S+): .*: (?P<ms>{_FLOAT}), works?pa?ce_sz = (?P<ws>\d+)$")
+_SET_VALUES = re.compile(r"^(?P<key>\S+), content (?:inserted|overwritten): (?P<item>.+)$")
+_FIND = re.compile(r"^Find (?P<edge>Start|Ended): (?P<key>[^\s,]+)")
+_LOOK_UP = re.compile(r'^Looking for key (?P<key>\S+) in cache for file "(?P<path>[^"]*)"')
+_FILE = re.compile(r'"(?:[^"]*[/\\])?(?P<name>[^"/\\]+\.u?[fk]?db(?:\.txt)?)"')
+_LOST = re.compile(r"^Solver <(?P<solver>.+?)>, workspace required: (?P<ws>\d+), provided")
+_MODE = re.compile(r"^MIOPEN_FIND_(?P<what>MODE|ENFORCE) = (?P<value>\S+)")
+_VERSIONS = re.compile(
+    r"HIP version (?P<hip>\d[\w.]*), MIOpen version (?P<version>\d+\.\d+\.\d+)(?:\.(?P<tweak>[\w-]+))?"
+)
+_DEVICE = re.compile(r"^Raw device name: (?P<arch>gfx\S+)")
+_WHICH: dict[str, Direction] = {"FW": "F", "BWD": "B", "BWrW": "W"}
+_FUNCTIONS: tuple[tuple[str, Direction], ...] = (("Fwd", "F"), ("BwdData", "B"), ("BwdWeights", "W"))
+
+
+@dataclass
+class _Find:
+    """What one thread's log said last: the problem of its find, and timings whose workspace may still follow."""
+
+    key: str | None = None
+    command: str | None = None
+    fallback: bool = False
+    timed: list[Measurement] = field(default_factory=list)
+    api: list[str] | None = None
+
+    def problem(self, direction: Direction | None) -> tuple[ConvProblem | None, str | None]:
+        """The problem of the find, and its key where the log gave it; None where directions do not agree."""
+        if self.key is not None:
+            problem = problem_from_key(self.key)
+            if direction in (None, problem.direction):
+                return problem, self.key
+        if self.command is not None:
+            try:
+                command = read_command(self.command)
+            except CommandError:
+                command = None
+            if command is not None:
+                return command.problem(direction), None
+        return None, None
+
+
+class Reader:
+    """State of MIOpen's log in one stream, one find per thread where the prefix names threads."""
+
+    def __init__(self) -> None:
+        self._finds: dict[str, _Find] = {}
+        self._command: str | None = None
+        self._open_apis = 0
+
+    @property
+    def awake(self) -> bool:
+        return False  # also the lines of API blocks bear the prefix
+
+    def take(self, line: Line) -> Outcome | None:
+        if "MIOpenDriver " in line.text and "Info2" not in line.text:  # read by ``driver``
+            self._command = line.text.rstrip()
+            for find in self._finds.values():
+                find.command, find.key = self._command, None
+            return None
+        outcomes = [self._part(part) for part in _AGAIN.split(line.text.rstrip())]
+        told = [outcome for outcome in outcomes if outcome is not None]
+        if not told:
+            return None
+        return replace(told[0], records=[record for outcome in told for record in outcome.records])
+
+    def close(self) -> Iterable[Record]:
+        out: list[Record] = []
+        for find in self._finds.values():
+            out += _flush(find)
+            if find.api is not None:
+                out.append(_api_message([*find.api, "(the block does not end)"]))
+        self._finds = {}
+        return out
+
+    def _part(self, text: str) -> Outcome | None:
+        match = _LINE.search(text)
+        bare = None if match else _BARE.match(text)
+        if match is None and bare is None:
+            return None
+        thread = f"{match['host']} {match['tid']}" if match else "None None"
+        find = self._finds.setdefault(thread, _Find(command=self._command))
+        if match is not None and match["level"] is None:
+            return self._api(find, match["text"])
+        level = match["level"] if match else "Info"
+        function, body = (match or bare)["function"], (match or bare)["text"].strip()  # type: ignore[index]
+        outcome = _timing(find, function, body)
+        if outcome is not None:
+            return outcome
+        records = _flush(find)
+        outcome = _chosen(find, function, body) or _row(find, body) or _fact(find, function, body)
+        if outcome is None:
+            outcome = Outcome("message", _messages(find, level, function, body))
+        return replace(outcome, records=[*records, *outcome.records])
+
+    def _api(self, find: _Find, text: str) -> Outcome:
+        """Lines without a level: a block ``signature{`` … ``}``; anything else stands alone."""
+        records: list[Record] = []
+        if text.endswith("{"):
+            if find.api is not None:
+                records.append(_api_message([*find.api, "(the block does not end)"]))
+            find.api = [text]
+        elif find.api is not None:
+            find.api.append(text)
+            if text.strip() == "}":
+                records.append(_api_message(find.api))
+                find.api = None
+        else:
+            records.append(Message(category="miopen_info", text=_masked(text)))
+        return Outcome("message", records)
+
+
+def _api_message(lines: list[str]) -> Message:
+    name = re.search(r"(\w+)\(", lines[0])
+    return Message(category="miopen_api", function=name[1] if name else "", text=_masked("\n".join(lines)))
+
+
+def _masked(text: str) -> str:
+    return _ADDRESS.sub("0x@", text)
+
+
+def _flush(find: _Find) -> list[Record]:
+    timed, find.timed = find.timed, []
+    return list(timed)
+
+
+def _solution(solver: str, direction: Direction | None) -> Solution:
+    family = known_algorithm(solver)
+    algorithm = algorithm_name(family, direction) if family and direction else None
+    return Solution("miopen", solver, solver, algorithm)
+
+
+def _microseconds(milliseconds: str) -> float | None:
+    try:
+        value = float(milliseconds) * 1000.0
+    except ValueError:
+        return None
+    return value if 0 < value < float("inf") else None
+
+
+def _timing(find: _Find, function: str, text: str) -> Outcome | None:
+    """One solver that Find timed, or the line that tells the workspace of the best so far."""
+    if function != "EvaluateInvokers":
+        return None
+    if match := _SELECTED.match(text):
+        for place, one in enumerate(find.timed):
+            if one.solution.id == match["solver"]:
+                find.timed[place] = replace(one, workspace_bytes=int(match["ws"]))
+        return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text))])
+    match = _TIMED.match(text)
+    if match is None:
+        return None
+    direction = direction_of_solver(match["solver"])
+    problem, key = find.problem(direction)
+    if problem is None:
+        return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text))])
+    time_us = _microseconds(match["ms"])
+    find.timed.append(
+        Measurement(
+            problem=problem,
+            solution=_solution(match["solver"], problem.direction),
+            origin=ORIGIN,
+            status="ok" if time_us is not None else "no_time",
+            time_us=time_us,
+            error=None if time_us is not None else f"time is {match['ms']} ms",
+            key_text=key,
+        )
+    )
+    return Outcome("measurement")
+
+
+def _chosen(find: _Find, function: str, text: str) -> Outcome | None:
+    match = _CHOSEN.match(text)
+    if match is None:
+        return None
+    direction = _WHICH[match["which"]]
+    problem, key = find.problem(direction)
+    estimate, find.fallback = find.fallback, False
+    named = key or (problem.text if problem else "of an unknown problem")
+    records: list[Record] = [
+        Message(category="miopen_chosen", function=function, text=f"{direction} {match['solver']} {named}")
+    ]
+    if problem is None:
+        return Outcome("message", records)
+    time_us = None if estimate else _microseconds(match["ms"])
+    why = f"estimate of the fallback: {match['ms']} ms" if estimate else f"time is {match['ms']} ms"
+    chosen = Measurement(
+        problem=problem,
+        solution=_solution(match["solver"], direction),
+        origin=CHOSEN_ORIGIN,
+        status="ok" if time_us is not None else "no_time",
+        time_us=time_us,
+        workspace_bytes=int(match["ws"]),
+        error=None if time_us is not None else why,
+        key_text=key,
+    )
+    return Outcome("measurement", [chosen, *records])
+
+
+def _row(find: _Find, text: str) -> Outcome | None:
+    """A record that MIOpen writes into the user find-db."""
+    match = _SET_VALUES.match(text)
+    problem = _keyed(match["key"]) if match else None
+    if match is None or problem is None:
+        return None
+    find.key = match["key"]
+    item = read_item(match["item"], problem, match["key"], ORIGIN)
+    return Outcome("measurement" if isinstance(item, Measurement) else "reject", [item])
+
+
+def _keyed(key: str) -> ConvProblem | None:
+    try:
+        return problem_from_key(key)
+    except ValueError:
+        return None
+
+
+def _fact(find: _Find, function: str, text: str) -> Outcome | None:
+    facts: list[Record] = []
+    if match := _VERSIONS.search(text):
+        facts += [Fact("hip_version", match["hip"]), Fact("miopen_version", match["version"])]
+        facts += [Fact("miopen_tweak", match["tweak"])] if match["tweak"] else []
+    elif match := _DEVICE.match(text):
+        facts.append(Fact("arch", match["arch"]))
+    elif match := _MODE.match(text):
+        facts.append(Fact(f"miopen_find_{match['what'].lower()}", match["value"]))
+    elif (match := _FILE.search(text)) and not text.startswith("Ill-formed"):
+        # The database's name: arch and CUs, but the version of the library that *wrote* it comes from other lines.
+        facts += [fact for fact in facts_of_name(match["name"]) if fact.name in ("cu_count", "backend")]
+        if facts:
+            look_up = _LOOK_UP.match(text)
+            if look_up and _keyed(look_up["key"]):
+                find.key, find.fallback = look_up["key"], False
+            facts.append(Message(category="miopen_info", function=function, text=_masked(text)))
+    return Outcome("fact", facts) if facts else None
+
+
+def _messages(find: _Find, level: str, function: str, text: str) -> list[Record]:
+    if match := _FIND.match(text):
+        find.key = match["key"] if match["edge"] == "Start" and _keyed(match["key"]) else None
+        find.fallback = False
+    elif (match := _LOOK_UP.match(text)) and _keyed(match["key"]):
+        find.key, find.fallback = match["key"], False
+    if function == "GetSolutionsFallback" or "Fallback" in text:
+        find.fallback = True
+    elif function == "EvaluateInvokers" or "Find-db regenerating" in text:
+        find.fallback = False
+    category = f"miopen_{level.rsplit(' ', 1)[-1].lower()}"
+    records: list[Record] = [Message(category=category, function=function, text=_masked(text))]
+    if match := _LOST.match(text):
+        direction = direction_of_solver(match["solver"])
+        problem, key = find.problem(direction)
+        if problem is not None:
+            lost = Measurement(
+                problem=problem,
+                solution=_solution(match["solver"], problem.direction),
+                origin=ORIGIN,
+                status="skipped",
+                workspace_bytes=int(match["ws"]),
+                error=f"too little workspace: {_masked(text)}",
+                key_text=key,
+            )
+            records.insert(0, lost)
+    return records
+
+
+FORMAT = BlockFormat(
+    name="miopen-log",
+    about="MIOpen's log (MIOPEN_LOG_LEVEL 4 to 7, MIOPEN_ENABLE_LOGGING=1): find timings, choices, warnings",
+    markers=(
+        *(b"MIOpen(HIP)", b"MIOpen(OpenCL)", b"MIOpen: ", b"MIOpenDriver "),
+        *(b"[GetSolutionsFallback] ", b"[FillFindReturnParameters] "),
+    ),
+    begin=Reader,
+)
