@@ -43,20 +43,21 @@ def error_bound(problem: Problem, *, tf32: bool = False) -> float:
     multiply them by ten and more.  Where the inputs are rounded to a shorter format first, that counts like an output.
     A result with a missing tile or a wrong index lies far above.
     """
-    if isinstance(problem, GemmProblem):
-        out, compute = problem.d_type or problem.a_type, problem.compute_type
-    elif isinstance(problem, ConvProblem):
-        out, compute = {"B": problem.in_type, "W": problem.weights_type}.get(
-            problem.direction, problem.out_type
-        ) or problem.in_type, None
-    else:
-        return 0.0
-    short = tf32 or compute in ("xf32_r", "f32_xf32_r") or (compute or "").startswith("f32_tf32")
-    inputs = ROUNDOFF["xf32_r"] if short and out in ("f32_r", "FP32") else 0.0
-    accumulator = {"f64_r": "f64_r", "FP64": "f64_r", "f16_r": "f32_r"}.get(out or "", "f32_r")
-    accumulator = "f16_r" if compute == "f16_r" else accumulator
-    grown = _ACCUMULATION * ROUNDOFF[accumulator] * (1 + math.sqrt(depth(problem)))
+    out, compute = _output_type(problem), problem.compute_type if isinstance(problem, GemmProblem) else None
+    short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").replace("f32_", "", 1)
+    inputs = ROUNDOFF.get(short, 0.0) if compute != "f16_r" else 0.0
+    wide = "f64_r" if out in ("f64_r", "FP64") else "f16_r" if compute == "f16_r" else "f32_r"
+    grown = _ACCUMULATION * ROUNDOFF[wide] * (1 + math.sqrt(depth(problem)))
     return _OUTPUT * (ROUNDOFF.get(out or "", 2.0**-8) + inputs) + grown
+
+
+def _output_type(problem: Problem) -> str | None:
+    if isinstance(problem, GemmProblem):
+        return problem.d_type or problem.a_type
+    if isinstance(problem, ConvProblem):
+        by_direction = {"B": problem.in_type, "W": problem.weights_type}
+        return by_direction.get(problem.direction, problem.out_type) or problem.in_type
+    return None
 
 
 def acceptable(error: float, bound: float) -> bool:

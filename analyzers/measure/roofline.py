@@ -40,10 +40,15 @@ def _cold_bytes(least_bytes: float, cache_bytes: int) -> float:
 
 
 def _least_flops(problem: GemmProblem | ConvProblem) -> float:
-    """Fewest operations of any known algorithm: Winograd F(4×4, 3×3) saves a factor of 4 on 3×3 convolutions."""
+    """Fewest operations of any algorithm.
+
+    Winograd with output tiles m×m needs (m + r − 1)² products where the direct sum needs m²·r²: in the limit of large
+    tiles (and of FFTs) the window r² drops out.
+    """
     flops = float(problem.flops or 0)
-    window = (problem.filter_h, problem.filter_w) if isinstance(problem, ConvProblem) else (1, 1)
-    return flops / 4 if max(window, key=lambda x: x or 1) not in (None, 1) else flops
+    if isinstance(problem, ConvProblem):
+        return flops / ((problem.filter_d or 1) * (problem.filter_h or 1) * (problem.filter_w or 1))
+    return flops
 
 
 def headroom(time_us: float, bound: float | None) -> float:

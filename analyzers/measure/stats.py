@@ -72,9 +72,7 @@ def paired_ratio(
     return Interval(math.exp(value), math.exp(min(float(low), value)), math.exp(max(float(high), value)))
 
 
-def faster_p(
-    numerator: Sequence[float], denominator: Sequence[float], *, floor: float = 0.0, seed: int = 0
-) -> float:
+def faster_p(numerator: Sequence[float], denominator: Sequence[float], *, floor: float = 0.0, seed: int = 0) -> float:
     """One-sided p-value that the paired ratio is no more than 1 + ``floor``: sign flips of the log ratios.
 
     Exact up to 12 pairs (the smallest p of n pairs is 2⁻ⁿ), drawn beyond.
