@@ -31,8 +31,8 @@ TRACE = (
     "[2026-02-03 04:05:{s:02d}][HIPBLASLT][{pid}][Trace][rocblaslt_matmul] A=0x7f11c2c00000 Adesc=[type=R_16BF"
     " rows=1024 cols=64 ld=1024] B=0x7f0f8c600000 Bdesc=[type=R_16BF rows=1024 cols=512 ld=1024] C=0x7f0f8f200000"
     " Cdesc=[type=R_16BF rows=64 cols=512 ld=64] D=0x7f0f8f200000 Ddesc=[type=R_16BF rows=64 cols=512 ld=64]"
-    " computeDesc=[computeType=COMPUTE_32F scaleType=R_32F transA=OP_T transB=OP_N epilogue=EPILOGUE_DEFAULT biasPointer=0x0]"
-    " workSpace=0x7f1033a7a200 workSpaceSizeInBytes=1048576 alpha=1 beta=0 stream=0 "
+    " computeDesc=[computeType=COMPUTE_32F scaleType=R_32F transA=OP_T transB=OP_N epilogue=EPILOGUE_DEFAULT"
+    " biasPointer=0x0] workSpace=0x7f1033a7a200 workSpaceSizeInBytes=1048576 alpha=1 beta=0 stream=0 "
 )
 
 
