@@ -34,6 +34,7 @@ UPGRADE = (
     "Upgrade to ROCm 6.3.1 or later first: ROCm 6.3.0 has a known issue of slow backward weights on MI300 "
     "(ROCm release notes 6.3.1; MIOpen 3.3 also records biased times)."
 )
+PERHAPS = " On ROCm 6.3.0 (MIOpen 3.3) upgrade to 6.3.1 first: it has a known issue of slow backward weights on MI300."
 TUNE = (
     "No faster solution is known: let MIOpen search (tune_miopen.sh), then ingest what it wrote. In PyTorch also try "
     "channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1; grouped layers gain most."
@@ -198,8 +199,11 @@ def _environment(
 
 
 def _advice(known: Mapping[str, str]) -> str:
-    issue = arch(known) == "gfx942" and known.get("miopen_version", "").replace("_", ".").startswith("3.3.")
-    return f"{UPGRADE} {TUNE}" if issue else TUNE
+    if arch(known) != "gfx942":
+        return TUNE
+    if "miopen_version" not in known:
+        return TUNE + PERHAPS
+    return f"{UPGRADE} {TUNE}" if known["miopen_version"].startswith("3.3.") else TUNE
 
 
 def _summary(total: Totals, rows: pd.DataFrame, known: Mapping[str, str]) -> Finding:
@@ -275,19 +279,23 @@ def _finding(
     )
 
 
+def _ms(us: float) -> str:
+    return f"{us / 1e3:,.0f} ms" if us >= 1e6 else f"{us / 1e3:.4g} ms"
+
+
 def _slow(row: Mapping[str, object], known: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
     best, sibling = float(row["best_us"]), float(row["sibling_us"])  # type: ignore[arg-type]
     which = "B" if row["b_us"] == sibling else "F"
     message = (
-        f"W takes {best / 1e3:.4g} ms with {str(row['solution']).partition(':')[2]}, "
-        f"{best / sibling:.1f}× its {which} ({sibling / 1e3:.4g} ms)"
+        f"W takes {_ms(best)} with {str(row['solution']).partition(':')[2]}, "
+        f"{best / sibling:.1f}× its {which} ({_ms(sibling)})"
     )
     return _finding(row, message, known, calls, loss_us=best - sibling, criterion="siblings")
 
 
 def _naive(row: Mapping[str, object], known: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
     best = float(row["best_us"])  # type: ignore[arg-type]
-    return _finding(row, f"W takes {best / 1e3:.4g} ms", known, calls, criterion="naive")
+    return _finding(row, f"W takes {_ms(best)}", known, calls, criterion="naive")
 
 
 def _without_siblings(
@@ -310,7 +318,7 @@ def _without_siblings(
         if least is None or least / best >= LOW_ROOFLINE.get(dtype, 0.05):
             continue
         message = (
-            f"W takes {best / 1e3:.4g} ms with {str(row['solution']).partition(':')[2]}, {least / best:.1%} of what "
+            f"W takes {_ms(best)} with {str(row['solution']).partition(':')[2]}, {least / best:.1%} of what "
             f"{device.name} allows (no F or B of this layer is known)"
         )
         yield _finding(row, message, known, calls, criterion="roofline", roofline_us=least)

@@ -72,7 +72,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 def _distribution(rows: pd.DataFrame) -> Finding:
     compared = rows[rows["pick_us"].notna()]
     regret = Regret.of(compared)
-    unmeasured = int((rows["basis"] == UNMEASURED).sum())
+    lone = rows["basis"] == UNMEASURED
+    agreeing = int((lone & (rows["pick"] == rows["best"])).sum())
+    unmeasured = int(lone.sum()) - agreeing
     incomparable = int((rows["basis"] == INCOMPARABLE).sum())
     words = []
     if regret is not None:
@@ -82,13 +84,15 @@ def _distribution(rows: pd.DataFrame) -> Finding:
             "problems with more than 10 %"
         )
     if unmeasured:
-        words.append(f"{unmeasured:,} picks are unmeasured: no time of what was picked")
+        words.append(f"unmeasured (no time of what was picked): {unmeasured:,}")
+    if agreeing:
+        words.append(f"already the only solution that a file names: {agreeing:,}")
     if incomparable:
         words.append(
-            f"{incomparable:,} picks cannot be compared: it is not known that logs and measurements are of one library "
-            "build and arch (--same-build if you know that they are)"
+            f"not compared: {incomparable:,}; logs and measurements are not known to be of one library build and arch "
+            "(--same-build if you know that they are)"
         )
-    evidence: dict[str, object] = {"unmeasured": unmeasured, "incomparable": incomparable}
+    evidence: dict[str, object] = {"unmeasured": unmeasured, "agreeing": agreeing, "incomparable": incomparable}
     if regret is not None:
         evidence |= vars(regret) | {"by_default": int((compared["basis"] == BY_DEFAULT).sum())}
     return Finding(analyzer=NAME, message="; ".join(words) + ".", evidence=evidence)

@@ -18,8 +18,6 @@ from analyzers.joins import LEVELS, calls_by_problem, closest, facts_by_source, 
 from analyzers.target import comparable, same_device
 
 DEFAULT_TEXT = "Default"
-TUNERS = frozenset({"tunableop", "tuning-file"})
-"""Origins that keep the winner of a tuning run only: one row there already is the best of many."""
 EVIDENCE = frozenset(
     {"find-db", "tunableop", "tunableop-verbose", "bench", "tuning-file", "driver", "replay", "miopen-log"}
 )
@@ -130,7 +128,8 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
     """Problems measured against their default but never logged: the loss of one call is still worth saying."""
-    measured = known.loc[known["default_us"].notna(), "measured"].drop_duplicates()
+    known = known[known["default_us"].notna() & (known["candidates"] > 1)]
+    measured = known["measured"].drop_duplicates()
     covered = closest(tables, problems, measured)["other"]
     left = measured[~measured.isin(covered)].to_numpy()
     return pd.DataFrame({"log": "", "problem": left, "pick": DEFAULT_TEXT, "calls": np.full(len(left), np.nan)})
@@ -172,9 +171,13 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], sett
 
 
 def _judged(rows: pd.DataFrame) -> pd.DataFrame:
-    """``basis``, ``pick_us``, ``noise_us`` per row.  A lone solution proves nothing, unless a tuner chose it."""
+    """``basis``, ``pick_us``, ``noise_us`` per row.
+
+    A file that holds one solution of a problem (a tuner's winner) cannot tell a regret: counting the picks that happen
+    to equal it as no regret, and the others as unmeasured, would flatter the library.
+    """
     index = rows["pick"] != DEFAULT_TEXT
-    choice = rows["device"] & ((rows["candidates"] > 1) | rows["origin"].isin(TUNERS))
+    choice = rows["device"] & (rows["candidates"] > 1)
     measured = index & rows["same"] & rows["own_us"].notna() & choice
     default = ~measured & rows["default_us"].notna() & choice
     incomparable = ~measured & ~default & index & ~(rows["same"] & rows["device"])

@@ -33,7 +33,7 @@ def queries(tables: Tables) -> pd.DataFrame:
     asked = rows.groupby("pid", dropna=False)["count"].sum().rename("queries").reset_index()
     gemms = tables.workload[tables.workload["kind"].isin(("gemm", "grouped"))]
     launched = gemms.groupby("pid", dropna=False)["problem"].nunique().rename("problems").reset_index()
-    out = asked.merge(launched.astype({"pid": asked["pid"].dtype}), on="pid", how="left")
+    out = asked.astype({"pid": "Float64"}).merge(launched.astype({"pid": "Float64"}), on="pid", how="left")
     return out.fillna({"problems": 0}).sort_values("pid", ignore_index=True)
 
 

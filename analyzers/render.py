@@ -57,6 +57,12 @@ def rows(recommendation: Recommendation) -> pd.DataFrame:
     return pd.DataFrame([_row(x, recommendation.run) for x in recommendation.findings], columns=list(columns))
 
 
+def brief(frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns of ``rows`` that a terminal has room for, times in ms."""
+    out = pd.DataFrame({"saving_ms": frame["saving_us"] / 1e3, "per_call_ms": frame["per_call_us"] / 1e3})
+    return out.assign(calls=frame["calls"], problem=frame["label"], use=frame["solution"], finding=frame["message"])
+
+
 def _row(finding: Finding, run: str) -> dict[str, object]:
     problem = finding.problem
     return {

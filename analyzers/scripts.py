@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission
 from logparse.formats.hipblaslt import bench
+from logparse.formats.miopen import driver
 from logparse.model import ConvProblem, Finding, GemmProblem, Problem
 
 
@@ -19,7 +20,14 @@ def _bench_command(problem: Problem) -> str:
     return bench.command(problem)
 
 
-COMMANDS: Mapping[str, Callable[[Problem], str]] = {"hipblaslt": _bench_command}
+def _driver_command(problem: Problem) -> str:
+    if not isinstance(problem, ConvProblem):
+        raise EmissionError(f"MIOpenDriver runs no {problem.kind}")
+    # The name alone: where ROCm put the driver differs, PATH knows.  Tuning is switched on by the environment.
+    return driver.command(problem).replace("./bin/MIOpenDriver", "MIOpenDriver", 1)
+
+
+COMMANDS: Mapping[str, Callable[[Problem], str]] = {"miopen": _driver_command, "hipblaslt": _bench_command}
 """How a library's own tool runs one problem; raises EmissionError where a field that it needs is unknown."""
 
 _MIOPEN = """\

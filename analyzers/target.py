@@ -136,6 +136,8 @@ def _file_facts(file: InputFile, formats: Sequence[Format]) -> list[Fact]:
 
 def folder(facts: Facts) -> str:
     """A folder name for a target: device and library builds, e.g. ``gfx942-304cu-hipblaslt-1201``."""
+    if not facts:
+        return "no-target"
     words = [arch(facts) or "unknown-arch", f"{facts['cu_count']}cu" if "cu_count" in facts else ""]
     for library, names in BUILD.items():
         known = next((facts[name] for name in names if name in facts), None)

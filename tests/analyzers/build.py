@@ -33,6 +33,8 @@ def frame(table: str, rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
     out = pd.DataFrame(list(rows), columns=columns)
     for name in columns:
         out[name] = pd.to_numeric(out[name]) if name in NUMBERS else out[name]
+        if name in ("pid", "count", "calls"):
+            out[name] = out[name].astype("Int64")  # as DuckDB hands over integers that may be missing
     return out
 
 

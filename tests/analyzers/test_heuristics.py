@@ -79,6 +79,13 @@ def test_only_an_index_differs() -> None:
     assert (found.saving_us, found.per_call_us, found.override) == (None, None, None)
 
 
+def test_a_tuners_lone_winner_tells_no_regret() -> None:
+    t = given("hipblaslt:9", measurement(G, "hipblaslt:9", 40.0, origin="tunableop"))
+    [found] = heuristics.find(t, Settings())
+    assert "median" not in found.evidence
+    assert (found.evidence["agreeing"], found.evidence["unmeasured"]) == (1, 0)
+
+
 def test_default_of_a_verbose_log_and_its_noise() -> None:
     def of(second: float) -> list[Finding]:
         default = (measurement(G, "Default", 50.0), measurement(G, "Default", second, ordinal=5))

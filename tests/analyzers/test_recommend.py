@@ -230,4 +230,4 @@ def test_agreement_of_facts() -> None:
         is False
     )
     assert serves({"arch": "gfx942"}, {"arch": ARCH, "miopen_version": "3.5.0"}, "miopen") is True
-    assert folder({}) == "unknown-arch"
+    assert folder({}) == "no-target"
