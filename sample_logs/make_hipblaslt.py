@@ -349,8 +349,8 @@ def main() -> None:
     ]
     old, new = tuning_files()
     files = {
-        "hipblaslt_4242_rank0.log": launches(0),
-        "hipblaslt_4243_rank1.log": launches(1),
+        "hipblaslt_rank0_4242.log": launches(0),
+        "hipblaslt_rank1_4243.log": launches(1),
         "profile_4242.log": "".join(profile_line(g) + "\n" for g in JOB),
         "extended_profile_4242.log": "".join(profile_line(g, extended=True) + "\n" for g in JOB),
         "trace_4242.log": "\n".join(trace_line(g, i) for i, g in enumerate(JOB)) + "\n",

@@ -2,7 +2,8 @@
 
 Source: ROCm/hipBLASLt ``clients/include/argument_model.hpp`` and ``clients/include/testing_matmul.hpp`` (5.5 to 2026).
 A column that a version does not print leaves its field None: no version prints the scale type, gradient, use_e or the
-bias source, and before 6.3 none prints the types of A, B and C.
+bias source, and before 6.3 none prints the types of A, B and C.  ``aux_type`` is printed whether or not there is an aux
+matrix, so without ``use_e`` it says nothing and is not read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _NUMBERS: Mapping[str, str] = {
     **{name: name for name in ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "batch_count")},
     **{f"stride_{x}": f"stride_{x}" for x in "abcd"},
 }
-_TYPES = ("a_type", "b_type", "c_type", "d_type", "bias_type", "aux_type")
+_TYPES = ("a_type", "b_type", "c_type", "d_type", "bias_type")
 _SCALES = {"scalea": "scale_a", "scaleb": "scale_b", "scalec": "scale_c", "scaled": "scale_d"}
 _FLAGS = {"bias_vector": "bias", "swizzle_a": "swizzle_a", "swizzle_b": "swizzle_b"}
 

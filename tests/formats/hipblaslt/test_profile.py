@@ -72,7 +72,7 @@ def test_pytorch_signatures_are_not_ours() -> None:
 
 
 def test_samples_tell_the_problems_of_the_bench_log() -> None:
-    launched = {c.problem.text for line in records("hipblaslt_4242_rank0.log") for c in bench.read(line).records
+    launched = {c.problem.text for line in records("hipblaslt_rank0_4242.log") for c in bench.read(line).records
                 if isinstance(c, Call)}  # fmt: skip
     assert {call(line).problem.text for line in records("profile_4242.log")} == launched
     assert {call(line).problem.text for line in records("forms/profile_broken.log")} < launched
