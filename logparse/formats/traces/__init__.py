@@ -1,0 +1,1 @@
+"""Traces of profilers: which GPU kernels ran, for how long, and who launched them."""

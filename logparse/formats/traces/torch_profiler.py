@@ -1,0 +1,244 @@
+"""torch.profiler's trace (Kineto JSON): operators with their inputs, and the GPU kernels that each launched.
+
+::
+
+    {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "numSms": 132 …}],
+      "traceEvents": [
+      {
+        "ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 394, "tid": 394,
+        "ts": 4381042530804.283, "dur": 32.013,
+        "args": {
+          "External id": 126,"Concrete Inputs": ["", ""], "Input type": ["c10::BFloat16", "c10::BFloat16"],
+          "Input Strides": [[768, 1], [1, 768]], "Input Dims": [[2048, 768], [768, 50257]], "Ev Idx": 2
+        }
+      },
+      {
+        "ph": "X", "cat": "kernel", "name": "nvjet_sm90_tst_…", "pid": 0, "tid": 7, "ts": …, "dur": 14.24,
+        "args": {"External id": 126, "device": 0, "stream": 7, "correlation": 389, …}
+      },
+
+Made by ``torch.profiler.profile(record_shapes=True)`` and ``export_chrome_trace`` (or ``tensorboard_trace_handler``).
+
+A kernel belongs to the operator whose ``External id`` it bears: the innermost one that was open when it was launched.  Where
+kernels bear none, the trace is read once more and the operator is found by the launch's time and thread.  Only operators
+that launched kernels themselves are calls: under autocast the outer ``aten::addmm`` says float, the inner one ran.
+
+One event is one unit:
+
+=================================================  ====================================================
+an operator of ``torch_operators`` with kernels    call: a problem, or two for a backward (see below)
+… that launched nothing itself                     foreign
+… whose inputs are not recorded or not readable    message
+a kernel                                           measurement: part of a ``Measurement`` and a ``Kernel``
+a copy or fill of the device                       message: they are no kernels and are not timed
+metadata, runtime, flow arrows, other operators    foreign
+=================================================  ====================================================
+
+Kernels of a ``convolution_backward`` go to B and W where ``gradients`` can tell; else the operator is one call and one
+measurement of direction ``B+W``.  The fact ``convolution_backward_assigned`` is the share of their time that was told apart.
+Times are microseconds of device time; a sample is the sum over the kernels of one operator.  About 12 bytes per operator
+and 34 per kernel are held until the end, whatever else the trace has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from logparse.formats.format import FileFormat, Head, Outcome, Source
+from logparse.formats.traces.torch_launches import operators_by_time
+from logparse.formats.traces.torch_operators import OPERATORS, operation
+from logparse.formats.traces.torch_records import Columns, records_of
+from logparse.formats.traces.trace_events import Batch, TraceEvents, is_kernel, is_operator, parse
+from logparse.model import Fact, Record, Reject
+
+_NAME = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
+_NUMBER = rb"(-?\d+(?:\.\d+)?)"
+_EVENT = re.compile(
+    rb'\s*"ph":\s*"X",\s*"cat":\s*"(cpu_op|kernel)",\s*"name":\s*' + _NAME + rb',\s*"pid":\s*(-?\d+),\s*"tid":\s*-?\d+'
+    rb',\s*"ts":\s*' + _NUMBER + rb',\s*"dur":\s*' + _NUMBER + rb',\s*"args":\s*\{'
+)
+"""The events that matter, as Kineto spells them; other spellings of them are read as JSON."""
+_OTHER = re.compile(
+    rb'\s*"ph":\s*"(?:[sftinbeMC]|X",\s*"cat":\s*"(?:cuda_runtime|cuda_driver|hip_runtime|python_function'
+    rb'|user_annotation|gpu_user_annotation|overhead|Trace|cuda_sync|cpu_instant_event))"'
+)
+"""Events of which nothing is kept."""
+_ID = re.compile(rb'"[Ee]xternal id":\s*(\d+)')  # "external id" before PyTorch 1.11
+_DEVICE = re.compile(rb'"device":\s*(\d+)')
+_INPUTS = re.compile(rb'"(?:Concrete Inputs|Input type|Input Strides|Input Dims)":')
+_OPERATORS = frozenset(name.encode() for name in OPERATORS)
+_REMEMBERED = 65_536
+
+
+def recognise(head: Head) -> bool:
+    """JSON with Kineto's header, or with trace events that only PyTorch's profiler writes."""
+    start = head.data.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] == b"[":
+        return b'"cpu_op"' in start
+    if start[:1] != b"{":
+        return False
+    header = any(word in start for word in (b'"deviceProperties"', b'"traceName"', b'"baseTimeNanoseconds"'))
+    return header and b'"traceEvents"' in start or b'"ph"' in start and b'"cpu_op"' in start
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Every event of the trace, in exactly one unit; records come at the end."""
+    columns = Columns()
+    reader = _Reader(columns)
+    with source.open() as stream:
+        events = TraceEvents(stream)
+        for batch in events.batches():
+            yield from reader.take(batch)
+    for damage in events.damage:
+        yield Outcome("reject", [Reject(damage.reason, 0, damage.length)], at=damage.offset)
+    yield Outcome("fact", _facts({**events.tail, **events.header}, columns), lines=0)
+    yield from records_of(columns, operators_by_time(source, columns) if columns.without_id else None)
+    yield Outcome("foreign", lines=reader.foreign)
+
+
+class _Reader:
+    """Fills columns from events."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.foreign = 0
+        self._columns = columns
+        self._remembered: dict[bytes, int] = {}
+
+    def take(self, batch: Batch) -> Iterator[Outcome]:
+        """All events of a batch; damaged ones come back as rejects."""
+        bodies = batch.bodies
+        i, count = 0, len(bodies)
+        match_event, match_other = _EVENT.match, _OTHER.match
+        while i < count:
+            body = bodies[i]
+            if body.count(b"{") == body.count(b"}"):  # else it is cut within, or damaged
+                match = match_event(body)
+                if match is not None:
+                    if self._spelled(match, body):
+                        i += 1
+                        continue
+                elif match_other(body):
+                    self.foreign += 1
+                    i += 1
+                    continue
+            event, taken, reason = parse(bodies, i)
+            if event is None:
+                yield Outcome("reject", [Reject(reason, 0, len(body) + 2)], at=batch.offset(i) - 1)
+            else:
+                self._parsed(event)
+            i += taken
+
+    def _spelled(self, match: re.Match[bytes], body: bytes) -> bool:
+        """An event in Kineto's own spelling; False where it has to be parsed after all."""
+        category, name, pid, start, duration = match.groups()
+        at = match.end()
+        id = _ID.search(body, at)
+        number = int(id[1]) if id else -1
+        if category == b"kernel":
+            device = _DEVICE.search(body, at)
+            index = self._columns.name(name)
+            self._columns.add_kernel(index, number, float(start), float(duration), int(device[1]) if device else -1)
+            return True
+        if name in _OPERATORS:
+            kind = self._kind(body, at, name)
+            if kind is None:
+                return False
+        else:
+            kind = self._columns.kind(self._columns.name(name))
+        self._columns.add_operator(number, kind, int(pid))
+        return True
+
+    def _kind(self, body: bytes, at: int, name: bytes) -> int | None:
+        """The kind of an operator that may be a problem; the same inputs are parsed once."""
+        inputs = _INPUTS.search(body, at)
+        if inputs is None:
+            return None
+        end = body.rfind(b', "Ev Idx"')
+        key = name + body[inputs.start() : end if end > 0 else None]
+        kind = self._remembered.get(key)
+        if kind is None:
+            event, _, _ = parse([body], 0)
+            if event is None:
+                return None
+            kind = self._problem_kind(name.decode(), event.get("args"))
+            if len(self._remembered) >= _REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = kind
+        return kind
+
+    def _problem_kind(self, name: str, args: object) -> int:
+        found = operation(name, args) if isinstance(args, dict) else None
+        return self._columns.kind(self._columns.text(name), found, unread=found is None)
+
+    def _parsed(self, event: Mapping[str, Any]) -> None:
+        args = event.get("args")
+        args = args if isinstance(args, dict) else {}
+        id = args.get("External id", args.get("external id"))
+        number = id if type(id) is int else -1
+        columns = self._columns
+        if is_operator(event):
+            name, pid = event["name"], event.get("pid")
+            kind = self._problem_kind(name, args) if name in OPERATORS else columns.kind(columns.text(name))
+            columns.add_operator(number, kind, pid if type(pid) is int else -1)
+        elif is_kernel(event):
+            device = args.get("device")
+            index = columns.text(event["name"])
+            columns.add_kernel(index, number, event["ts"], event["dur"], device if type(device) is int else -1)
+        elif event.get("cat") in ("gpu_memcpy", "gpu_memset"):
+            columns.copies[str(event.get("name"))] += 1
+        else:
+            self.foreign += 1
+
+
+def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
+    """What the header says of the machine and the process."""
+    facts: list[Record] = []
+    devices = top.get("deviceProperties")
+    for device in devices if isinstance(devices, list) else []:
+        if isinstance(device, dict):
+            facts += _device_facts(device)
+    hip = any(str(key).startswith(("hip_", "roctracer", "rocprofiler")) for key in top)
+    if hip or "cuda_runtime_version" in top or "cupti_version" in top:
+        facts.append(Fact("backend", "HIP" if hip else "CUDA"))
+    for key, name in _VERSIONS.items():
+        if key in top:
+            facts.append(Fact(name, str(top[key])))
+    distributed = top.get("distributedInfo")
+    if isinstance(distributed, dict) and "rank" in distributed:
+        facts.append(Fact("rank", str(distributed["rank"])))
+    if len(columns.pids) == 1 and -1 not in columns.pids:
+        facts.append(Fact("pid", str(next(iter(columns.pids)))))
+    return list(dict.fromkeys(facts))
+
+
+_VERSIONS = {
+    "cuda_runtime_version": "cuda_runtime_version",
+    "cuda_driver_version": "driver",
+    "hip_runtime_version": "hip_version",
+    "hip_driver_version": "driver",
+    "pytorch_version": "pytorch_version",
+}
+
+
+def _device_facts(device: Mapping[str, Any]) -> list[Record]:
+    facts: list[Record] = []
+    name, units = device.get("name"), device.get("numSms")
+    if name:
+        facts.append(Fact("device", str(name)))
+    if type(units) is int:
+        facts.append(Fact("cu_count", str(units)))
+    if device.get("gcnArchName"):
+        facts.append(Fact("arch", str(device["gcnArchName"])))
+    elif device.get("warpSize") == 32 and str(name).startswith(("NVIDIA", "Tesla", "GeForce", "Quadro")):
+        facts.append(Fact("arch", f"sm_{device.get('computeMajor')}{device.get('computeMinor')}"))
+    return facts
+
+
+FORMAT = FileFormat(
+    name="torch-profiler",
+    about="torch.profiler traces (Kineto JSON): GEMM and convolution operators with the kernels that each launched",
+    recognise=recognise,
+    read=read,
+)

@@ -1,0 +1,254 @@
+"""A Chrome trace (``{"traceEvents": [...]}``) cut into its events without loading it.
+
+Kineto prints one event over several lines, always with the same indentation, so events can be cut apart at a fixed
+byte string; a JSON string cannot hold a line feed, so that string never stands inside an event.  Traces that a tool
+wrote again (``json.dump``) are cut at ``}, {"``, which may also stand inside an event's arguments: such a piece is no
+JSON object, and ``parse`` joins it with what follows.
+
+What is before and after the array of events is kept as ``header`` and ``tail``.  Memory is bounded by the block size and
+the largest event.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+BLOCK_BYTES = 4 << 20
+_LARGEST = 32 << 20
+"""Bytes that one event, the header or the tail may take."""
+
+_ARRAY = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+_KINETO = re.compile(rb"\n  \{\s")
+_KINETO_CUT = b"\n  },\n  {"
+_KINETO_END = b"\n  }\n  ]"
+_ANY_CUT = re.compile(rb'\}\s*,\s*\{(?=\s*")')
+_ANY_END = re.compile(rb"\}\s*\]")
+_JOINED = 8
+"""How many pieces ``parse`` joins at most: an event that holds more objects in a list is a reject."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A stretch of the file that is no event, though it stands where one should."""
+
+    reason: str
+    offset: int
+    length: int
+
+
+@dataclass
+class Batch:
+    """Events of one block, each without its outer braces, and where each stands in the file."""
+
+    bodies: list[bytes]
+    first: int
+    gap: int  # bytes between two bodies; -1: see ``places``
+    places: list[int]
+
+    def offset(self, i: int) -> int:
+        """Byte offset of body ``i`` in the file."""
+        if self.places:
+            return self.places[i]
+        return self.first + sum(map(len, self.bodies[:i])) + i * self.gap
+
+
+class TraceEvents:
+    """Reads a trace once: ``batches``, then ``header``, ``tail`` and ``damage`` are complete."""
+
+    def __init__(self, stream: BinaryIO, block_bytes: int = BLOCK_BYTES) -> None:
+        self._stream = stream
+        self._block = block_bytes
+        self._buffer = b""
+        self._at = 0  # offset of the buffer in the file
+        self.header: dict[str, Any] = {}
+        self.tail: dict[str, Any] = {}
+        self.damage: list[Damage] = []
+
+    def batches(self) -> Iterator[Batch]:
+        """The events, a block at a time."""
+        if not self._find_array():
+            return
+        kineto = _KINETO.match(self._buffer) is not None
+        opening = re.match(rb"\s*\{", self._buffer)
+        if opening is None:
+            rest = self._buffer.lstrip()
+            if rest[:1] == b"]":
+                self._close(self._buffer[self._buffer.index(b"]") + 1 :])
+            else:
+                self._damaged("the list of events does not begin with an event", len(self._buffer))
+            return
+        self._drop(opening.end())
+        yield from self._kineto() if kineto else self._any()
+
+    # ------------------------------------------------------------------------------------------- blocks
+
+    def _more(self) -> bool:
+        data = self._stream.read(self._block)
+        self._buffer += data
+        return bool(data)
+
+    def _drop(self, count: int) -> None:
+        self._buffer = self._buffer[count:]
+        self._at += count
+
+    def _damaged(self, reason: str, length: int) -> None:
+        self.damage.append(Damage(reason, self._at, length))
+
+    def _find_array(self) -> bool:
+        while self._more():
+            start = re.match(rb"(?:\xef\xbb\xbf)?\s*\[", self._buffer)  # a bare list of events is a trace, too
+            found = start or _ARRAY.search(self._buffer)
+            if found:
+                if not start:
+                    self.header = self._object(self._buffer[: found.end()] + b"]}", "header")
+                self._drop(found.end())
+                while not self._buffer.strip() and self._more():
+                    pass
+                return True
+            if len(self._buffer) > _LARGEST:
+                break
+        self._damaged("no traceEvents", len(self._buffer))
+        return False
+
+    def _close(self, tail: bytes) -> None:
+        """Read what stands behind the list of events."""
+        parts = [tail]
+        size = len(tail)
+        while data := self._stream.read(self._block):
+            size += len(data)
+            if size <= _LARGEST:
+                parts.append(data)
+        text = b"".join(parts).strip()
+        if text.startswith(b",") and size <= _LARGEST:
+            self.tail = self._object(b"{" + text[1:], "tail")
+
+    def _object(self, text: bytes, part: str) -> dict[str, Any]:
+        try:
+            value = _loads(text)
+        except ValueError as error:
+            self._damaged(f"{part}: {error}", len(text))
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    # ------------------------------------------------------------------------------------------- cutting
+
+    def _kineto(self) -> Iterator[Batch]:
+        while True:
+            end = self._buffer.find(_KINETO_END)
+            if end >= 0:
+                yield self._cut(self._buffer[:end])
+                self._drop(end)
+                self._close(self._buffer[len(_KINETO_END) :])
+                return
+            last = self._buffer.rfind(_KINETO_CUT)
+            if last >= 0:
+                yield self._cut(self._buffer[:last])
+                self._drop(last + len(_KINETO_CUT))
+            if len(self._buffer) > _LARGEST or not self._more():
+                yield from self._any()
+                return
+
+    def _cut(self, block: bytes) -> Batch:
+        return Batch(block.split(_KINETO_CUT), self._at, len(_KINETO_CUT), [])
+
+    def _any(self) -> Iterator[Batch]:
+        """Any layout.  The last piece of a block is held: it may go on, and the last of all ends the list."""
+        while True:
+            cuts = list(_ANY_CUT.finditer(self._buffer))
+            if len(cuts) > _JOINED:  # the last pieces stay, so that ``parse`` can join across blocks
+                keep = cuts[-_JOINED]
+                starts = [0, *(cut.end() for cut in cuts[:-_JOINED])]
+                ends = [*(cut.start() for cut in cuts[:-_JOINED]), keep.start()]
+                bodies = [self._buffer[a:b] for a, b in zip(starts, ends, strict=True)]
+                yield Batch(bodies, self._at, -1, [self._at + a for a in starts])
+                self._drop(keep.end())
+            if len(self._buffer) > _LARGEST:
+                self._damaged("an event without end", len(self._buffer))
+                self._drop(len(self._buffer))
+            if not self._more():
+                break
+        yield from self._last()
+
+    def _last(self) -> Iterator[Batch]:
+        buffer, at, start = self._buffer, self._at, 0
+        bodies: list[bytes] = []
+        places: list[int] = []
+        while True:
+            body, end = _one_event(buffer, start)
+            if body is None:
+                self.damage.append(Damage("the file ends within an event", at + start, len(buffer) - start))
+                break
+            bodies.append(body)
+            places.append(at + start)
+            following = re.compile(rb"\s*(?:,\s*\{|(\]))").match(buffer, end)
+            if following is None:
+                if buffer[end:].strip():
+                    self.damage.append(Damage("no event", at + end, len(buffer) - end))
+                break
+            if following[1]:
+                self._at = at + following.end()
+                self._close(buffer[following.end() :])
+                break
+            start = following.end()
+        yield Batch(bodies, at, -1, places)
+
+
+def _one_event(buffer: bytes, start: int) -> tuple[bytes | None, int]:
+    """The event whose body begins at ``start`` (None if it does not end) and the offset behind its closing brace.
+
+    Damaged events are given, too: their end is found by counting braces outside of strings.
+    """
+    depth = 1
+    for token in _TOKEN.finditer(buffer, start):
+        if token[0] == b"{":
+            depth += 1
+        elif token[0] == b"}":
+            depth -= 1
+            if depth == 0:
+                return buffer[start : token.start()], token.end()
+    return None, len(buffer)
+
+
+_TOKEN = re.compile(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
+
+
+def parse(bodies: list[bytes], i: int) -> tuple[dict[str, Any] | None, int, str]:
+    """The event that begins with body ``i``, how many bodies it takes, and why it is none.
+
+    Raises nothing: an event that cannot be read is None and takes one body.
+    """
+    text = bodies[i]
+    reason = ""
+    for joined in range(1, _JOINED + 1):
+        try:
+            value = _loads(b"{" + text + b"}")
+        except ValueError as error:
+            reason = reason or str(error)
+            if i + joined >= len(bodies) or text.count(b"{") <= text.count(b"}"):
+                break
+            text += b"},{" + bodies[i + joined]
+        except RecursionError:
+            return None, 1, "nested too deeply"
+        else:
+            return (value, joined, "") if isinstance(value, dict) else (None, 1, "no event")
+    return None, 1, reason
+
+
+def is_operator(event: Mapping[str, Any]) -> bool:
+    """Whether this is an operator of PyTorch (or an annotation that became one)."""
+    return event.get("ph") == "X" and event.get("cat") == "cpu_op" and isinstance(event.get("name"), str)
+
+
+def is_kernel(event: Mapping[str, Any]) -> bool:
+    """Whether this is a kernel with a time."""
+    timed = isinstance(event.get("ts"), (int, float)) and isinstance(event.get("dur"), (int, float))
+    return event.get("ph") == "X" and event.get("cat") == "kernel" and isinstance(event.get("name"), str) and timed
+
+
+def _loads(text: bytes) -> Any:
+    # Kineto prints control characters and bad UTF-8 of names as they are
+    return json.loads(text.decode("utf-8-sig", "backslashreplace"), strict=False)
