@@ -52,6 +52,7 @@ def write(
             path.write_bytes(file.data)
             if file.data.startswith(b"#!"):
                 path.chmod(0o755)
-            written.append(Written(path, file.use.replace("{path}", str(path.parent.absolute()))))
+            use = file.use.replace("{path}", str(path.absolute())).replace("{folder}", str(path.parent.absolute()))
+            written.append(Written(path, use))
         notes += [f"{name}: {note}" for note in made.notes]
     return written, notes

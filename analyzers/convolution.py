@@ -16,7 +16,7 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.devices import Device, device_of
-from analyzers.joins import calls_of, facts_by_source, timed
+from analyzers.joins import EVIDENCE, calls_of, facts_by_source, timed
 from analyzers.target import arch, same_device
 from logparse.model import ConvProblem, Finding, problem_from_text
 
@@ -72,7 +72,7 @@ def best_times(measurements: pd.DataFrame) -> pd.DataFrame:
     Times that are not positive and finite are never the best; equal times fall to the smaller solution text.
     """
     rows = timed(measurements)
-    rows = rows[(rows["kind"] == "conv").to_numpy(dtype=bool)]
+    rows = rows[(rows["kind"] == "conv").to_numpy(dtype=bool) & rows["origin"].isin(EVIDENCE).to_numpy(dtype=bool)]
     source, sources = pd.factorize(rows["source_id"])
     problem, problems = pd.factorize(rows["problem"])
     solution, solutions = pd.factorize(rows["solution"], sort=True)
@@ -159,9 +159,16 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     w = w.assign(loss=w["best_us"] - w["sibling_us"], device=w["source_id"].map({s: _device(facts, s) for s in kept}))
     w = w.sort_values(["source_id", "problem"], ignore_index=True)
     calls = calls_of(tables, w["problem"]) if w["device"].nunique() < 2 else {}
+    names = {source: str(path).rpartition("/")[2] for source, path in _paths(tables.sources)}
     findings = [
-        _summary(total, w[w["source_id"] == total.source_id], _environment(total.source_id, facts, tables, settings))
+        _summary(
+            total,
+            names.get(total.source_id, total.source_id),
+            w[w["source_id"] == total.source_id],
+            _environment(total.source_id, facts, tables, settings),
+        )
         for total in totals(best, w)
+        if total.slow or "find_db" in facts.get(total.source_id, {})  # a log's few W that are fine need no remark
     ]
     once = w.sort_values(["loss", "best_us", "source_id"]).drop_duplicates(["device", "problem"])
     for source, rows in once.sort_values(["source_id", "problem"]).groupby("source_id"):
@@ -177,6 +184,10 @@ def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
     """Arch and CU count as a text; files of unknown devices are taken as one device each."""
     known = facts.get(source, {})
     return f"{arch(known)} {known.get('cu_count')}" if arch(known) else source
+
+
+def _paths(sources: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    yield from zip(sources["source_id"], sources["path"], strict=True)
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[dict[str, object]]:
@@ -206,14 +217,15 @@ def _advice(known: Mapping[str, str]) -> str:
     return f"{UPGRADE} {TUNE}" if known["miopen_version"].startswith("3.3.") else TUNE
 
 
-def _summary(total: Totals, rows: pd.DataFrame, known: Mapping[str, str]) -> Finding:
-    where = " with ".join(filter(None, (arch(known), f"{known['cu_count']} CUs" if "cu_count" in known else "")))
+def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, str]) -> Finding:
+    cus = f"{known['cu_count']} CUs" if "cu_count" in known else ""
+    where = ", ".join(filter(None, (name, arch(known) or "unknown device", cus)))
     share, of_all = total.share_of_w or 0.0, total.share_of_all or 0.0
     missing = int(rows["sibling_us"].isna().sum())
-    message = f"{where or 'unknown device'}: none of {total.problems:,} backward-weight problems is slow."
+    message = f"{where}: none of {total.problems:,} backward-weight problems is slow."
     if total.slow:
         message = (
-            f"{where or 'unknown device'}: {total.slow:,} of {total.problems:,} backward-weight problems are slow. "
+            f"{where}: {total.slow:,} of {total.problems:,} backward-weight problems are slow. "
             f"They hold {total.held_us / 1e3:,.1f} of {total.w_us / 1e3:,.1f} ms of W time ({share:.0%}; {of_all:.0%} "
             f"of all), {total.recoverable_us / 1e3:,.1f} ms are above the slower of F and B. Each problem counts once."
         )

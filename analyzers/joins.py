@@ -15,6 +15,12 @@ from analyzers.analyzer import Tables
 
 LEVELS = ("exact", "layout", "shape")
 """Levels of links, the closest first."""
+EVIDENCE = frozenset(
+    {"find-db", "tunableop", "tunableop-verbose", "bench", "tuning-file", "driver", "miopen-log", "replay"}
+)
+"""Origins whose times are measurements of named solutions.  Not among them: kernel times of traces, MIOpen's chosen
+solver (a pick) and the driver's list of solutions (estimates where no record is known).
+"""
 
 
 def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:

@@ -14,14 +14,12 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.joins import LEVELS, calls_by_problem, closest, facts_by_source, timed
+from analyzers.joins import EVIDENCE, LEVELS, calls_by_problem, closest, facts_by_source, timed
 from analyzers.target import comparable, same_device
 
 DEFAULT_TEXT = "Default"
-EVIDENCE = frozenset(
-    {"find-db", "tunableop", "tunableop-verbose", "bench", "tuning-file", "driver", "replay", "miopen-log"}
-)
-"""Origins whose times are of chosen solutions.  Kernel times of a trace are not."""
+CHOSEN = "miopen-chosen"
+"""Origin of rows in which a MIOpen log says which solver was taken."""
 
 MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
 BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)
@@ -35,13 +33,17 @@ COLUMNS = (
 )
 
 
-def picks(calls: pd.DataFrame) -> pd.DataFrame:
+def picks(tables: Tables) -> pd.DataFrame:
     """Solutions that the logs say were picked: columns ``source_id, problem, pick, count``, without tools' lines.
 
     Several mask categories log one launch; per problem the category with the most picks counts.
     """
-    rows = calls[calls["solution"].notna() & ~calls["by_tool"].fillna(False).astype(bool)]
-    rows = rows.assign(count=rows["count"].astype("Float64").fillna(1.0).astype("float64"))
+    calls, chosen = tables.calls, tables.measurements
+    calls = calls[calls["solution"].notna() & ~calls["by_tool"].fillna(False).astype(bool)]
+    chosen = chosen[(chosen["origin"] == CHOSEN) & (chosen["run"] == tables.run)].assign(category=CHOSEN, count=1)
+    columns = ["source_id", "category", "problem", "solution", "count"]
+    rows = pd.concat([x[columns] for x in (calls, chosen) if len(x)] or [calls[columns]], ignore_index=True)
+    rows["count"] = rows["count"].astype("Float64").fillna(1.0).astype("float64")
     per: pd.DataFrame = rows.groupby(["problem", "category"])["count"].sum().reset_index()
     per = per.sort_values(["problem", "count", "category"], ascending=[True, False, True]).drop_duplicates("problem")
     rows = rows.merge(per[["problem", "category"]], on=["problem", "category"])
@@ -77,7 +79,7 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     One row per problem and pick, the best evidence there is (``BASES``, then the closest link, then the most
     candidates), with ``COLUMNS``; times in µs, ``calls`` missing where no log counts.
     """
-    made = _with_workload(picks(tables.calls), tables.workload)
+    made = _with_workload(tables, picks(tables))
     known = records(_relevant(tables, made["problem"]))
     made = pd.concat([made, _uncalled(tables, made["problem"], known)], ignore_index=True)
     if not len(known) or not len(made):
@@ -101,15 +103,22 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
 _RECORD = ["source_id", "origin", "measured"]
 
 
-def _with_workload(made: pd.DataFrame, workload: pd.DataFrame) -> pd.DataFrame:
+def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
     """Columns ``log, problem, pick, calls``: the picks with the calls that each stands for, and a ``Default`` for
     every problem of the workload without a logged pick.
+
+    A log may name the pick for one text of the problem and count its calls for another (MIOpen's key and command).
     """
-    calls = calls_by_problem(workload)
+    calls = calls_by_problem(tables.workload).astype("float64")
+    without = calls[~calls.index.isin(made["problem"])]
+    passed = closest(tables, pd.Series(without.index), made["problem"])
+    passed = passed[passed["choices"] == 1]
+    moved = passed["problem"].map(without).astype("float64").groupby(passed["other"]).sum(min_count=1)
+    weights = calls.add(moved, fill_value=0.0)
     total = made.groupby("problem")["count"].transform("sum")
-    weight = made["problem"].map(calls).astype("float64") * (made["count"] / total)
+    weight = made["problem"].map(weights).astype("float64") * (made["count"] / total)
     made = made.rename(columns={"source_id": "log"}).assign(calls=weight)
-    silent = calls[~calls.index.isin(made["problem"])].astype("float64").rename_axis("problem").reset_index()
+    silent = without[~without.index.isin(passed["problem"])].rename_axis("problem").reset_index()
     silent = silent.assign(log="", pick=DEFAULT_TEXT)
     columns = ["log", "problem", "pick", "calls"]
     return pd.concat([x[columns] for x in (made, silent) if len(x)] or [made[columns]], ignore_index=True)

@@ -54,7 +54,8 @@ def rows(recommendation: Recommendation) -> pd.DataFrame:
         *("run", "analyzer", "kind", "problem", "label", "message", "calls", "per_call_us", "saving_us"),
         *("saving_share", "solution", "advice"),
     )
-    return pd.DataFrame([_row(x, recommendation.run) for x in recommendation.findings], columns=list(columns))
+    out = pd.DataFrame([_row(x, recommendation.run) for x in recommendation.findings], columns=list(columns))
+    return out.astype({"calls": "Int64", **dict.fromkeys(("per_call_us", "saving_us", "saving_share"), "float64")})
 
 
 def brief(frame: pd.DataFrame) -> pd.DataFrame:

@@ -57,6 +57,21 @@ def test_saving_needs_calls() -> None:
     assert uncounted.saving_us is None
 
 
+def test_estimates_and_picks_are_no_measurements() -> None:
+    rows = [
+        measurement(F.text, "miopen:A", 100.0),
+        measurement(W.text, "miopen:A", 900.0),
+        measurement(W.text, "miopen:B", 1.0, origin="driver-list"),
+        measurement(W.text, "miopen:B", 1.0, origin="miopen-chosen"),
+    ]
+    assert [x.per_call_us for x in slow(tables(measurements=rows))] == [800.0]
+
+
+def test_a_log_that_is_fine_needs_no_remark() -> None:
+    assert convolution.find(given(100.0, 100.0, 120.0), Settings()) == []
+    assert len(convolution.find(given(100.0, 100.0, 120.0, facts=facts("m", find_db="system")), Settings())) == 1
+
+
 def test_siblings_are_of_the_same_file() -> None:
     t = tables(
         measurements=[
@@ -120,7 +135,9 @@ def test_roofline_judges_only_without_siblings_on_a_known_device() -> None:
     assert found.per_call_us is None
     assert slow(given(None, None, 480.0, facts=MI300X)) == []
     assert slow(given(400.0, None, 500.0, facts=MI300X)) == []
-    summary = convolution.find(given(None, None, 500.0, facts=facts("m", arch="gfx1100")), Settings())[0]
+    summary = convolution.find(given(None, None, 500.0, facts=facts("m", arch="gfx1100", find_db="user")), Settings())[
+        0
+    ]
     assert "peaks are unknown: skipped" in summary.message
 
 

@@ -184,6 +184,22 @@ def test_miopen_solver_names_need_the_device_only() -> None:
     assert problems(given("miopen:Slow", *rows, problem=W.text, log={}, measured={"arch": "gfx942"})) == []
 
 
+def test_the_solver_that_a_miopen_log_names_as_chosen() -> None:
+    keyed, commanded = W, replace(W, bias=None)
+    t = tables(
+        calls=[call(commanded.text, None, 8, category="miopen_cmd")],
+        workload=[work(commanded.text, 8)],
+        measurements=[
+            measurement(keyed.text, "miopen:Slow", 500.0, source_id="log", origin="miopen-chosen"),
+            measurement(keyed.text, "miopen:Slow", 500.0),
+            measurement(keyed.text, "miopen:Fast", 100.0),
+        ],
+        facts=[*facts("log", arch="gfx942"), *facts("m", arch="gfx942")],
+    )
+    [found] = problems(t)
+    assert (found.evidence["pick"], found.per_call_us, found.saving_us) == ("miopen:Slow", 400.0, 3200.0)
+
+
 def hidden(**user: str) -> list[Finding]:
     t = tables(
         measurements=[

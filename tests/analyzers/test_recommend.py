@@ -16,7 +16,7 @@ from logparse.formats import FORMATS
 from logparse.formats.format import Emission, Writer
 from logparse.model import Override, Problem
 from tests.analyzers.build import facts, measurement, tables, work
-from tests.analyzers.example import ARCH, W, everything, gemm
+from tests.analyzers.example import ARCH, F, W, everything, gemm
 
 HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
 
@@ -164,7 +164,11 @@ def test_rendering() -> None:
     assert table["saving_us"].tolist()[:3] == pytest.approx([15708.0, 1100.0, 100.0])
     assert table["kind"].tolist() == ["conv", "gemm", "gemm", "gemm"]
     assert table["problem"][0] == W.text
+    short = render.brief(table)
+    assert short["saving_ms"].tolist()[:3] == pytest.approx([15.708, 1.1, 0.1])
+    assert short["calls"].tolist() == [3, 110, 10, 5]
     nothing = recommend(tables(), Settings())
+    assert len(render.brief(render.rows(nothing))) == 0
     assert render.lines(nothing) == [
         "run r",
         "ceiling: unknown: no measured time of the default",
@@ -176,6 +180,13 @@ def test_rendering() -> None:
 @pytest.mark.parametrize(("us", "text"), [(0.5, "0.5 µs"), (832, "832 µs"), (5455, "5.46 ms"), (1.24e7, "12.4 s")])
 def test_durations(us: float, text: str) -> None:
     assert render.duration(us) == text
+
+
+def test_rendering_of_unknown_savings() -> None:
+    t = tables(measurements=[measurement(F.text, "miopen:A", 100.0), measurement(W.text, "miopen:A", 900.0)])
+    table = render.rows(recommend(t, Settings()))
+    assert table["saving_us"].isna().all()
+    assert render.brief(table)["per_call_ms"].tolist() == [0.8]
 
 
 def test_target_words(tmp_path: Path) -> None:
