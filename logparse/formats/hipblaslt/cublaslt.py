@@ -44,7 +44,7 @@ _ALGO: tuple[tuple[str, str, str], ...] = (
     ("stages", "stages", "MATMUL_STAGES_"),
     ("numSplitsK", "splitk", ""),
     ("reductionScheme", "reduction", "REDUCTION_SCHEME_"),
-    ("ctaSwizzle", "swizzle", ""),
+    ("ctaSwizzling", "swizzle", ""),
     ("customOption", "custom", ""),
     ("innerShape", "inner", "MATMUL_INNER_SHAPE_"),
     ("clusterShape", "cluster", "CLUSTER_SHAPE_"),

@@ -1,0 +1,334 @@
+"""The results CSV: golden rows, damage, and the writer."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logparse.errors import EmissionError
+from logparse.formats.format import Head
+from logparse.formats.tunableop import results, untuned
+from logparse.model import DEFAULT, Fact, Measurement, Override, Reject, Solution
+from tests.conftest import CORPUS, SAMPLES, needs_corpus
+from tests.formats.tunableop.source import Memory, from_file, head, outcomes, records
+from tests.formats.tunableop.test_signature import keys
+
+FOLDER = SAMPLES / "tunableop"
+TARGET = {
+    "validator:PT_VERSION": "2.9.1",
+    "validator:HIP_VERSION": "701",
+    "validator:HIPBLASLT_VERSION": "100000-3b3d59eb",
+    "validator:GCN_ARCH_NAME": "gfx942:sramecc+:xnack-",
+    "validator:ROCBLAS_VERSION": "5.0.0.3b3d59eb",
+}
+
+
+def rows(source: Memory | bytes) -> list[Measurement]:
+    return [r for r in records(outcomes(results.FORMAT, source)) if isinstance(r, Measurement)]
+
+
+def facts(source: Memory | bytes) -> dict[str, str]:
+    return {r.name: r.value for r in records(outcomes(results.FORMAT, source)) if isinstance(r, Fact)}
+
+
+def override(row: Measurement, **change: object) -> Override:
+    values = {"problem": row.problem, "solution": row.solution, "target": TARGET, "time_us": row.time_us}
+    return Override(**{**values, "key_text": row.key_text, **change})  # type: ignore[arg-type]
+
+
+def test_the_facts_of_a_rocm_file() -> None:
+    got = facts(from_file(FOLDER / "tunableop_results0.csv"))
+    assert got == {
+        **TARGET,
+        "pytorch_version": "2.9.1",
+        "hip_version": "701",
+        "hipblaslt_version": "100000",
+        "hipblaslt_revision": "3b3d59eb",
+        "arch": "gfx942:sramecc+:xnack-",
+        "rocblas_version": "5.0.0.3b3d59eb",
+        "backend": "HIP",
+        "tunableop_keys": "ld",
+        "rows": "20",
+    }
+
+
+def test_golden_rows() -> None:
+    got = rows(from_file(FOLDER / "tunableop_results0.csv"))
+    assert [(r.solution.text, r.time_us, r.status) for r in got[2:5]] == [
+        ("hipblaslt:91077", pytest.approx(1741.6), "ok"),
+        ("Default", pytest.approx(566.3), "ok"),
+        ("Default", pytest.approx(571.0), "ok"),
+    ]
+    assert got[2].key_text == "GemmTunableOp_BFloat16_NT,nt_4096_12288_8192_ld_4096_12288_4096"
+    assert got[2].problem.label == "NT 4096×12288×8192 bf16_r"
+    assert {r.origin for r in got} == {"tunableop"}
+    assert [r.solution.text for r in got[-6:-3]] == ["rocblas:-9", "hipblaslt:386955", "rocblas:-61"]
+
+
+def test_versions_before_2_5_and_rocm_version() -> None:
+    got = facts(
+        b"Validator,PT_VERSION,2.4.0\nValidator,HIPBLASLT_VERSION,0.6.0-592518e7\nValidator,ROCM_VERSION,6.0.0\n"
+    )
+    assert (got["hipblaslt_version"], got["hipblaslt_revision"], got["rocm_version"]) == ("0.6.0", "592518e7", "6.0.0")
+
+
+def test_keys_without_leading_dimensions_are_a_fact() -> None:
+    source = from_file(FOLDER / "torch2.5/tunableop_results0.csv")
+    assert facts(source)["tunableop_keys"] == "no-ld"
+    assert [r.solution.text for r in rows(source)] == ["hipblaslt:572", "hipblaslt:481", "rocblas:16092"]
+    assert rows(source)[0].problem.text.count("?") > 3  # leading dimensions, compute type … are not known
+
+
+def test_cuda_builds() -> None:
+    assert facts(from_file(FOLDER / "cuda/tunableop_results0.csv"))["backend"] == "CUDA"
+    assert facts(from_file(FOLDER / "cuda/tunableop_results1.csv"))["backend"] == "CUDA"
+    assert "backend" not in facts(b"Validator,PT_VERSION,2.9.1\nGemmTunableOp_Half_TN,tn_1_2_3,Gemm_Rocblas_4,1\n")
+    first, batched, bias = rows(from_file(FOLDER / "cuda/tunableop_results0.csv"))
+    assert "beta=nonzero" in first.problem.text
+    assert "stride=5120,3072,-,3840" in batched.problem.text  # beta 0: C does not matter
+    assert "activation=gelu,0" in bias.problem.text
+    texts = [r.solution.text for r in rows(from_file(FOLDER / "cuda/tunableop_results1.csv"))]
+    assert texts == [
+        "cublaslt:id=66,tile=192x192,stages=64xAUTO,custom=4,cluster=2x1x1",
+        "cublaslt:id=24,tile=256x128,splitk=11,reduction=INPLACE",
+        "Default",
+    ]
+
+
+def test_the_empty_file_is_ours_and_says_no_rows() -> None:
+    source = from_file(FOLDER / "empty/tunableop_results0.csv")
+    assert results.recognise(head(source))
+    assert facts(source) == {"rows": "0"}
+    assert not results.recognise(Head("empty.csv", b""))
+    assert not results.recognise(Head("tunableop_untuned0.csv", b""))
+
+
+def test_damage_is_said_row_by_row() -> None:
+    source = from_file(FOLDER / "damaged/tunableop_results0.csv")
+    found = outcomes(results.FORMAT, source)
+    assert Counter(o.unit for o in found for _ in range(o.lines)) == {
+        "fact": 5, "measurement": 6, "reject": 5, "blank": 1
+    }  # fmt: skip
+    assert [(r.status, r.error) for r in rows(source)] == [
+        ("ok", None),
+        ("skipped", "shadowed by line 6"),
+        ("failed", "every candidate failed or was skipped"),
+        ("no_time", "no time in the row"),
+        ("no_time", "time 'fast'"),
+        ("ok", None),
+        ("ok", "glued to line 17, PyTorch does not read it"),
+    ]
+    assert rows(source)[1].time_us == pytest.approx(561.2)  # kept visible
+
+
+def test_a_reject_points_at_its_bytes() -> None:
+    source = from_file(FOLDER / "damaged/tunableop_results0.csv")
+    got = []
+    for outcome in outcomes(results.FORMAT, source):
+        for record in outcome.records:
+            if isinstance(record, Reject):
+                start = outcome.at + record.offset
+                got.append(source.data[start : start + record.length].decode())
+    assert got == [
+        "GemmTunableOp_Half_TN,tn_96_108_64",
+        "op",
+        "# tuned on node 7",
+        "nn_96_112_64_ld_64_64_96",
+        "tn_96_116_64_ld_64_64",
+    ]
+
+
+def test_crlf_and_bom_are_facts_and_the_rows_are_read() -> None:
+    crlf = from_file(FOLDER / "damaged/tunableop_results_crlf0.csv")
+    bom = from_file(FOLDER / "damaged/tunableop_results_bom0.csv")
+    assert results.recognise(head(crlf))
+    assert results.recognise(head(bom))
+    assert "PyTorch rejects" in facts(crlf)["line_ends"]
+    assert "first line" in facts(bom)["byte_order_mark"]
+    assert facts(crlf)["validator:PT_VERSION"] == facts(bom)["validator:PT_VERSION"] == "2.9.1"
+    assert rows(crlf) == rows(bom)
+    assert len(rows(crlf)) == 4
+
+
+def test_of_validators_the_last_wins() -> None:
+    assert facts(b"Validator,PT_VERSION,2.0.0\nValidator,PT_VERSION,2.9.1\n")["pytorch_version"] == "2.9.1"
+
+
+# ------------------------------------------------------------------------------------------------------- writer
+
+
+def test_written_bytes() -> None:
+    source = from_file(FOLDER / "tunableop_results0.csv")
+    (file,) = results.write([override(r) for r in rows(source)], TARGET)
+    lines = source.data.decode().splitlines()
+    assert file.name == "tunableop_results0.csv"
+    assert file.data.decode() == "\n".join([*lines[:5], *sorted(lines[5:])]) + "\n"
+    assert "export PYTORCH_TUNABLEOP_FILENAME={folder}/tunableop_results.csv\n" in file.use
+
+
+def test_one_file_per_gpu() -> None:
+    row = rows(from_file(FOLDER / "tunableop_results0.csv"))[0]
+    files = results.write([override(row)], {**TARGET, "gpus": "3"})
+    assert [f.name for f in files] == [f"tunableop_results{i}.csv" for i in range(3)]
+    assert len({f.data for f in files}) == 1
+
+
+def test_a_bad_pick_is_undone_with_default() -> None:
+    row = rows(from_file(FOLDER / "tunableop_results0.csv"))[2]
+    (file,) = results.write([override(row, solution=DEFAULT, time_us=None)], TARGET)
+    assert file.data.endswith(b",Default,0\n")
+
+
+def test_a_key_is_rewritten_in_the_dialect_of_the_target() -> None:
+    row = rows(from_file(FOLDER / "tunableop_results0.csv"))[2]
+    old = {"validator:PT_VERSION": "2.4.0", "validator:GCN_ARCH_NAME": "gfx942"}
+    (file,) = results.write([override(row)], old)
+    assert file.data.decode().splitlines()[-1] == (
+        "GemmTunableOp_BFloat16_NT,nt_4096_12288_8192,Gemm_Hipblaslt_NT_91077,1.7416"
+    )
+
+
+def test_of_two_solutions_of_one_key_the_faster_is_written() -> None:
+    row = rows(from_file(FOLDER / "tunableop_results0.csv"))[2]
+    pair = [override(row, solution=DEFAULT, time_us=9.0), override(row, time_us=8.0)]
+    for order in (pair, pair[::-1]):
+        (file,) = results.write(order, TARGET)
+        assert file.data.decode().count("Gemm") == 2  # one row, whose solution is the faster one
+        assert file.data.endswith(b"Gemm_Hipblaslt_91077,0.008\n")
+    with pytest.raises(EmissionError, match="no times to choose by"):
+        results.write([override(row, time_us=None), override(row, solution=DEFAULT, time_us=None)], TARGET)
+
+
+@pytest.mark.parametrize(
+    ("facts_", "says"),
+    [
+        ({}, "PT_VERSION is missing.*--target"),
+        ({"validator:PT_VERSION": "2.9.1"}, "HIP_VERSION, HIPBLASLT_VERSION, GCN_ARCH_NAME, ROCBLAS_VERSION.*--target"),
+        ({k: v for k, v in TARGET.items() if "ROCBLAS" not in k}, "ROCBLAS_VERSION.*--target"),
+        ({**TARGET, "validator:HIP_VERSION": "7,1"}, "comma"),
+    ],
+)
+def test_unknown_validators_are_refused(facts_: dict[str, str], says: str) -> None:
+    row = rows(from_file(FOLDER / "tunableop_results0.csv"))[2]
+    with pytest.raises(EmissionError, match=says):
+        results.write([override(row)], facts_)
+
+
+def test_a_cuda_target_has_one_validator() -> None:
+    row = rows(from_file(FOLDER / "cuda/tunableop_results0.csv"))[0]
+    (file,) = results.write([override(row)], {"validator:PT_VERSION": "2.11.0", "backend": "CUDA"})
+    assert file.data.decode().splitlines()[0] == "Validator,PT_VERSION,2.11.0"
+    with pytest.raises(EmissionError, match=r"from 2\.14 on"):
+        results.write(
+            [override(row, solution=Solution("cublaslt", "id=24"))],
+            {"validator:PT_VERSION": "2.11.0", "backend": "CUDA"},
+        )
+
+
+def test_a_field_of_the_key_that_is_unknown_is_named() -> None:
+    row = rows(from_file(FOLDER / "torch2.5/tunableop_results0.csv"))[0]
+    with pytest.raises(EmissionError, match="unknown lda, ldb, ldc"):
+        results.write([override(row)], TARGET)
+
+
+def test_accepts_only_what_the_op_has_candidates_for() -> None:
+    plain, *_, bias, _, _, _, complex_, _, _ = rows(from_file(FOLDER / "tunableop_results0.csv"))
+    assert results.accepts(override(plain))
+    assert not results.accepts(override(bias, solution=Solution("rocblas", "1")))
+    assert not results.accepts(override(complex_, solution=Solution("hipblaslt", "1")))
+    assert not results.accepts(override(plain, solution=Solution("miopen", "x")))
+
+
+names = st.one_of(st.just(DEFAULT), st.integers(0, 1 << 31).map(lambda i: Solution("hipblaslt", str(i))))
+
+
+@given(st.lists(st.tuples(keys(), names, st.floats(1e-5, 1e7)), max_size=8, unique_by=lambda x: x[0]))
+def test_object_to_text_to_object(entries: list[tuple[str, Solution, float]]) -> None:
+    wanted = []
+    for key, solution, time_us in entries:
+        row = results.row(f"{key},Default,1")
+        assert isinstance(row, Measurement)
+        made = override(row, solution=solution, time_us=time_us)
+        if results.accepts(made):
+            wanted.append(made)
+    (file,) = results.write(wanted, TARGET)
+    got = {r.key_text: r for r in rows(file.data)}
+    assert got.keys() == {w.key_text for w in wanted}
+    for want in wanted:
+        assert got[want.key_text].solution == want.solution
+        assert got[want.key_text].problem == want.problem
+        assert got[want.key_text].time_us == pytest.approx(want.time_us, rel=1e-5, abs=1e-8)
+    facts_ = facts(file.data)
+    assert {k: v for k, v in facts_.items() if k.startswith("validator:")} == TARGET
+    assert results.write(wanted[::-1], TARGET)[0].data == file.data  # sorted: a stable diff
+
+
+SAMPLE = (FOLDER / "tunableop_results0.csv").read_bytes()
+
+
+@given(st.integers(0, len(SAMPLE)), st.integers(0, 60), st.binary(max_size=12))
+def test_damage_anywhere_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
+    data = SAMPLE[:place] + inserted + SAMPLE[place + cut :]
+    source = Memory(data)
+    found = outcomes(results.FORMAT, source)
+    assert sum(o.lines for o in found) == len(list(source.lines()))
+    results.recognise(head(source))
+    for outcome in found:
+        for record in outcome.records:
+            if isinstance(record, Reject):
+                assert 0 <= outcome.at <= len(data)
+                assert record.reason
+
+
+@given(st.binary(max_size=200))
+def test_recognising_never_raises(data: bytes) -> None:
+    for name in ("tunableop_results0.csv", "x"):
+        assert not (results.recognise(Head(name, data)) and untuned.recognise(Head(name, data)) and data.strip())
+
+
+# ------------------------------------------------------------------------------------------------------- corpus
+
+
+@needs_corpus
+def test_every_row_of_the_corpus() -> None:
+    statuses: Counter[str] = Counter()
+    for path in sorted(CORPUS.glob("tunableop/**/*results*.csv")):
+        if "aiter" in path.parts:
+            continue
+        source = from_file(path)
+        assert results.recognise(head(source)), path
+        found = outcomes(results.FORMAT, source)
+        lines = source.data.decode().splitlines()
+        assert not [r for r in records(found) if isinstance(r, Reject)], path
+        assert [r.key_text for r in rows(source)] == [
+            ",".join(line.split(",")[:2]) for line in lines if not line.startswith("Validator,")
+        ]
+        got = facts(source)
+        for line in lines:
+            if line.startswith("Validator,"):
+                assert got["validator:" + line.split(",")[1]] == line.split(",")[2]
+        assert got.get("backend") == ("CUDA" if "cuda" in str(path) or "dtadpole" in path.name else "HIP") or not lines
+        statuses.update(r.status for r in rows(source))
+    assert statuses == {"ok": 9703, "skipped": 14, "failed": 1}  # 14: duplicates of one file; 1: a real Default,inf
+
+
+@needs_corpus
+def test_the_corpus_is_written_back_byte_for_byte() -> None:
+    for path in sorted(CORPUS.glob("tunableop/*results*.csv")):
+        source = from_file(path)
+        first = {r.key_text: r for r in rows(source) if r.status in ("ok", "failed")}
+        if not first:
+            continue
+        target = facts(source)
+        (file,) = results.write([override(r, target=target) for r in first.values()], target)
+        lines = source.data.decode().splitlines()
+        kept: dict[str, str] = {}
+        for line in lines:
+            if not line.startswith("Validator,"):
+                kept.setdefault(",".join(line.split(",")[:2]), line.replace(",inf", ",0"))
+        written = file.data.decode().splitlines()
+        assert set(written[: len(lines)]) >= {line for line in lines if line.startswith("Validator,")}
+        assert written[len(written) - len(kept) :] == [kept[key] for key in sorted(kept)], path
