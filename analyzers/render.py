@@ -11,10 +11,10 @@ from logparse.model import Finding
 def lines(recommendation: Recommendation) -> list[str]:
     """The recommendation as text: ceiling, remarks on the run, verdict; the findings themselves are ``rows``."""
     out = [f"run {recommendation.run}", *ceiling_lines(recommendation.ceiling)]
-    for remark in recommendation.remarks:
-        out.append(f"{remark.analyzer}: {remark.message}")
-        out += [f"  → {remark.advice}"] if remark.advice else []
-    return [*out, verdict(recommendation)]
+    out += [f"{remark.analyzer}: {remark.message}" for remark in recommendation.remarks]
+    # The same advice holds for many findings: each is said once.
+    told = dict.fromkeys(x.advice for x in (*recommendation.remarks, *recommendation.findings) if x.advice)
+    return [*out, *(f"→ {advice}" for advice in told), verdict(recommendation)]
 
 
 def ceiling_lines(ceiling: Ceiling) -> list[str]:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from logparse.ingest import Ingested, Progress
+    from logparse.store import Store
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -60,6 +62,62 @@ def ingest(
         raise typer.Exit(1)
 
 
+@app.command(epilog="Example: `logparse recommend --target tunableop_results0.csv --out overrides`")
+def recommend(
+    store: StoreOption = None,
+    run: RunOption = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(help="Facts of the machine that will read the overrides: a file that tells them, or KEY=VALUE."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the override files, one folder per target in it.")] = Path(
+        "overrides"
+    ),
+    n: Annotated[int, typer.Option("-n", help="Findings to print.")] = 20,
+    min_saving: Annotated[float, typer.Option(help="Leave out findings that save less (µs per run).")] = 0.0,
+    slow_factor: Annotated[float, typer.Option(help="W is slow above this many times the slower of F and B …")] = 3.0,
+    slow_floor_ms: Annotated[float, typer.Option(help="… and above this many ms.")] = 0.05,
+    query_cost_us: Annotated[float, typer.Option(help="Host time of one heuristic query (µs).")] = 30.0,
+    same_build: Annotated[
+        bool, typer.Option("--same-build", help="Logs and times are of one library build and arch.")
+    ] = False,
+    format: FormatOption = TableFormat.table,
+    output: OutputOption = None,
+) -> None:
+    """Rank what is worth changing, and write the override files."""
+    from analyzers import render
+    from analyzers.advise import advise, write
+    from analyzers.analyzer import Settings
+    from analyzers.target import target_from
+    from logparse.formats import FORMATS, WRITERS
+    from logparse.store import open_store
+
+    settings = Settings(
+        slow_factor=slow_factor,
+        slow_floor_ms=slow_floor_ms,
+        query_cost_us=query_cost_us,
+        same_build=same_build,
+        min_saving_us=min_saving,
+        target=target_from(target or [], FORMATS),
+    )
+    found = advise(open_store(store), settings, run)
+    frame = render.rows(found)
+    written, notes = write(found, settings, WRITERS, out)
+    if format is not TableFormat.table:
+        write_table(frame, format, output)
+        return
+    for line in render.lines(found):
+        typer.echo(printable(line))
+    if len(frame):
+        write_table(render.brief(frame).head(n), format, output)
+    for file in written:
+        typer.echo(f"wrote {os.path.relpath(file.path)}")
+        for line in file.use.splitlines():
+            typer.echo(f"    {line}")
+    for note in notes:
+        typer.echo(f"not written: {note}")
+
+
 @app.command(epilog="Example: `logparse top --by time -n 10`")
 def top(
     store: StoreOption = None,
@@ -80,7 +138,10 @@ def top(
     write_table(frame.drop(columns="text") if format is TableFormat.table else frame, format, output)
 
 
-@app.command(epilog="Example: `logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'`")
+@app.command(
+    context_settings={"ignore_unknown_options": True},  # profile records begin with "- {"
+    epilog="Example: `logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'`",
+)
 def show(
     text: Annotated[str, typer.Argument(help="A bench, Trace or profile line, MIOpenDriver command, find-db key …")],
     store: StoreOption = None,
@@ -135,7 +196,7 @@ def status(store: StoreOption = None, format: FormatOption = TableFormat.table, 
     held = open_store(store)
     write_table(lookup.holdings(held), format, output)
     if format is TableFormat.table and output is None:
-        for line in _missing(store):
+        for line in _missing(held):
             typer.echo(line)
 
 
@@ -162,8 +223,11 @@ def forget(
         typer.echo(f"forgot {printable(path)}")
 
 
-def _missing(store: str | None) -> list[str]:
-    return []
+def _missing(store: Store) -> list[str]:
+    """What the latest run's logs lack."""
+    from analyzers.advise import missing
+
+    return [printable(line) for line in missing(store)]
 
 
 @contextmanager

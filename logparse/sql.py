@@ -67,7 +67,7 @@ def _child(sender: Connection, store_url: str, sql: str, run: str | None, max_ro
                 raise QueryError("one SELECT at a time: the store is read-only for `sql`")
             for setting in _LOCK:
                 con.execute(setting)
-            reader: pa.RecordBatchReader = con.execute(statements[0]).to_arrow_reader(100_000)
+            reader: pa.RecordBatchReader = con.sql(statements[0].query).to_arrow_reader(100_000)
             batches, rows = [], 0
             for batch in reader:
                 rows += batch.num_rows

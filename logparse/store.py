@@ -258,7 +258,8 @@ class Store:
 
     def write_findings(self, rows: pd.DataFrame) -> None:
         """Replace the view ``findings`` by these rows (columns of ``_FINDINGS_SCHEMA``)."""
-        table = pa.Table.from_pandas(rows, schema=_FINDINGS_SCHEMA, preserve_index=False)
+        rows = rows.reindex(columns=_FINDINGS_SCHEMA.names)
+        table = pa.Table.from_pandas(rows, _FINDINGS_SCHEMA, preserve_index=False)
         self._fs.create_dir(f"{self._root}/findings", recursive=True)
         _replace_file(self._fs, f"{self._root}/findings/findings.parquet", _parquet_bytes(table))
 

@@ -134,7 +134,9 @@ Format: TypeAlias = LineFormat | BlockFormat | FileFormat
 
 @dataclass(frozen=True)
 class Emission:
-    """A file to write: its name, its bytes, and what a user must do for the library to read it."""
+    """A file to write: its name, its bytes, and what makes the library read it: shell lines to paste, in which
+    ``{path}`` stands for the written file and ``{folder}`` for its folder.
+    """
 
     name: str
     data: bytes

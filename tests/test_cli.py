@@ -1,0 +1,124 @@
+"""The program as a user meets it: exit codes, messages, table formats."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.conftest import ROOT, SAMPLES
+
+
+def run(*words: str, cwd: Path = ROOT, **values: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "logparse", *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **values)  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("cli") / "store")
+    out = run("ingest", str(SAMPLES), "--store", path, "--run", "samples")
+    assert out.returncode == 0, out.stderr
+    return path
+
+
+VERBS = ["ingest", "recommend", "top", "show", "sql", "status", "formats", "forget"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(verb: str) -> None:
+    out = run(verb, "--help")
+    assert out.returncode == 0
+    assert "Example:" in out.stdout
+
+
+def test_ingest_prints_what_became_of_each_file(tmp_path: Path) -> None:
+    out = run("ingest", str(SAMPLES / "hipblaslt" / "trace_4242.log"), "--store", str(tmp_path / "s"))
+    assert "trace_4242.log" in out.stdout
+    assert "hipblaslt-log" in out.stdout
+
+
+def test_exit_codes(tmp_path: Path, store: str) -> None:
+    (tmp_path / "foreign.txt").write_text("nothing of ours\n")
+    at = ("--store", str(tmp_path / "s"))
+    foreign = run("ingest", str(tmp_path / "foreign.txt"), *at)
+    assert (foreign.returncode, "foreign.txt" in foreign.stdout) == (1, True)
+    both = run("ingest", str(tmp_path / "foreign.txt"), str(SAMPLES / "hipblaslt" / "trace_4242.log"), *at)
+    assert both.returncode == 0
+    missing = run("ingest", str(tmp_path / "no*such"), str(SAMPLES / "hipblaslt" / "trace_4242.log"), *at)
+    assert (missing.returncode, "no*such" in missing.stderr) == (1, True)
+    assert run("ingest").returncode == 2
+    assert run("top", "--by", "colour", "--store", store).returncode == 2
+    assert run("status", "--store", str(tmp_path / "nowhere")).returncode == 1
+    assert run("ingest", str(tmp_path / "foreign.txt"), "--format", "no-such", *at).returncode == 1
+
+
+def test_errors_are_one_line_and_no_traceback(tmp_path: Path) -> None:
+    out = run("top", "--store", str(tmp_path / "nowhere"))
+    assert out.stderr.startswith("error: no store at")
+    assert "Traceback" not in out.stderr
+
+
+@pytest.mark.parametrize("verb", [("top",), ("status",), ("formats",), ("sql", "select * from calls limit 3")])
+def test_tables_in_every_format(store: str, tmp_path: Path, verb: tuple[str, ...]) -> None:
+    words = (*verb, *(() if verb == ("formats",) else ("--store", store)))
+    table = run(*words)
+    assert table.returncode == 0, table.stderr
+    rows = json.loads(run(*words, "--format", "json").stdout)
+    frame = pd.read_csv(io.StringIO(run(*words, "--format", "csv").stdout))
+    run(*words, "--format", "parquet", "--output", str(tmp_path / "t.parquet"))
+    assert len(rows) == len(frame) == len(pd.read_parquet(tmp_path / "t.parquet")) > 0
+    assert list(rows[0]) == list(frame.columns)
+
+
+def test_top_ranks_by_calls_and_by_time(store: str) -> None:
+    by_calls = json.loads(run("top", "--store", store, "--format", "json").stdout)
+    assert [row["calls"] for row in by_calls] == sorted((row["calls"] for row in by_calls), reverse=True)
+    by_time = json.loads(run("top", "--by", "time", "--store", store, "--format", "json").stdout)
+    known = [row["total_us"] for row in by_time if row["total_us"] is not None]
+    assert known == sorted(known, reverse=True)
+    assert known
+
+
+@pytest.mark.parametrize("name", ["trace_4242.log", "profile_4242.log", "extended_profile_4242.log"])
+def test_show_takes_a_pasted_line(store: str, name: str) -> None:
+    line = (SAMPLES / "hipblaslt" / name).read_text().splitlines()[0]
+    out = run("show", line, "--store", store)
+    assert out.returncode == 0, out.stderr
+    for category in ("bench", "trace", "profile"):
+        assert category in out.stdout
+    assert "hipblaslt:" in out.stdout
+
+
+def test_show_of_nonsense_says_what_can_be_pasted(store: str) -> None:
+    out = run("show", "hello", "--store", store)
+    assert (out.returncode, "find-db key" in out.stderr) == (1, True)
+
+
+def test_recommend_writes_a_folder_per_target(store: str, tmp_path: Path) -> None:
+    out = run("recommend", "--store", store, "--out", str(tmp_path / "overrides"))
+    assert out.returncode == 0, out.stderr
+    assert "ceiling:" in out.stdout
+    assert list((tmp_path / "overrides").glob("*/env.sh"))
+    findings = json.loads(run("sql", "select * from findings", "--store", store, "--format", "json").stdout)
+    assert findings
+
+
+def test_names_with_escape_sequences_are_printed_escaped(tmp_path: Path) -> None:
+    (tmp_path / "evil\x1b[31m.log").write_text("nothing\n")
+    out = run("ingest", str(tmp_path), "--store", str(tmp_path / "s"))
+    assert "\x1b" not in out.stdout + out.stderr
+    assert "\\x1b[31m" in out.stdout
+
+
+def test_a_closed_pipe_is_no_error(store: str) -> None:
+    command = f"{sys.executable} -m logparse sql 'select * from calls' --format csv --store {store} | head -1"
+    out = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in out.stderr
