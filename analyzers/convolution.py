@@ -18,7 +18,7 @@ from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.devices import Device, device_of
 from analyzers.joins import EVIDENCE, calls_of, facts_by_source, timed
 from analyzers.target import arch, same_device
-from logparse.model import ConvProblem, Finding, problem_from_text
+from logparse.model import Finding, problem_from_text
 
 NAME = "slow-wrw"
 GENERIC = r"Naive|:[Gg]emm|Wino"
@@ -167,7 +167,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             w[w["source_id"] == total.source_id],
             _environment(total.source_id, facts, tables, settings),
         )
-        for total in totals(best, w)
+        for total in sorted(totals(best, w), key=lambda x: (-x.recoverable_us, x.source_id))
         if total.slow or "find_db" in facts.get(total.source_id, {})  # a log's few W that are fine need no remark
     ]
     once = w.sort_values(["loss", "best_us", "source_id"]).drop_duplicates(["device", "problem"])
@@ -264,8 +264,6 @@ def _finding(
         *(["only naive, GEMM and Winograd solvers are offered"] if row["generic"] else []),
         *([f"the second best takes {second / float(row['best_us']):.0f}×"] if dear else []),  # type: ignore[arg-type]
     ]
-    problem = problem_from_text(text)
-    label = problem.label if isinstance(problem, ConvProblem) else text
     evidence = {
         "source_id": row["source_id"],
         "best_us": row["best_us"],
@@ -281,8 +279,8 @@ def _finding(
     per_call = float(loss) if isinstance(loss, float) else None
     return Finding(
         analyzer=NAME,
-        problem=problem,
-        message="; ".join([f"{label}: {message}", *signs]),
+        problem=problem_from_text(text),
+        message="; ".join([message, *signs]),
         per_call_us=per_call,
         calls=count,
         saving_us=per_call * count if per_call is not None and count is not None else None,

@@ -112,7 +112,7 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
         if row["pick"] == DEFAULT_TEXT:
             return None  # nothing was picked that a file contradicts
         message = (
-            f"{problem.label}: {row['pick']} was picked, the best known is {best.text} ({best_us:.4g} µs, "
+            f"{row['pick']} was picked, the best known is {best.text} ({best_us:.4g} µs, "
             f"{row['origin']}); unmeasured: no time of the pick"
         )
         return Finding(analyzer=NAME, problem=problem, message=message, calls=count, evidence=evidence)
@@ -121,7 +121,7 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
     if loss <= noise or loss <= 0:
         return None
     what = "the default" if row["basis"] == BY_DEFAULT else str(row["pick"])
-    message = f"{problem.label}: {what} takes {pick_us:.4g} µs, {best.text} {best_us:.4g} µs ({row['origin']})"
+    message = f"{what} takes {pick_us:.4g} µs, {best.text} {best_us:.4g} µs ({row['origin']})"
     message += _doubt(row)
     return Finding(
         analyzer=NAME,
@@ -216,7 +216,7 @@ def _hidden(row: Mapping[object, object], user: Mapping[str, str], calls: Mappin
     problem = problem_from_text(str(row["problem"]))
     user_us, system_us = float(str(row["time_us_user"])), float(str(row["time_us_system"]))
     message = (
-        f"{problem.label}: the user find-db's best is {row['solution_user']} ({user_us / 1e3:.4g} ms) and hides the "
+        f"the user find-db's best is {row['solution_user']} ({user_us / 1e3:.4g} ms) and hides the "
         f"system record's {row['solution_system']} ({system_us / 1e3:.4g} ms), which the user's file never timed. "
         "Times of two files, made apart."
     )
