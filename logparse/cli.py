@@ -138,10 +138,7 @@ def top(
     write_table(frame.drop(columns="text") if format is TableFormat.table else frame, format, output)
 
 
-@app.command(
-    context_settings={"ignore_unknown_options": True},  # profile records begin with "- {"
-    epilog="Example: `logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'`",
-)
+@app.command(epilog="Example: `logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'`")
 def show(
     text: Annotated[str, typer.Argument(help="A bench, Trace or profile line, MIOpenDriver command, find-db key …")],
     store: StoreOption = None,
@@ -280,7 +277,8 @@ def _print_ingested(results: Sequence[Ingested]) -> None:
 def main() -> None:
     """Entry point: an error of the user's world is one line and exit code 1; wrong usage is 2."""
     try:
-        app()
+        # A pasted profile record begins with "- {"; a blank before it keeps it from being taken for an option.
+        app(args=[f" {word}" if word.startswith("- ") else word for word in sys.argv[1:]])
     except LogparseError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)

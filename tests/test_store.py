@@ -24,8 +24,8 @@ CONTRACT = {
     "messages": "source_id run category function text count",
     "gemm_problems": "problem shape trans_a trans_b m n k batch_count lda ldb ldc ldd a_type b_type c_type d_type"
     " compute_type activation bias epilogue flops",
-    "conv_problems": "problem shape direction n c d h w k filter_d filter_h filter_w pad_d pad_h pad_w stride_d stride_h"
-    " stride_w dilation_d dilation_h dilation_w out_d out_h out_w groups layout dtype flops",
+    "conv_problems": "problem shape direction n c d h w k filter_d filter_h filter_w pad_d pad_h pad_w"
+    " stride_d stride_h stride_w dilation_d dilation_h dilation_w out_d out_h out_w groups layout dtype flops",
     "links": "problem other level fan",
     "measurements": "source_id run origin kind problem library solution status time_us min_us max_us std_us samples_us"
     " workspace_bytes error key_text",
