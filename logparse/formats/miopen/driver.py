@@ -6,7 +6,8 @@
     MIOpen(HIP)   0.088: Command [LogCmdFindConvolution] ./bin/MIOpenDriver conv -n 32 … -m conv -g 1 -F 1 -t 1
     ./bin/MIOpenDriver conv --batchsize 256 --in_channels 128 --in_h 28 --in_w 28 … -F 2 --in_layout NHWC
 
-Flags and defaults: ROCm/MIOpen ``driver/conv_driver.hpp``, ``AddCmdLineArgs``; logged form: ``src/driver_arguments.cpp``.
+Flags and defaults: ROCm/MIOpen ``driver/conv_driver.hpp``, ``AddCmdLineArgs``; the logged form:
+``src/driver_arguments.cpp``.
 Values describe the forward problem, whatever the direction; ``-F`` is 1 forward, 2 backward data, 4 backward weights,
 sums of these, 0 all: one ``Call`` per direction.
 
@@ -215,7 +216,7 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
     type_ = TYPE_OF_OP[op]
     plain = "NCDHW" if three else "NCHW"
     groups = flags["group_count"]
-    casts = {
+    casts: dict[str, Any] = {
         f"{role}_cast": "none" if flags[f"{flag}_cast_type"] == "-1" else None
         for role, flag in (("in", "in"), ("weights", "wei"), ("out", "out"))
     }

@@ -13,9 +13,9 @@
     stats: fwd-conv3x3u1, 32, 64, 256, 256, 3, 3, 64, 154618822656, 268509184, 268435456, 14264, 50, 10.839644
     Forward Convolution Verifies OK on GPU reference (0.000307883 < 0.0082)
 
-Printed by ``MIOpenDriver conv … -t 1`` (times), ``-S 0`` (the list of immediate mode), ``-V 1`` (verification): ROCm/MIOpen
-``driver/conv_driver.hpp``.  The lines of one direction are one measurement of the problem in the command before them,
-which is itself read by ``driver``; without a command the ``stats`` line tells part of the problem.
+Printed by ``MIOpenDriver conv … -t 1`` (times), ``-S 0`` (the list of immediate mode), ``-V 1`` (verification):
+ROCm/MIOpen ``driver/conv_driver.hpp``.  The lines of one direction are one measurement of the problem in the command
+before them, which is itself read by ``driver``; without a command the ``stats`` line tells part of the problem.
 
 * The time is the mean over all iterations but the first (``-i``, default 10); FLOPs of the ``stats`` line are not used
   (3D forward ones are too high).  A result that failed verification is ``wrong``.
@@ -58,7 +58,8 @@ _PICK = re.compile(
 _TIME = re.compile(rf"^GPU Kernel Time {_WHICH} Conv\. Elapsed: (?P<ms>{_FLOAT}) ms\b")
 _AVAILABLE = re.compile(rf"^{_WHICH} Conv solutions available: \d+")
 _ITEM = re.compile(
-    rf"^- id: (?P<id>\d+),? +algo: (?P<code>\d+), +time: +(?P<ms>{_FLOAT})(?: ms)?, +ws: +(?P<ws>\d+), +name: (?P<solver>\S+)"
+    rf"^- id: (?P<id>\d+),? +algo: (?P<code>\d+), +time: +(?P<ms>{_FLOAT})(?: ms)?, +ws: +(?P<ws>\d+), "
+    r"+name: (?P<solver>\S+)"
 )
 _STATS = re.compile(r"^stats: (?P<which>fwd|bwdd|bwdw)-conv(?P<filter>\d+(?:x\d+)+)u(?P<stride>\d+), *(?P<values>.*)$")
 _VERIFY = re.compile(

@@ -3,25 +3,25 @@
 ::
 
     MIOpen(HIP): Info [get_device_name] Raw device name: gfx942:sramecc+:xnack-
-    MIOpen(HIP)   0.028: Info [AmdRocmMetadataVersionDetect] ROCm MD version …, HIP version 7.2.26043, MIOpen version 3.5.1.5b51
-    MIOpen(HIP): Info2 [FindRecordUnsafe] Looking for key 64-56-…-FP16-W in cache for file "/…/gfx942130.HIP.3_5_1_5b51.ufdb.txt"
+    MIOpen(HIP)   0.028: Info [AmdRocmMetadataVersionDetect] ROCm MD version …, HIP version 7.2.26043, MIOpen version …
+    MIOpen(HIP): Info2 [FindRecordUnsafe] Looking for key 64-56-…-FP16-W in cache for file "/…/gfx942130.HIP.….ufdb.txt"
     MIOpen(HIP): Info [EvaluateInvokers] GemmWrwUniversal: : 8.56064 < 3.40282e+38
     MIOpen(HIP): Info [EvaluateInvokers] Selected: GemmWrwUniversal: : 8.56064, workspace_sz = 442368
-    MIOpen(HIP)   0.095: Info [FindConvBwdWeightsAlgorithm] BWrW Chosen Algorithm: ConvWinograd3x3MultipassWrW<3-5> , 39337984, 0.55
+    MIOpen(HIP)   0.095: Info [FillFindReturnParameters] BWrW Chosen Algorithm: GemmWrwUniversal , 442368, 8.56064
     MIOpen(HIP): Warning [GetSolutions] Solver <GemmFwdRest>, workspace required: 96, provided ptr: 0 size: 0
 
-Printed to stderr with ``MIOPEN_LOG_LEVEL`` 4 (warnings), 5 (Info), 6 (Info2), 7 (Trace); ``MIOPEN_ENABLE_LOGGING=1`` adds a
-block per API call.  Prefix: ROCm/MIOpen ``src/logger.cpp``; texts: ``src/convolution_api.cpp``, ``src/ocl/convolutionocl.cpp``,
-``src/include/miopen/find_solution.hpp``, ``src/find_db.cpp``.
+Printed to stderr with ``MIOPEN_LOG_LEVEL`` 4 (warnings), 5 (Info), 6 (Info2), 7 (Trace); ``MIOPEN_ENABLE_LOGGING=1``
+adds a block per API call.  Prefix: ROCm/MIOpen ``src/logger.cpp``; texts: ``src/convolution_api.cpp``,
+``src/ocl/convolutionocl.cpp``, ``src/include/miopen/find_solution.hpp``, ``src/find_db.cpp``.
 
-* ``EvaluateInvokers`` and ``SetValues`` lines are measurements of origin ``miopen-log``.  Their problem is the one of the
-  enclosing find: the key of the last ``Find Start``, ``FindRecordUnsafe`` or ``SetValues`` line, else the last
+* ``EvaluateInvokers`` and ``SetValues`` lines are measurements of origin ``miopen-log``.  Their problem is the one of
+  the enclosing find: the key of the last ``Find Start``, ``FindRecordUnsafe`` or ``SetValues`` line, else the last
   MIOpenDriver command of the stream.  Where neither is known they are messages.
 * ``Chosen Algorithm`` is a measurement of origin ``miopen-chosen`` and a message of category ``miopen_chosen``, text
-  ``<direction> <solver> <problem>``.  Its time is that of the find-db record or of the Find just done; when the lines before
-  say that a fallback was used it is an estimate, and the status is ``no_time``.
-* Everything else is a message of category ``miopen_error`` … ``miopen_trace``, addresses masked; API blocks are one message
-  each, category ``miopen_api``.  Command lines belong to ``driver``.
+  ``<direction> <solver> <key or problem>``.  Its time is that of the find-db record or of the Find just done; when the
+  lines before say that a fallback was used it is an estimate, and the status is ``no_time``.
+* Everything else is a message of category ``miopen_error`` … ``miopen_trace``, addresses masked; API blocks are one
+  message each, category ``miopen_api``.  Command lines belong to ``driver``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LINE = re.compile(
 _BARE = re.compile(
     r"^\[(?P<function>GetSolutionsFallback|FillFindReturnParameters|GetSolutions|EvaluateInvokers)\] (?P<text>.*)$"
 )
-_AGAIN = re.compile(r"(?<=.)(?=MIOpen\((?:HIP|OpenCL)\)(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: \w+ \[)")
+_AGAIN = re.compile(r"(?<=\S)(?=MIOpen\((?:HIP|OpenCL)\)(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: \w+ \[)")
 _ADDRESS = re.compile(r"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}\b")
 _FLOAT = r"[-+.\deE]+"
 _CHOSEN = re.compile(rf"^(?P<which>FW|BWD|BWrW) Chosen Algorithm: (?P<solver>\S+) , (?P<ws>\d+), (?P<ms>{_FLOAT})$")

@@ -44,7 +44,7 @@ def known_algorithm(solver: str) -> str | None:
 
 
 TUNABLE = re.compile(
-    r"Conv(?:Asm1x1U|Asm3x3U|AsmBwdWrW|AsmImplicitGemmGTC|BinWinogradRxSf|HipImplicitGemm|Mlir|Ck|OclBwdWrW2<|OclDirectFwd)"
+    r"Conv(?:Asm(?:1x1U|3x3U|BwdWrW|ImplicitGemmGTC)|BinWinogradRxSf|HipImplicitGemm|Mlir|Ck|OclBwdWrW2<|OclDirectFwd)"
 )
 """Solvers that have parameters in the perf-db: without a row there they run at default parameters."""
 

@@ -1,0 +1,223 @@
+"""MIOpenDriver command lines: every prefix and flag, damage, round trips."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logparse.errors import EmissionError
+from logparse.formats.miopen import driver
+from logparse.formats.miopen.problem_key import key_of
+from logparse.model import Call, ConvProblem, Message, Reject
+
+from . import streams
+
+ROOT = Path(__file__).parents[3]
+CORPUS = ROOT.parent / "shared" / "corpus" / "miopen"
+SAMPLES = ROOT / "sample_logs" / "miopen"
+needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here")
+
+ARGS = "-n 64 -c 256 -H 56 -W 57 -k 512 -y 3 -x 5 -p 1 -q 2 -u 2 -v 2 -l 1 -j 1 -m conv -g 32 -F 4 -t 1"
+PROBLEM = ConvProblem(
+    direction="W", n=64, c=256, h=56, w=57, k=512, filter_h=3, filter_w=5, pad_h=1, pad_w=2, stride_h=2, stride_w=2,
+    dilation_h=1, dilation_w=1, out_h=28, out_w=29, groups=32, in_type="FP16", weights_type="FP16", out_type="FP16",
+    in_layout="NCHW", weights_layout="NCHW", out_layout="NCHW", bias=0, mode="convolution",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("prefix", "category", "by_tool", "count"),
+    [
+        ("MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver ", "miopen_cmd", False, 1),
+        ("MIOpen(HIP): Command [LogCmdFindConvolution] ./bin/MIOpenDriver ", "miopen_find", False, 1),
+        ("MIOpen(HIP)   0.088: Command [LogCmdConvolution] ./bin/MIOpenDriver ", "miopen_cmd", False, 1),
+        ("node7 4711 MIOpen(HIP)  12.088 (2026-01-20T09:15:11Z): Command [LogCmdConvolution] ./bin/MIOpenDriver ",
+         "miopen_cmd", False, 1),
+        ("4711 MIOpen(OpenCL): Command [LogCmdConvolution] ./bin/MIOpenDriver ", "miopen_cmd", False, 1),
+        ("MIOpen: Command [LogCmdFindConvolution] MIOpenDriver.exe ", "miopen_find", False, 1),
+        ("MIOpen(HIP): miopenConvolutionBackwardWeights: ./bin/MIOpenDriver ", "miopen_cmd", False, 1),
+        ("./bin/MIOpenDriver ", "miopen_cmd", True, 1),
+        ("MIOpenDriver ", "miopen_cmd", True, 1),
+        ("MIOpenDriver: ", "miopen_cmd", True, 1),
+        (r"C:\rocm\bin\MIOpenDriver.exe ", "miopen_cmd", True, 1),
+        ("+ MIOPEN_FIND_MODE=1 MIOPEN_FIND_ENFORCE=4 time /opt/rocm/bin/MIOpenDriver ", "miopen_cmd", True, 1),
+        ("     37 ./bin/MIOpenDriver ", "miopen_cmd", False, 37),
+    ],
+)  # fmt: skip
+def test_every_prefix(prefix: str, category: str, by_tool: bool, count: int) -> None:
+    records, units = streams.read(prefix + "convfp16 " + ARGS + "\n")
+    assert records == [Call(problem=PROBLEM, category=category, count=count, by_tool=by_tool)]
+    assert units == {"call": 1}
+
+
+def test_old_lines_tell_the_direction_by_the_function() -> None:
+    text = "MIOpen(HIP): miopenConvolutionBackwardData: ./bin/MIOpenDriver convfp16 " + ARGS.replace(" -F 4", "")
+    assert [c.problem for c in driver.read(text).records if isinstance(c, Call)] == [replace(PROBLEM, direction="B")]
+
+
+@pytest.mark.parametrize(
+    ("told", "directions"), [("0", "FBW"), ("1", "F"), ("2", "B"), ("3", "FB"), ("6", "BW"), ("7", "FBW")]
+)
+def test_sums_of_directions(told: str, directions: str) -> None:
+    outcome = driver.read("./bin/MIOpenDriver conv " + ARGS.replace("-F 4", f"-F {told}"))
+    assert (
+        "".join(
+            c.problem.direction for c in outcome.records if isinstance(c, Call) if isinstance(c.problem, ConvProblem)
+        )
+        == directions
+    )
+
+
+def test_long_flags_and_the_drivers_defaults() -> None:
+    outcome = driver.read("./bin/MIOpenDriver convbfp16 --batchsize 8 --out_channels 16 -forw 1 --in_layout NHWC")
+    (call,) = outcome.records
+    assert isinstance(call, Call)
+    assert call.problem == ConvProblem(
+        direction="F", n=8, c=3, h=32, w=32, k=16, filter_h=3, filter_w=3, pad_h=0, pad_w=0, stride_h=1, stride_w=1,
+        dilation_h=1, dilation_w=1, out_h=30, out_w=30, groups=1, in_type="BF16", weights_type="BF16", out_type="BF16",
+        in_layout="NHWC", weights_layout="NCHW", out_layout="NCHW", bias=0, mode="convolution",
+    )  # fmt: skip
+
+
+def test_three_dimensions() -> None:
+    text = (
+        "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 4 -c 64 --in_d 8 -H 28 -W 28 "
+        "-k 128 --fil_d 3 -y 3 -x 3 --pad_d 1 -p 1 -q 1 --conv_stride_d 2 -u 1 -v 1 --dilation_d 1 -l 1 -j 1 --spatial_dim 3 "
+        "--in_layout NDHWC --fil_layout NDHWC --out_layout NDHWC -m conv -g 1 -F 2 -t 1 -S 0"
+    )
+    (call,) = driver.read(text).records
+    assert isinstance(call, Call)
+    assert isinstance(call.problem, ConvProblem)
+    assert key_of(call.problem) == "128-4-28-28-3x3x3-64-8-28-28-4-1x1x1-2x1x1-1x1x1-0-NDHWC-NDHWC-NDHWC-FP16-B"
+
+
+def test_what_the_line_cannot_tell_stays_unknown() -> None:
+    same = driver.read_command("./bin/MIOpenDriver convint8 -z same -F 1")
+    assert same is not None
+    (problem,) = same.problems
+    assert (problem.pad_h, problem.out_h, problem.out_type) == (None, None, None)
+    logged = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv " + ARGS.replace("-m conv", "-m trans")
+    command = driver.read_command(logged)
+    assert command is not None
+    assert (command.problems[0].k, command.problems[0].mode) == (None, "transposed")
+    cast = driver.read_command("MIOpenDriver conv -F 1 -U fp8")
+    assert cast is not None
+    assert (cast.problems[0].in_cast, cast.problems[0].out_cast) == (None, "none")
+
+
+def test_transposed_sizes() -> None:
+    command = driver.read_command(
+        "MIOpenDriver conv -c 8 -H 28 -W 28 -y 4 -x 4 -p 1 -q 1 -u 2 -v 2 -m trans -F 1 -Y 1"
+    )
+    assert command is not None
+    assert (command.problems[0].out_h, command.problems[0].out_w) == (57, 56)
+
+
+@pytest.mark.parametrize(
+    ("text", "spot"),
+    [
+        ("./bin/MIOpenDriver conv -n 64 -Q 1", "-Q"),
+        ("./bin/MIOpenDriver conv -n 64 -c", "-c"),
+        ("./bin/MIOpenDriver conv -n 6x4 -c 3", "6x4"),
+        ("MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 6 -c 3", None),
+        ("./bin/MIOpenDriver conv -F 9", None),
+    ],
+)
+def test_damage_is_rejected_where_it_is(text: str, spot: str | None) -> None:
+    outcome = driver.read(text)
+    assert outcome.unit == "reject"
+    (reject,) = outcome.records
+    assert isinstance(reject, Reject)
+    assert spot is None or text[reject.offset : reject.offset + reject.length] == spot
+
+
+def test_shell_words_after_the_command_and_other_operations() -> None:
+    assert driver.read("./bin/MIOpenDriver convfp16 " + ARGS + " > out.txt 2>&1 # tune").unit == "call"
+    outcome = driver.read("MIOpen(HIP): Command [LogCmdBNorm] ./bin/MIOpenDriver bnorm -n 4 -c 3 --forw 1")
+    assert outcome.records == [
+        Message(category="miopen_cmd", function="LogCmdBNorm", text="MIOpenDriver bnorm -n 4 -c 3 --forw 1")
+    ]
+
+
+@given(st.integers(0, 230), st.integers(0, 40), st.text(max_size=5))
+def test_cut_and_spliced_lines_never_raise(at: int, gone: int, new: str) -> None:
+    text = "MIOpen(HIP)   0.088: Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 " + ARGS
+    driver.read(text[:at] + new + text[at + gone :])
+    streams.read((text[:at] + new.replace("\n", "") + text[at + gone :] + "\n").encode("utf-8", "replace"))
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> ConvProblem:
+    three = draw(st.booleans())
+    words = ["./bin/MIOpenDriver", draw(st.sampled_from(sorted(driver.TYPE_OF_OP)))]
+    for long, _, default in driver._FLAGS:
+        if isinstance(default, int) and long not in ("forw", "spatial_dim", "group_count") and "trans" not in long:
+            words += [f"--{long}", str(draw(st.integers(1, 60)))]
+    words += ["--group_count", str(draw(st.integers(1, 8)))]
+    words += ["--spatial_dim", "3" if three else "2", "-m", draw(st.sampled_from(["conv", "trans"]))]
+    for flag in ("in", "fil", "out"):
+        words += [f"--{flag}_layout", draw(st.sampled_from(["NCHW", "NHWC", "NCDHW", "NDHWC"]))]
+    words += ["-F", draw(st.sampled_from("124"))]
+    command = driver.read_command(" ".join(words))
+    assert command is not None
+    return command.problems[0]
+
+
+@given(problems())
+def test_object_to_command_to_object(problem: ConvProblem) -> None:
+    back = driver.read_command(driver.command(problem))
+    assert back is not None
+    assert back.problems == (problem,)
+
+
+def test_a_command_needs_its_sizes() -> None:
+    for name in ("n", "w", "filter_h", "pad_w", "k"):
+        with pytest.raises(EmissionError, match=name):
+            driver.command(replace(PROBLEM, **{name: None}))  # type: ignore[arg-type]
+    with pytest.raises(EmissionError, match="types"):
+        driver.command(replace(PROBLEM, out_type="FP32"))
+    with pytest.raises(EmissionError, match="direction"):
+        driver.command(replace(PROBLEM, direction="B+W"))
+
+
+def test_the_training_log() -> None:
+    records, units = streams.read((SAMPLES / "training_rank0.log").read_bytes())
+    calls = Counter(
+        (c.category, c.problem.direction) for c in records if isinstance(c, Call) if isinstance(c.problem, ConvProblem)
+    )
+    # 39 convolutions per step and direction, six steps; the first layer has no gradient of its input.
+    assert calls == {
+        ("miopen_cmd", "F"): 39 * 6, ("miopen_cmd", "W"): 39 * 6, ("miopen_cmd", "B"): 38 * 6,
+        ("miopen_find", "F"): 15, ("miopen_find", "W"): 15, ("miopen_find", "B"): 14,
+    }  # fmt: skip
+    assert units["foreign"] == 7
+    assert units["message"] == 1
+    assert not any(isinstance(r, Reject) for r in records)
+
+
+def test_the_samples_commands_are_the_find_dbs_problems() -> None:
+    keys = {line.split("=")[0] for line in (SAMPLES / "gfx942130.HIP.fdb.txt").read_text().splitlines()}
+    records, _ = streams.read((SAMPLES / "training_rank0.log").read_bytes())
+    called = {key_of(c.problem) for c in records if isinstance(c, Call) if isinstance(c.problem, ConvProblem)}
+    assert called <= keys
+    assert len(keys - called) == 1  # the first layer's B
+
+
+@needs_corpus
+def test_corpus_lists_are_read_whole() -> None:
+    data = (CORPUS / "mituna_conv_configs.driver.txt").read_bytes()
+    records, units = streams.read(data)
+    assert units == {"call": 9, "blank": 5}
+    problems = [c.problem for c in records if isinstance(c, Call)]
+    random.Random(0).shuffle(problems)
+    for problem in problems:
+        assert isinstance(problem, ConvProblem)
+        back = driver.read_command(driver.command(problem))
+        assert back is not None
+        assert back.problems == (problem,)
