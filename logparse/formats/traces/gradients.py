@@ -4,9 +4,9 @@ PyTorch computes B, then W, each with the library's kernels for layout conversio
 
     nchwToNhwc…  sm90_xmma_dgrad_…  nhwcToNchw…  │  nchwToNhwc…  nchwToNhwc…  sm90_xmma_wgrad_…
 
-They are told apart only where that is certain: all kernels named for B stand before all named for W (or there are just two
-main kernels, of which the first must be B's), and between the last of B and the first of W there are only conversions
-of an output followed by conversions of an input.
+They are told apart only where that is certain: all kernels named for B stand before all named for W (or there are just
+two main kernels, of which the first must be B's), and between the last of B and the first of W there are only
+conversions of an output followed by conversions of an input.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ def innermost(
 ) -> npt.NDArray[np.int64]:
     """For each moment the index of the innermost range of its thread that holds it, or -1.
 
-    Ranges of a thread nest (operators, pushed markers).  Where they overlap instead (started and stopped by id), the one
-    that began last is taken.  Of equal ranges the last one is the inner one.
+    Ranges of a thread nest (operators, pushed markers).  Where they overlap instead (started and stopped by id), the
+    one that began last is taken.  Of equal ranges the last one is the inner one.
     """
     found = np.full(len(at), -1, dtype=np.int64)
     for thread in np.unique(at_threads):

@@ -32,9 +32,10 @@ class _Times:
         correlation = args.get("correlation") if isinstance(args, dict) else None
         if is_operator(event):
             start, duration = event.get("ts"), event.get("dur")
-            timed = isinstance(start, (int, float)) and isinstance(duration, (int, float))
-            self.op_start.append(start if timed else np.inf)
-            self.op_end.append(start + duration if timed else -np.inf)  # type: ignore[operator]
+            if not isinstance(start, (int, float)) or not isinstance(duration, (int, float)):
+                start, duration = -1.0, -1.0  # an operator without a time holds no moment
+            self.op_start.append(start)
+            self.op_end.append(start + duration)
             self.op_thread.append(self._thread(event))
         elif is_kernel(event):
             self.kernel.append(correlation if type(correlation) is int else -1)

@@ -1,7 +1,7 @@
 """What a PyTorch operator asks of the math library: inputs of a profiler event to a problem.
 
-PyTorch's matrices are row-major; BLAS is told the transposed product, so that rows become ``n`` and columns ``m`` (except
-where the result is column-major).  Transposition letters and leading dimensions follow from the inputs' strides by the
+PyTorch's matrices are row-major; BLAS is told the transposed product, so that rows become ``n`` and columns ``m``
+(except where the result is column-major).  Transposition letters and leading dimensions follow from the inputs' strides by the
 rules of PyTorch ``aten/src/ATen/native/cuda/cuBlasCommonArgs.h`` (2-D) and ``Blas.cpp`` (batched), and
 ``CUDABlas.cpp`` where a size is 1.
 
@@ -98,6 +98,9 @@ class _Inputs:
         return str(self.types[i]) if i < len(self.types) else ""
 
 
+_Reader = Callable[[_Inputs], "Operation | None"]
+
+
 def operation(name: str, args: Mapping[str, Any]) -> Operation | None:
     """What the operator ``name`` (``aten::mm`` …) computes; None where the event does not say enough.
 
@@ -179,7 +182,13 @@ def _gemm(a_t: bool, b_t: bool, m: int, n: int, k: int, ld: tuple[int, int, int]
     return GemmProblem(
         trans_a=_letter(a_t, a_type),
         trans_b=_letter(b_t, a_type),
-        **{"m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "ldc": ldc, "ldd": ldc},  # type: ignore[arg-type]
+        m=m,
+        n=n,
+        k=k,
+        lda=lda,
+        ldb=ldb,
+        ldc=ldc,
+        ldd=ldc,  # type: ignore[arg-type]
         **dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), a_type),  # type: ignore[arg-type]
         compute_type=_COMPUTE.get(a_type),
         scale_type=_SCALE.get(a_type),
@@ -434,7 +443,7 @@ def _convolution(
     return values, transposed
 
 
-def _layouts(x: _Inputs, tensors: Sequence[int], library_converts: bool) -> dict[str, str | None]:
+def _layouts(x: _Inputs, tensors: Sequence[int], library_converts: bool) -> dict[str, Any]:
     """Layouts where all tensors agree, else unknown: the library's wrapper turns one of them."""
     found = {_layout(x.tensor(i)) for i in tensors}
     one = found.pop() if len(found) == 1 else None
@@ -443,7 +452,7 @@ def _layouts(x: _Inputs, tensors: Sequence[int], library_converts: bool) -> dict
     return dict.fromkeys(("in_layout", "weights_layout", "out_layout"), one)
 
 
-def _forward(at: _Places, miopen: bool = False) -> Callable[[_Inputs], Operation]:
+def _forward(at: _Places, miopen: bool = False) -> _Reader:
     def read(x: _Inputs) -> Operation:
         values, _ = _convolution(x, at, 0, 1, None)
         return Operation((ConvProblem(direction="F", **values, **_layouts(x, (0, 1), miopen)),))
@@ -451,7 +460,7 @@ def _forward(at: _Places, miopen: bool = False) -> Callable[[_Inputs], Operation
     return read
 
 
-def _forward_transposed(at: _Places) -> Callable[[_Inputs], Operation]:
+def _forward_transposed(at: _Places) -> _Reader:
     """The operator has no output among its inputs; its size follows from ``output_padding`` before ``stride``."""
 
     def read(x: _Inputs) -> Operation:
@@ -472,7 +481,7 @@ def _forward_transposed(at: _Places) -> Callable[[_Inputs], Operation]:
     return read
 
 
-def _backward(shift: int) -> Callable[[_Inputs], Operation]:
+def _backward(shift: int) -> _Reader:
     """convolution_backward(grad_output, input, weight, [bias_sizes,] stride, padding, dilation, transposed, …)."""
     at = _Places(stride=3 + shift, padding=4 + shift, dilation=5 + shift, groups=8 + shift, transposed=6 + shift)
 
@@ -498,7 +507,7 @@ _FUSED_ADD = _Places(stride=5, padding=6, dilation=7, groups=8, fused=True)
 _MIOPEN = _Places(padding=3, stride=4, dilation=5, groups=6)
 _DEPTHWISE = _Places(stride=4, padding=5, dilation=6, groups=-1)
 
-OPERATORS: Mapping[str, Callable[[_Inputs], Operation | None]] = {
+OPERATORS: Mapping[str, _Reader] = {
     "aten::mm": _mm,
     "aten::_int_mm": _int_mm,
     "aten::addmm": _addmm,

@@ -19,9 +19,10 @@
 
 Made by ``torch.profiler.profile(record_shapes=True)`` and ``export_chrome_trace`` (or ``tensorboard_trace_handler``).
 
-A kernel belongs to the operator whose ``External id`` it bears: the innermost one that was open when it was launched.  Where
-kernels bear none, the trace is read once more and the operator is found by the launch's time and thread.  Only operators
-that launched kernels themselves are calls: under autocast the outer ``aten::addmm`` says float, the inner one ran.
+A kernel belongs to the operator whose ``External id`` it bears: the innermost one that was open when it was launched.
+Where kernels bear none, the trace is read once more and the operator is found by the launch's time and thread.  Only
+operators that launched kernels themselves are calls: under autocast the outer ``aten::addmm`` says float, the inner one
+ran.
 
 One event is one unit:
 
@@ -35,9 +36,9 @@ metadata, runtime, flow arrows, other operators    foreign
 =================================================  ====================================================
 
 Kernels of a ``convolution_backward`` go to B and W where ``gradients`` can tell; else the operator is one call and one
-measurement of direction ``B+W``.  The fact ``convolution_backward_assigned`` is the share of their time that was told apart.
-Times are microseconds of device time; a sample is the sum over the kernels of one operator.  About 12 bytes per operator
-and 34 per kernel are held until the end, whatever else the trace has.
+measurement of direction ``B+W``.  The fact ``convolution_backward_assigned`` is the share of their time that was told
+apart.  Times are microseconds of device time; a sample is the sum over the kernels of one operator.  About 12 bytes per
+operator and 30 per kernel are held until the end, whatever else the trace has.
 """
 
 from __future__ import annotations
@@ -59,7 +60,16 @@ _EVENT = re.compile(
     rb'\s*"ph":\s*"X",\s*"cat":\s*"(cpu_op|kernel)",\s*"name":\s*' + _NAME + rb',\s*"pid":\s*(-?\d+),\s*"tid":\s*-?\d+'
     rb',\s*"ts":\s*' + _NUMBER + rb',\s*"dur":\s*' + _NUMBER + rb',\s*"args":\s*\{'
 )
-"""The events that matter, as Kineto spells them; other spellings of them are read as JSON."""
+"""The events that matter, as Kineto and Python's json spell them; other spellings of them are parsed."""
+_BLOCK = re.compile(
+    rb'\{\n    "(?:ph": "(?:X", "cat": "(?:(cpu_op|kernel|gpu_memcpy|gpu_memset)", "name": '
+    + _NAME
+    + rb', "pid": (-?\d+), "tid": -?\d+'
+    rb',\n    "ts": ' + _NUMBER + rb', "dur": ' + _NUMBER + rb',\n    "args": \{\n      "External id": (\d+)([^\n]*)'
+    rb'|(?:cuda_runtime|cuda_driver|hip_runtime|python_function|user_annotation|gpu_user_annotation|overhead|Trace)")'
+    rb'|[sf]")|name": "[^"\\\n]*", "ph": "[Mi]")'
+)
+"""Every event of a block of Kineto's layout at once; where it finds fewer than there are, they are cut apart."""
 _OTHER = re.compile(
     rb'\s*"ph":\s*"(?:[sftinbeMC]|X",\s*"cat":\s*"(?:cuda_runtime|cuda_driver|hip_runtime|python_function'
     rb'|user_annotation|gpu_user_annotation|overhead|Trace|cuda_sync|cpu_instant_event))"'
@@ -80,7 +90,7 @@ def recognise(head: Head) -> bool:
     if start[:1] != b"{":
         return False
     header = any(word in start for word in (b'"deviceProperties"', b'"traceName"', b'"baseTimeNanoseconds"'))
-    return header and b'"traceEvents"' in start or b'"ph"' in start and b'"cpu_op"' in start
+    return (header and b'"traceEvents"' in start) or (b'"ph"' in start and b'"cpu_op"' in start)
 
 
 def read(source: Source) -> Iterator[Outcome]:
@@ -108,6 +118,8 @@ class _Reader:
 
     def take(self, batch: Batch) -> Iterator[Outcome]:
         """All events of a batch; damaged ones come back as rejects."""
+        if batch.block and self._block(batch):
+            return
         bodies = batch.bodies
         i, count = 0, len(bodies)
         match_event, match_other = _EVENT.match, _OTHER.match
@@ -115,23 +127,44 @@ class _Reader:
             body = bodies[i]
             if body.count(b"{") == body.count(b"}"):  # else it is cut within, or damaged
                 match = match_event(body)
-                if match is not None:
-                    if self._spelled(match, body):
-                        i += 1
-                        continue
-                elif match_other(body):
-                    self.foreign += 1
+                if match or match_other(body):
+                    if match:
+                        self._spelled(match, body)
+                    else:
+                        self.foreign += 1
                     i += 1
                     continue
             event, taken, reason = parse(bodies, i)
             if event is None:
-                yield Outcome("reject", [Reject(reason, 0, len(body) + 2)], at=batch.offset(i) - 1)
+                yield Outcome("reject", [Reject(reason, 0, len(body) + 2)], at=batch.offset(i))
             else:
                 self._parsed(event)
             i += taken
 
-    def _spelled(self, match: re.Match[bytes], body: bytes) -> bool:
-        """An event in Kineto's own spelling; False where it has to be parsed after all."""
+    def _block(self, batch: Batch) -> bool:
+        """A whole block of events that all look as expected; False (and nothing done) where one does not."""
+        block = b"{" + batch.block
+        found = _BLOCK.findall(block)
+        if len(found) != batch.count or block.count(b"{") != block.count(b"}") + 1:
+            return False
+        columns = self._columns
+        kind_of, name_of = columns.plain_kind, columns.name
+        for category, name, pid, start, duration, id, args in found:
+            if not category:
+                self.foreign += 1
+            elif category == b"cpu_op":
+                kind = self._kind(args, name) if name in _OPERATORS else kind_of(name)
+                columns.add_operator(int(id), kind, pid)
+            elif category == b"kernel":
+                device = _DEVICE.search(args)
+                index = int(device[1]) if device else -1
+                columns.add_kernel(name_of(name), int(id), float(start), float(duration), index)
+            else:
+                columns.copies[columns.names[name_of(name)]] += 1
+        return True
+
+    def _spelled(self, match: re.Match[bytes], body: bytes) -> None:
+        """An operator or kernel in a known spelling."""
         category, name, pid, start, duration = match.groups()
         at = match.end()
         id = _ID.search(body, at)
@@ -140,29 +173,23 @@ class _Reader:
             device = _DEVICE.search(body, at)
             index = self._columns.name(name)
             self._columns.add_kernel(index, number, float(start), float(duration), int(device[1]) if device else -1)
-            return True
-        if name in _OPERATORS:
-            kind = self._kind(body, at, name)
-            if kind is None:
-                return False
-        else:
-            kind = self._columns.kind(self._columns.name(name))
-        self._columns.add_operator(number, kind, int(pid))
-        return True
+            return
+        kind = self._kind(body[at:], name) if name in _OPERATORS else self._columns.plain_kind(name)
+        self._columns.add_operator(number, kind, pid)
 
-    def _kind(self, body: bytes, at: int, name: bytes) -> int | None:
-        """The kind of an operator that may be a problem; the same inputs are parsed once."""
-        inputs = _INPUTS.search(body, at)
-        if inputs is None:
-            return None
-        end = body.rfind(b', "Ev Idx"')
-        key = name + body[inputs.start() : end if end > 0 else None]
+    def _kind(self, args: bytes, name: bytes) -> int:
+        """The kind of an operator that may be a problem; the same inputs are parsed once.
+
+        ``args`` are its arguments from anywhere before the inputs, with or without the closing brace.
+        """
+        inputs = _INPUTS.search(args)
+        end = args.rfind(b', "Ev Idx"')
+        text = args[inputs.start() : end if end > 0 else None] if inputs else b""
+        key = name + text
         kind = self._remembered.get(key)
         if kind is None:
-            event, _, _ = parse([body], 0)
-            if event is None:
-                return None
-            kind = self._problem_kind(name.decode(), event.get("args"))
+            event, _, _ = parse([text.rstrip(b" \r\n}")], 0)
+            kind = self._problem_kind(name.decode(), event)
             if len(self._remembered) >= _REMEMBERED:
                 self._remembered.clear()
             self._remembered[key] = kind
@@ -179,9 +206,9 @@ class _Reader:
         number = id if type(id) is int else -1
         columns = self._columns
         if is_operator(event):
-            name, pid = event["name"], event.get("pid")
+            name = event["name"]
             kind = self._problem_kind(name, args) if name in OPERATORS else columns.kind(columns.text(name))
-            columns.add_operator(number, kind, pid if type(pid) is int else -1)
+            columns.add_operator(number, kind, str(event.get("pid")).encode())
         elif is_kernel(event):
             device = args.get("device")
             index = columns.text(event["name"])
@@ -208,8 +235,9 @@ def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
     distributed = top.get("distributedInfo")
     if isinstance(distributed, dict) and "rank" in distributed:
         facts.append(Fact("rank", str(distributed["rank"])))
-    if len(columns.pids) == 1 and -1 not in columns.pids:
-        facts.append(Fact("pid", str(next(iter(columns.pids)))))
+    process = next(iter(columns.pids)).decode("utf-8", "replace") if len(columns.pids) == 1 else ""
+    if process.isdigit():
+        facts.append(Fact("pid", process))
     return list(dict.fromkeys(facts))
 
 

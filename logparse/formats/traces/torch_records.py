@@ -31,7 +31,7 @@ class Columns:
         self.names: list[str] = []
         self.kinds: list[tuple[int, Operation | None, bool]] = []  # name, what it computes, whether that is unread
         self.copies: Counter[str] = Counter()
-        self.pids: set[int] = set()
+        self.pids: set[bytes] = set()
         self.op_id, self.op_kind = array("q"), array("i")
         self.kernel_id, self.kernel_name, self.kernel_device = array("q"), array("i"), array("h")
         self.kernel_start, self.kernel_us = array("d"), array("d")
@@ -39,7 +39,7 @@ class Columns:
         self._raw: dict[bytes, int] = {}
         self._text: dict[str, int] = {}
         self._kinds: dict[tuple[int, Operation | None, bool], int] = {}
-        self._plain_kinds: dict[int, int] = {}
+        self._plain_kinds: dict[bytes, int] = {}
 
     def name(self, raw: bytes) -> int:
         """The index of a name as it stands in the file."""
@@ -63,17 +63,19 @@ class Columns:
     def kind(self, name: int, operation: Operation | None = None, *, unread: bool = False) -> int:
         """The index of a kind of operator: its name and what it computes."""
         key = (name, operation, unread)
-        index = self._kinds.get(key) if operation or unread else self._plain_kinds.get(name)
-        if index is None:
-            index = len(self.kinds)
+        index = self._kinds.setdefault(key, len(self.kinds))
+        if index == len(self.kinds):
             self.kinds.append(key)
-            if operation or unread:
-                self._kinds[key] = index
-            else:
-                self._plain_kinds[name] = index
         return index
 
-    def add_operator(self, id: int, kind: int, pid: int) -> None:
+    def plain_kind(self, raw: bytes) -> int:
+        """The kind of an operator that is no problem, by its name as it stands in the file."""
+        index = self._plain_kinds.get(raw)
+        if index is None:
+            index = self._plain_kinds[raw] = self.kind(self.name(raw))
+        return index
+
+    def add_operator(self, id: int, kind: int, pid: bytes) -> None:
         """One operator."""
         self.op_id.append(id)
         self.op_kind.append(kind)
@@ -91,7 +93,7 @@ class Columns:
 
 
 def records_of(columns: Columns, by_time: Ints | None) -> Iterator[Outcome]:
-    """Calls, measurements, kernels and messages.  ``by_time``: the operator of each kernel that bears no id, else -1."""
+    """Calls, measurements, kernels and messages.  ``by_time``: the operator (or -1) of each kernel that bears no id."""
     yield from _Records(columns, by_time).outcomes()
 
 

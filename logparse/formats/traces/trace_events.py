@@ -5,8 +5,8 @@ byte string; a JSON string cannot hold a line feed, so that string never stands 
 wrote again (``json.dump``) are cut at ``}, {"``, which may also stand inside an event's arguments: such a piece is no
 JSON object, and ``parse`` joins it with what follows.
 
-What is before and after the array of events is kept as ``header`` and ``tail``.  Memory is bounded by the block size and
-the largest event.
+What is before and after the array of events is kept as ``header`` and ``tail``.  Memory is bounded by the block size
+and the largest event.
 """
 
 from __future__ import annotations
@@ -40,20 +40,32 @@ class Damage:
     length: int
 
 
-@dataclass
 class Batch:
     """Events of one block, each without its outer braces, and where each stands in the file."""
 
-    bodies: list[bytes]
-    first: int
-    gap: int  # bytes between two bodies; -1: see ``places``
-    places: list[int]
+    def __init__(self, first: int, block: bytes, places: list[int] | None = None, bodies: list[bytes] | None = None):
+        self.block = block  # Kineto's own spelling of all events, one block; empty in other layouts
+        self._first = first
+        self._places = places
+        self._bodies = bodies
+
+    @property
+    def count(self) -> int:
+        """How many events these are."""
+        return self.block.count(_KINETO_CUT) + 1 if self._bodies is None else len(self._bodies)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """The events, cut apart."""
+        if self._bodies is None:
+            self._bodies = self.block.split(_KINETO_CUT)
+        return self._bodies
 
     def offset(self, i: int) -> int:
-        """Byte offset of body ``i`` in the file."""
-        if self.places:
-            return self.places[i]
-        return self.first + sum(map(len, self.bodies[:i])) + i * self.gap
+        """Byte offset of the opening brace of event ``i`` in the file."""
+        if self._places is not None:
+            return self._places[i] - 1
+        return self._first - 1 + sum(map(len, self.bodies[:i])) + i * len(_KINETO_CUT)
 
 
 class TraceEvents:
@@ -140,20 +152,17 @@ class TraceEvents:
         while True:
             end = self._buffer.find(_KINETO_END)
             if end >= 0:
-                yield self._cut(self._buffer[:end])
+                yield Batch(self._at, self._buffer[:end])
                 self._drop(end)
                 self._close(self._buffer[len(_KINETO_END) :])
                 return
             last = self._buffer.rfind(_KINETO_CUT)
             if last >= 0:
-                yield self._cut(self._buffer[:last])
+                yield Batch(self._at, self._buffer[:last])
                 self._drop(last + len(_KINETO_CUT))
             if len(self._buffer) > _LARGEST or not self._more():
                 yield from self._any()
                 return
-
-    def _cut(self, block: bytes) -> Batch:
-        return Batch(block.split(_KINETO_CUT), self._at, len(_KINETO_CUT), [])
 
     def _any(self) -> Iterator[Batch]:
         """Any layout.  The last piece of a block is held: it may go on, and the last of all ends the list."""
@@ -164,7 +173,7 @@ class TraceEvents:
                 starts = [0, *(cut.end() for cut in cuts[:-_JOINED])]
                 ends = [*(cut.start() for cut in cuts[:-_JOINED]), keep.start()]
                 bodies = [self._buffer[a:b] for a, b in zip(starts, ends, strict=True)]
-                yield Batch(bodies, self._at, -1, [self._at + a for a in starts])
+                yield Batch(self._at, b"", [self._at + a for a in starts], bodies)
                 self._drop(keep.end())
             if len(self._buffer) > _LARGEST:
                 self._damaged("an event without end", len(self._buffer))
@@ -194,7 +203,7 @@ class TraceEvents:
                 self._close(buffer[following.end() :])
                 break
             start = following.end()
-        yield Batch(bodies, at, -1, places)
+        yield Batch(at, b"", places, bodies)
 
 
 def _one_event(buffer: bytes, start: int) -> tuple[bytes | None, int]:
