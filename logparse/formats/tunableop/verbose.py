@@ -344,6 +344,7 @@ _LINES: tuple[tuple[re.Pattern[str], Callable[[_Reader, re.Match[str]], Outcome 
         (r"missing candidate .*, using default", _Reader.other),
         (r"writing file .*", _Reader.writing),
         (r"additional tuning results available, rewriting file .*", _Reader.other),
+        (r"(?:Enable|Disable) (?:[\w ]+ for )?TunableOp", _Reader.other),
         (r"Wrote validators to realtime output file", _Reader.other),
     )
 )
@@ -366,6 +367,8 @@ FORMAT = BlockFormat(
         b"missing candidate ",
         b"writing file ",
         b"additional tuning results available",
+        b"able TunableOp",
+        b" for TunableOp",
     ),
     begin=_Reader,
 )

@@ -130,6 +130,11 @@ def test_two_processes_in_one_stream_are_not_mixed_up() -> None:
     assert "two tunings" in reject.reason
 
 
+def test_switching_is_ours() -> None:
+    ours, _ = read(b"Enable TunableOp\nDisable Tuning for TunableOp\nEnable TunableOp by default\n")
+    assert [o.unit for o in ours] == ["message", "message"]
+
+
 def test_a_time_of_nobody_is_a_reject() -> None:
     ours, _ = read("├──found better instance id=3. 0.5ms. Default\n".encode())
     assert [o.unit for o in ours] == ["reject"]
