@@ -13,6 +13,7 @@ from logparse.formats.miopen import driver as miopen_driver
 from logparse.formats.miopen import driver_output as miopen_driver_output
 from logparse.formats.miopen import find_db as miopen_find_db
 from logparse.formats.miopen import log as miopen_log
+from logparse.formats.miopen import perf_db as miopen_perf_db
 from logparse.formats.tunableop import results as tunableop_results
 from logparse.formats.tunableop import untuned as tunableop_untuned
 from logparse.formats.tunableop import verbose as tunableop_verbose
@@ -28,6 +29,7 @@ FORMATS: tuple[Format, ...] = (
     miopen_driver_output.FORMAT,
     miopen_log.FORMAT,
     miopen_find_db.FORMAT,
+    miopen_perf_db.FORMAT,
     tunableop_results.FORMAT,
     tunableop_untuned.FORMAT,
     tunableop_verbose.FORMAT,

@@ -47,6 +47,12 @@ PLAIN_LAYOUTS = ("NCHW", "NCDHW")
 """Printed once when all three tensors have it; every other layout is printed three times."""
 
 
+def split_types(text: str) -> list[str]:
+    """``FP16`` or ``INT8INT8FP32`` as the types of the first tensor, the weights and the second one."""
+    three = _THREE_TYPES.fullmatch(text)
+    return list(three.groups()) if three else [text] * 3
+
+
 @lru_cache(maxsize=65536)
 def read_tail(tail: str) -> dict[str, Any]:
     """The fields told by ``0-NCHW-FP16-W_g32``, un-swapped: everything of a key that is no size.
@@ -57,8 +63,7 @@ def read_tail(tail: str) -> dict[str, Any]:
     if match is None:
         raise ValueError(f"not a find-db key: {tail[:80]!r} at its end")
     layouts = match["layouts"].split("-")
-    three = _THREE_TYPES.fullmatch(match["types"])
-    types = list(three.groups()) if three else [match["types"]] * 3
+    types = split_types(match["types"])
     casts = [match[name] or "none" for name in ("ci", "cw", "co")]
     direction = match["dir"]
     roles = _ROLES if direction == "F" else tuple(reversed(_ROLES))

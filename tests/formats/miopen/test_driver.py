@@ -88,8 +88,8 @@ def test_long_flags_and_the_drivers_defaults() -> None:
 def test_three_dimensions() -> None:
     text = (
         "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 4 -c 64 --in_d 8 -H 28 -W 28 "
-        "-k 128 --fil_d 3 -y 3 -x 3 --pad_d 1 -p 1 -q 1 --conv_stride_d 2 -u 1 -v 1 --dilation_d 1 -l 1 -j 1 --spatial_dim 3 "
-        "--in_layout NDHWC --fil_layout NDHWC --out_layout NDHWC -m conv -g 1 -F 2 -t 1 -S 0"
+        "-k 128 --fil_d 3 -y 3 -x 3 --pad_d 1 -p 1 -q 1 --conv_stride_d 2 -u 1 -v 1 --dilation_d 1 -l 1 -j 1 "
+        "--spatial_dim 3 --in_layout NDHWC --fil_layout NDHWC --out_layout NDHWC -m conv -g 1 -F 2 -t 1 -S 0"
     )
     (call,) = driver.read(text).records
     assert isinstance(call, Call)
@@ -112,9 +112,7 @@ def test_what_the_line_cannot_tell_stays_unknown() -> None:
 
 
 def test_transposed_sizes() -> None:
-    command = driver.read_command(
-        "MIOpenDriver conv -c 8 -H 28 -W 28 -y 4 -x 4 -p 1 -q 1 -u 2 -v 2 -m trans -F 1 -Y 1"
-    )
+    command = driver.read_command("MIOpenDriver conv -c 8 -H 28 -W 28 -y 4 -x 4 -p 1 -q 1 -u 2 -v 2 -m trans -F 1 -Y 1")
     assert command is not None
     assert (command.problems[0].out_h, command.problems[0].out_w) == (57, 56)
 
