@@ -302,11 +302,11 @@ def perf_db() -> str:
 FILES = {
     f"{BASE}.HIP.fdb.txt": system_find_db,
     f"{BASE}.HIP.{VERSION}_{TWEAK}.ufdb.txt": user_find_db,
-    "gfx906_60.HIP.fdb.txt": v1_find_db,
     f"{BASE}.db.txt": perf_db,
-    "training_rank0.log": training_log,
-    "find_level6.log": find_log,
+    "miopen_cmd_4242.log": training_log,
+    "find.log": find_log,
     "driver_output.txt": driver_output,
+    "forms/gfx906_60.HIP.fdb.txt": v1_find_db,
     "forms/gfx90a68.HIP.fdb.txt": lambda: ODD,
     "forms/gfx1030_36.HIP.3_3_0_damaged.ufdb.txt": lambda: DAMAGED,
 }

@@ -185,7 +185,7 @@ def test_a_command_needs_its_sizes() -> None:
 
 
 def test_the_training_log() -> None:
-    records, units = streams.read((SAMPLES / "training_rank0.log").read_bytes())
+    records, units = streams.read((SAMPLES / "miopen_cmd_4242.log").read_bytes())
     calls = Counter(
         (c.category, c.problem.direction) for c in records if isinstance(c, Call) if isinstance(c.problem, ConvProblem)
     )
@@ -201,7 +201,7 @@ def test_the_training_log() -> None:
 
 def test_the_samples_commands_are_the_find_dbs_problems() -> None:
     keys = {line.split("=")[0] for line in (SAMPLES / "gfx942130.HIP.fdb.txt").read_text().splitlines()}
-    records, _ = streams.read((SAMPLES / "training_rank0.log").read_bytes())
+    records, _ = streams.read((SAMPLES / "miopen_cmd_4242.log").read_bytes())
     called = {key_of(c.problem) for c in records if isinstance(c, Call) if isinstance(c.problem, ConvProblem)}
     assert called <= keys
     assert len(keys - called) == 1  # the first layer's B

@@ -409,7 +409,7 @@ def test_nothing_that_miopen_checks_is_invented() -> None:
 # ---------------------------------------------------------------------------------------------------- real files
 
 
-@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*fdb.txt")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", sorted(SAMPLES.rglob("*fdb.txt")), ids=lambda p: p.name)
 def test_samples(path: Path) -> None:
     agree(path.read_bytes())
 

@@ -30,7 +30,7 @@ def rows(records: list[Record]) -> list[tuple[str, str, str, float | None, int |
 
 
 def test_a_normal_find() -> None:
-    records, units = streams.read((SAMPLES / "find_level6.log").read_bytes())
+    records, units = streams.read((SAMPLES / "find.log").read_bytes())
     assert units == {"call": 1, "fact": 4, "message": 15, "measurement": 7}
     facts = {r.name: r.value for r in records if isinstance(r, Fact)}
     assert facts == {
@@ -151,7 +151,7 @@ def test_bare_output_tells_part_of_the_problem() -> None:
 
 
 LINES = [
-    line for name in ("find_level6.log", "driver_output.txt") for line in (SAMPLES / name).read_text().splitlines()
+    line for name in ("find.log", "driver_output.txt") for line in (SAMPLES / name).read_text().splitlines()
 ]
 
 
