@@ -1,0 +1,83 @@
+"""Two stores side by side: before and after a change, or two library builds."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from analyzers.explore.charts.marks import sizes
+from analyzers.explore.palette import Theme, blank, note, styled
+from analyzers.explore.plain_text import all_shown, shown
+
+NOTHING = (
+    "No problem is timed in both stores.<br>"
+    "Next: <b>logparse explore --store BEFORE --compare AFTER</b>, two stores that measured the same problems"
+)
+NOISE = 0.05
+HOVER = "<b>%{text}</b><br>here %{x:,.4~g} µs, there %{y:,.4~g} µs: %{customdata[1]:+.1%}<extra></extra>"
+
+
+def compare(
+    points: pd.DataFrame,
+    movers: pd.DataFrame,
+    theme: Theme,
+    *,
+    names: tuple[str, str] = ("this store", "the other store"),
+    noise: float = NOISE,
+    title: str = "",
+    remark: str = "",
+) -> go.Figure:
+    """Left: time there against time here, the band of ±``noise`` grey.  Right: the largest changes, weighed by calls.
+
+    ``points`` needs ``time_us`` and ``other_us``; ``movers`` as of ``rows.movers``.
+    """
+    rows = points[(points["time_us"] > 0) & (points["other_us"] > 0)]
+    if not len(rows):
+        return blank(NOTHING, theme, title=title, height=420)
+    figure = make_subplots(cols=2, column_widths=[0.6, 0.4], horizontal_spacing=0.2)
+    ends = [float(f(f(rows["time_us"]), f(rows["other_us"]))) for f in (min, max)]
+    ends = [ends[0] / 1.5, ends[1] * 1.5]
+    for factor, fill in ((1 - noise, None), (1 + noise, "tonexty")):
+        figure.add_scatter(
+            x=ends, y=[x * factor for x in ends], mode="lines", line={"width": 0}, fill=fill, hoverinfo="skip",
+            fillcolor="rgba(128,128,128,0.25)", name=f"±{noise:.0%}: noise", showlegend=fill is not None, row=1, col=1,
+        )  # fmt: skip
+    change = rows["other_us"] / rows["time_us"] - 1
+    for name, mask, colour, symbol in (
+        ("within noise", change.abs() <= noise, theme.other, "circle"),
+        ("faster there", change < -noise, theme.good, "triangle-down"),
+        ("slower there", change > noise, theme.alarm, "triangle-up"),
+    ):
+        part = rows[mask]
+        if len(part):
+            figure.add_scattergl(
+                x=part["time_us"], y=part["other_us"], mode="markers", name=f"{name}: {len(part):,}",
+                text=all_shown(part["label"]), hovertemplate=HOVER, row=1, col=1,
+                customdata=[[id, c] for id, c in zip(part["id"], change[mask], strict=True)],
+                marker={"color": colour, "symbol": symbol, "size": sizes(part["total_us"], 6, 20), "opacity": 0.75},
+            )  # fmt: skip
+    _bars(figure, movers, theme)
+    styled(figure, theme, title=title, height=540)
+    figure.update_xaxes(type="log", title={"text": f"{shown(names[0], 50)} (µs)"}, row=1, col=1)
+    figure.update_yaxes(type="log", title={"text": f"{shown(names[1], 50)} (µs)"}, row=1, col=1)
+    figure.update_xaxes(title={"text": "change of time, calls × µs → ms"}, row=1, col=2)
+    figure.update_yaxes(showgrid=False, row=1, col=2)
+    figure.update_layout(dragmode="select", margin={"t": 86 if title else 56})
+    return note(figure, remark, theme) if remark else figure
+
+
+def _bars(figure: go.Figure, movers: pd.DataFrame, theme: Theme) -> None:
+    rows = movers[movers["change_us"] != 0].head(15)[::-1]
+    names = all_shown(rows["label"], 34)
+    figure.add_bar(
+        x=list(rows["change_us"] / 1e3),
+        y=[f"{x}{'​' * names[:i].count(x)}" for i, x in enumerate(names)],
+        orientation="h",
+        marker={"color": [theme.alarm if x > 0 else theme.good for x in rows["change_us"]]},
+        customdata=[[id] for id in rows["id"]],
+        hovertemplate="%{y}<br>%{x:+,.4~g} ms<extra></extra>",
+        showlegend=False,
+        row=1,
+        col=2,
+    )

@@ -1,0 +1,53 @@
+"""What a point of any chart shares: its hover text, its size, its category."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from analyzers.explore.palette import SYMBOLS, Theme
+from analyzers.explore.plain_text import all_shown
+
+HOVER = (
+    "<b>%{text}</b><br>%{customdata[1]}<br>now %{customdata[2]:.3s}s · best known %{customdata[3]:.3s}s"
+    "<br>%{customdata[4]:,.3~s} TFLOP/s<extra></extra>"
+)
+"""Texts arrive through ``text`` and ``customdata``, already made safe; nothing of a log stands in a template."""
+
+
+def hover_data(points: pd.DataFrame) -> list[list[object]]:
+    """``customdata`` of problem points: id, fastest solution, seconds now, seconds at best, TFLOP/s."""
+    return [
+        [id, solver, _none(now), _none(best), _none(rate)]
+        for id, solver, now, best, rate in zip(
+            points["id"],
+            all_shown(points["solver"], 60),
+            points["time_us"] / 1e6,
+            points["best_us"] / 1e6,
+            points["tflops"],
+            strict=True,
+        )
+    ]
+
+
+def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> np.ndarray:
+    """Marker diameters (px) whose area follows the share of the total; the smallest where nothing is known."""
+    known = weights.to_numpy(dtype="float64", na_value=0.0)
+    top = known.max(initial=0.0)
+    return (
+        np.full(len(known), smallest) if top <= 0 else np.round(np.maximum(smallest, largest * np.sqrt(known / top)), 2)
+    )
+
+
+def categories(column: pd.Series, theme: Theme) -> Mapping[str, tuple[str, str]]:
+    """Colour and symbol of the six most frequent values; the rest share one under ``""``."""
+    common = column.value_counts()
+    order: Sequence[str] = sorted(common.index, key=lambda x: (-int(common[x]), str(x)))
+    made = {x: (theme.categories[i], SYMBOLS[i]) for i, x in enumerate(order[: len(SYMBOLS)])}
+    return {**made, "": (theme.other, "circle-open")}
+
+
+def _none(value: float) -> float | None:
+    return None if value != value else float(f"{value:.6g}")

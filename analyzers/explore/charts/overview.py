@@ -1,0 +1,110 @@
+"""Where the time goes: bars by operation, direction, type, library … and what the logs held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from analyzers.explore.palette import Theme, blank, styled
+from analyzers.explore.plain_text import all_shown, shown
+from analyzers.explore.selection import FACETS
+
+PANELS = ("operation", "direction", "dtype", "library", "layout", "solver")
+NOTHING = "Nothing to show yet.<br>Next: <b>logparse ingest</b> your logs and tuning files, then reload."
+FILTERED = "No problem is left.<br>Take a filter away, or clear them all."
+UNITS = ("call", "message", "measurement", "fact", "reject", "foreign", "blank")
+
+
+def measure(groups: pd.DataFrame) -> tuple[str, str]:
+    """What bars count: the column, and its axis title.  Time where it is known, else calls, else problems."""
+    if float(groups["total_us"].fillna(0).sum()) > 0:
+        called = float(groups["calls"].fillna(0).sum()) > 0
+        return "total_us", "share of time" if called else "share of time, each problem called once"
+    if float(groups["calls"].fillna(0).sum()) > 0:
+        return "calls", "share of calls (no times known)"
+    return "problems", "share of problems"
+
+
+def overview(groups: pd.DataFrame, theme: Theme, *, title: str = "", empty: str = NOTHING) -> go.Figure:
+    """Six panels of bars; a bar's ``customdata`` is ``[facet, value]``.
+
+    ``groups`` as of ``rows.groups``: ``facet, value, problems, calls, total_us, values``.
+    """
+    if not len(groups):
+        return blank(empty, theme, title=title)
+    column, unit = measure(groups)
+    panels = [x for x in PANELS if (groups["facet"] == x).any()]
+    columns = 3 if len(panels) > 2 else max(1, len(panels))
+    figure = make_subplots(
+        rows=-(-len(panels) // columns),
+        cols=columns,
+        subplot_titles=[FACETS[x] for x in panels],
+        horizontal_spacing=0.13,
+        vertical_spacing=0.17,
+    )
+    for i, facet in enumerate(panels):
+        rows = groups[groups["facet"] == facet].sort_values([column, "value"], ascending=[False, True]).head(6)[::-1]
+        total = float(groups.loc[groups["facet"] == facet, column].fillna(0).sum())
+        figure.add_trace(_bars(rows, facet, column, total, theme), row=i // columns + 1, col=i % columns + 1)
+    styled(figure, theme, title=title, height=230 * (-(-len(panels) // columns)) + 60)
+    figure.update_xaxes(tickformat=".0%", rangemode="tozero", title={"text": unit}, nticks=5)
+    figure.update_yaxes(showgrid=False)
+    figure.update_layout(showlegend=False, bargap=0.32, margin={"t": 76 if title else 40})
+    figure.update_annotations(font={"size": 12, "color": theme.ink}, xanchor="left", yshift=4)
+    for i, annotation in enumerate(figure.layout.annotations):
+        annotation.x = figure.layout["xaxis" + (str(i + 1) if i else "")].domain[0]
+    return figure
+
+
+def _bars(rows: pd.DataFrame, facet: str, column: str, total: float, theme: Theme) -> go.Bar:
+    """Bars of one facet; names are cut and made unique, since equal labels would stack."""
+    names = all_shown(rows["value"], 26)
+    names = [f"{x}{'​' * names[:i].count(x)}" for i, x in enumerate(names)]
+    return go.Bar(
+        x=[float(v or 0) / total if total else 0.0 for v in rows[column].fillna(0)],
+        y=names,
+        orientation="h",
+        marker={"color": theme.accent, "line": {"width": 0}},
+        customdata=[
+            [facet, str(v), int(p), shown(v, 200)] for v, p in zip(rows["value"], rows["problems"], strict=True)
+        ],
+        hovertemplate="<b>%{customdata[3]}</b><br>%{x:.1%}<br>%{customdata[2]:,} problems<extra></extra>",
+    )
+
+
+def completeness(sources: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure:
+    """What every line of every file became, as shares; rejects are what should not be there.
+
+    ``sources`` has the columns of the SQL view: ``path, lines`` and a ``*_lines`` column per unit.
+    """
+    if not len(sources):
+        return blank(NOTHING, theme, title=title)
+    rows = sources.sort_values("lines", ascending=False).head(12)[::-1]
+    names = [shown(str(path).rsplit("/", 1)[-1], 44) for path in rows["path"]]
+    names = [f"{x}{'​' * names[:i].count(x)}" for i, x in enumerate(names)]
+    figure = go.Figure()
+    colours: Mapping[str, str] = dict(
+        zip(UNITS, (*theme.categories[:4], theme.alarm, theme.faint, theme.grid), strict=True)
+    )
+    total = rows[[f"{unit}_lines" for unit in UNITS]].sum(axis=1).clip(lower=1)
+    for unit in UNITS:
+        counts = rows[f"{unit}_lines"].fillna(0)
+        if not counts.sum():
+            continue
+        figure.add_bar(
+            y=names,
+            x=list(counts / total),
+            name={"reject": "rejected"}.get(unit, unit),
+            orientation="h",
+            marker={"color": colours[unit], "line": {"width": 0}},
+            customdata=[int(x) for x in counts],
+            hovertemplate="%{y}<br>%{fullData.name}: %{customdata:,} lines (%{x:.1%})<extra></extra>",
+        )
+    styled(figure, theme, title=title, height=110 + 30 * len(rows))
+    figure.update_layout(barmode="stack", bargap=0.35)
+    figure.update_xaxes(tickformat=".0%", range=[0, 1], title={"text": "share of lines"})
+    figure.update_yaxes(showgrid=False)
+    return figure

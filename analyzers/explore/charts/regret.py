@@ -1,0 +1,113 @@
+"""How much the picks lose: its distribution, and the time saved by the first N overrides."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from analyzers.explore.palette import Theme, blank, note, styled
+from analyzers.explore.plain_text import all_shown, duration
+
+NOTHING = (
+    "No pick is timed against an alternative here, so there is no regret to show.<br>"
+    "Next: ingest timings of the same problems, or measure: <b>logparse replay</b>"
+)
+SHARE = 0.9
+
+
+def rows_for(savings: pd.DataFrame, share: float = SHARE) -> int:
+    """How many of the largest savings give this share of all; 0 where there are none."""
+    if not len(savings):
+        return 0
+    reached = savings["saving_us"].cumsum() >= share * float(savings["total_saving_us"].iloc[0])
+    return int(reached.to_numpy().argmax()) + 1 if reached.any() else len(savings)
+
+
+def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure:
+    """Left: problems and time by class of regret.  Right: cumulative time saved by number of rows changed.
+
+    ``regrets`` as of ``rows.regrets``, ``savings`` as of ``rows.savings`` (largest first).
+    """
+    judged = regrets[regrets["problems"] > 0]
+    if not len(judged) and not len(savings):
+        return blank(NOTHING, theme, title=title, height=420)
+    figure = make_subplots(
+        cols=2, horizontal_spacing=0.14, subplot_titles=["Regret of the picks", "Time saved by the first N rows"]
+    )
+    if len(judged):
+        _classes(figure, regrets, theme)
+    else:
+        figure.add_annotation(
+            text="no pick is timed yet", xref="x domain", yref="y domain", x=0.5, y=0.5, showarrow=False,
+            font={"color": theme.faint, "size": 13},
+        )  # fmt: skip
+    remark = _cumulative(figure, savings, theme) if len(savings) else "no row saves anything"
+    styled(figure, theme, title=title, height=460)
+    figure.update_layout(showlegend=False, margin={"t": 96 if title else 66})
+    figure.update_annotations(selector={"yanchor": "bottom"}, font={"size": 12, "color": theme.ink})
+    return note(figure, "", theme) if not remark else _remark(figure, remark, theme)
+
+
+def _classes(figure: go.Figure, regrets: pd.DataFrame, theme: Theme) -> None:
+    names = [_class_name(low, high) for low, high in zip(regrets["low"], regrets["high"], strict=True)]
+    total = float(regrets["total_us"].sum()) or 1.0
+    figure.add_bar(
+        x=names,
+        y=list(regrets["problems"]),
+        marker={"color": [theme.alarm if low >= 0.1 else theme.accent for low in regrets["low"]], "line": {"width": 0}},
+        customdata=[
+            ["regret", low, high, time / total]
+            for low, high, time in zip(regrets["low"], regrets["high"], regrets["total_us"], strict=True)
+        ],
+        hovertemplate="regret %{x}<br>%{y:,} problems<br>%{customdata[3]:.1%} of their time<extra></extra>",
+        row=1,
+        col=1,
+    )
+    figure.update_xaxes(title={"text": "regret: pick / best known − 1"}, type="category", row=1, col=1)
+    figure.update_yaxes(title={"text": "problems"}, row=1, col=1)
+
+
+def _class_name(low: float, high: float) -> str:
+    return f"{low:.0%}–{high:.0%}" if high < 1e6 else f"> {low:.0%}"
+
+
+def _cumulative(figure: go.Figure, savings: pd.DataFrame, theme: Theme) -> str:
+    """The curve; its remark says how few rows give most."""
+    count, total = int(savings["count"].iloc[0]), float(savings["total_saving_us"].iloc[0])
+    needed = rows_for(savings)
+    curve = savings["saving_us"].cumsum() / 1e3
+    figure.add_scatter(
+        x=list(range(1, len(savings) + 1)),
+        y=list(curve),
+        mode="lines+markers" if len(savings) <= 60 else "lines",
+        line={"color": theme.accent, "width": 2},
+        marker={"size": 7},
+        fill="tozeroy",
+        fillcolor=_transparent(theme.accent),
+        text=all_shown(savings["label"]),
+        customdata=[[id, saving / 1e6] for id, saving in zip(savings["id"], savings["saving_us"], strict=True)],
+        hovertemplate="row %{x}: <b>%{text}</b><br>saves %{customdata[1]:.3s}s<br>together %{y:,.4~s} ms<extra></extra>",
+        row=1,
+        col=2,
+    )
+    figure.add_vline(x=needed, line={"color": theme.alarm, "width": 1, "dash": "dot"}, row=1, col=2)
+    once = "" if savings["calls"].notna().any() else " (each problem called once)"
+    figure.update_xaxes(title={"text": "rows changed, most valuable first"}, rangemode="tozero", row=1, col=2)
+    figure.update_yaxes(title={"text": f"time saved (ms){once}"}, rangemode="tozero", row=1, col=2)
+    claims = "" if savings["analyzer"].isna().all() else "; an analyzer's estimate where no pick is timed"
+    rows = "row gives" if needed == 1 else f"{needed:,} rows give"
+    return f"The first {rows} {SHARE:.0%} of {duration(total)} in {count:,} rows{claims}"
+
+
+def _remark(figure: go.Figure, text: str, theme: Theme) -> go.Figure:
+    figure.add_annotation(
+        text=text, xref="paper", yref="paper", x=0, y=1.1, xanchor="left", yanchor="bottom", showarrow=False,
+        font={"size": 13, "color": theme.ink},
+    )  # fmt: skip
+    return figure
+
+
+def _transparent(colour: str) -> str:
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.15)"

@@ -1,0 +1,161 @@
+"""Arithmetic intensity against achieved TFLOP/s, under the ceilings of the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from analyzers.devices import Device, devices
+from analyzers.explore.charts.marks import HOVER, categories, hover_data, sizes
+from analyzers.explore.palette import SCALE, Theme, blank, note, styled
+from analyzers.explore.plain_text import all_shown, shown
+
+NOTHING = (
+    "No problem here has both a size and a time.<br>Next: ingest timings (find-db, TunableOp results, bench output),<br>"
+    "or measure: <b>logparse replay</b>"
+)
+TO_BEST = 300  # lines from now to best that are drawn
+
+
+def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str = "") -> go.Figure:
+    """Each problem at its intensity (flop per byte that must move) and its rate now; area = share of the time.
+
+    Colour is regret (time now over best known, minus one) where a pick is timed, else operation; a thin line leads up
+    to the best known rate.  Ceilings are those of the device with the most time here (``devices.csv``).
+    """
+    rows = points[(points["intensity"] > 0) & (points["tflops"] > 0)]
+    if not len(rows):
+        return blank(NOTHING, theme, title=title, height=420)
+    figure = go.Figure()
+    device = _device(rows)
+    if device is not None:
+        _ceilings(figure, device, rows, theme)
+    _to_best(figure, rows, theme)
+    judged = rows[rows["regret"].notna()]
+    plain = rows[rows["regret"].isna()]
+    diameter = pd.Series(sizes(rows["total_us"]), rows.index)
+    if len(judged):
+        _judged(figure, judged, diameter, theme)
+    _plain(figure, plain, diameter, theme, only=not len(judged))
+    styled(figure, theme, title=title, height=560)
+    figure.update_xaxes(type="log", title={"text": "arithmetic intensity (flop / byte, least traffic)"}, dtick=1)
+    figure.update_yaxes(type="log", title={"text": "achieved TFLOP/s"}, dtick=1)
+    figure.update_layout(dragmode="select", margin={"t": 84 if title else 56})
+    unknown = "" if device else "device unknown: no ceilings. "
+    return note(figure, unknown + remark, theme)
+
+
+def _device(rows: pd.DataFrame) -> Device | None:
+    known = rows[rows["device"].notna()]
+    if not len(known):
+        return None
+    name = known.groupby("device")["total_us"].sum().sort_values(ascending=False, kind="stable").index[0]
+    return next((x for x in devices() if x.name == name), None)
+
+
+def _ceilings(figure: go.Figure, device: Device, rows: pd.DataFrame, theme: Theme) -> None:
+    """The bandwidth's slope and a flat peak per input type (the three with the most time)."""
+    ends = float(rows["intensity"].min()) / 1.5, float(rows["intensity"].max()) * 1.5
+    common = rows.groupby("dtype")["total_us"].sum().sort_values(ascending=False, kind="stable").index
+    peaks: dict[float, list[str]] = {}
+    for dtype in common[:6]:
+        peak = device.peak_tflops(str(dtype))
+        if peak:
+            peaks.setdefault(peak, []).append(str(dtype))
+    if not peaks:
+        return
+    top = max(peaks)
+    slope = device.hbm_gbs / 1e3
+    low, ridge = min(ends[0], top / slope), top / slope
+    figure.add_scatter(
+        x=[low, ridge], y=[low * slope, top], mode="lines", line={"color": theme.faint, "width": 1.5},
+        name=f"{device.name}: {device.hbm_gbs:,.0f} GB/s", hoverinfo="name",
+    )  # fmt: skip
+    for peak, names in sorted(peaks.items(), reverse=True)[:3]:
+        right = max(ends[1], peak / slope * 2)
+        figure.add_scatter(
+            x=[peak / slope, right], y=[peak, peak], mode="lines",
+            line={"color": theme.faint, "width": 1.5, "dash": "dot"},
+            name=f"{device.name}: {peak:,.0f} TFLOP/s {shown(', '.join(names), 30)}", hoverinfo="name", showlegend=False,
+        )  # fmt: skip
+        figure.add_annotation(
+            x=math.log10(right), y=math.log10(peak), text=f"{shown(', '.join(names), 30)} {peak:,.0f} TFLOP/s",
+            showarrow=False, xanchor="right", yanchor="bottom", font={"size": 11, "color": theme.faint},
+        )  # fmt: skip
+
+
+def _to_best(figure: go.Figure, rows: pd.DataFrame, theme: Theme) -> None:
+    gain = rows[rows["best_tflops"] > rows["tflops"] * 1.02].sort_values("saving_us", ascending=False).head(TO_BEST)
+    if not len(gain):
+        return
+    x, y = list[float | None](), list[float | None]()
+    for intensity, now, best in zip(gain["intensity"], gain["tflops"], gain["best_tflops"], strict=True):
+        x += [intensity, intensity, None]
+        y += [now, best, None]
+    figure.add_scattergl(
+        x=x, y=y, mode="lines", line={"color": theme.good, "width": 1}, name="now → best known", hoverinfo="skip"
+    )
+
+
+def _judged(figure: go.Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Theme) -> None:
+    figure.add_scattergl(
+        x=rows["intensity"],
+        y=rows["tflops"],
+        mode="markers",
+        text=all_shown(rows["label"]),
+        customdata=hover_data(rows),
+        hovertemplate=HOVER,
+        name="timed picks",
+        marker={
+            "size": diameter[rows.index],
+            "color": rows["regret"].clip(0, 1),
+            "colorscale": SCALE,
+            "cmin": 0,
+            "cmax": 1,
+            "opacity": 0.85,
+            "line": {"width": 0.5, "color": theme.panel},
+            "colorbar": {
+                "title": {"text": "regret", "side": "top"},
+                "tickvals": [0, 0.25, 0.5, 0.75, 1],
+                "ticktext": ["0", "25 %", "50 %", "75 %", "≥ 100 %"],
+                "thickness": 10,
+                "len": 0.6,
+                "outlinewidth": 0,
+            },
+        },
+    )
+
+
+def _plain(figure: go.Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Theme, *, only: bool) -> None:
+    """Points without a timed pick: by operation and direction where there are no others, else in grey."""
+    for name, part, colour, symbol in (
+        _parts(rows, theme) if only else [("no timed pick", rows, theme.other, "circle-open")]
+    ):
+        if len(part):
+            figure.add_scattergl(
+                x=part["intensity"],
+                y=part["tflops"],
+                mode="markers",
+                text=all_shown(part["label"]),
+                customdata=hover_data(part),
+                hovertemplate=HOVER,
+                name=name,
+                marker={
+                    "size": diameter[part.index],
+                    "color": colour,
+                    "symbol": symbol,
+                    "opacity": 0.6,
+                    "line": {"width": 0},
+                },
+            )
+
+
+def _parts(rows: pd.DataFrame, theme: Theme) -> Iterator[tuple[str, pd.DataFrame, str, str]]:
+    names = (rows["operation"] + " " + rows["direction"].where(rows["direction"] != "–", "")).str.strip()
+    looks = categories(names, theme)
+    for name, (colour, symbol) in looks.items():
+        part = rows[names == name] if name else rows[~names.isin(list(looks))]
+        yield shown(name or "other"), part, colour, symbol

@@ -1,0 +1,123 @@
+"""Every solution of one problem with its samples."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from analyzers.explore.palette import Theme, blank, note, styled
+from analyzers.explore.plain_text import shown
+
+NOTHING = "No solution of this problem was ever timed.<br>Next: <b>logparse replay</b>, or run the bench command below"
+MOST = 40
+
+
+def solutions(tries: pd.DataFrame, theme: Theme, *, pick: str | None = None, title: str = "") -> go.Figure:
+    """A row per solution, the fastest on top: samples as a strip, else the interval that the file gives, else one point.
+
+    ``tries`` has columns of the view ``measurements``; ``pick`` is the solution that the library chose, marked.
+    """
+    if not len(tries):
+        return blank(NOTHING, theme, title=title, height=220)
+    best = tries.groupby("solution")["time_us"].min().sort_values(kind="stable", na_position="last")
+    best = best.reset_index().sort_values(["time_us", "solution"], na_position="last").head(MOST)
+    order = list(best["solution"])
+    names = _names(order, pick)
+    rows = tries[tries["solution"].isin(order)]
+    timed = rows[rows["time_us"] > 0]
+    figure = go.Figure()
+    _strips(figure, timed, names, theme)
+    for group, look, legend in (
+        (timed[timed["solution"] != pick], {"color": theme.accent, "size": 11}, "time"),
+        (timed[timed["solution"] == pick], {"color": theme.alarm, "size": 15, "symbol": "star"}, "the pick"),
+    ):
+        if len(group):
+            figure.add_scatter(**_times(group, names), name=legend, mode="markers", marker=look)
+    _failures(figure, rows[~(rows["time_us"] > 0)], names, timed, theme)
+    styled(figure, theme, title=title, height=120 + 26 * max(4, len(order)))
+    wide = len(timed) and float(timed["time_us"].max()) > 20 * float(timed["time_us"].min())
+    figure.update_xaxes(
+        type="log" if wide else "linear", title={"text": "time of one call (µs)" + (", log" if wide else "")}
+    )
+    if not wide:
+        figure.update_xaxes(rangemode="tozero")
+    figure.update_yaxes(categoryorder="array", categoryarray=[names[x] for x in reversed(order)], showgrid=True)
+    figure.update_layout(margin={"t": 76 if title else 46})
+    hidden = tries["solution"].nunique() - len(order)
+    return note(figure, f"{hidden:,} slower ones are not shown", theme) if hidden > 0 else figure
+
+
+def _names(order: list[str], pick: str | None) -> dict[str, str]:
+    """Unique axis labels (equal ones would fall together), the pick in bold."""
+    names, seen = {}, set()
+    for text in order:
+        name = shown(text.partition(":")[2] or text, 46)
+        while name in seen:
+            name += "​"
+        seen.add(name)
+        names[text] = f"<b>{name}</b>" if text == pick else name
+    return names
+
+
+def _times(rows: pd.DataFrame, names: dict[str, str]) -> dict[str, object]:
+    """One mark per measurement, with the interval of the file's own statistics where it has them."""
+    time = rows["time_us"].astype("float64")
+    high, low = rows["max_us"].astype("float64") - time, time - rows["min_us"].astype("float64")
+    return {
+        "x": list(time),
+        "y": [names[x] for x in rows["solution"]],
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": list(high.clip(lower=0).fillna(0)),
+            "arrayminus": list(low.clip(lower=0).fillna(0)),
+            "visible": bool(high.notna().any()),
+            "thickness": 1.2,
+        },
+        "customdata": [
+            [_bytes(w), shown(o, 30), shown(e, 90), shown(s, 160)]
+            for w, o, e, s in zip(rows["workspace_bytes"], rows["origin"], rows["error"], rows["solution"], strict=True)
+        ],
+        "hovertemplate": "<b>%{customdata[3]}</b><br>%{x:,.5~g} µs<br>workspace %{customdata[0]}"
+        "<br>measured by %{customdata[1]}<br>%{customdata[2]}<extra></extra>",
+    }
+
+
+def _strips(figure: go.Figure, rows: pd.DataFrame, names: dict[str, str], theme: Theme) -> None:
+    x, y = list[float](), list[str]()
+    for solution, samples in zip(rows["solution"], rows["samples_us"], strict=True):
+        values = [] if samples is None or isinstance(samples, float) or samples is pd.NA else list(samples)[:200]
+        x += [float(v) for v in values]
+        y += [names[solution]] * len(values)
+    if x:
+        figure.add_scatter(
+            x=x, y=y, mode="markers", name="samples", hovertemplate="sample %{x:,.5~g} µs<extra></extra>",
+            marker={"symbol": "line-ns-open", "size": 12, "color": theme.faint},
+        )  # fmt: skip
+
+
+def _failures(figure: go.Figure, rows: pd.DataFrame, names: dict[str, str], timed: pd.DataFrame, theme: Theme) -> None:
+    """Solutions that gave no time, at the left edge, with what went wrong."""
+    if not len(rows):
+        return
+    edge = float(timed["time_us"].min()) if len(timed) else 1.0
+    figure.add_scatter(
+        x=[edge] * len(rows),
+        y=[names[x] for x in rows["solution"]],
+        mode="text",
+        name="no time",
+        text=[
+            shown(f"{s}{f': {e}' if isinstance(e, str) else ''}", 40)
+            for s, e in zip(rows["status"], rows["error"], strict=True)
+        ],
+        textposition="middle right",
+        textfont={"color": theme.faint, "size": 11},
+        hoverinfo="text",
+    )
+
+
+def _bytes(value: object) -> str:
+    if value is None or pd.isna(value):  # type: ignore[call-overload]
+        return "unknown"
+    number = float(str(value))
+    return f"{number / 2**20:,.1f} MiB" if number >= 2**20 else f"{number:,.0f} bytes"

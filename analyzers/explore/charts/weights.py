@@ -1,0 +1,84 @@
+"""Backward weights: the time of W against the slower of F and B of the same layer."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from analyzers.explore.charts.marks import categories, sizes
+from analyzers.explore.palette import Theme, blank, note, styled
+from analyzers.explore.plain_text import all_shown, shown
+
+NOTHING = (
+    "No layer here has a time of its backward-weight pass and of F or B.<br>"
+    "Next: ingest a MIOpen find-db (<b>*.fdb.txt</b>, <b>*.ufdb.txt</b>), and clear filters on direction"
+)
+RATIOS = (1, 3, 10, 30, 100)
+HOVER = (
+    "<b>%{text}</b><br>W %{customdata[1]:.3s}s = %{customdata[2]:.3~g}× the slower of F and B (%{customdata[3]:.3s}s)"
+    "<br>%{customdata[4]}<extra></extra>"
+)
+
+
+def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str = "") -> go.Figure:
+    """W (best known) against max(F, B) (best known) per layer and file; lines of equal ratio; solver as symbol.
+
+    All three do the same floating-point work, so points far above the line of 1 are worth a look.
+    """
+    rows = points[(points["direction"] == "W") & (points["best_us"] > 0) & (points["sibling_us"] > 0)]
+    if not len(rows):
+        return blank(NOTHING, theme, title=title, height=420)
+    figure = go.Figure()
+    low, high = float(rows["sibling_us"].min()) / 1e3 / 1.5, float(rows["sibling_us"].max()) / 1e3 * 1.5
+    ceiling = float(rows["best_us"].max()) / 1e3 * 2
+    for ratio in RATIOS:
+        right = min(high, ceiling / ratio)
+        if right <= low:
+            continue
+        figure.add_scatter(
+            x=[low, right], y=[low * ratio, right * ratio], mode="lines", hoverinfo="skip", showlegend=False,
+            line={"color": theme.faint, "width": 1.5 if ratio == 1 else 1, "dash": "solid" if ratio == 1 else "dot"},
+        )  # fmt: skip
+        figure.add_annotation(
+            x=math.log10(right), y=math.log10(right * ratio), text=f"{ratio}×", showarrow=False, xanchor="left",
+            font={"size": 11, "color": theme.faint},
+        )  # fmt: skip
+    solver = rows["best"].str.partition(":")[2]
+    solver = solver.where(solver != "", rows["best"])
+    looks = categories(solver, theme)
+    diameter = pd.Series(sizes(rows["total_us"], 5, 22), rows.index)
+    for name, (colour, symbol) in looks.items():
+        part = rows[solver == name] if name else rows[~solver.isin(list(looks))]
+        if len(part):
+            figure.add_scattergl(
+                x=part["sibling_us"] / 1e3,
+                y=part["best_us"] / 1e3,
+                mode="markers",
+                name=shown(name or "other solvers", 34),
+                text=all_shown(part["label"]),
+                customdata=_data(part),
+                hovertemplate=HOVER,
+                marker={
+                    "size": diameter[part.index],
+                    "color": colour,
+                    "symbol": symbol,
+                    "opacity": 0.7,
+                    "line": {"width": 0},
+                },
+            )
+    styled(figure, theme, title=title, height=560)
+    figure.update_xaxes(type="log", title={"text": "slower of F and B, best known (ms)"}, dtick=1)
+    figure.update_yaxes(type="log", title={"text": "backward weights W, best known (ms)"}, dtick=1)
+    figure.update_layout(dragmode="select", margin={"t": 96 if title else 66})
+    return note(figure, remark, theme) if remark else figure
+
+
+def _data(part: pd.DataFrame) -> list[list[object]]:
+    return [
+        [id, w / 1e6, w / s, s / 1e6, best]
+        for id, w, s, best in zip(
+            part["id"], part["best_us"], part["sibling_us"], all_shown(part["best"], 60), strict=True
+        )
+    ]

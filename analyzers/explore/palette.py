@@ -1,0 +1,123 @@
+"""Colours and the look of a figure, dark and light.
+
+Categories take the colours of Okabe and Ito ("Color Universal Design", 2008), which people with any of the common
+colour deficiencies tell apart; numbers take cividis, which also reads in grey.  Symbols repeat what a colour says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+ON_DARK = ("#56B4E9", "#E69F00", "#2FBF97", "#E39AC3", "#8FA8FF", "#FF7F3F")
+"""The same hues, lifted to be seen on a dark ground."""
+SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
+FONT = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours of one ground."""
+
+    name: str
+    paper: str
+    panel: str
+    ink: str
+    faint: str
+    grid: str
+    categories: Sequence[str]
+    alarm: str
+    good: str
+
+    @property
+    def accent(self) -> str:
+        return self.categories[0]
+
+    @property
+    def other(self) -> str:
+        """What belongs to no category."""
+        return self.faint
+
+
+LIGHT = Theme("light", "#ffffff", "#ffffff", "#1b2430", "#6b7684", "#e6e9ee", CATEGORIES, "#D55E00", "#009E73")
+DARK = Theme("dark", "#12161c", "#1a2029", "#e8ecf1", "#93a0b0", "#2b3440", ON_DARK, "#FF7F3F", "#2FBF97")
+THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
+SCALE = "Cividis"
+
+
+def theme_of(name: str | Theme | None) -> Theme:
+    """A theme by name; light where the name says nothing."""
+    return name if isinstance(name, Theme) else THEMES.get(name or "", LIGHT)
+
+
+def styled(figure: go.Figure, theme: Theme, *, title: str = "", height: int = 460) -> go.Figure:
+    """Give a figure the theme's colours, and grid lines, fonts and margins that all figures share."""
+    axis: dict[str, Any] = {
+        "gridcolor": theme.grid,
+        "linecolor": theme.grid,
+        "zerolinecolor": theme.grid,
+        "tickfont": {"color": theme.faint, "size": 11},
+        "title": {"font": {"color": theme.faint, "size": 12}, "standoff": 8},
+        "automargin": True,
+    }
+    figure.update_xaxes(**axis)
+    figure.update_yaxes(**axis)
+    figure.update_layout(
+        template=None,
+        paper_bgcolor=theme.panel,
+        plot_bgcolor=theme.panel,
+        font={"family": FONT, "size": 12, "color": theme.ink},
+        colorway=list(theme.categories),
+        height=height,
+        margin={"l": 64, "r": 24, "t": 54 if title else 26, "b": 52},
+        hoverlabel={
+            "bgcolor": theme.panel,
+            "bordercolor": theme.faint,
+            "align": "left",
+            "font": {"family": FONT, "size": 12, "color": theme.ink},
+        },
+        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 11, "color": theme.ink}},
+        hovermode="closest",
+        uirevision="keep",
+    )
+    if title:
+        figure.update_layout(title={"text": title, "x": 0, "xref": "paper", "font": {"size": 15, "color": theme.ink}})
+    return figure
+
+
+def note(figure: go.Figure, text: str, theme: Theme) -> go.Figure:
+    """A remark of our own under the plot."""
+    figure.add_annotation(
+        text=text,
+        xref="paper",
+        yref="paper",
+        x=1,
+        y=1,
+        xanchor="right",
+        yanchor="bottom",
+        showarrow=False,
+        font={"size": 11, "color": theme.faint},
+    )
+    return figure
+
+
+def blank(text: str, theme: Theme, *, title: str = "", height: int = 300) -> go.Figure:
+    """A figure without data that says what to do next."""
+    figure = styled(go.Figure(), theme, title=title, height=height)
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+    figure.add_annotation(
+        text=text,
+        xref="paper",
+        yref="paper",
+        x=0.5,
+        y=0.5,
+        showarrow=False,
+        align="center",
+        font={"size": 14, "color": theme.faint},
+    )
+    return figure

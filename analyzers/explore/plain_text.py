@@ -1,0 +1,47 @@
+"""Text from a log, made safe to show.
+
+Plotly renders a subset of HTML (``<a href>``, ``<b>``, ``<br>`` …) in hover texts, tick labels, legends and
+annotations, so every string of a log that goes into a figure passes through ``shown`` first.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+_BIDI = {ord(c): f"\\u{ord(c):04x}" for c in "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
+
+
+def shown(text: object, longest: int = 120) -> str:
+    """``text`` as it stands, for a place that renders HTML: marked-up characters become entities, control and
+    direction characters become visible, and what is longer than ``longest`` is cut in its middle.
+    """
+    plain = visible("" if text is None or text != text else str(text))
+    if len(plain) > longest:
+        head = longest * 2 // 3
+        plain = plain[:head] + "…" + plain[len(plain) - (longest - head - 1) :]
+    return html.escape(plain, quote=False)
+
+
+def visible(text: str) -> str:
+    """Control and direction characters written out, for places that render plain text."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text.translate(_BIDI)
+    )
+
+
+def all_shown(texts: Iterable[object], longest: int = 120) -> list[str]:
+    """``shown`` of each."""
+    return [shown(text, longest) for text in texts]
+
+
+def duration(time_us: float | None) -> str:
+    """A time for people: ``12.3 µs``, ``4.56 ms``, ``1.2 s``, ``3.4 h``; ``unknown`` for None and NaN."""
+    if time_us is None or time_us != time_us:
+        return "unknown"
+    for limit, unit, divisor in ((1e3, "µs", 1.0), (1e6, "ms", 1e3), (6e7 * 10, "s", 1e6), (3.6e9 * 10, "min", 6e7)):
+        if abs(time_us) < limit:
+            return f"{time_us / divisor:.3g} {unit}"
+    return f"{time_us / 3.6e9:,.3g} h"

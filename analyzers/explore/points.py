@@ -1,0 +1,291 @@
+"""The table behind every chart: one row per problem, with what it costs now and what it could cost.
+
+Made by SQL from the store's views (or DataFrames of the same columns), so that 200,000 problems take about a second.
+A row is a problem of the run's workload; where the run logged no call of a kind (GEMM or convolution), the measured
+problems of that kind take its place, one row per file that measured them, and each weighs one call.
+
+Columns: ``id``, ``problem``, ``label``, ``kind``, the facets and numbers of ``selection``, ``calls``, ``pick``,
+``pick_us``, ``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (pick, else best), ``total_us``
+(calls × time), ``loss_us`` per call, ``saving_us`` = calls × loss, ``finding``, ``solutions``, ``failed``, ``flops``,
+``bytes``, ``intensity`` (flop/byte), ``tflops`` and ``best_tflops``, ``device``, ``roof_tflops``, ``efficiency``,
+``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and file), ``source_id``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from analyzers.devices import PEAK_COLUMN, device_of
+from analyzers.joins import facts_by_source
+from logparse.model import CONV_FIELDS, GEMM_FIELDS, TYPE_BYTES, Finding
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from logparse.store import Store
+
+_TEXT, _NUMBER = "object", "float64"
+VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "gemm_problems": {
+        **dict.fromkeys(("problem", "kind", "shape", *GEMM_FIELDS, "members", "epilogue"), _TEXT),
+        **dict.fromkeys(("m", "n", "k", "batch_count", "flops"), _NUMBER),
+    },
+    "conv_problems": {
+        **dict.fromkeys(("problem", "shape", "layer", "layout", "dtype"), _TEXT),
+        **{x: _TEXT if x.endswith(("type", "layout", "cast", "mode", "direction")) else _NUMBER for x in CONV_FIELDS},
+        "flops": _NUMBER,
+    },
+    "measurements": {
+        **dict.fromkeys(("source_id", "origin", "kind", "problem", "library", "solution", "status"), _TEXT),
+        **dict.fromkeys(("raw", "algorithm", "error", "key_text", "samples_us"), _TEXT),
+        **dict.fromkeys(("time_us", "min_us", "max_us", "std_us", "workspace_bytes", "ordinal"), _NUMBER),
+    },
+    "workload": {**dict.fromkeys(("run", "kind", "problem", "calls_from"), _TEXT), "pid": _NUMBER, "calls": _NUMBER},
+    "sources": {**dict.fromkeys(("source_id", "run", "path", "format"), _TEXT)},
+    "facts": dict.fromkeys(("source_id", "name", "value"), _TEXT),
+}
+"""Columns of the views that are read here; one that a given frame lacks counts as unknown."""
+
+COMPARED = ("problem", "pick", "calls", "basis", "pick_us", "best", "best_us", "origin", "measured")
+FOUND = ("problem", "analyzer", "message", "advice", "per_call_us", "saving_us", "override")
+
+
+def found(findings: Sequence[Finding]) -> pd.DataFrame:
+    """Findings about problems as a table, the first of each problem (``recommend`` ranks them)."""
+    rows = [
+        (x.problem.text, x.analyzer, x.message, x.advice, x.per_call_us, x.saving_us, x.override is not None)
+        for x in findings
+        if x.problem is not None
+    ]
+    frame = pd.DataFrame(rows, columns=list(FOUND)).drop_duplicates("problem", ignore_index=True)
+    return frame.astype({"per_call_us": _NUMBER, "saving_us": _NUMBER, "override": "bool"})
+
+
+def points(
+    problems: pd.DataFrame | Sequence[pd.DataFrame],
+    measurements: pd.DataFrame,
+    *,
+    workload: pd.DataFrame | None = None,
+    facts: pd.DataFrame | None = None,
+    compared: pd.DataFrame | None = None,
+    findings: Sequence[Finding] = (),
+) -> pd.DataFrame:
+    """The table from DataFrames with the views' columns; ``problems`` is ``gemm_problems``, ``conv_problems`` or both.
+
+    ``compared`` is the result of ``analyzers.picks.compare``; without it only a timed ``Default`` counts as a pick.
+    """
+    import duckdb
+
+    given = {"measurements": measurements, "workload": workload, "facts": facts}
+    for frame in [problems] if isinstance(problems, pd.DataFrame) else problems:
+        given["conv_problems" if "direction" in frame.columns else "gemm_problems"] = frame
+    with duckdb.connect() as con:
+        for name, columns in VIEW_COLUMNS.items():
+            con.register(name, _with_columns(given.get(name), columns))
+        runs = () if workload is None else workload["run"].dropna().unique()
+        build(con, str(max(runs)) if len(runs) else "", compared, found(findings))
+        return con.execute("select * from points order by total_us desc nulls last, id").df()
+
+
+def store_points(store: Store, run: str | None = None) -> pd.DataFrame:
+    """The table of a store's run (default the latest), with what ``recommend`` finds in it."""
+    from analyzers.explore.verdict import analyse
+
+    analysis = analyse(store, run)
+    with store.connect() as con:
+        build(con, analysis.run, analysis.compared, analysis.found)
+        return con.execute("select * from points order by total_us desc nulls last, id").df()
+
+
+def build(
+    con: duckdb.DuckDBPyConnection,
+    run: str,
+    compared: pd.DataFrame | None = None,
+    findings: pd.DataFrame | None = None,
+) -> None:
+    """Create the table ``points`` from the views that ``con`` has, with what is known of picks and findings."""
+    survey(con, run)
+    judge(con, compared, findings)
+
+
+def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
+    """Create the table ``bases``: what the files themselves say of each problem, from the views that ``con`` has."""
+    peaks, rates = _peaks(con.execute("select source_id, name, value from facts").df())
+    con.register("peaks_", peaks)
+    con.register("rates_", rates)
+    con.execute(f"create or replace macro type_bytes(t) as (case t {_TYPE_CASES} end)")
+    for name, sql in _STAGES.items():
+        con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
+    for name in list(_STAGES)[:-1]:
+        con.execute(f"drop table {name}")
+    con.unregister("peaks_")
+    con.unregister("rates_")
+
+
+def judge(
+    con: duckdb.DuckDBPyConnection,
+    compared: pd.DataFrame | None = None,
+    findings: pd.DataFrame | None = None,
+    others: pd.DataFrame | None = None,
+) -> None:
+    """(Re)create ``points`` from ``bases``, with picks (``picks.compare``), findings (``found``) and the times of
+    another store (columns ``problem, other_us``).
+    """
+    picked = pd.DataFrame(columns=list(COMPARED)) if compared is None else compared[list(COMPARED)]
+    numbers = {"calls": _NUMBER, "pick_us": _NUMBER, "best_us": _NUMBER}
+    con.register("picked_", picked.astype({x: numbers.get(x, _TEXT) for x in COMPARED}))
+    con.register("found_", (found(()) if findings is None else findings).astype({"message": _TEXT, "advice": _TEXT}))
+    elsewhere = pd.DataFrame(columns=["problem", "other_us"]) if others is None else others
+    con.register("others_", elsewhere.astype({"problem": _TEXT, "other_us": _NUMBER}))
+    con.execute(f"create or replace table points as {_POINTS}")
+    for name in ("picked_", "found_", "others_"):
+        con.unregister(name)
+
+
+def _peaks(facts: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The device of each source (``source_id, device, hbm_gbs``) and the peaks of these devices by input type."""
+    sources, rates = [], {}
+    for source, known in facts_by_source(facts).items():
+        device = device_of(known)
+        if device is not None:
+            sources.append((source, device.name, device.hbm_gbs))
+            rates[device.name] = [(device.name, t, device.peak_tflops(t)) for t in PEAK_COLUMN]
+    rows = [row for rows in rates.values() for row in rows]
+    return (
+        pd.DataFrame(sources, columns=["source_id", "device", "hbm_gbs"]).astype({"hbm_gbs": _NUMBER}),
+        pd.DataFrame(rows, columns=["device", "dtype", "peak_tflops"]).astype({"peak_tflops": _NUMBER}),
+    )
+
+
+def _with_columns(frame: pd.DataFrame | None, columns: Mapping[str, str]) -> pd.DataFrame:
+    given = pd.DataFrame() if frame is None else frame
+    return pd.DataFrame(
+        {
+            name: given[name] if name in given.columns and len(given) else pd.Series(pd.NA, given.index, dtype=_TEXT)
+            for name in columns
+        }
+    ).astype(dict(columns))
+
+
+_TYPE_CASES = " ".join(f"when '{name}' then {size}" for name, size in TYPE_BYTES.items())
+
+_DIMENSIONS = """
+  select problem, null as layer, case kind when 'grouped' then 'grouped GEMM' else 'GEMM' end as operation,
+         null as direction, a_type as dtype, coalesce(trans_a, '?') || coalesce(trans_b, '?') as layout,
+         m::double as m, n::double as n, k::double as k, batch_count::double as batch, flops::double as flops,
+         batch_count::double * (m::double * k * coalesce(type_bytes(a_type), 0)
+             + k::double * n * coalesce(type_bytes(coalesce(b_type, a_type)), 0)
+             + m::double * n * (coalesce(type_bytes(coalesce(d_type, a_type)), 0)
+                + case when beta = 'nonzero' then coalesce(type_bytes(coalesce(c_type, d_type)), 0) else 0 end)) as bytes,
+         case when members is not null and members <> '' then
+                 coalesce(trans_a, '?') || coalesce(trans_b, '?') || ' grouped, '
+                 || len(string_split(members, ',')) || ' members ' || coalesce(a_type, '?')
+              else coalesce(trans_a, '?') || coalesce(trans_b, '?') || ' ' || coalesce(m::bigint::varchar, '?') || '×'
+                 || coalesce(n::bigint::varchar, '?') || '×' || coalesce(k::bigint::varchar, '?')
+                 || case when coalesce(batch_count, 1) = 1 then '' else ' b' || batch_count::bigint end
+                 || ' ' || coalesce(a_type, '?')
+                 || case when coalesce(epilogue, 'DEFAULT') = 'DEFAULT' then '' else ' ' || epilogue end end as label
+  from gemm_problems
+  union all by name
+  select problem, layer, 'convolution' as operation, direction, in_type as dtype, layout,
+         case direction when 'F' then k / coalesce(groups, 1) when 'W' then k / coalesce(groups, 1)
+                        else c / coalesce(groups, 1) end as m,
+         case direction when 'W' then c / coalesce(groups, 1) * filter_d * filter_h * filter_w
+                        else n::double * out_d * out_h * out_w end as n,
+         case direction when 'F' then c / coalesce(groups, 1) * filter_d * filter_h * filter_w
+                        when 'W' then n::double * out_d * out_h * out_w
+                        else k / coalesce(groups, 1) * filter_d * filter_h * filter_w end as k,
+         coalesce(groups, 1)::double as batch, flops::double as flops,
+         n::double * c * d * h * w * type_bytes(in_type)
+             + k::double * c * filter_d * filter_h * filter_w / coalesce(groups, 1)
+               * type_bytes(coalesce(weights_type, in_type))
+             + n::double * k * out_d * out_h * out_w * type_bytes(coalesce(out_type, in_type)) as bytes,
+         direction || ' ' || n::bigint || '×' || c::bigint || case spatial when 3 then '×' || d::bigint else '' end
+             || '×' || h::bigint || '×' || w::bigint || ' k' || k::bigint || ' '
+             || case spatial when 3 then filter_d::bigint || '×' else '' end || filter_h::bigint || '×'
+             || filter_w::bigint || case when coalesce(stride_h, 1) = 1 then '' else ' s' || stride_h::bigint end
+             || case when coalesce(groups, 1) = 1 then '' else ' g' || groups::bigint end
+             || ' ' || coalesce(in_type, '?') || ' ' || coalesce(in_layout, '?') as label
+  from conv_problems
+"""
+"""Both kinds of problem in one set of columns; a convolution as the GEMM that it amounts to, groups as the batch."""
+
+_STAGES: Mapping[str, str] = {
+    "tried_": """
+        select source_id, origin, hash(problem) as h, any_value(kind) as kind,
+               count(distinct solution) filter (good) as solutions, count(*) filter (not good) as failed,
+               min(time_us) filter (good) as best_us, arg_min(solution, time_us) filter (good) as best,
+               avg(time_us) filter (good and solution = 'Default') as default_us
+        from (select *, coalesce(status = 'ok' and time_us > 0 and isfinite(time_us), false) as good
+              from measurements where kind <> 'family')
+        group by source_id, origin, h""",
+    "dimensions_": f"select *, hash(problem) as h, hash(layer) as layer_h from ({_DIMENSIONS})",
+    "rows_": """
+        with work as (
+          select hash(problem) as h, any_value(kind) as kind, sum(calls)::double as calls,
+                 any_value(calls_from) as calls_from from workload where run = $run group by h)
+        select '' as part, w.h, w.kind, w.calls, w.calls_from, t.* exclude (h, kind)
+        from work w left join (
+            select * from tried_ qualify row_number() over (
+                partition by h order by best_us is null, solutions desc, best_us, source_id) = 1) t using (h)
+        union all by name
+        select '|' || source_id || '|' || origin as part, t.*, null as calls, null as calls_from
+        from tried_ t where not exists (select 1 from work w where (w.kind = 'conv') = (t.kind = 'conv'))""",
+    "passes_": """
+        select t.source_id, t.origin, d.layer_h, min(best_us) filter (d.direction = 'F') as f_us,
+               min(best_us) filter (d.direction = 'B') as b_us
+        from tried_ t join dimensions_ d using (h) where d.direction in ('F', 'B') group by all""",
+    "bases": """
+        select left(md5(d.problem || r.part), 12) as id, r.* exclude (part, h), d.* exclude (h, layer, layer_h),
+               p.f_us, p.b_us, s.device, s.hbm_gbs, x.peak_tflops, coalesce(regexp_extract(f.path, '[^/]*$'), '?') as file
+        from rows_ r join dimensions_ d using (h)
+        left join passes_ p on d.direction = 'W' and p.layer_h = d.layer_h and p.source_id = r.source_id
+                               and p.origin = r.origin
+        left join peaks_ s on s.source_id = r.source_id
+        left join rates_ x on x.device = s.device and x.dtype = d.dtype
+        left join (select source_id, any_value(path) as path from sources group by source_id) f
+               on f.source_id = r.source_id""",
+}
+"""Made one after the other; the problems' texts are long, so all but the last go by their hash."""
+
+_POINTS = """
+with picks as (
+  select problem, arg_max(pick, coalesce(calls, 1)) as pick, arg_max(basis, coalesce(calls, 1)) as basis,
+         sum(coalesce(calls, 1) * pick_us) filter (pick_us is not null)
+           / sum(coalesce(calls, 1)) filter (pick_us is not null) as pick_us,
+         arg_min(best, best_us) as best, min(best_us) as best_us, arg_min(origin, best_us) as origin,
+         arg_min(measured, best_us) as measured
+  from picked_ group by problem),
+merged as (
+  select b.* exclude (best, best_us, origin, default_us), coalesce(p.best, b.best) as best,
+         coalesce(p.best_us, b.best_us) as best_us, coalesce(p.origin, b.origin) as origin,
+         coalesce(p.measured, b.problem) as measured,
+         coalesce(p.pick, case when b.default_us is not null then 'Default' end) as pick,
+         coalesce(p.pick_us, b.default_us) as pick_us,
+         coalesce(p.basis, case when b.default_us is not null then 'default' end) as basis,
+         f.message as finding, f.advice, f.analyzer, f.per_call_us, coalesce(f.override, false) as has_override
+  from bases b left join picks p using (problem) left join found_ f using (problem)),
+timed as (
+  select *, coalesce(pick_us, best_us) as time_us, greatest(f_us, b_us) as sibling_us,
+         flops / nullif(bytes, 0) as intensity,
+         case when pick_us > best_us then pick_us - best_us when pick_us is not null then 0.0
+              else per_call_us end as loss_us
+  from merged)
+select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(operation, '?') as operation,
+       coalesce(direction, '–') as direction, coalesce(dtype, '?') as dtype,
+       coalesce(nullif(split_part(case when contains(best, ':') then best
+                                       when contains(pick, ':') then pick else '' end, ':', 1), ''), 'unknown') as library,
+       coalesce(calls_from, '–') as calls_from, coalesce(origin, 'not measured') as origin, coalesce(layout, '?') as layout,
+       coalesce(best, 'not measured') as solver, file, calls, pick, pick_us, basis, best, best_us, time_us,
+       coalesce(calls, 1) * time_us as total_us, loss_us, coalesce(calls, 1) * loss_us as saving_us,
+       pick_us / best_us - 1 as regret, finding, advice, analyzer, has_override, solutions, failed, flops, bytes, intensity,
+       flops / time_us / 1e6 as tflops, flops / best_us / 1e6 as best_tflops, device,
+       least(peak_tflops, intensity * hbm_gbs / 1e3) as roof_tflops,
+       flops / time_us / 1e6 / least(peak_tflops, intensity * hbm_gbs / 1e3) as efficiency,
+       f_us, b_us, sibling_us, best_us / sibling_us as sibling_ratio, m, n, k, batch, source_id,
+       measured, o.other_us
+from timed left join others_ o using (problem)
+"""

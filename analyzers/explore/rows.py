@@ -1,0 +1,269 @@
+"""Questions to the table ``points`` under a selection; every answer is a small DataFrame that a chart draws.
+
+All of it is SQL over a connection that holds ``points`` (``points.build``, or ``over`` for a DataFrame of it), so that a
+chart gets what the eye can see and not 200,000 rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from analyzers.explore.selection import FACETS, NUMBERS, Selection
+
+if TYPE_CHECKING:
+    import duckdb
+
+DRAWN = 5_000
+"""Points that one chart draws; more cannot be told apart, and the browser would take longer than 300 ms."""
+
+TABLE: Mapping[str, str] = {
+    "label": "Problem",
+    "calls": "Calls",
+    "total_us": "Total time (ms)",
+    "time_us": "Now (µs)",
+    "pick": "Pick",
+    "best": "Best known",
+    "best_us": "Best (µs)",
+    "regret": "Regret (%)",
+    "saving_us": "Saving (ms)",
+    "tflops": "TFLOP/s",
+    "efficiency": "Of roofline (%)",
+    "sibling_ratio": "W ÷ max(F, B)",
+    "solutions": "Solutions",
+    "operation": "Operation",
+    "dtype": "Type",
+    "layout": "Layout",
+    "file": "File",
+    "finding": "Finding",
+}
+"""Columns of the page's table with their titles; ``SCALED`` says what a value is multiplied by for its unit."""
+SCALED: Mapping[str, float] = {"total_us": 1e-3, "saving_us": 1e-3, "regret": 100.0, "efficiency": 100.0}
+TEXTS = frozenset({"label", "pick", "best", "operation", "dtype", "layout", "file", "finding"})
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of ``points`` to draw, the dearest first, and how many the selection has."""
+
+    rows: pd.DataFrame
+    total: int
+
+    @property
+    def note(self) -> str:
+        """What is not drawn; empty where everything is."""
+        if len(self.rows) >= self.total:
+            return ""
+        return f"{len(self.rows):,} of {self.total:,} problems drawn: the dearest half, and an even sample of the rest"
+
+
+@contextmanager
+def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection whose table ``points`` is this DataFrame, which is only read."""
+    import duckdb
+
+    with duckdb.connect() as con:
+        con.register("points", points)
+        yield con
+
+
+def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
+    """``problems, called, calls, total_us, untimed_calls, saving_us, savings, weak`` of the selection."""
+    where, parameters = chosen.where()
+    return (
+        con.execute(
+            f"""select count(*) as problems, count(calls) as called, sum(calls) as calls, sum(total_us) as total_us,
+            sum(calls) filter (total_us is null) as untimed_calls, sum(saving_us) as saving_us,
+            count(*) filter (saving_us > 0) as savings, count(regret) as judged, count(best_us) as measured
+            from points where {where}""",
+            parameters,
+        )
+        .df()
+        .iloc[0]
+    )
+
+
+def groups(
+    con: duckdb.DuckDBPyConnection, chosen: Selection, facets: Sequence[str] = tuple(FACETS), most: int = 8
+) -> pd.DataFrame:
+    """``facet, value, problems, calls, total_us, values`` of the largest groups of each facet (``values``: how many
+    there are), each with the facet's own choice left open.
+    """
+    parts, parameters = [], list[object]()
+    for facet in facets:
+        where, more = chosen.where(without=[facet])
+        parts.append(
+            f"""select *, count(*) over () as values from (
+                  select '{facet}' as facet, {facet} as value, count(*) as problems, sum(calls) as calls,
+                         sum(total_us) as total_us from points where {where} group by {facet})
+                order by total_us desc nulls last, problems desc, value limit {most}"""
+        )
+        parameters += more
+    return con.execute(" union all ".join(f"({part})" for part in parts), parameters).df()
+
+
+def sample(con: duckdb.DuckDBPyConnection, chosen: Selection, needs: Sequence[str] = (), size: int = DRAWN) -> Sample:
+    """At most ``size`` rows in which no column of ``needs`` is unknown: half the dearest, half spread evenly (by id)."""
+    where, parameters = chosen.where()
+    where += "".join(f" and {name} is not null" for name in needs)
+    total = con.execute(f"select count(*) from points where {where}", parameters).fetchone()
+    count = int(total[0]) if total else 0
+    if count <= size:
+        sql = f"select * from points where {where} order by total_us desc nulls last, id"
+        return Sample(con.execute(sql, parameters).df(), count)
+    sql = f"""
+        with chosen as (select id, coalesce(total_us, 0) as weight from points where {where}),
+        dear as (select id from chosen order by weight desc, id limit {size // 2}),
+        rest as (select id from chosen where id not in (select id from dear) order by id limit {size - size // 2})
+        select * from points where id in (select id from dear union all select id from rest)
+        order by total_us desc nulls last, id"""
+    return Sample(con.execute(sql, parameters).df(), count)
+
+
+def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000) -> pd.DataFrame:
+    """The largest savings: ``id, label, saving_us, loss_us, calls, total_saving_us, count``, in falling order."""
+    where, parameters = chosen.where()
+    return con.execute(
+        f"""select id, label, best, saving_us, loss_us, calls, analyzer, sum(saving_us) over () as total_saving_us,
+                   count(*) over () as count from points where {where} and saving_us > 0
+            order by saving_us desc, id limit {most}""",
+        parameters,
+    ).df()
+
+
+def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
+    """``low, high, problems, total_us`` over classes of regret (pick over best, minus one)."""
+    where, parameters = chosen.where()
+    return con.execute(
+        f"""with edges as (select unnest([0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]) as low,
+                                  unnest([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 1e9]) as high)
+            select low, high, count(regret) as problems, coalesce(sum(total_us), 0) as total_us
+            from edges left join (select greatest(regret, 0) as regret, total_us from points where {where}) p
+              on regret >= low and regret < high group by all order by low""",
+        parameters,
+    ).df()
+
+
+def cells(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
+    """``mi, ni, problems, total_us, efficiency, tflops`` per octave of M and of N (2**mi ≤ M < 2**(mi+1))."""
+    where, parameters = chosen.where()
+    return con.execute(
+        f"""select floor(log2(m)) as mi, floor(log2(n)) as ni, count(*) as problems, sum(total_us) as total_us,
+                   median(efficiency) as efficiency, median(tflops) as tflops
+            from points where {where} and m >= 1 and n >= 1 group by all order by mi, ni""",
+        parameters,
+    ).df()
+
+
+def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -> pd.DataFrame:
+    """Problems that differ in one size only, where that size takes at least four values: ``family, size, time_us, id``.
+
+    The size is M, else N.  Over it a good library's time grows evenly; steps are cliffs, a flat line is a fixed cost.
+    """
+    where, parameters = chosen.where()
+    return con.execute(
+        f"""with long as (
+              select id, label, total_us, time_us, 'M' as axis, m as size, operation || ' ' || direction || ' ' || layout
+                     || ' ' || dtype || ', N ' || n::bigint || ', K ' || k::bigint || ', batch ' || batch::bigint as family
+              from points where {where} and m is not null and n is not null and k is not null and time_us > 0
+              union all
+              select id, label, total_us, time_us, 'N' as axis, n as size, operation || ' ' || direction || ' ' || layout
+                     || ' ' || dtype || ', M ' || m::bigint || ', K ' || k::bigint || ', batch ' || batch::bigint as family
+              from points where {where} and m is not null and n is not null and k is not null and time_us > 0),
+            top as (select axis, family from long group by all having count(distinct size) >= 4
+                    order by count(distinct size) desc, sum(total_us) desc, family limit {most})
+            select axis, family, size, min(time_us) as time_us, arg_min(id, time_us) as id,
+                   arg_min(label, time_us) as label from long join top using (axis, family)
+            group by axis, family, size order by family, size""",
+        [*parameters, *parameters],
+    ).df()
+
+
+def movers(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 15) -> pd.DataFrame:
+    """Problems of both stores whose weighed time changed most: ``id, label, time_us, other_us, change_us``."""
+    where, parameters = chosen.where()
+    return con.execute(
+        f"""select id, label, time_us, other_us, coalesce(calls, 1) * (other_us - time_us) as change_us
+            from points where {where} and other_us is not null and time_us is not null
+            order by abs(change_us) desc, id limit {most}""",
+        parameters,
+    ).df()
+
+
+def table(
+    con: duckdb.DuckDBPyConnection,
+    chosen: Selection,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    sort: Sequence[Mapping[str, object]] = (),
+    filters: Mapping[str, Mapping[str, object]] | None = None,
+) -> tuple[pd.DataFrame, int]:
+    """Rows ``start`` to ``end`` of the page's table (``id`` and ``TABLE``, in the units of its titles), and how many
+    there are.  ``sort`` and ``filters`` are those of AG Grid; columns that are not in ``TABLE`` are ignored.
+    """
+    where, parameters = chosen.where()
+    for name, rule in (filters or {}).items():
+        condition, more = _grid_filter(name, rule)
+        where += f" and {condition}"
+        parameters += more
+    order = [
+        f"{x['colId']} {'desc' if x.get('sort') == 'desc' else 'asc'} nulls last"
+        for x in sort
+        if x.get("colId") in TABLE
+    ]
+    order += ["saving_us desc nulls last", "total_us desc nulls last", "id"]
+    columns = ", ".join(f"{name} * {SCALED[name]} as {name}" if name in SCALED else name for name in TABLE)
+    limit = "" if end is None else f"limit {max(0, end - start)} offset {max(0, start)}"
+    sql = f"select id, {columns} from points p where {where} order by {', '.join('p.' + x for x in order)} {limit}"
+    count = con.execute(f"select count(*) from points where {where}", parameters).fetchone()
+    return con.execute(sql, parameters).df(), int(count[0]) if count else 0
+
+
+_COMPARISONS = {
+    "equals": "=",
+    "notEqual": "<>",
+    "lessThan": "<",
+    "lessThanOrEqual": "<=",
+    "greaterThan": ">",
+    "greaterThanOrEqual": ">=",
+}
+
+
+def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[object]]:
+    """One column filter of AG Grid as a condition; ``true`` for what is not understood."""
+    conditions = rule.get("conditions")
+    if isinstance(conditions, list):
+        made = [_grid_filter(name, x) for x in conditions if isinstance(x, dict)]
+        word = " or " if rule.get("operator") == "OR" else " and "
+        return (f"({word.join(x for x, _ in made)})" if made else "true"), [v for _, more in made for v in more]
+    kind, value = rule.get("type"), rule.get("filter")
+    if name not in TABLE:
+        return "true", []
+    if kind in ("blank", "notBlank"):
+        return f"{name} is {'not ' if kind == 'notBlank' else ''}null", []
+    if name in TEXTS and isinstance(value, str):
+        column, text = f"lower({name})", value.lower()
+        functions = {"contains": "contains", "startsWith": "starts_with", "endsWith": "suffix"}
+        if kind in functions:
+            return f"coalesce({functions[str(kind)]}({column}, ?), false)", [text]
+        if kind == "notContains":
+            return f"not coalesce(contains({column}, ?), false)", [text]
+        return (f"{column} {_COMPARISONS[str(kind)]} ?", [text]) if kind in ("equals", "notEqual") else ("true", [])
+    if isinstance(value, int | float):
+        column = f"{name} * {SCALED.get(name, 1.0)}"
+        if kind == "inRange":
+            return f"{column} between ? and ?", [value, rule.get("filterTo")]
+        if kind in _COMPARISONS:
+            return f"{column} {_COMPARISONS[str(kind)]} ?", [value]
+    return "true", []
+
+
+def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
+    """The row of a problem, None where there is none of that id."""
+    found = con.execute("select * from points where id = ?", [problem_id]).df()
+    return found.iloc[0] if len(found) else None

@@ -1,0 +1,148 @@
+"""What is selected: the one state that every chart, the table and the URL share.
+
+A selection is a set of allowed values per facet, an interval per number, a search text and one problem.  It becomes a
+query string (``?view=roofline&direction=W&m=256..4096``) and a WHERE clause with parameters, and comes back from a
+query string that anybody may have written: what is not known there is dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from urllib.parse import parse_qsl, urlencode
+
+FACETS: Mapping[str, str] = {
+    "operation": "Operation",
+    "direction": "Direction",
+    "dtype": "Input type",
+    "library": "Library",
+    "calls_from": "Log category",
+    "origin": "Measured by",
+    "layout": "Layout",
+    "solver": "Fastest solution",
+    "file": "File",
+}
+"""Columns of ``points`` that can be chosen from, with their titles."""
+
+NUMBERS: Mapping[str, str] = {
+    "intensity": "intensity",
+    "tflops": "TFLOP/s",
+    "m": "M",
+    "n": "N",
+    "k": "K",
+    "time_us": "time",
+    "best_us": "best time",
+    "sibling_us": "F or B time",
+    "regret": "regret",
+    "other_us": "time in the other store",
+}
+"""Columns of ``points`` that can be limited to an interval."""
+
+VIEWS: Mapping[str, str] = {
+    "overview": "Overview",
+    "roofline": "Roofline",
+    "regret": "Regret",
+    "weights": "Backward weights",
+    "shapes": "Shapes",
+    "timeline": "Timeline",
+    "compare": "Compare",
+    "sql": "SQL",
+}
+_LONGEST = 400  # characters of a value that is taken from a URL
+
+
+@dataclass(frozen=True)
+class Selection:
+    """An immutable state; every change gives a new one."""
+
+    view: str = "overview"
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    between: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    search: str = ""
+    problem: str = ""
+    """The ``id`` of the problem that is looked at; it filters nothing."""
+
+    def toggled(self, facet: str, value: str) -> Selection:
+        """With ``value`` chosen in ``facet``, or no longer chosen if it was."""
+        if facet not in FACETS:
+            return self
+        old = self.values.get(facet, ())
+        new = tuple(x for x in old if x != value) if value in old else (*old, value)
+        return replace(self, values=_without_empty({**self.values, facet: new}))
+
+    def limited(self, intervals: Mapping[str, tuple[float, float] | None]) -> Selection:
+        """With these intervals; None takes one away."""
+        merged = {**self.between, **{k: v for k, v in intervals.items() if k in NUMBERS}}
+        return replace(self, between={k: v for k, v in merged.items() if v is not None})
+
+    def cleared(self) -> Selection:
+        """The same view without any filter."""
+        return Selection(view=self.view)
+
+    @property
+    def filters(self) -> bool:
+        return bool(self.values or self.between or self.search)
+
+    def url(self) -> str:
+        """The query string, ``?`` included."""
+        pairs: list[tuple[str, str]] = [("view", self.view)]
+        pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]
+        pairs += [(name, _interval_text(*self.between[name])) for name in NUMBERS if name in self.between]
+        pairs += [(name, value) for name, value in (("search", self.search), ("problem", self.problem)) if value]
+        return "?" + urlencode(pairs)
+
+    def where(self, *, without: Sequence[str] = ()) -> tuple[str, list[object]]:
+        """A condition over ``points`` and its parameters; ``without`` names facets and numbers to leave open."""
+        parts, parameters = ["true"], list[object]()
+        for facet, chosen in self.values.items():
+            if facet not in without:
+                parts.append(f"{facet} in ({', '.join('?' * len(chosen))})")
+                parameters += chosen
+        for name, (low, high) in self.between.items():
+            if name not in without:
+                parts.append(f"{name} between ? and ?")
+                parameters += [low, high]
+        if self.search:
+            parts.append("(contains(lower(label), ?) or contains(lower(best), ?) or contains(lower(problem), ?))")
+            parameters += [self.search.lower()] * 3
+        return " and ".join(parts), parameters
+
+
+def from_url(query: str | None) -> Selection:
+    """The selection of a query string.  Never raises; unknown names and unreadable values are dropped."""
+    values: dict[str, tuple[str, ...]] = {}
+    between: dict[str, tuple[float, float]] = {}
+    single = {"view": "overview", "search": "", "problem": ""}
+    try:
+        pairs = parse_qsl((query or "").lstrip("?"), max_num_fields=200)
+    except ValueError:
+        pairs = []
+    for name, text in pairs:
+        value = text[:_LONGEST]
+        interval = _interval(value) if name in NUMBERS else None
+        if name in FACETS and value not in values.get(name, ()):
+            values[name] = (*values.get(name, ()), value)
+        elif interval is not None:
+            between[name] = interval
+        elif name in single:
+            single[name] = value
+    view = single["view"] if single["view"] in VIEWS else "overview"
+    return Selection(view, values, between, single["search"].strip(), single["problem"])
+
+
+def _interval_text(low: float, high: float) -> str:
+    return f"{low:.12g}..{high:.12g}"
+
+
+def _interval(text: str) -> tuple[float, float] | None:
+    low, dots, high = text.partition("..")
+    try:
+        ends = float(low), float(high)
+    except ValueError:
+        return None
+    return (min(ends), max(ends)) if dots and not any(math.isnan(x) for x in ends) else None
+
+
+def _without_empty(values: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {name: chosen for name, chosen in values.items() if chosen}
