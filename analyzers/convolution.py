@@ -150,6 +150,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
     Of several files of one device the one with the smallest loss speaks for a problem.  Where files of several
     devices are there and no target is given, it is not known which of them the calls ran on: they weigh nothing.
+    The same holds for a file that tells no device, beside one that does.
     """
     best = directions(tables)
     w = backward_weights(best, settings)
@@ -158,7 +159,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     w = w[w["source_id"].isin(kept)]
     w = w.assign(loss=w["best_us"] - w["sibling_us"], device=w["source_id"].map({s: _device(facts, s) for s in kept}))
     w = w.sort_values(["source_id", "problem"], ignore_index=True)
-    calls = calls_of(tables, w["problem"]) if w["device"].nunique() < 2 else {}
+    told = {_device(facts, s) for s in kept if arch(facts.get(s, {}))}
+    ran_on = told if told else set(w["device"])
+    calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
     names = {source: str(path).rpartition("/")[2] for source, path in _paths(tables.sources)}
     findings = [
         _summary(
@@ -173,10 +176,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     once = w.sort_values(["loss", "best_us", "source_id"]).drop_duplicates(["device", "problem"])
     for source, rows in once.sort_values(["source_id", "problem"]).groupby("source_id"):
         known = _environment(str(source), facts, tables, settings)
-        findings.extend(_slow(row, known, calls) for row in _rows(rows[rows["slow"]]))
-        findings.extend(_without_siblings(rows[rows["sibling_us"].isna()], device_of(known), known, calls, settings))
+        mine = calls if _device(facts, str(source)) in ran_on else {}
+        findings.extend(_slow(row, known, mine) for row in _rows(rows[rows["slow"]]))
+        findings.extend(_without_siblings(rows[rows["sibling_us"].isna()], device_of(known), known, mine, settings))
         naive = rows[~rows["slow"] & rows["sibling_us"].notna() & rows["naive"] & (rows["flops"] > BIG_FLOPS)]
-        findings.extend(_naive(row, known, calls) for row in _rows(naive))
+        findings.extend(_naive(row, known, mine) for row in _rows(naive))
     return findings
 
 

@@ -66,7 +66,7 @@ class Emissions:
 
 
 def recommend(tables: Tables, settings: Settings) -> Recommendation:
-    """Run every analyzer and rank what they find by saving × confidence; unknown savings last, by loss per call."""
+    """Run every analyzer and rank what they find by time saved per run; unknown savings last, by loss per call."""
     found = [finding for analyzer in ANALYZERS for finding in analyzer.find(tables, settings)]
     total = _gpu_us(tables)
     ceiling = _ceiling(compare(tables, settings), tables, total)
@@ -82,12 +82,10 @@ def recommend(tables: Tables, settings: Settings) -> Recommendation:
 
 
 def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
-    """Sort key: known savings × confidence first and largest first, then the loss of one call, then the text."""
-    confidence = finding.evidence.get("confidence")
-    weight = confidence if isinstance(confidence, float) else 1.0
+    """Sort key: known savings first and largest first, then the loss of one call, then the text."""
     text = finding.problem.text if finding.problem else ""
     saving = finding.saving_us
-    return (saving is None, -weight * (saving or 0.0), -(finding.per_call_us or 0.0), text, finding.message)
+    return (saving is None, -(saving or 0.0), -(finding.per_call_us or 0.0), text, finding.message)
 
 
 def _worth_it(finding: Finding, settings: Settings) -> bool:
