@@ -14,6 +14,10 @@ from logparse.formats.miopen import driver_output as miopen_driver_output
 from logparse.formats.miopen import find_db as miopen_find_db
 from logparse.formats.miopen import log as miopen_log
 from logparse.formats.miopen import perf_db as miopen_perf_db
+from logparse.formats.traces import ncu as traces_ncu
+from logparse.formats.traces import nsys as traces_nsys
+from logparse.formats.traces import rocprof as traces_rocprof
+from logparse.formats.traces import torch_profiler as traces_torch_profiler
 from logparse.formats.tunableop import results as tunableop_results
 from logparse.formats.tunableop import untuned as tunableop_untuned
 from logparse.formats.tunableop import verbose as tunableop_verbose
@@ -33,6 +37,11 @@ FORMATS: tuple[Format, ...] = (
     tunableop_results.FORMAT,
     tunableop_untuned.FORMAT,
     tunableop_verbose.FORMAT,
+    traces_torch_profiler.FORMAT,
+    traces_rocprof.CSV_FORMAT,
+    traces_rocprof.JSON_FORMAT,
+    traces_nsys.FORMAT,
+    traces_ncu.FORMAT,
 )
 """Every format that can be read.  Of whole-file formats the first that recognises a file reads it."""
 

@@ -1,8 +1,8 @@
 """What a PyTorch operator asks of the math library: inputs of a profiler event to a problem.
 
 PyTorch's matrices are row-major; BLAS is told the transposed product, so that rows become ``n`` and columns ``m``
-(except where the result is column-major).  Transposition letters and leading dimensions follow from the inputs' strides by the
-rules of PyTorch ``aten/src/ATen/native/cuda/cuBlasCommonArgs.h`` (2-D) and ``Blas.cpp`` (batched), and
+(except where the result is column-major).  Transposition letters and leading dimensions follow from the inputs' strides
+by the rules of PyTorch ``aten/src/ATen/native/cuda/cuBlasCommonArgs.h`` (2-D) and ``Blas.cpp`` (batched), and
 ``CUDABlas.cpp`` where a size is 1.
 
 =====================================  ===========================================================================

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from array import array
 from collections import Counter
@@ -46,10 +47,8 @@ class Columns:
         index = self._raw.get(raw)
         if index is None:
             text = raw.decode("utf-8", "backslashreplace")
-            try:
+            with contextlib.suppress(ValueError):  # a bad escape: the name as it stands
                 text = json.loads(f'"{text}"', strict=False)
-            except ValueError:
-                pass  # a bad escape: the name as it stands
             index = self._raw[raw] = self.text(text)
         return index
 

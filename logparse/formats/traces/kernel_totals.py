@@ -1,0 +1,40 @@
+"""Kernel times added up per operator or range, kernel and device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from logparse.model import Kernel
+
+
+class KernelTotals:
+    """Totals of kernels; memory is that of the distinct names."""
+
+    def __init__(self) -> None:
+        self._totals: dict[tuple[str, str, int | None], list[float]] = {}
+
+    def add(
+        self,
+        op: str,
+        kernel: str,
+        device: int | None,
+        us: float,
+        *,
+        calls: int = 1,
+        min_us: float | None = None,
+        max_us: float | None = None,
+    ) -> None:
+        """``calls`` kernels that took ``us`` in all, each between ``min_us`` and ``max_us``."""
+        least, most = us if min_us is None else min_us, us if max_us is None else max_us
+        entry = self._totals.setdefault((op, kernel, device), [0, 0.0, least, most])
+        entry[0] += calls
+        entry[1] += us
+        entry[2] = min(entry[2], least)
+        entry[3] = max(entry[3], most)
+
+    def records(self) -> Iterator[Kernel]:
+        """One record per operator, kernel and device, in the order in which they came."""
+        for (op, kernel, device), (calls, total, least, most) in self._totals.items():
+            yield Kernel(
+                op=op, kernel=kernel, calls=int(calls), total_us=total, min_us=least, max_us=most, device=device
+            )
