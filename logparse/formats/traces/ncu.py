@@ -10,9 +10,9 @@ Made by ``ncu --csv --metrics gpu__time_duration.sum,dram__bytes.sum.per_second 
 them; ``--page raw`` gives one line per launch with the metrics as columns and their units on the second line.
 
 The time of a launch is ``gpu__time_duration.sum`` (``Duration`` in a section).  The model's ``Kernel`` has no
-bandwidth, so that becomes a message per kernel: the mean over launches of ``dram__bytes.sum.per_second`` or of bytes over
-time, in GB/s (10^9).  A line is a measurement where it holds the time, a message where it holds the bandwidth, else
-foreign.  Numbers are read with thousands separated by commas.
+bandwidth, so that becomes a message per kernel: the mean over launches of ``dram__bytes.sum.per_second`` or of bytes
+over time, in GB/s (10^9).  A line is a measurement where it holds the time, a message where it holds the bandwidth,
+else foreign.  Numbers are read with thousands separated by commas.
 """
 
 from __future__ import annotations

@@ -1,0 +1,307 @@
+"""Makes ``sample_logs/traces/``: run it from anywhere, the files are always the same.
+
+It writes the profilers' spellings from their documentation and imports nothing of logparse, so that the samples are
+evidence independent of the readers.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+OUT = Path(__file__).parent / "traces"
+PID = 4242
+TENSORS = ("Concrete Inputs", "Input type", "Input Strides", "Input Dims")
+GEMM = "Cijk_Ailk_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64"
+
+
+def operator(id: int, start: float, us: float, name: str, **inputs: Any) -> dict[str, Any]:
+    """A cpu_op event; ``inputs`` as the profiler records them with record_shapes."""
+    args: dict[str, Any] = {"External id": id, "Record function id": 0, **inputs, "Ev Idx": id}
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": PID, "tid": PID, "ts": start, "dur": us, "args": args}
+
+
+def tensors(types: list[str], dims: list[Any], strides: list[Any], values: list[str] | None = None) -> dict[str, Any]:
+    """The recorded inputs of an operator."""
+    return dict(zip(TENSORS, (values or [""] * len(types), types, strides, dims), strict=True))
+
+
+def launched(id: int, start: float, us: float, name: str, correlation: int, at: float = 0) -> list[dict[str, Any]]:
+    """A launch, its kernel and the two arrows between them."""
+    at = at or start - 20
+    common = {"pid": PID, "tid": PID}
+    runtime = {"External id": id, "cbid": 211, "correlation": correlation}
+    args = {"External id": id, "device": 0, "stream": 3, "correlation": correlation, "grid": [304, 1, 1]}
+    arrow = {"id": correlation, "cat": "ac2g", "name": "ac2g"}
+    return [
+        {
+            "ph": "X",
+            "cat": "cuda_runtime",
+            "name": "hipExtModuleLaunchKernel",
+            **common,
+            "ts": at,
+            "dur": 5,
+            "args": runtime,
+        },
+        {"ph": "s", **arrow, **common, "ts": at},
+        {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 3, "ts": start, "dur": us, "args": args},
+        {"ph": "f", **arrow, "pid": 0, "tid": 3, "ts": start, "bp": "e"},
+    ]
+
+
+BF16, HALF = "c10::BFloat16", "c10::Half"
+LIST, SCALAR = "ScalarList", "Scalar"
+
+
+def job() -> list[dict[str, Any]]:
+    """One step: a linear layer under autocast, its gradients, attention scores, two convolutions and their backward."""
+    bias = [[3072], [2048, 768], [768, 3072], [], []]
+    turned = [[1], [768, 1], [1, 768], [], []]
+    image, weight = [32, 64, 56, 56], [128, 64, 3, 3]
+    out = [32, 128, 28, 28]
+    strides = {4: [200704, 3136, 56, 1], 3: [576, 9, 3, 1], 2: [100352, 784, 28, 1]}
+    forward = ["", "", "", "[1, 1]", "[2, 2]", "[1, 1]", "1", "False", "False"]
+    backward = ["", "", "", "[0]", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1", "[True, True, False]"]
+    back = tensors(
+        [HALF] * 3 + [LIST] * 4 + [SCALAR, LIST, SCALAR, LIST],
+        [out, image, weight, *[[]] * 8],
+        [strides[2], strides[4], strides[3], *[[]] * 8],
+        backward,
+    )
+    mm = tensors([BF16, BF16], [[2048, 3072], [3072, 768]], [[3072, 1], [768, 1]])
+    wide = tensors([BF16, BF16], [[3072, 2048], [2048, 768]], [[1, 4096], [768, 1]])
+    bmm = tensors([BF16, BF16], [[48, 512, 64], [48, 64, 512]], [[32768, 64, 1], [32768, 1, 64]])
+    conv = tensors(
+        [HALF, HALF, "", LIST, LIST, LIST, SCALAR, SCALAR, SCALAR],
+        [image, weight, *[[]] * 7],
+        [strides[4], strides[3], *[[]] * 7],
+        forward,
+    )
+    ones = ["", "", "", "1", "1"]
+    types = ["float", "float", "float", SCALAR, SCALAR]
+    return [
+        operator(1, 100, 90, "aten::addmm", **tensors(types, bias, turned, ones)),
+        operator(2, 105, 20, "aten::copy_", **tensors([BF16, "float"], [[3072], [3072]], [[1], [1]])),
+        *launched(2, 140, 2.5, "void at::native::cast(std::array<char*, 2ul>, {lambda(float)#1}, {lambda()#2})", 11),
+        operator(3, 130, 55, "aten::addmm", **tensors([BF16, BF16, BF16, SCALAR, SCALAR], bias, turned, ones)),
+        *launched(3, 170, 41.25, GEMM + "_GELU", 12),
+        operator(4, 200, 40, "aten::mm", **mm),
+        *launched(4, 230, 38.5, GEMM, 13),
+        operator(5, 250, 40, "aten::mm", **mm),
+        *launched(5, 280, 39.5, GEMM, 14),
+        operator(6, 300, 40, "aten::mm", **wide),
+        *launched(6, 330, 47.0, "Cijk_Ailk_Bjlk_BBS_BH_MT128x128x32", 15),
+        operator(7, 350, 40, "aten::bmm", **bmm),
+        *launched(7, 380, 9.25, "Cijk_Alik_Bljk_BBS_BH_MT64x64x64", 16),
+        operator(8, 400, 40, "aten::miopen_convolution", **conv),
+        *launched(8, 430, 61.0, "igemm_fwd_gtcx3_nhwc_fp16_bx0_ex1_bt256x128x32", 17),
+        operator(9, 500, 80, "aten::convolution_backward", **back),
+        *launched(9, 530, 70.0, "igemm_bwd_gtcx3_nhwc_fp16_bx0_ex1_bt256x128x32", 18),
+        *launched(9, 610, 3.0, "SubTensorOpWithScalar1d", 19, 540),
+        *launched(9, 620, 90.0, "igemm_wrw_gtcx3_nhwc_fp16_bx0_ex1_bt256x128x32", 20, 550),
+        operator(10, 700, 80, "aten::convolution_backward", **back),
+        *launched(10, 730, 71.0, "igemm_bwd_gtcx3_nhwc_fp16_bx0_ex1_bt256x128x32", 21),
+        *launched(10, 810, 6.0, "batched_transpose_32x32_half", 22, 740),
+        *launched(10, 820, 91.0, "igemm_wrw_gtcx3_nhwc_fp16_bx0_ex1_bt256x128x32", 23, 750),
+        operator(11, 900, 40, "aten::mm"),
+        *launched(11, 930, 38.5, GEMM, 24),
+        operator(12, 950, 10, "aten::relu", **tensors([BF16], [[2048, 3072]], [[3072, 1]])),
+        *launched(12, 970, 4.0, "void at::native::relu_kernel<\"half\">()", 25),
+        {"ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "pid": 0, "tid": 3, "ts": 990, "dur": 1.5,
+         "args": {"External id": 12, "device": 0, "stream": 3, "correlation": 26, "bytes": 4}},
+        {"name": "process_name", "ph": "M", "ts": 90, "pid": PID, "tid": 0, "args": {"name": "python3"}},
+    ]  # fmt: skip
+
+
+HEADER = {
+    "schemaVersion": 1,
+    "deviceProperties": [
+        {"id": 0, "name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4, "warpSize": 64, "numSms": 304}
+    ],
+    "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},
+    "hip_runtime_version": 70152802,
+    "record_shapes": 1,
+}
+
+
+def kineto(events: list[dict[str, Any]]) -> str:
+    """Kineto's own layout: an event over several lines, its arguments on one."""
+    texts = []
+    for event in events:
+        head = {key: value for key, value in event.items() if key not in ("ts", "dur", "args")}
+        lines = ["    " + json.dumps(head)[1:-1]]
+        lines[0] += f',\n    "ts": {event["ts"]:.3f}'
+        if "dur" in event:
+            lines[0] += f', "dur": {event["dur"]:.3f}'
+        if "args" in event:
+            lines[0] += ',\n    "args": {\n      ' + json.dumps(event["args"])[1:-1] + "\n    }"
+        texts.append("  {\n" + lines[0] + "\n  }")
+    header = json.dumps(HEADER, indent=2)[:-2]
+    return header + ',\n  "traceEvents": [\n' + ",\n".join(texts) + '\n  ],\n  "traceName": "job.trace.json"\n}'
+
+
+def without_ids(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same as an older ROCm build gives it: kernels and launches bear no External id."""
+    gpu = ("kernel", "cuda_runtime", "gpu_memset")
+    return [
+        {**event, "args": {k: v for k, v in event["args"].items() if k != "External id"}}
+        if event.get("cat") in gpu
+        else event
+        for event in events
+    ]
+
+
+ROCPROF_TRACE = """\
+"Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id",\
+"Start_Timestamp","End_Timestamp","LDS_Block_Size"
+"KERNEL_DISPATCH","Agent 4",1,1,4242,1,10,"Cijk_Ailk_Bljk_BBS_BH_MT256x256x64",1,1000000,1038500,0
+"KERNEL_DISPATCH","Agent 4",1,1,4242,2,10,"Cijk_Ailk_Bljk_BBS_BH_MT256x256x64",2,1040000,1079500,0
+"KERNEL_DISPATCH","Agent 4",1,1,4242,3,13,"void relu_kernel<float>(float*, float const*, int)",3,1090000,1094000,0
+"KERNEL_DISPATCH","Agent 4",1,1,4242,4,13,"void relu_kernel<float>(float*, flo
+"""
+
+ROCPROF_STATS = """\
+"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"
+"Cijk_Ailk_Bljk_BBS_BH_MT256x256x64",2,78000,39000.000000,95.12,38500,39500,7.07e+02
+"void relu_kernel<float>(float*, float const*, int)",1,4000,4000.000000,4.88,4000,4000,0.00000000e+00
+"""
+
+ROCPROF_MARKERS = """\
+"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"
+"MARKER_CORE_RANGE_API","hipblasLtMatmul",4242,4242,5,990000,999000
+"MARKER_CORE_RANGE_API","hipblasLtMatmul",4242,4242,6,1030000,1039000
+"""
+
+
+def rocprof_json() -> dict[str, Any]:
+    """Two kernels launched in hipBLASLt's range, one outside, one of which the launch was not traced."""
+
+    def record(correlation: int, start: int, end: int, **more: Any) -> dict[str, Any]:
+        id = {"internal": correlation, "external": 0}
+        return {"thread_id": PID, "correlation_id": id, "start_timestamp": start, "end_timestamp": end, **more}
+
+    def dispatch(correlation: int, kernel: int, start: int, end: int) -> dict[str, Any]:
+        return record(correlation, start, end, dispatch_info={"agent_id": {"handle": 7}, "kernel_id": kernel})
+
+    gpu = {"id": {"handle": 7}, "type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X", "cu_count": 304}
+    kinds = ("NONE", "MARKER_CORE_API", "MARKER_CONTROL_API")
+    names = {100: "step", 101: "hipblasLtMatmul", 102: "pause"}
+    process = {
+        "metadata": {"pid": PID, "init_time": 0, "fini_time": 100000},
+        "agents": [{"id": {"handle": 1}, "type": 1, "name": "AMD EPYC", "cu_count": 0}, gpu],
+        "kernel_symbols": [
+            {"kernel_id": 10, "formatted_kernel_name": "Cijk_Ailk_Bljk_BBS_BH_MT256x256x64", "kernel_name": "Cijk.kd"},
+            {"kernel_id": 13, "formatted_kernel_name": "relu_kernel(float*)", "kernel_name": "_Z4relu.kd"},
+        ],
+        "strings": {
+            "buffer_records": [{"kind": kind, "operations": []} for kind in kinds],
+            "marker_api": [{"key": key, "value": value} for key, value in names.items()],
+        },
+        "buffer_records": {
+            "kernel_dispatch": [
+                dispatch(1, 10, 2000, 40500),
+                dispatch(2, 10, 50000, 89500),
+                dispatch(3, 13, 90000, 94000),
+                dispatch(9, 13, 95000, 99000),
+            ],
+            "hip_api": [record(1, 1100, 1150), record(2, 1300, 1350), record(3, 1600, 1650)],
+            "marker_api": [
+                record(100, 1000, 2000, kind=1),
+                record(101, 1050, 1500, kind=1),
+                record(102, 1700, 1701, kind=2),
+            ],
+            "memory_copy": [record(4, 1, 2)],
+        },
+    }
+    return {"rocprofiler-sdk-tool": [process]}
+
+
+NSYS = """
+create table StringIds (id integer primary key, value text not null);
+create table TARGET_INFO_GPU (id integer, name text, smCount integer, computeMajor integer, computeMinor integer);
+create table CUPTI_ACTIVITY_KIND_KERNEL (start integer not null, end integer not null, deviceId integer,
+    correlationId integer, globalPid integer, demangledName integer, shortName integer);
+create table CUPTI_ACTIVITY_KIND_RUNTIME (start integer, end integer, globalTid integer, correlationId integer,
+    nameId integer);
+create table NVTX_EVENTS (start integer, end integer, eventType integer, text text, textId integer, globalTid integer);
+insert into StringIds values (1, 'nvjet_sm90_tst_192x192'), (2, 'nvjet'), (3, 'void relu<float>(float*)'), (4, 'relu'),
+    (5, 'cudaLaunchKernel'), (6, 'forward');
+insert into TARGET_INFO_GPU values (0, 'NVIDIA H200', 132, 9, 0);
+"""
+
+
+def nsys(path: Path) -> None:
+    """An export of two processes that use the same correlation ids."""
+    path.unlink(missing_ok=True)
+    one, two = (1 << 56 | PID << 24), (1 << 56 | (PID + 1) << 24)
+    with sqlite3.connect(path) as db:
+        db.executescript(NSYS)
+        kernels = [
+            (5000, 19240, 0, 1, one, 1, 2),
+            (20000, 34240, 0, 2, one, 1, 2),
+            (40000, 44000, 0, 3, one, 3, 4),
+            (5000, 6000, 1, 1, two, 3, 4),
+            (7000, 6000, 1, 2, two, 3, 4),
+        ]
+        db.executemany("insert into CUPTI_ACTIVITY_KIND_KERNEL values (?, ?, ?, ?, ?, ?, ?)", kernels)
+        calls = [(1100, 1110, one + 7, 1), (1300, 1310, one + 7, 2), (1900, 1910, one + 7, 3), (1100, 1110, two + 9, 1)]
+        db.executemany("insert into CUPTI_ACTIVITY_KIND_RUNTIME values (?, ?, ?, ?, 5)", calls)
+        ranges = [
+            (1000, 1800, 59, "step", None, one + 7),
+            (1200, 1400, 59, None, 6, one + 7),
+            (0, None, 34, "mark", None, one + 7),
+        ]
+        db.executemany("insert into NVTX_EVENTS values (?, ?, ?, ?, ?, ?)", ranges)
+    db.close()
+
+
+NCU_HEAD = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC"'
+NCU_LAUNCH = '"{}","4242","python","127.0.0.1","{}","1","7","(128, 1, 1)","(132, 1, 1)","0","9.0","c",'
+NCU = (
+    "==PROF== Connected to process 4242\nstep 1 loss 9.5\n"
+    + NCU_HEAD
+    + ',"Section Name","Metric Name","Metric Unit","Metric Value"\n'
+    + "".join(
+        NCU_LAUNCH.format(i, kernel) + f'"{metric}","{unit}","{value}"\n'
+        for i, kernel, metric, unit, value in (
+            (0, "nvjet_sm90", "gpu__time_duration.sum", "ns", "14,240"),
+            (0, "nvjet_sm90", "dram__bytes.sum.per_second", "Tbyte/s", "2.5"),
+            (0, "nvjet_sm90", "sm__throughput.avg.pct_of_peak_sustained_elapsed", "%", "71.2"),
+            (1, "nvjet_sm90", "gpu__time_duration.sum", "us", "15.76"),
+            (1, "nvjet_sm90", "dram__bytes.sum.per_second", "Gbyte/s", "1,500"),
+            (2, "copy", "gpu__time_duration.sum", "ns", "n/a"),
+        )
+    )
+)
+NCU_RAW = (
+    NCU_HEAD
+    + ',"dram__bytes_read.sum","dram__bytes_write.sum","gpu__time_duration.sum"\n'
+    + '"","","","","","","","","","","","byte","Mbyte","ms"\n'
+    + '"0","4242","python","127.0.0.1","copy","1","7","(256, 1, 1)","(5, 1, 1)","0","9.0","10,000,000","10","0.01"\n'
+)
+
+
+def main() -> None:
+    OUT.mkdir(exist_ok=True)
+    events = job()
+    (OUT / "job.trace.json").write_text(kineto(events), encoding="utf-8")
+    old = json.dumps({**HEADER, "traceEvents": without_ids(events)})
+    with (
+        (OUT / "job_without_ids.trace.json.gz").open("wb") as raw,
+        gzip.GzipFile("", "wb", mtime=0, fileobj=raw) as file,
+    ):
+        file.write(old.encode())
+    (OUT / "4242_kernel_trace.csv").write_text(ROCPROF_TRACE, encoding="utf-8")
+    (OUT / "4242_kernel_stats.csv").write_text(ROCPROF_STATS, encoding="utf-8")
+    (OUT / "4242_marker_api_trace.csv").write_text(ROCPROF_MARKERS, encoding="utf-8")
+    (OUT / "4242_results.json").write_text(json.dumps(rocprof_json(), indent=1), encoding="utf-8")
+    nsys(OUT / "job.sqlite")
+    (OUT / "ncu_details.csv").write_text(NCU, encoding="utf-8")
+    (OUT / "ncu_raw.csv").write_text(NCU_RAW, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
