@@ -299,7 +299,7 @@ class _Ingest:
             lines=row.lines,
             splits=row.splits,
             units=tally.units,
-            problems=len(tally.problems),
+            problems=len(tally.problems) + tally.tabled,
             calls=tally.calls,
         )
 
@@ -362,6 +362,7 @@ class _Tally:
         self.splits = 0
         self.units: dict[Unit, int] = dict.fromkeys(UNITS, 0)
         self.problems: set[str] = set()
+        self.tabled = 0
         self.calls = 0
         self.pids: set[int] = set()
         self.bench_output = False
@@ -379,8 +380,8 @@ class _Tally:
             if isinstance(record, Call):
                 self.calls += (record.count or 0) * times
             self.bench_output |= getattr(record, "origin", None) == "bench"
-        if "measurements" in outcome.tables:
-            self.problems |= set(outcome.tables["measurements"]["problem"].unique().to_pylist())
+        if "convs" in outcome.tables:  # a format that gives tables gives each problem of the file once
+            self.tabled += outcome.tables["convs"].num_rows
 
     @property
     def languages(self) -> str:

@@ -418,13 +418,13 @@ class Attempt:
         schema = SCHEMAS[table]
         wanted = [f for f in schema if f.name != "category"] if category is not None else list(schema)
         columns = [_column(rows, f, self.name) for f in wanted]
-        part = pa.Table.from_arrays(columns, schema=pa.schema(wanted))
+        part = pa.Table.from_arrays(columns, names=[f.name for f in wanted])
         folder = f"{self._root}/{table}" + (f"/category={category}" if category is not None else "")
         self._fs.create_dir(folder, recursive=True)
         self._parts += 1
         path = f"{folder}/{self.name}-{self._parts}.parquet"
         with self._fs.open_output_stream(path) as sink:
-            pq.write_table(part, sink, compression="zstd", compression_level=1)
+            pq.write_table(part, sink, compression="zstd", compression_level=1, **_encoding(part.schema))
 
     def commit(self, row: Commit) -> bool:
         """Write the row file.  False when another ingest has committed the same stretch of the same source before."""
@@ -483,11 +483,25 @@ def _attempt_of(path: str) -> str:
     return path.rsplit("/", 1)[-1].split("-", 1)[0]
 
 
+_LONG_TEXTS = frozenset({"problem", "shape", "layer", "key_text", "text"})
+
+
+def _encoding(schema: pa.Schema) -> dict[str, list[str]]:
+    """What of a part is worth a dictionary and statistics: not long texts that hardly repeat, nor measured times."""
+    plain = [f.name for f in schema if f.name in _LONG_TEXTS and not pa.types.is_dictionary(f.type)]
+    numbers = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
+    unlike = {*plain, "time_us", "flops"}
+    return {"use_dictionary": [f.name for f in schema if f.name not in unlike], "write_statistics": numbers}
+
+
 def _column(rows: pa.Table, wanted: pa.Field, attempt: str) -> pa.Array | pa.ChunkedArray:
     if wanted.name == "attempt":
         return pa.repeat(pa.scalar(attempt), rows.num_rows)
     if wanted.name in rows.column_names:
-        return rows[wanted.name].cast(wanted.type)
+        column = rows[wanted.name]
+        if pa.types.is_dictionary(column.type) and column.type.value_type == wanted.type:
+            return column  # the same Parquet type, written without making every value first
+        return column.cast(wanted.type)
     return pa.nulls(rows.num_rows, wanted.type)
 
 

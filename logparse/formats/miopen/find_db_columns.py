@@ -8,6 +8,7 @@ which ``read_record`` reads.  ``tests/formats/miopen/test_find_db.py`` holds bot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -29,13 +30,16 @@ from logparse.model import CONV_FIELDS, ConvProblem, Measurement
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-BLOCK = 8 << 20
+BLOCK = 4 << 20
 """Bytes of text per stretch: enough to spread numpy's cost per call, and a dozen of them fit into memory."""
 SMALL = 16 << 10
 """A stretch of this size is read line by line when it is not of the ordinary form."""
 THREADS = 2
 
 _EQUALS, _COLON, _COMMA, _SEMICOLON, _LESS, _LF, _DASH, _X, _ZERO, _NINE = (np.uint8(x) for x in b"=:,;<\n-x09")
+
+
+_NUMBER = re.compile(r"(?:0|[1-9]\d{0,8})\Z", re.ASCII)
 
 
 class _OddError(Exception):
@@ -50,6 +54,7 @@ class _Stretch:
     text: bytes
     keys: pa.StringArray | None = None
     line_of_item: Ints | None = None
+    conv_of_line: Ints | None = None
     ascending: bool = False
     measurements: pa.Table | None = None
     convs: pa.Table | None = None
@@ -133,9 +138,11 @@ def _outcomes(stretch: _Stretch, keys: _Keys) -> Iterator[Outcome]:
     if stretch.keys is None:
         yield from _plain(stretch, keys)
         return
-    measurements, line_of_item = stretch.measurements, stretch.line_of_item
+    measurements, convs, line_of_item = stretch.measurements, stretch.convs, stretch.line_of_item
     assert measurements is not None
+    assert convs is not None
     assert line_of_item is not None
+    assert stretch.conv_of_line is not None
     repeated = keys.repeated(stretch.keys, stretch.ascending)
     if repeated:
         again = np.zeros(len(stretch.keys), dtype=bool)
@@ -144,7 +151,10 @@ def _outcomes(stretch: _Stretch, keys: _Keys) -> Iterator[Outcome]:
         for name, value in (("status", "skipped"), ("error", DUPLICATE_KEY)):
             column = pc.if_else(mask, value, measurements[name].cast(pa.string()))
             measurements = measurements.set_column(measurements.schema.get_field_index(name), name, column)
-    tables = {"measurements": measurements, "convs": stretch.convs}
+        first = np.ones(len(stretch.keys), dtype=bool)
+        first[stretch.conv_of_line[repeated]] = False
+        convs = convs.filter(pa.array(first))
+    tables = {"measurements": measurements, "convs": convs}
     yield Outcome("measurement", lines=len(stretch.keys), tables=tables)
 
 
@@ -198,7 +208,7 @@ def _columns(text: bytes, offset: int) -> _Stretch:
         "key_text": _dictionary(line, keys),
         "ordinal": pa.array(ordinal.astype(np.int32)),
     }
-    return _Stretch(offset, b"", keys, line, ascending, pa.table(table), problems.table)
+    return _Stretch(offset, b"", keys, line, problems.of_line, ascending, pa.table(table), problems.table)
 
 
 def _demand(ordinary: bool | np.bool_) -> None:
@@ -309,16 +319,24 @@ class _Problems:
 
 @dataclass(frozen=True)
 class _Form:
-    """A form of key: how many numbers each of its nine groups has, and what stands between the numbers of a group."""
+    """A form of key.  Its first six groups are sizes that differ from key to key: channels and sizes of the first
+    tensor, filter, channels and sizes of the second one, batch.  What follows (pads, strides, dilations, types …) is
+    its *tail*: a file has a few hundred different ones, each of which is read once.
+    """
 
     spatial: int
     pads: int
 
     @property
     def groups(self) -> tuple[tuple[str, int], ...]:
+        """What stands between the numbers of each group, and how many they are."""
         wide = self.spatial
-        sizes = (("-", 1), ("-", wide), ("x", wide), ("-", 1), ("-", wide), ("-", 1))
-        return (*sizes, ("x", self.pads), ("x", wide), ("x", wide))
+        return (("-", 1), ("-", wide), ("x", wide), ("-", 1), ("-", wide), ("-", 1))
+
+    @property
+    def out_start(self) -> str:
+        """What stands before a 2D problem's output sizes."""
+        return "1," if self.spatial == 2 else ""
 
     @property
     def delimiters(self) -> Bytes:
@@ -334,7 +352,7 @@ class _Form:
 
 _FORMS = {4: _Form(2, 2), 8: _Form(3, 3), 7: _Form(3, 2)}
 """Forms by their number of ``x``: 2D, 3D, and the ragged one (3D with a pad of two numbers)."""
-_C1, _SIZE1, _FILTER, _C2, _SIZE2, _N, _PAD, _STRIDE, _DILATION = range(9)
+_C1, _SIZE1, _FILTER, _C2, _SIZE2, _N = range(6)
 _COMMAS = bytes.maketrans(b"-x", b",,")
 _EXES = bytes.maketrans(b"-", b"x")
 
@@ -375,16 +393,15 @@ def _problems_of_form(keys: pa.StringArray, form: _Form) -> tuple[dict[str, pa.A
     _demand(width.max() <= 9 and not ((data[begin] == _ZERO) & (width > 1)).any())
 
     numbers = _strings(_span_offsets(begin, stop, ends), keys.buffers()[2])
-    value = _numbers(numbers.take(_every(count, numbers, np.arange(len(delimiters))))).reshape(count, -1)
-    tail_pieces = numbers.take(pa.array(np.arange(count) * (2 * len(delimiters) + 1) + 2 * len(delimiters)))
-    tails = tail_pieces.dictionary_encode()
-    tail = _Tails(tuple(tails.dictionary.to_pylist()))
-    code = tails.indices.to_numpy()
-    direction = tail.direction[code]
+    each = 2 * len(delimiters) + 1
+    every = (np.arange(count)[:, None] * each + 2 * np.arange(len(delimiters))).ravel()
+    value = _numbers(numbers.take(pa.array(every))).reshape(count, -1)
+    tails = numbers.take(pa.array(np.arange(count) * each + each - 1)).dictionary_encode()
+    tail = _Tails(tails.dictionary.to_pylist(), form)
+    direction = tail.direction[tails.indices.to_numpy()]
 
     backward = direction != 0
-    group_begin, group_stop = begin[:, starts[:-1]], stop[:, [x - 1 for x in starts[1:]]]
-    spans = _span_offsets(group_begin, group_stop, ends)
+    spans = _span_offsets(begin[:, starts[:-1]], stop[:, [x - 1 for x in starts[1:]]], ends)
     commas = _strings(spans, pa.py_buffer(data.tobytes().translate(_COMMAS)))
     exes = _strings(spans, pa.py_buffer(data.tobytes().translate(_EXES)))
     row = np.arange(count) * (2 * len(form.groups) + 1)
@@ -393,35 +410,31 @@ def _problems_of_form(keys: pa.StringArray, form: _Form) -> tuple[dict[str, pa.A
         index = 2 * group if swapped is None else np.where(backward, 2 * swapped, 2 * group)
         return source.take(pa.array(row + index))
 
+    def told(texts: list[str]) -> pa.StringArray:
+        return pa.array(texts).take(tails.indices)
+
     n, c, k = piece(commas, _N), piece(commas, _C1, _C2), piece(commas, _C2, _C1)
     one = "1," if form.spatial == 2 else ""
     layer = _join(
         *(f"spatial={form.spatial} in=", n, ",", c, f",{one}", piece(commas, _SIZE1, _SIZE2), " k=", k),
-        *(f" filter={one}", piece(commas, _FILTER), f" pad={_PAD_START[form.spatial, form.pads]}", piece(commas, _PAD)),
-        *(f" stride={one}", piece(commas, _STRIDE), f" dilation={one}", piece(commas, _DILATION)),
-        *(f" out={one}", piece(commas, _SIZE2, _SIZE1), pa.array(tail.layer).take(tails.indices)),
+        *(f" filter={one}", piece(commas, _FILTER), told(tail.middle), piece(commas, _SIZE2, _SIZE1), told(tail.end)),
     )
     start = pa.array(["conv F ", "conv B ", "conv W "]).take(pa.array(direction))
     one = one.replace(",", "x")
     shape = _join(
         *(start, n, "x", c, f"x{one}", piece(exes, _SIZE1, _SIZE2), "x", k, f"x{one}", piece(exes, _FILTER)),
-        pa.array(tail.shape).take(tails.indices),
+        told(tail.shape),
     )
     sizes = _sizes(value, form, backward)
     columns = {"problem": _join(start, layer), "shape": shape, "layer": layer}
-    columns |= {
-        name: pa.array(sizes[name]) if name in sizes else _told(tail, name, tails.indices) for name in CONV_FIELDS
-    }
-    columns["pad_d"] = pa.nulls(count, pa.int64()) if form.pads < form.spatial else columns["pad_d"]
-    columns["flops"] = pa.array(_flops(sizes, tail.groups[code]))
+    for name in CONV_FIELDS:
+        columns[name] = pa.array(sizes[name]) if name in sizes else tail.column(name, tails.indices)
+    columns["flops"] = pa.array(_flops(sizes, columns["groups"].to_numpy()))
     return columns, direction
 
 
-_PAD_START = {(2, 2): "0,", (3, 3): "", (3, 2): "?,"}
-
-
 def _span_offsets(begin: Ints, stop: Ints, ends: Ints) -> npt.NDArray[np.int32]:
-    """Keys cut into spans and what lies between them: values 0, 2, 4 … of a key are its spans, the last is its tail."""
+    """Keys cut into spans and what is between them: values 0, 2, 4 … of a key are its spans, the last is its tail."""
     count, spans = begin.shape
     flat = np.empty(count * (2 * spans + 1) + 1, dtype=np.int32)
     offsets = flat[:-1].reshape(count, -1)
@@ -434,40 +447,45 @@ def _strings(offsets: npt.NDArray[np.int32], content: pa.Buffer) -> pa.StringArr
     return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), content)
 
 
-def _every(count: int, spans: pa.StringArray, wanted: Ints) -> pa.Array:
-    each = len(spans) // count
-    return pa.array((np.arange(count)[:, None] * each + 2 * wanted).ravel())
-
-
 def _join(*parts: pa.StringArray | str) -> pa.StringArray:
     return pc.binary_join_element_wise(*parts, "")
 
 
 class _Tails:
-    """What the distinct tails (``0-NCHW-FP16-W_g32``) say, one entry each."""
+    """What the distinct tails (``1x1-2x2-1x1-0-NCHW-FP16-W_g32``) say, one entry each."""
 
-    def __init__(self, texts: tuple[str, ...]) -> None:
-        told = [_tail(text) for text in texts]
-        self.fields = [fields for fields, _, _ in told]
-        self.layer = [layer for _, layer, _ in told]
-        self.shape = [shape for _, _, shape in told]
+    def __init__(self, texts: list[str], form: _Form) -> None:
+        told = [_tail(text, form) for text in texts]
+        self.fields = [fields for fields, _ in told]
+        self.middle = [layer[layer.index(" pad=") : layer.index(" out=") + 5] + form.out_start for _, layer in told]
+        self.end = [layer[layer.index(" groups=") :] for _, layer in told]
+        self.shape = [f" g{fields['groups']} {fields['in_type']}" for fields in self.fields]
         self.direction = np.array(["FBW".index(fields["direction"]) for fields in self.fields])
-        self.groups = np.array([fields["groups"] for fields in self.fields])
+
+    def column(self, name: str, code: pa.Array) -> pa.Array:
+        default = ConvProblem.__dataclass_fields__[name].default
+        values = pa.array([fields.get(name, default) for fields in self.fields])
+        if pa.types.is_string(values.type):
+            return pa.DictionaryArray.from_arrays(code, values)
+        return values.cast(pa.int64()).take(code)
 
 
 @lru_cache(maxsize=65536)
-def _tail(text: str) -> tuple[dict[str, Any], str, str]:
+def _tail(text: str, form: _Form) -> tuple[dict[str, Any], str]:
+    """The fields that a tail tells, and ``layer`` of a problem of which only these are known."""
+    groups = text.split("-", 3)
+    _demand(len(groups) == 4)
+    fields: dict[str, Any] = {"spatial": form.spatial, "pad_d": None if form.pads < form.spatial else 0}
+    wanted = (("pad", form.pads), ("stride", form.spatial), ("dilation", form.spatial))
+    for group, (word, count) in zip(groups, wanted, strict=False):
+        numbers = group.split("x")
+        _demand(len(numbers) == count and all(_NUMBER.match(x) for x in numbers))
+        fields |= {f"{word}_{x}": int(v) for x, v in zip("dhw"[-count:], numbers, strict=True)}
     try:
-        fields = read_tail(text)
+        fields |= read_tail(groups[3])
     except ValueError as error:
         raise _OddError from error
-    layer = ConvProblem(**fields).layer
-    return fields, layer[layer.index(" groups=") :], f" g{fields['groups']} {fields['in_type']}"
-
-
-def _told(tail: _Tails, name: str, code: pa.Array) -> pa.Array:
-    values = pa.array([fields[name] for fields in tail.fields])
-    return values.take(code) if pa.types.is_integer(values.type) else pa.DictionaryArray.from_arrays(code, values)
+    return fields, ConvProblem(**fields).layer
 
 
 def _sizes(value: Ints, form: _Form, backward: npt.NDArray[np.bool_]) -> dict[str, Ints]:
@@ -477,17 +495,12 @@ def _sizes(value: Ints, form: _Form, backward: npt.NDArray[np.bool_]) -> dict[st
     in_, out = np.where(swap, groups[_SIZE2], groups[_SIZE1]), np.where(swap, groups[_SIZE1], groups[_SIZE2])
     sizes = {
         "n": groups[_N][:, 0],
-        "c": np.where(swap, groups[_C2], groups[_C1])[:, 0],
-        "k": np.where(swap, groups[_C1], groups[_C2])[:, 0],
-        "spatial": np.full(len(value), form.spatial),
+        "c": np.where(backward, groups[_C2][:, 0], groups[_C1][:, 0]),
+        "k": np.where(backward, groups[_C1][:, 0], groups[_C2][:, 0]),
     }
-    words = (("", in_), ("out_", out), ("filter_", groups[_FILTER]), ("stride_", groups[_STRIDE]))
-    for word, numbers in (*words, ("dilation_", groups[_DILATION]), ("pad_", groups[_PAD])):
-        for x, column in zip("dhw"[-numbers.shape[1] :], numbers.T, strict=True):
+    for word, numbers in (("", in_), ("out_", out), ("filter_", groups[_FILTER])):
+        for x, column in zip("dhw"[-form.spatial :], numbers.T, strict=True):
             sizes[word + x] = np.ascontiguousarray(column)
-        if form.spatial == 2:
-            sizes[f"{word}d"] = np.full(len(value), 0 if word == "pad_" else 1)
-    sizes.setdefault("pad_d", np.zeros(len(value), dtype=np.int64))
     return sizes
 
 
@@ -496,7 +509,8 @@ def _flops(sizes: dict[str, Ints], groups: Ints) -> Ints:
     product = np.full(len(groups), 2, dtype=np.int64)
     estimate = np.full(len(groups), 2.0)
     for name in names:
-        product *= sizes[name]
-        estimate *= sizes[name]
-    _demand((estimate / groups).max() < 2.0**62 and estimate.max() < 2.0**62)
+        if name in sizes:  # the third dimension of a 2D problem is 1
+            product *= sizes[name]
+            estimate *= sizes[name]
+    _demand(estimate.max() < 2.0**62)
     return product // groups

@@ -184,8 +184,10 @@ def test_the_first_record_of_a_key_wins_in_every_order() -> None:
     one = b"3-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-F=a:1,0,miopenConvolutionFwdAlgoGEMM\n"
     two = one.replace(b"3-8", b"4-8").replace(b"\n", b";b:2,0,miopenConvolutionFwdAlgoFFT\n")
     for text in (one + two + one, two + one + two + two, one + one, one + b"junk\n" * 5 + two + one + b"no=\n"):
-        rows = rows_of(agree(text))
-        assert {row["status"] for row in rows} == {"ok", "skipped"}
+        outcomes = agree(text)
+        assert {row["status"] for row in rows_of(outcomes)} == {"ok", "skipped"}
+        problems = [row["problem"] for o in outcomes if o.tables for row in o.tables["convs"].to_pylist()]
+        assert len(problems) == len(set(problems))
 
 
 LINES = [
