@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO := build/demo
 
-.PHONY: demo test lint check clean
+.PHONY: demo test lint clean transcript
 
 # --system-site-packages keeps a torch that the machine already has (a ROCm image brings its own).
 $(VENV)/.installed: pyproject.toml
@@ -32,3 +32,7 @@ test: lint
 
 clean:
 	rm -rf build overrides .pytest_cache .mypy_cache .ruff_cache
+
+# The transcript in README.md, from a real run.
+transcript: $(VENV)/.installed
+	$(BIN)/python docs/transcript.py

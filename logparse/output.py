@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -56,7 +57,8 @@ def _terminal(frame: pd.DataFrame) -> str:
         table.add_column(str(name), justify="right" if numeric else "left", overflow="fold")
     for row in frame.itertuples(index=False, name=None):
         table.add_row(*(_cell(value) for value in row))
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)
+    width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS") or 200)
+    console = Console(width=width, highlight=False, markup=False)
     with console.capture() as capture:
         console.print(table)
     lines = [line.rstrip() for line in capture.get().splitlines()]
