@@ -203,6 +203,82 @@ def damaged() -> str:
     return "\n".join(rows) + "\n"
 
 
+def tables() -> None:
+    """Tables of aiter (three header generations), rocBLAS's logs, and a spreadsheet of anyone's."""
+    kernel = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT64x32x256"
+    tuned = [
+        "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,tflops,bw",
+        f"gfx942,304,8192,64,4096,False,torch.bfloat16,torch.bfloat16,False,False,hipblaslt,104377,0,23.6,{kernel},0.0,182,2890",
+        "gfx942,304,64,256,5120,True,torch.bfloat16,torch.float32,False,False,asm,5,13,7.9191,_ZN5aiter_splitk,0.0,21.1,417",
+        "gfx942,304,16,256,5120,False,torch.bfloat16,torch.bfloat16,False,True,torch,0,0,inf,,0.0,0,0",
+        "gfx942,304,32,256,5120,False,torch.bfloat16,torch.bfloat16,False,False,hipblaslt,-1,0,-1,,0.0,0,0",
+        "gfx942,304,x,256,5120,False,torch.bfloat16,torch.bfloat16,False,False,hipblaslt,1,0,9.5,,0.0,0,0",
+    ]
+    write("tables", "aiter_bf16_tuned_gemm.csv", tuned)
+    short = [
+        "M,N,K,bias,dtype,outdtype,scaleAB,cu_num,libtype,solidx,splitK,soltimes,kernelName,tflops,bw",
+        f"64,256,5120,False,torch.bfloat16,torch.float32,False,80,hipblaslt,192883,10.91,{kernel},15.38,306.36",
+        "64,512,5120,False,torch.float16,torch.float16,False,80,rocblas,-624951541,0,12.38,rocblas,1,1",
+    ]
+    write("tables", "aiter_old_tuned_gemm.csv", short)
+    fp8 = [
+        "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio",
+        "gfx942,304,1,1280,8192,torch.float8_e4m3fnuz,ck,34,0,20.5611,a8w8_rowwise_256x16x64x512,1.02,510.5,0.0",
+        "gfx950,256,1,1280,8192,torch.int8,asm,0,8,7.3189,_ZN5aiter_I8gemm,22.9,183.5,0.18",
+    ]
+    write("tables", "a8w8_bpreshuffle_tuned_gemm.csv", fp8)
+    write("tables", "a8w8_untuned_gemm.csv", ["M,N,K,q_dtype_w", "1, 1280, 8192,torch.int8"])
+    online = [
+        "preshuffle, use_rowwise, trans_a, trans_b, m, n, k, A_data_type, lda, stride_a, B_data_type, ldb, stride_b, "
+        "C_data_type, ldc, stride_c, compute_type, batch_count, algo_index, kernel_name",
+        "false,false,true,false,1280,64,8192,bf16_r,8192,10485760,bf16_r,8192,524288,bf16_r,1280,81920,f32_r,1,"
+        f"104377,{kernel}",
+        "true,true,true,false,1280,1,8192,f8_e4m3_fnuz_r,8192,0,f8_e4m3_fnuz_r,8192,0,bf16_r,1280,0,f32_r,1,5101,",
+    ]
+    write("tables", "hip_online_tuning_res.csv", online)
+    bench = (
+        "./rocblas-bench -f gemm_ex --transposeA T --transposeB N -m 64 -n 8192 -k 4096 --alpha 1 --a_type bf16_r "
+        "--lda 4096 --b_type bf16_r --ldb 4096 --beta 0 --c_type bf16_r --ldc 64 --d_type bf16_r --ldd 64 "
+        "--compute_type f32_r --algo 0 --solution_index {} --flags 0"
+    )
+    strided = (
+        "./rocblas-bench -f gemm_strided_batched -r f32_r --transposeA N --transposeB T -m 80 -n 48 -k 64 --alpha 1 "
+        "--lda 80 --stride_a 5120 --ldb 48 --stride_b 3072 --beta 0.5 --ldc 80 --stride_c 3840 --batch_count 6"
+    )
+    record = (
+        '- {{ rocblas_function: "rocblas_gemm_ex", atomics_mode: atomics_allowed, transA: "T", transB: "N", M: 64, '
+        'N: 8192, K: 4096, alpha: 1, a_type: "bf16_r", lda: 4096, b_type: "bf16_r", ldb: 4096, beta: 0, '
+        'c_type: "bf16_r", ldc: 64, d_type: "bf16_r", ldd: 64, compute_type: "f32_r", algo: 0, solution_index: 0, '
+        "flags: none, call_count: {} }}"
+    )
+    log = [
+        bench.format(0),
+        bench.format(0),
+        bench.format(-3798),
+        strided,
+        "./rocblas-bench -f axpy -r f32_r -n 4096 --alpha 1 --incx 1 --incy 1",
+        "./rocblas-bench -f gemm_ex --transposeA T --transposeB N -m",
+        record.format(16),
+        '{ rocblas_function: "rocblas_dgemv", transA: "C", M: 1, N: 1, lda: 0, incx: 1, incy: 0, call_count: 4 }',
+        '- { rocblas_function: "rocblas_gemm_ex", transA: "T", transB: "N", M: 64',
+        "transA,transB,M,N,batch_count,K,alpha,beta,lda,ldb,ldc,input_type,output_type,compute_type,solution_index",
+        "T,N,64,8192,1,4096,1,0,4096,4096,64,bf16_r,bf16_r,f32_r,3788",
+        "N,T,104,104,1024,64,1,0,104,64,104,6656,6656,10816,f32_r,f32_r,f32_r,3976",
+        "N,T,104,104,1024,64,1,0,104,64,104,f32_r,f32_r,3976",
+        "done",
+    ]
+    write("tables", "rocblas.log", log)
+    spreadsheet = [
+        "model,trans_a,trans_b,m,n,k,batch_count,a_type,library,solution,time_us,calls",
+        "llama,T,N,64,8192,4096,1,bf16_r,hipblaslt,104377,23.6,",
+        "llama,T,N,64.0,8192,4096,1,bf16_r,torch,Default,92.4,16",
+        "llama,T,N,12288,8192,4096,1,bf16_r,,,,8",
+        "llama,X,N,12288,8192,4096,1,bf16_r,,,,8",
+        "llama,T,N,12288,8192,4096,1,bf16_r,hipblaslt,1,,",
+    ]
+    write("tables", "spreadsheet.csv", spreadsheet)
+
+
 def write(folder: str, name: str, lines: list[str] | str, end: str = "\n", bom: bool = False) -> None:
     text = lines if isinstance(lines, str) else "".join(line + end for line in lines)
     path = HERE / folder / name
@@ -228,6 +304,7 @@ def main() -> None:
     write("tunableop", "damaged/tunableop_results0.csv", damaged())
     write("tunableop", "damaged/tunableop_results_crlf0.csv", results()[:9], end="\r\n")
     write("tunableop", "damaged/tunableop_results_bom0.csv", results()[:9], bom=True)
+    tables()
 
 
 if __name__ == "__main__":

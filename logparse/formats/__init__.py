@@ -14,6 +14,7 @@ from logparse.formats.miopen import driver_output as miopen_driver_output
 from logparse.formats.miopen import find_db as miopen_find_db
 from logparse.formats.miopen import log as miopen_log
 from logparse.formats.miopen import perf_db as miopen_perf_db
+from logparse.formats.tables import aiter, plain, rocblas
 from logparse.formats.traces import ncu as traces_ncu
 from logparse.formats.traces import nsys as traces_nsys
 from logparse.formats.traces import rocprof as traces_rocprof
@@ -37,6 +38,11 @@ FORMATS: tuple[Format, ...] = (
     tunableop_results.FORMAT,
     tunableop_untuned.FORMAT,
     tunableop_verbose.FORMAT,
+    rocblas.BENCH,
+    rocblas.PROFILE,
+    rocblas.TUNE,
+    aiter.FORMAT,
+    plain.FORMAT,
     traces_torch_profiler.FORMAT,
     traces_rocprof.CSV_FORMAT,
     traces_rocprof.JSON_FORMAT,
@@ -50,5 +56,6 @@ WRITERS: tuple[Writer, ...] = (
     miopen_find_db.WRITER,
     tunableop_results.WRITER,
     tunableop_untuned.WRITER,
+    rocblas.WRITER,
 )
 """Every override file that a library reads back."""

@@ -141,6 +141,7 @@ def _family_fields(family: str, types: list[str], leading_dims: bool) -> dict[st
         out |= {"b_type": b_type, "c_type": d_type, "d_type": d_type, "beta": "zero", "activation": "none"}
         return out | {"scale_type": "f32_r"}
     out |= dict.fromkeys(("b_type", "c_type", "d_type"), a_type)
+    out["scale_alpha_vector"] = False  # alpha is a number on the host
     if family == "GemmAndBias":
         return out | {"bias": True, "bias_type": a_type, "beta": "zero"}
     if family == "GemmStridedBatched":

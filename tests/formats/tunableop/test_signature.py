@@ -28,6 +28,7 @@ def test_a_plain_gemm_says_its_layout_and_that_it_has_no_epilogue() -> None:
         trans_a="T", trans_b="N", m=96, n=100, k=64, batch_count=1, lda=64, ldb=65, ldc=96, ldd=96,
         a_type="bf16_r", b_type="bf16_r", c_type="bf16_r", d_type="bf16_r", compute_type="f32_r", scale_type="f32_r",
         activation="none", gradient=False, aux=False, bias=False,
+        scale_alpha_vector=False,
     )  # fmt: skip
     assert problem.beta is None  # the key does not hold it
     assert problem.epilogue == "DEFAULT"

@@ -1,0 +1,1 @@
+"""Tables of shapes and times: aiter, rocBLAS, and anyone's spreadsheet."""

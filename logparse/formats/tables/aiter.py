@@ -1,0 +1,214 @@
+"""aiter's (gradlib's) GEMM tables: tuned, untuned, and the online tuning cache.
+
+::
+
+    gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,tflops,bw
+    gfx942,304,64,256,5120,False,torch.bfloat16,torch.float32,False,False,hipblaslt,192883,0,10.91,Cijk…,0.0,15,306
+
+    gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio           (a8w8…, a4w4…, batched: with B)
+    M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle                                                           (untuned)
+    preshuffle, use_rowwise, trans_a, trans_b, m, n, k, …, algo_index, kernel_name       (online: column-major)
+
+Produced by ``AITER_TUNE_GEMM=1`` (untuned), ``gradlib/gradlib/gemm_tuner.py`` (tuned) and ``HIP_ONLINE_TUNING=1``
+(``hip_online_tuning_res.csv``).  Columns are found by name: nine generations of the bf16 header exist, with
+``soltimes`` for ``us`` before, without ``gfx``, ``cu_num``, ``splitK`` … .  Microseconds.
+Source: ROCm/aiter aiter/tuned_gemm.py, aiter/configs/, gradlib/csrc/hipbsolgemm.cu.
+
+Row-major Y[M,N] = X[M,K]·W[N,K]ᵀ becomes the column-major call that the library gets: m = N, n = M, layout TN, A is
+W.  The tuner's tensors are contiguous, so leading dimensions are tight, and beta is 0.
+``us`` of inf is a memory fault or a hang, -1 an error or an unsupported call; ``solidx`` -1 is the backend's heuristic.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from logparse.formats.format import FileFormat, Head, Outcome, Source
+from logparse.model import Call, Fact, GemmProblem, Measurement, Record, Reject, Solution, SolutionName, Status
+
+ORIGIN = "aiter"
+ONLINE_ORIGIN = "aiter-online"
+_TYPES: Mapping[str, str] = {
+    "torch.bfloat16": "bf16_r",
+    "torch.float16": "f16_r",
+    "torch.float32": "f32_r",
+    "torch.int8": "i8_r",
+    "torch.float8_e4m3fnuz": "f8_fnuz_r",
+    "torch.float8_e4m3fn": "f8_r",
+    "torch.float8_e5m2fnuz": "bf8_fnuz_r",
+    "torch.float8_e5m2": "bf8_r",
+    "torch.float4_e2m1fn_x2": "f4_r",
+}
+_ONLINE_TYPES: Mapping[str, str] = {
+    **{name: name for name in ("f32_r", "f16_r", "bf16_r", "i8_r", "i32_r", "f64_r")},
+    "f8_e4m3_fnuz_r": "f8_fnuz_r",
+    "f8_e5m2_fnuz_r": "bf8_fnuz_r",
+    "f8_e4m3_r": "f8_r",
+    "f8_e5m2_r": "bf8_r",
+}
+_BOOLS: Mapping[str, bool] = {"true": True, "false": False, "1": True, "0": False}
+_TUNED = frozenset({"libtype", "solidx", "kernelId", "us", "soltimes"})
+_UNTUNED = frozenset({"scaleAB", "outdtype", "q_dtype_w"})
+
+
+def recognise(head: Head) -> bool:
+    """A first line that names M, N, K and a column of the tuner's, or the online cache's columns."""
+    columns = set(_columns(head.data.split(b"\n", 1)[0].decode("utf-8", "replace")))
+    if {"algo_index", "preshuffle"} <= columns:
+        return True
+    return {"M", "N", "K"} <= columns and bool(columns & (_TUNED | _UNTUNED))
+
+
+def _columns(line: str) -> list[str]:
+    return [name.strip() for name in line.removeprefix("\ufeff").strip().split(",")]
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """The header as a fact, each row as a call (untuned) or measurement; where the rows were made comes last."""
+    columns: list[str] = []
+    devices: dict[str, set[str]] = {"gfx": set(), "cu_num": set()}
+    for line in source.lines():
+        text = line.text.rstrip("\r")
+        if not text.strip():
+            yield Outcome("blank")
+        elif not columns:
+            columns = _columns(text)
+            yield Outcome("fact", [Fact("columns", ",".join(columns))])
+        else:
+            values = _values(columns, text)
+            for name, seen in devices.items():
+                seen.update([values[name]] if values.get(name) else [])
+            records = _row(values, text, source.name)
+            first = records[0]
+            unit = "reject" if isinstance(first, Reject) else "call" if isinstance(first, Call) else "measurement"
+            yield Outcome(unit, records, at=line.offset)  # type: ignore[arg-type]
+    # One file may hold rows of several devices: the fact then names all of them and equals no target.
+    names = (("gfx", "arch"), ("cu_num", "cu_count"))
+    yield Outcome("fact", [Fact(ours, " ".join(sorted(devices[n]))) for n, ours in names if devices[n]], lines=0)
+
+
+def _values(columns: list[str], text: str) -> dict[str, str]:
+    cells = [cell.strip() for cell in text.split(",")]
+    place = columns.index("splitK") if "splitK" in columns else len(cells)
+    # The first rows of the generation that brought splitK lack it: a time stands in its place.
+    if len(cells) == len(columns) - 1 and place < len(cells) and "." in cells[place]:
+        cells.insert(place, "")
+    return dict(zip(columns, cells, strict=False))
+
+
+def _row(values: Mapping[str, str], text: str, file_name: str) -> list[Record]:
+    try:
+        if "algo_index" in values:
+            return _online(values)
+        problem = _problem(values, file_name)
+        if not _TUNED & set(values):
+            return [Call(problem=problem, category="untuned", count=None)]
+        solution = _solution(values)
+    except (KeyError, ValueError) as error:
+        what = f"column {error} is missing" if isinstance(error, KeyError) else str(error)
+        return [Reject(what, 0, len(text.encode()))]
+    time_us, status, error_text = _time(values.get("us") or values.get("soltimes") or "")
+    measured = Measurement(
+        problem=problem, solution=solution, origin=ORIGIN, status=status, time_us=time_us, error=error_text,
+        key_text=",".join(values[n] for n in _KEY if n in values),
+    )  # fmt: skip
+    kernel = values.get("kernelName")
+    named = [SolutionName(solution=solution, kernel_name=kernel)] if kernel and kernel != values.get("libtype") else []
+    return [measured, *named]
+
+
+_KEY = (*("gfx", "cu_num", "B", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle", "q_dtype_w"),)
+
+
+def _problem(values: Mapping[str, str], file_name: str) -> GemmProblem:
+    rows, columns, k = int(values["M"]), int(values["N"]), int(values["K"])
+    weights = _type(values.get("q_dtype_w") or values.get("dtype"))
+    inputs = _type(values.get("dtype"))
+    if weights is None:  # these tables say their type in the file's name only
+        weights = inputs = {"bf16_": "bf16_r", "a4w4_": "f4_r"}.get(file_name[:5])
+    output = _type(values.get("outdtype"))
+    floating = weights is not None and weights != "i8_r"
+    return GemmProblem(
+        trans_a="T", trans_b="N", m=columns, n=rows, k=k,
+        batch_count=int(values.get("B") or 1), batch_mode="strided" if values.get("B") else None,
+        lda=k, ldb=k, ldc=columns, ldd=columns,
+        a_type=weights, b_type=inputs, c_type=output, d_type=output, compute_type="f32_r" if floating else None,
+        scale_type="f32_r" if floating else None, activation="none", gradient=False, aux=False,
+        bias=_BOOLS.get(values.get("bias", "").lower()),
+        swizzle_a=_BOOLS.get(values.get("bpreshuffle", "").lower()), beta="zero",
+    )  # fmt: skip
+
+
+def _type(name: str | None) -> str | None:
+    if not name:
+        return None
+    if name not in _TYPES:
+        raise ValueError(f"unknown type {name!r}")
+    return _TYPES[name]
+
+
+def _solution(values: Mapping[str, str]) -> Solution:
+    library = values.get("libtype") or "aiter"
+    number = int(values["solidx"] if "solidx" in values else values["kernelId"])
+    split = values.get("splitK", "")
+    raw = ",".join(filter(None, (values.get("libtype"), str(number), split)))
+    if number < 0 and library != "rocblas":
+        return Solution(library, "heuristic", raw=raw)
+    if library in ("hipblaslt", "rocblas") or split in ("", "0"):
+        return Solution(library, str(number), raw=raw)
+    return Solution(library, f"{number},splitK={int(split)}", raw=raw)
+
+
+def _time(text: str) -> tuple[float | None, Status, str | None]:
+    try:
+        value = float(text)
+    except ValueError:
+        return None, "no_time", f"time {text!r}" if text else "no time in the row"
+    if value == math.inf:
+        return None, "failed", "memory fault or hang while tuning"
+    if value == -1:
+        return None, "unsupported", "unsupported, or an error while tuning"
+    return (value, "ok", None) if value > 0 else (None, "no_time", f"time {text!r}")
+
+
+_TRANS = re.compile(r"(?i)(true|t|1)|(false|n|0)")
+
+
+def _online(values: Mapping[str, str]) -> list[Record]:
+    """A row of the online cache: column-major already, its time is not kept."""
+
+    def transposed(name: str) -> Any:
+        match = _TRANS.fullmatch(values[name])
+        if match is None:
+            raise ValueError(f"{name} is {values[name]!r}")
+        return "T" if match[1] else "N"
+
+    types = {x: _ONLINE_TYPES.get(values[f"{x.upper()}_data_type"]) for x in "abc"}
+    row_wise = _BOOLS.get(values["use_rowwise"].lower())
+    problem = GemmProblem(
+        trans_a=transposed("trans_a"), trans_b=transposed("trans_b"),
+        m=int(values["m"]), n=int(values["n"]), k=int(values["k"]), batch_count=int(values["batch_count"]),
+        lda=int(values["lda"]), ldb=int(values["ldb"]), ldc=int(values["ldc"]), ldd=int(values["ldc"]),
+        stride_a=int(values["stride_a"]), stride_b=int(values["stride_b"]), stride_c=int(values["stride_c"]),
+        a_type=types["a"], b_type=types["b"], c_type=types["c"], d_type=types["c"],
+        compute_type=_ONLINE_TYPES.get(values["compute_type"]), gradient=False, aux=False,
+        scale_a="row" if row_wise else None, scale_b="row" if row_wise else None,
+        swizzle_a=_BOOLS.get(values["preshuffle"].lower()),
+    )  # fmt: skip
+    solution = Solution("hipblaslt", str(int(values["algo_index"])), raw=values["algo_index"])
+    measured = Measurement(
+        problem=problem, solution=solution, origin=ONLINE_ORIGIN, status="no_time", error="the cache keeps no time"
+    )
+    kernel = values.get("kernel_name")
+    return [measured, *([SolutionName(solution=solution, kernel_name=kernel)] if kernel else [])]
+
+
+FORMAT = FileFormat(
+    name="aiter",
+    about="ROCm/aiter tuned and untuned GEMM tables, online tuning cache",
+    recognise=recognise,
+    read=read,
+)

@@ -1,0 +1,250 @@
+"""Anyone's table of measurements or calls: a CSV or Parquet file with these column names.
+
+::
+
+    trans_a,trans_b,m,n,k,batch_count,a_type,library,solution,time_us
+    T,N,4096,512,1024,1,bf16_r,hipblaslt,477479,55.9
+    T,N,4096,512,1024,1,bf16_r,torch,Default,61.2
+
+    direction,n,c,h,w,k,filter_h,filter_w,pad_h,pad_w,stride_h,stride_w,groups,in_type,solution,time_us,calls
+    W,64,256,56,56,256,3,3,1,1,1,1,1,FP16,miopen:GemmWrwUniversal,812.5,120
+
+======================  ==========================================================================================
+problem columns         the fields of ``GemmProblem`` (at least m, n, k) or, with ``direction``, of ``ConvProblem``;
+                        or one column ``problem`` with the canonical text that logparse prints
+``solution``            ``library:id`` or, with a column ``library``, the id alone; ``Default`` is PyTorch's own call
+``time_us``             microseconds; with ``min_us``, ``max_us``, ``std_us``, ``workspace_bytes``, ``status``,
+                        ``error``
+``calls``               how often the problem ran
+======================  ==========================================================================================
+
+A row with a time is a measurement (it needs a solution), one with calls is a call, one with both is both.  An empty
+cell is unknown, except that ``batch_count`` is 1 where there is no such column.  Other columns are ignored and named in
+the fact ``ignored_columns``.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from logparse.formats.format import FileFormat, Head, Outcome, Source
+from logparse.model import (
+    CONV_FIELDS,
+    GEMM_FIELDS,
+    Call,
+    ConvProblem,
+    Fact,
+    GemmProblem,
+    Measurement,
+    Problem,
+    Record,
+    Reject,
+    Solution,
+    Status,
+    problem_from_text,
+    solution_from_text,
+)
+
+ORIGIN = "table"
+CATEGORY = "table"
+_VALUES = (
+    "time_us",
+    "min_us",
+    "max_us",
+    "std_us",
+    "workspace_bytes",
+    "status",
+    "error",
+    "calls",
+    "library",
+    "solution",
+)
+_BOOLS: Mapping[str, bool] = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+_BOOL_FIELDS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
+_TEXT_FIELDS = frozenset(
+    [
+        *("trans_a", "trans_b", "batch_mode", "compute_type", "scale_type", "activation", "aux_type", "bias_type"),
+        *("bias_source", "beta", *(f"{x}_type" for x in "abcd"), *(f"scale_{x}" for x in "abcd")),
+        *("direction", "mode", *(f"{x}_{y}" for x in ("in", "weights", "out") for y in ("type", "layout", "cast"))),
+    ]
+)
+_CONV_NEEDS = frozenset({"direction", "n", "c", "h", "w", "k"})
+_DOMAINS: Mapping[str, tuple[str, ...]] = {
+    "trans_a": ("N", "T", "C"),
+    "trans_b": ("N", "T", "C"),
+    "direction": ("F", "B", "W", "B+W"),
+    "beta": ("zero", "nonzero"),
+}
+
+
+def recognise(head: Head) -> bool:
+    """A first line with problem columns and a time or calls; a Parquet file by its magic and name."""
+    if head.data.startswith(b"PAR1"):
+        return head.name.endswith((".parquet", ".pq"))
+    return _is_ours(_header(head.data.split(b"\n", 1)[0].decode("utf-8", "replace")))
+
+
+def _header(line: str) -> list[str]:
+    text = line.removeprefix("\ufeff").strip("\r")
+    try:
+        cells: list[str] = next(csv.reader([text]), [])
+    except csv.Error:  # a carriage return or NUL in the middle, a cell beyond csv's limit
+        cells = text.split(",")
+    return [cell.strip() for cell in cells]
+
+
+def _is_ours(columns: Sequence[str]) -> bool:
+    names = set(columns)
+    problem = "problem" in names or names >= {"m", "n", "k"} or names >= _CONV_NEEDS
+    return problem and bool(names & {"time_us", "calls"})
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Each row as a measurement, a call or a reject; the columns as a fact."""
+    with source.open() as stream:
+        parquet = stream.read(4) == b"PAR1"
+    yield from _read_parquet(source) if parquet else _read_csv(source)
+
+
+def _read_csv(source: Source) -> Iterator[Outcome]:
+    columns: list[str] = []
+    for line in source.lines():
+        text = line.text.rstrip("\r")
+        if not text.strip():
+            yield Outcome("blank")
+        elif not columns:
+            columns = _header(text)
+            yield Outcome("fact", _column_facts(columns))
+        else:
+            # One line, one row: a quoted line end inside a cell would make two, and both would be rejected.
+            cells = _header(text)
+            if len(cells) > len(columns):
+                reject = Reject(f"{len(cells)} cells under {len(columns)} columns", 0, len(text.encode()))
+                yield Outcome("reject", [reject], at=line.offset)
+            else:
+                yield _outcome(dict(zip(columns, cells, strict=False)), line.offset, len(text.encode()))
+
+
+def _read_parquet(source: Source) -> Iterator[Outcome]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(source.local_path())
+    except (pa.ArrowException, OSError) as error:
+        yield Outcome("reject", [Reject(f"not a Parquet file that can be read: {error}")])
+        return
+    columns = file.schema_arrow.names
+    if not _is_ours(columns):
+        reason = "a Parquet file without problem columns and time_us or calls"
+        yield Outcome("reject", [Reject(reason)], lines=file.metadata.num_rows)
+        return
+    yield Outcome("fact", _column_facts(columns), lines=0)
+    for batch in file.iter_batches(columns=[name for name in columns if name in _KNOWN]):
+        for row in batch.to_pylist():
+            yield _outcome({name: "" if value is None else str(value) for name, value in row.items()}, 0, 0)
+
+
+_KNOWN = frozenset({*GEMM_FIELDS, *CONV_FIELDS, *_VALUES, "problem"})
+
+
+def _column_facts(columns: Sequence[str]) -> list[Fact]:
+    ignored = [name for name in columns if name not in _KNOWN]
+    return [Fact("ignored_columns", ",".join(ignored))] if ignored else []
+
+
+def _outcome(row: Mapping[str, str], at: int, length: int) -> Outcome:
+    try:
+        records = _records({name: cell.strip() for name, cell in row.items()})
+    except ValueError as error:
+        return Outcome("reject", [Reject(str(error), 0, length)], at=at)
+    if not records:
+        return Outcome("reject", [Reject("neither a time nor calls", 0, length)], at=at)
+    return Outcome("measurement" if isinstance(records[0], Measurement) else "call", records, at=at)
+
+
+def _records(row: Mapping[str, str]) -> list[Record]:
+    problem = _problem(row)
+    solution = _solution(row)
+    status: Any = row.get("status") or None
+    if status not in (None, *get_args(Status)):
+        raise ValueError(f"status {status!r} is none of {', '.join(get_args(Status))}")
+    time_us = _number(row, "time_us")
+    out: list[Record] = []
+    if time_us is not None or status is not None:
+        if solution is None:
+            raise ValueError("a time without a solution")
+        ok = time_us is not None and time_us > 0 and math.isfinite(time_us)
+        out.append(
+            Measurement(
+                problem=problem, solution=solution, origin=ORIGIN, status=status or ("ok" if ok else "no_time"),
+                time_us=time_us if ok else None, min_us=_number(row, "min_us"), max_us=_number(row, "max_us"),
+                std_us=_number(row, "std_us"), workspace_bytes=_integer(row.get("workspace_bytes", "")),
+                error=row.get("error") or None,
+            )
+        )  # fmt: skip
+    calls = _integer(row.get("calls", ""))
+    if calls is not None:
+        out.append(Call(problem=problem, category=CATEGORY, count=calls, solution=None if out else solution))
+    return out
+
+
+def _problem(row: Mapping[str, str]) -> Problem:
+    if row.get("problem"):
+        return problem_from_text(row["problem"])
+    fields = CONV_FIELDS if row.get("direction") else GEMM_FIELDS
+    values: dict[str, Any] = {
+        name: _field(name, row[name], conv=fields is CONV_FIELDS) for name in fields if row.get(name)
+    }
+    if fields is CONV_FIELDS:
+        return ConvProblem(**values)
+    if "batch_count" not in row:
+        values["batch_count"] = 1
+    return GemmProblem(**values)
+
+
+def _field(name: str, cell: str, conv: bool) -> object:
+    if cell not in _DOMAINS.get(name, (cell,)):
+        raise ValueError(f"{name} is {cell!r}, not one of {', '.join(_DOMAINS[name])}")
+    if name in _TEXT_FIELDS:
+        return cell
+    if name in _BOOL_FIELDS and not conv:
+        if cell.lower() not in _BOOLS:
+            raise ValueError(f"{name} is {cell!r}, neither true nor false")
+        return _BOOLS[cell.lower()]
+    return _integer(cell)
+
+
+def _solution(row: Mapping[str, str]) -> Solution | None:
+    text = row.get("solution", "")
+    if not text:
+        return None
+    if ":" in text or not row.get("library"):
+        return solution_from_text(text)
+    return Solution(row["library"], text)
+
+
+def _number(row: Mapping[str, str], name: str) -> float | None:
+    cell = row.get(name, "")
+    return float(cell) if cell else None
+
+
+def _integer(cell: str) -> int | None:
+    """A whole number; spreadsheets write ``128.0``.  Raises ValueError on anything else."""
+    if not cell:
+        return None
+    value = float(cell)
+    if not value.is_integer():
+        raise ValueError(f"{cell} is no whole number")
+    return int(value)
+
+
+FORMAT = FileFormat(
+    name="table",
+    about="CSV or Parquet table with documented columns: problems, solutions, time_us, calls",
+    recognise=recognise,
+    read=read,
+)

@@ -1,0 +1,269 @@
+"""rocBLAS: bench and profile logs, the tables of ``rocblas-gemm-tune``, and the override file that Tensile reads.
+
+::
+
+    ./rocblas-bench -f gemm_ex --transposeA N --transposeB T -m 512 -n 1024 -k 256 --alpha 1 --a_type f16_r --lda 512 …
+    - { rocblas_function: "rocblas_gemm_ex", transA: "N", transB: "T", M: 512, N: 1024, K: 256, …, call_count: 4 }
+    { rocblas_function: "rocblas_dgemv", transA: "C", M: 1, N: 1, lda: 0, incx: 1, incy: 0, call_count: 4 }   (old form)
+    transA,transB,M,N,batch_count,K,alpha,beta,lda,ldb,ldc,input_type,output_type,compute_type,solution_index
+    N,N,320,588,1,4096,1,0,320,6144,320,f32_r,f32_r,f32_r,3788
+
+Produced by ``ROCBLAS_LAYER=2`` (bench) and ``4`` (profile, at exit) on stderr or ``ROCBLAS_LOG_…_PATH``, and by
+``rocblas-gemm-tune --yaml FILE``.  ``ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH=FILE`` reads the table back.
+
+The table's index is Tensile's, counted from 1; rocBLAS's own index of a Tensile solution is negative,
+``file = -index - 10`` (ROCm/rocm-libraries#9985), so a row's solution here is ``rocblas:-3798``.  rocBLAS 4 and earlier
+had other numbers: their files say the Tensile index too, so files compare with files.
+Tensile matches transposes, sizes, batch, *beta's value*, leading dimensions, strides, input and output type, and
+whether it computes in higher precision; alpha is not compared (ROCm/Tensile ProblemOverride, CachingLibrary_test.cpp).
+Source: ROCm/rocBLAS library/src/include/logging.hpp, library/src/tensile_host.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from logparse.errors import EmissionError
+from logparse.formats.format import BlockFormat, Emission, Line, LineFormat, Outcome, Writer
+from logparse.model import Call, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
+
+RESERVED = 10
+"""Indices that rocBLAS keeps for itself between its own and Tensile's (``c_rocblas_solutions_reserved``)."""
+
+_PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
+_FUNCTION = re.compile(r"(?:rocblas_)?([hsdcz])?gemm(_strided_batched|_batched)?(_ex3|_ex)?(?:_64)?\Z")
+_BENCH_FLAGS: Mapping[str, str] = {
+    "--transposeA": "transA",
+    "--transposeB": "transB",
+    "-m": "M",
+    "-n": "N",
+    "-k": "K",
+    "-r": "precision",
+    "-f": "rocblas_function",
+}
+_PAIR = re.compile(r"""['"]?(\w+)['"]?: *(?:"([^"]*)"|'([^']*)'|(\[[^\]]*\]|\([^)]*\)|[^,{}]*?))\s*(?=[,}])""")
+_RECORD = re.compile(r"\s*(?:- )?\{.*\}\s*\Z")
+
+
+def _problem(given: Mapping[str, str]) -> GemmProblem | None:
+    """The GEMM of a record, or None when its function is no GEMM.  Raises ValueError on values that are no numbers."""
+    match = _FUNCTION.match(given.get("rocblas_function", ""))
+    if match is None:
+        return None
+    letter, batching, _ = match.groups()
+    common = _PRECISIONS.get(letter or "") or given.get("precision")
+    batched = batching is not None
+    values: dict[str, Any] = {name: int(given[name]) for name in ("lda", "ldb", "ldc") if given.get(name)}
+    values |= {name.lower(): int(given[name]) for name in "MNK" if given.get(name)}
+    values["ldd"] = int(given["ldd"]) if given.get("ldd") else values.get("ldc") if "_ex" not in match[0] else None
+    values["batch_count"] = int(given.get("batch_count") or 0) or (None if batched else 1)
+    if batched:
+        values["batch_mode"] = "pointer" if batching == "_batched" else "strided"
+        values |= {f"stride_{x}": int(given[f"stride_{x}"]) for x in "abcd" if given.get(f"stride_{x}")}
+    for x in "abcd":
+        values[f"{x}_type"] = given.get(f"{x}_type") or common
+    for side in "AB":
+        trans = given.get(f"trans{side}", "").upper()
+        values[f"trans_{side.lower()}"] = trans if trans in ("N", "T", "C") else None
+    if given.get("beta"):
+        values["beta"] = "nonzero" if re.search(r"[1-9]", given["beta"]) else "zero"
+    # rocBLAS has no epilogues.
+    return GemmProblem(
+        compute_type=given.get("compute_type") or common,
+        activation="none", gradient=False, aux=False, bias=False, scale_alpha_vector=False, **values,
+    )  # fmt: skip
+
+
+def _call(given: Mapping[str, str], category: str, text: str, count: int | None) -> Outcome:
+    try:
+        problem = _problem(given)
+        index = int(given.get("solution_index") or 0)
+    except ValueError as error:
+        return Outcome("reject", [Reject(str(error), 0, len(text.encode()))])
+    if problem is None:
+        function = given.get("rocblas_function", "")
+        return Outcome("message", [Message(category=category, function=function, text=text.strip())])
+    solution = Solution("rocblas", str(index)) if index else None
+    return Outcome("call", [Call(problem=problem, category=category, count=count, solution=solution)])
+
+
+def read_bench(text: str) -> Outcome:
+    """One ``rocblas-bench`` line of the log, one call."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        return Outcome("reject", [Reject(str(error), 0, len(text.encode()))])
+    given: dict[str, str] = {}
+    for flag, value in zip(words[1::2], words[2::2], strict=False):
+        if not re.match(r"--?[A-Za-z]", flag):
+            return Outcome("reject", [Reject(f"{flag!r} stands where a flag should", 0, len(text.encode()))])
+        given[_BENCH_FLAGS.get(flag, flag.lstrip("-"))] = value
+    if "rocblas_function" not in given or len(words) % 2 == 0:
+        return Outcome("reject", [Reject("a torn rocblas-bench line", 0, len(text.encode()))])
+    return _call(given, "rocblas_bench", text, 1)
+
+
+def read_profile(text: str) -> Outcome:
+    """One record of the profile log: ``call_count`` calls; without one, a line of a tuning list (not counted)."""
+    if not _RECORD.match(text):
+        return Outcome("reject", [Reject("a torn profile record", 0, len(text.encode()))])
+    given = {name: a or b or c for name, a, b, c in _PAIR.findall(text)}
+    count = given.get("call_count", "")
+    if count and not count.isdecimal():
+        return Outcome("reject", [Reject(f"call_count {count!r}", 0, len(text.encode()))])
+    return _call(given, "rocblas_profile", text, int(count) if count else None)
+
+
+BENCH = LineFormat(
+    name="rocblas_bench",
+    about="rocBLAS bench log (ROCBLAS_LAYER=2)",
+    markers=(b"rocblas-bench -",),
+    start=rb"(?:\./)?rocblas-bench -",
+    read=read_bench,
+)
+PROFILE = LineFormat(
+    name="rocblas_profile",
+    about="rocBLAS profile log (ROCBLAS_LAYER=4) and gemm-tune's input",
+    markers=(b"rocblas_function",),
+    start=rb"(?:- )?\{ ?['\"]?rocblas_function",
+    read=read_profile,
+)
+
+
+# ------------------------------------------------------------------------------------------- gemm-tune's table
+
+_PLAIN = "transA,transB,M,N,batch_count,K,alpha,beta,lda,ldb,ldc,input_type,output_type,compute_type,solution_index"
+_STRIDED = _PLAIN.replace("ldc,", "ldc,stride_a,stride_b,stride_c,")
+_HEADER = "transA,transB,M,N,batch_count,K,"
+_ROW = re.compile(r"[NTC], ?[NTC], ?\d+, ?\d+, ?\d+, ?\d+,")
+
+
+class _Table:
+    """Rows behind a header line, until a line that is no row."""
+
+    def __init__(self) -> None:
+        self._columns: list[str] = []
+
+    @property
+    def awake(self) -> bool:
+        return bool(self._columns)
+
+    def take(self, line: Line) -> Outcome | None:
+        text = line.text.rstrip()
+        if text.startswith(_HEADER):
+            self._columns = [name.strip() for name in text.split(",")]
+            return Outcome("message", [Message(category="rocblas_tune", text=text)], at=line.offset)
+        if not self._columns:
+            return None
+        if not _ROW.match(text):
+            self._columns = []
+            return None
+        cells = [cell.strip() for cell in text.split(",")]
+        columns = (_STRIDED if len(cells) == 18 else _PLAIN).split(",")
+        record = _tuned(dict(zip(columns, cells, strict=False))) if len(cells) in (15, 18) else None
+        if record is None:
+            return Outcome("reject", [Reject("not a row of rocblas-gemm-tune", 0, len(text.encode()))], at=line.offset)
+        return Outcome("measurement", [record], at=line.offset)
+
+    def close(self) -> Iterable[Record]:
+        return ()
+
+
+def _tuned(row: Mapping[str, str]) -> Measurement | None:
+    try:
+        index = int(row["solution_index"])
+        given = {**row, "rocblas_function": "gemm_strided_batched_ex" if "stride_a" in row else "gemm_ex"}
+        given |= {f"{x}_type": row["input_type"] for x in "ab"} | {f"{x}_type": row["output_type"] for x in "cd"}
+        problem = _problem({**given, "ldd": row["ldc"]})
+    except ValueError:
+        return None
+    if problem is None or index <= 0:
+        return None
+    return Measurement(
+        problem=problem,
+        solution=Solution("rocblas", str(-index - RESERVED), raw=row["solution_index"]),
+        origin="rocblas-tune",
+        status="no_time",
+        error="rocblas-gemm-tune prints no time",
+        key_text=",".join(row.values()).rpartition(",")[0],
+    )
+
+
+TUNE = BlockFormat(
+    name="rocblas_tune",
+    about="rocblas-gemm-tune's table, rocBLAS override file",
+    markers=(_HEADER.encode(),),
+    begin=_Table,
+)
+
+
+def key(problem: Problem, target: Mapping[str, str]) -> str | None:
+    """The row without its index; None where a field that Tensile matches is unknown."""
+    return None if not isinstance(problem, GemmProblem) or _unknown(problem) else _key(problem)
+
+
+def _unknown(gemm: GemmProblem) -> list[str]:
+    names = ["trans_a", "trans_b", "m", "n", "k", "batch_count", "lda", "ldb", "a_type", "d_type", "compute_type"]
+    names += ["stride_a", "stride_b"] if gemm.batch_count != 1 else []
+    unknown = [name for name in names if getattr(gemm, name) is None]
+    if gemm.beta != "zero":
+        unknown.append("beta's value" if gemm.beta else "beta")
+    return unknown + (["ldc"] if gemm.ldc is None and gemm.ldd is None else [])
+
+
+def _key(gemm: GemmProblem) -> str:
+    ldc = gemm.ldd if gemm.ldc is None else gemm.ldc
+    row = [gemm.trans_a, gemm.trans_b, gemm.m, gemm.n, gemm.batch_count, gemm.k, 1, 0, gemm.lda, gemm.ldb, ldc]
+    if gemm.batch_count != 1:
+        row += [gemm.stride_a, gemm.stride_b, gemm.stride_d if gemm.stride_c is None else gemm.stride_c]
+    return ",".join(map(str, [*row, gemm.a_type, gemm.d_type, gemm.compute_type]))
+
+
+def accepts(override: Override) -> bool:
+    """GEMMs without epilogue whose solution is one of rocBLAS's Tensile kernels."""
+    gemm, solution = override.problem, override.solution
+    if not isinstance(gemm, GemmProblem) or gemm.members or gemm.bias or gemm.activation not in (None, "none"):
+        return False
+    tensile = re.fullmatch(r"-\d+", solution.id) is not None and int(solution.id) < -RESERVED
+    return solution.library == "rocblas" and tensile and gemm.batch_mode != "pointer" and gemm.a_type == gemm.b_type
+
+
+def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
+    """The override file.  Alpha, which Tensile does not compare, is written as 1.
+
+    Raises EmissionError where the target's rocBLAS is not known to be version 5 or later (earlier ones number
+    differently), or where a field that Tensile matches is not known; the value of a beta other than 0 never is.
+    """
+    major = re.match(r"(\d+)\.", target.get("rocblas_version", ""))
+    if major is None or int(major[1]) < 5:
+        raise EmissionError(
+            "rocBLAS: solution indices are known from version 5 on; give --target the fact rocblas_version, "
+            "or a TunableOp results CSV of that machine"
+        )
+    rows: dict[str, int] = {}
+    for override in overrides:
+        gemm = override.problem
+        unknown = _unknown(gemm) if isinstance(gemm, GemmProblem) else ["kind"]
+        if unknown or not isinstance(gemm, GemmProblem):
+            raise EmissionError(f"rocBLAS: no row for {gemm.text}: unknown {', '.join(unknown)}")
+        rows.setdefault(_key(gemm), -int(override.solution.id) - RESERVED)
+    body = "".join(f"{text},{index}\n" for text, index in sorted(rows.items()))
+    return [Emission("rocblas_override.csv", f"{_PLAIN}\n{body}".encode(), _USE)]
+
+
+_USE = """\
+export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}
+# Only calls that rocBLAS gives to Tensile see it, not those served by hipBLASLt (ROCBLAS_USE_HIPBLASLT).
+# rocBLAS prints one warning, "One or more problem overrides failed to load", when a row is not taken.
+"""
+
+WRITER = Writer(
+    name="rocblas",
+    about="rocBLAS GEMM override CSV (ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH)",
+    accepts=accepts,
+    key=key,
+    write=write,
+)
