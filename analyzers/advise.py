@@ -39,13 +39,16 @@ def missing(store: Store) -> list[str]:
 
 
 def write(
-    recommendation: Recommendation, settings: Settings, writers: Sequence[Writer], out: Path
+    recommendation: Recommendation, settings: Settings, writers: Sequence[Writer], out: Path, gpus: int = 1
 ) -> tuple[list[Written], list[str]]:
-    """Write every target's files into a folder of its own below ``out``; also say what was not written, and why."""
+    """Write every target's files into a folder of its own below ``out``; also say what was not written, and why.
+
+    ``gpus`` is how many devices a process of the target sees: PyTorch reads one TunableOp file for each.
+    """
     written: list[Written] = []
     notes: list[str] = []
     for name, facts in targets(recommendation, settings).items():
-        made = emissions(recommendation, facts, writers)
+        made = emissions(recommendation, facts, writers, gpus=gpus)
         for file in made.files:
             path = out / name / file.name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -151,6 +151,7 @@ def emissions(
     target: Facts,
     writers: Sequence[Writer],
     commands: Mapping[str, Callable[[Problem], str]] = COMMANDS,
+    gpus: int = 1,
 ) -> Emissions:
     """The files for one target: overrides by every writer that takes them, tuning scripts and the environment.
 
@@ -164,7 +165,7 @@ def emissions(
         if not accepted:
             continue
         try:
-            files += writer.write(accepted, target)
+            files += writer.write(accepted, {**target, "gpus": str(gpus)})
         except EmissionError as error:
             notes.append(f"{writer.name}: {len(accepted)} override(s) not written: {error}")
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]

@@ -78,6 +78,7 @@ def recommend(
     slow_factor: Annotated[float, typer.Option(help="W is slow above this many times the slower of F and B …")] = 3.0,
     slow_floor_ms: Annotated[float, typer.Option(help="… and above this many ms.")] = 0.05,
     query_cost_us: Annotated[float, typer.Option(help="Host time of one heuristic query (µs).")] = 30.0,
+    gpus: Annotated[int, typer.Option(help="GPUs of a target process: so many TunableOp files.")] = 1,
     same_build: Annotated[
         bool, typer.Option("--same-build", help="Logs and times are of one library build and arch.")
     ] = False,
@@ -102,7 +103,7 @@ def recommend(
     )
     found = advise(open_store(store), settings, run)
     frame = render.rows(found)
-    written, notes = write(found, settings, WRITERS, out)
+    written, notes = write(found, settings, WRITERS, out, gpus)
     if format is not TableFormat.table:
         write_table(frame, format, output)
         return
