@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from logparse.errors import InputError
 from logparse.formats import FORMATS
-from logparse.formats.format import FileFormat, Line
+from logparse.formats.format import FileFormat, Head, Line
 from logparse.formats.format import LineFormat as _LineFormat
 from logparse.lines import LineReader
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
@@ -164,8 +164,9 @@ def _records(text: str) -> Iterator[object]:
         text,
         f"{text}=ConvDirectNaiveConvFwd:0,0,miopenConvolutionFwdAlgoDirect",
     ):  # a key without its items
+        head = Head("pasted", pasted.encode())
         for format in FORMATS:
-            if isinstance(format, FileFormat):
+            if isinstance(format, FileFormat) and format.recognise(head):
                 for outcome in format.read(_Pasted(pasted)):
                     yield from outcome.records
                     for table in outcome.tables.values():
@@ -183,7 +184,7 @@ class _Pasted:
     """One pasted line as a source."""
 
     text: str
-    name: str = "pasted.fdb.txt"
+    name: str = "pasted"
 
     def open(self) -> BinaryIO:
         return io.BytesIO(self.text.encode() + b"\n")
