@@ -1,6 +1,6 @@
 """Questions to the table ``points`` under a selection; every answer is a small DataFrame that a chart draws.
 
-All of it is SQL over a connection that holds ``points`` (``points.build``, or ``over`` for a DataFrame of it), so that a
+All of it is SQL over a connection that holds ``points`` (``problems.build``, or ``over`` for a DataFrame of it), so that a
 chart gets what the eye can see and not 200,000 rows.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analyzers.explore.selection import FACETS, NUMBERS, Selection
+from analyzers.explore.selection import FACETS, Selection
 
 if TYPE_CHECKING:
     import duckdb
@@ -267,3 +267,13 @@ def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
     """The row of a problem, None where there is none of that id."""
     found = con.execute("select * from points where id = ?", [problem_id]).df()
     return found.iloc[0] if len(found) else None
+
+
+def ticks(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
+    """``pid, second, calls`` of the selected problems, from the table ``ticks``."""
+    where, parameters = chosen.where()
+    return con.execute(
+        f"""select pid, second, sum(calls) as calls from ticks
+            where problem in (select problem from points where {where}) group by all order by second, pid""",
+        parameters,
+    ).df()

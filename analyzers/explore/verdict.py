@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.explore.plain_text import duration
-from analyzers.explore.points import found
+from analyzers.explore.problems import found
 from analyzers.picks import compare
 from analyzers.recommend import Recommendation, recommend
 
@@ -31,18 +31,44 @@ class Analysis:
 def analyse(store: Store, run: str | None = None, settings: Settings | None = None) -> Analysis:
     """Run every analyzer over a run of the store (default the latest).  Raises StoreError where there is none."""
     settings = settings or Settings()
-    name = store.latest_run(run)
-    frames = store.frames(name)
-    wanted = {f.name for f in fields(Tables)} - {"run"}
-    tables = Tables(run=name, **{x: frames[x] for x in wanted})
+    tables = _tables(store, store.latest_run(run))
     result = recommend(tables, settings)
     return Analysis(
-        run=name,
+        run=tables.run,
         headline=headline(result),
         lines=tuple(x.message for x in result.remarks),
         compared=compare(tables, settings),
         found=found(result.findings),
     )
+
+
+def _tables(store: Store, run: str) -> Tables:
+    """What ``store.frames`` gives, without what no analyzer can use of problems that the run never called: a system
+    find-db of 200,000 problems would take two gigabytes.
+    """
+    own = ("calls", "workload", "process_messages")
+    with store.connect() as con:
+        con.execute("create table called as select distinct problem from workload where run = ?", [run])
+        con.execute(_CLOSE)
+        frames = {name: con.execute(f"select * from {name} where run = ?", [run]).df() for name in own}
+        for name in ("sources", "gemm_problems", "conv_problems", "solutions", "kernels", "facts"):
+            frames[name] = con.execute(f"select * from {name}").df()
+        frames["links"] = con.execute("select * from links semi join called using (problem)").df()
+        frames["measurements"] = con.execute(_MEASUREMENTS).df()
+    frames["messages"] = frames.pop("process_messages")
+    return Tables(run=run, **frames)
+
+
+_CLOSE = """
+    create table close as
+    select problem from measurements where solution = 'Default' or exists (from called)
+       and problem in (select other from links semi join called using (problem))
+    union select problem from called"""
+_MEASUREMENTS = """
+    select source_id, run, origin, kind, m.problem, library, solution, if(c.problem is null, null, raw) as raw,
+           if(c.problem is null, null, algorithm) as algorithm, status, time_us, min_us, max_us, std_us,
+           null::double[] as samples_us, workspace_bytes, error, if(c.problem is null, null, key_text) as key_text, ordinal
+    from measurements m left join close c using (problem)"""
 
 
 def headline(result: Recommendation) -> str:

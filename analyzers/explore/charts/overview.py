@@ -62,7 +62,7 @@ def overview(groups: pd.DataFrame, theme: Theme, *, title: str = "", empty: str 
 def _bars(rows: pd.DataFrame, facet: str, column: str, total: float, theme: Theme) -> go.Bar:
     """Bars of one facet; names are cut and made unique, since equal labels would stack."""
     names = all_shown(rows["value"], 26)
-    names = [f"{x}{'​' * names[:i].count(x)}" for i, x in enumerate(names)]
+    names = [f"{x}{'\u200b' * names[:i].count(x)}" for i, x in enumerate(names)]
     return go.Bar(
         x=[float(v or 0) / total if total else 0.0 for v in rows[column].fillna(0)],
         y=names,
@@ -84,7 +84,7 @@ def completeness(sources: pd.DataFrame, theme: Theme, *, title: str = "") -> go.
         return blank(NOTHING, theme, title=title)
     rows = sources.sort_values("lines", ascending=False).head(12)[::-1]
     names = [shown(str(path).rsplit("/", 1)[-1], 44) for path in rows["path"]]
-    names = [f"{x}{'​' * names[:i].count(x)}" for i, x in enumerate(names)]
+    names = [f"{x}{'\u200b' * names[:i].count(x)}" for i, x in enumerate(names)]
     figure = go.Figure()
     colours: Mapping[str, str] = dict(
         zip(UNITS, (*theme.categories[:4], theme.alarm, theme.faint, theme.grid), strict=True)

@@ -53,7 +53,7 @@ def _names(order: list[str], pick: str | None) -> dict[str, str]:
     for text in order:
         name = shown(text.partition(":")[2] or text, 46)
         while name in seen:
-            name += "​"
+            name += "\u200b"
         seen.add(name)
         names[text] = f"<b>{name}</b>" if text == pick else name
     return names

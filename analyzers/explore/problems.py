@@ -49,7 +49,7 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
 }
 """Columns of the views that are read here; one that a given frame lacks counts as unknown."""
 
-COMPARED = ("problem", "pick", "calls", "basis", "pick_us", "best", "best_us", "origin", "measured")
+COMPARED = ("problem", "pick", "calls", "basis", "pick_us", "best", "best_us", "origin", "measured", "source_id")
 FOUND = ("problem", "analyzer", "message", "advice", "per_call_us", "saving_us", "override")
 
 
@@ -112,16 +112,25 @@ def build(
 
 
 def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Create the table ``bases``: what the files themselves say of each problem, from the views that ``con`` has."""
-    peaks, rates = _peaks(con.execute("select source_id, name, value from facts").df())
-    con.register("peaks_", peaks)
+    """Create ``bases``, what the files themselves say of each problem, from the views that ``con`` has.
+
+    Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).
+    """
+    made, rates = _peaks(con.execute("select source_id, name, value from facts").df())
+    con.register("made_", made)
     con.register("rates_", rates)
     con.execute(f"create or replace macro type_bytes(t) as (case t {_TYPE_CASES} end)")
+    con.execute("create or replace table peaks as select * from rates_")
+    con.execute(
+        """create or replace table places as
+           select source_id, any_value(regexp_extract(path, '[^/]*$')) as file, any_value(device) as device,
+                  any_value(hbm_gbs) as hbm_gbs from sources left join made_ using (source_id) group by source_id"""
+    )
     for name, sql in _STAGES.items():
         con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
     for name in list(_STAGES)[:-1]:
         con.execute(f"drop table {name}")
-    con.unregister("peaks_")
+    con.unregister("made_")
     con.unregister("rates_")
 
 
@@ -240,14 +249,10 @@ _STAGES: Mapping[str, str] = {
         from tried_ t join dimensions_ d using (h) where d.direction in ('F', 'B') group by all""",
     "bases": """
         select left(md5(d.problem || r.part), 12) as id, r.* exclude (part, h), d.* exclude (h, layer, layer_h),
-               p.f_us, p.b_us, s.device, s.hbm_gbs, x.peak_tflops, coalesce(regexp_extract(f.path, '[^/]*$'), '?') as file
+               p.f_us, p.b_us
         from rows_ r join dimensions_ d using (h)
         left join passes_ p on d.direction = 'W' and p.layer_h = d.layer_h and p.source_id = r.source_id
-                               and p.origin = r.origin
-        left join peaks_ s on s.source_id = r.source_id
-        left join rates_ x on x.device = s.device and x.dtype = d.dtype
-        left join (select source_id, any_value(path) as path from sources group by source_id) f
-               on f.source_id = r.source_id""",
+                               and p.origin = r.origin""",
 }
 """Made one after the other; the problems' texts are long, so all but the last go by their hash."""
 
@@ -257,12 +262,12 @@ with picks as (
          sum(coalesce(calls, 1) * pick_us) filter (pick_us is not null)
            / sum(coalesce(calls, 1)) filter (pick_us is not null) as pick_us,
          arg_min(best, best_us) as best, min(best_us) as best_us, arg_min(origin, best_us) as origin,
-         arg_min(measured, best_us) as measured
+         arg_min(measured, best_us) as measured, arg_min(source_id, best_us) as source_id
   from picked_ group by problem),
 merged as (
-  select b.* exclude (best, best_us, origin, default_us), coalesce(p.best, b.best) as best,
+  select b.* exclude (best, best_us, origin, source_id, default_us), coalesce(p.best, b.best) as best,
          coalesce(p.best_us, b.best_us) as best_us, coalesce(p.origin, b.origin) as origin,
-         coalesce(p.measured, b.problem) as measured,
+         coalesce(p.measured, b.problem) as measured, coalesce(p.source_id, b.source_id) as source_id,
          coalesce(p.pick, case when b.default_us is not null then 'Default' end) as pick,
          coalesce(p.pick_us, b.default_us) as pick_us,
          coalesce(p.basis, case when b.default_us is not null then 'default' end) as basis,
@@ -273,7 +278,10 @@ timed as (
          flops / nullif(bytes, 0) as intensity,
          case when pick_us > best_us then pick_us - best_us when pick_us is not null then 0.0
               else per_call_us end as loss_us
-  from merged)
+  from merged),
+placed as (
+  select t.*, coalesce(s.file, '–') as file, s.device, least(x.peak_tflops, t.intensity * s.hbm_gbs / 1e3) as roof_tflops
+  from timed t left join places s using (source_id) left join peaks x on x.device = s.device and x.dtype = t.dtype)
 select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(operation, '?') as operation,
        coalesce(direction, '–') as direction, coalesce(dtype, '?') as dtype,
        coalesce(nullif(split_part(case when contains(best, ':') then best
@@ -283,9 +291,8 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        coalesce(calls, 1) * time_us as total_us, loss_us, coalesce(calls, 1) * loss_us as saving_us,
        pick_us / best_us - 1 as regret, finding, advice, analyzer, has_override, solutions, failed, flops, bytes, intensity,
        flops / time_us / 1e6 as tflops, flops / best_us / 1e6 as best_tflops, device,
-       least(peak_tflops, intensity * hbm_gbs / 1e3) as roof_tflops,
-       flops / time_us / 1e6 / least(peak_tflops, intensity * hbm_gbs / 1e3) as efficiency,
+       roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
        f_us, b_us, sibling_us, best_us / sibling_us as sibling_ratio, m, n, k, batch, source_id,
        measured, o.other_us
-from timed left join others_ o using (problem)
+from placed left join others_ o using (problem)
 """

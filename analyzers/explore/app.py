@@ -1,0 +1,331 @@
+"""The page in the browser: a Dash app on the loopback interface.
+
+The URL holds the state; a click on anything gives a new URL, and every part of the page is made anew from it.  Nothing
+is loaded from elsewhere (Content-Security-Policy forbids it), and only requests that name this host are answered, so that
+a foreign page cannot reach the server through a name of its own (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import threading
+import webbrowser
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
+from flask import Response, abort, request
+
+from analyzers.explore import page, rows
+from analyzers.explore.advice import advice
+from analyzers.explore.board import Board
+from analyzers.explore.charts.anything import anything
+from analyzers.explore.charts.solutions import solutions
+from analyzers.explore.palette import theme_of
+from analyzers.explore.selection import Selection, from_url
+from analyzers.explore.views import clicked, draw
+from logparse.errors import LogparseError
+from logparse.sql import query
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+SQL_SECONDS, SQL_ROWS = 20.0, 50_000
+CSV_ROWS = 1_000_000
+
+
+def explore(
+    url: str,
+    *,
+    run: str | None = None,
+    compare: str | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8050,
+    browser: bool = True,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Serve the page of a store until interrupted.  Raises StoreError where there is no store, OSError for a taken port."""
+    from werkzeug.serving import make_server
+
+    from logparse.store import open_store
+
+    open_store(url).latest_run(run)
+    board = Board(url, run, compare)
+    try:
+        server = make_server(host, port, application(board, host, port).server, threaded=True)
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        address = f"http://{f'[{host}]' if ':' in host else host}:{server.port}/"
+        say(f"{address}  (Ctrl-C ends it)")
+        say(tunnel(server.port))
+        if host not in LOOPBACK:
+            say(f"warning: {host} can be reached by others, who can then read the whole store; there is no password")
+        if browser:
+            threading.Timer(0.2, webbrowser.open, [address]).start()
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        board.close()
+
+
+def tunnel(port: int) -> str:
+    """How to see the page from another machine."""
+    return f"From another machine: ssh -N -L {port}:127.0.0.1:{port} USER@THIS-HOST, then open http://127.0.0.1:{port}/"
+
+
+def application(board: Board, host: str = "127.0.0.1", port: int = 8050) -> Dash:
+    """The app of a board; requests whose ``Host`` is neither ``host`` nor this machine's own name are refused."""
+    app = Dash(
+        __name__, title="logparse explore", update_title="", serve_locally=True, suppress_callback_exceptions=True
+    )
+    app.layout = page.layout(board.url, tunnel(port))
+    app.index_string = _INDEX
+    _navigation(app)
+    _content(app, board)
+    _details(app, board)
+    _grid(app, board)
+    _sql(app, board)
+    _guard(app, host)
+    return app
+
+
+_INDEX = """<!DOCTYPE html>
+<html lang="en"><head>{%metas%}<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{%title%}</title><link rel="icon" href="data:,">{%css%}</head>
+<body>{%app_entry%}<footer class="hidden">{%config%}{%scripts%}{%renderer%}</footer></body></html>"""
+
+
+def _guard(app: Dash, host: str) -> None:
+    """Answer only requests that name this host, and let pages load nothing from elsewhere."""
+    names = set(LOOPBACK) | {host}
+    scripts = " ".join(app.csp_hashes())  # of the inline scripts so far: call this last
+    policy = (
+        f"default-src 'self'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        "font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; object-src 'none'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    )
+
+    @app.server.before_request
+    def same_host() -> None:
+        name = re.sub(r":\d+\Z", "", request.headers.get("Host", "")).strip("[]").lower()
+        if name not in names:
+            abort(Response("This server answers only to the host name it was started for.\n", 403))
+        origin = request.headers.get("Origin")
+        if origin and re.sub(r"\Ahttps?://|:\d+\Z", "", origin).strip("[]").lower() not in names:
+            abort(Response("Requests of other sites are not answered.\n", 403))
+
+    @app.server.after_request
+    def closed(response: Response) -> Response:
+        response.headers["Content-Security-Policy"] = policy
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        return response
+
+
+def _navigation(app: Dash) -> None:
+    """Clicks, boxes and searches become URLs."""
+    charts = [f"chart-{i}" for i in range(3)]
+    inputs = [Input(x, "clickData") for x in charts] + [Input(x, "selectedData") for x in charts]
+
+    @app.callback(
+        Output("url", "search"),
+        *inputs,
+        Input("search", "value"),
+        Input("table", "selectedRows"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )  # type: ignore[untyped-decorator]
+    def go_to(*arguments: Any) -> Any:
+        chosen = from_url(arguments[-1])
+        prop = ctx.triggered[0]["prop_id"] if ctx.triggered else ""
+        value = ctx.triggered[0]["value"] if ctx.triggered else None
+        if prop == "search.value":
+            new = replace(chosen, search=(value or "").strip())
+        elif prop == "table.selectedRows":
+            new = replace(chosen, problem=str(value[0].get("id", ""))) if value else chosen
+        elif prop.endswith(("clickData", "selectedData")):
+            new = clicked(chosen, int(prop[6]), value, boxed=prop.endswith("selectedData"))
+        else:
+            return no_update
+        return no_update if new == chosen else new.url()
+
+    # The colours are the browser's business: the system's wish, until somebody chooses.
+    app.clientside_callback(
+        """(clicks, theme) => {
+            const wish = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+            const now = theme || wish;
+            const next = clicks ? (now === 'dark' ? 'light' : 'dark') : now;
+            document.documentElement.dataset.theme = next;
+            document.documentElement.dataset.agThemeMode = next;
+            return next === theme ? dash_clientside.no_update : next;
+        }""",
+        Output("theme", "data"),
+        Input("switch", "n_clicks"),
+        State("theme", "data"),
+    )
+
+
+def _content(app: Dash, board: Board) -> None:
+    """Everything that follows from the selection."""
+    charts = [Output(f"chart-{i}", "figure") for i in range(3)] + [Output(f"chart-{i}", "style") for i in range(3)]
+
+    @app.callback(
+        Output("version", "data"), Output("pulse", "disabled"), Input("pulse", "n_intervals"), State("version", "data")
+    )  # type: ignore[untyped-decorator]
+    def watch(_: int | None, shown: int) -> Any:
+        version = board.version
+        return (no_update if version == shown else version), board.finished
+
+    @app.callback(
+        Output("verdict", "children"),
+        Output("tabs", "children"),
+        Output("chips", "children"),
+        Output("facets", "children"),
+        Output("intro", "children"),
+        Output("sql-box", "style"),
+        Output("table-box", "style"),
+        Input("url", "search"),
+        Input("version", "data"),
+    )  # type: ignore[untyped-decorator]
+    def surroundings(search: str | None, _: int) -> Any:
+        chosen = from_url(search)
+        sql = chosen.view == "sql"
+        frame = (page.tabs(chosen), page.chips(chosen))
+        styles = ({"display": "block" if sql else "none"}, {"display": "none" if sql else "block"})
+        try:
+            with board.cursor() as con:
+                total, groups = rows.totals(con, chosen), rows.groups(con, chosen)
+        except LogparseError as error:
+            return page.verdict("", (), pd.Series(), "", error=str(error), finished=True), *frame, [], "", *styles
+        told = page.verdict(board.headline, board.lines, total, board.run, error=board.error, finished=board.finished)
+        return told, *frame, page.facets(groups, chosen), page.INTRO[chosen.view], *styles
+
+    @app.callback(*charts, Input("url", "search"), Input("theme", "data"), Input("version", "data"))  # type: ignore[untyped-decorator]
+    def figures(search: str | None, theme: str, _: int) -> Any:
+        chosen = from_url(search)
+        try:
+            with board.cursor() as con:
+                made = draw(con, chosen, theme_of(theme), names=(board.url, board.other or ""))
+        except LogparseError:
+            made = []
+        figures = [*made, *[go.Figure()] * (3 - len(made))]
+        return *figures, *[{} if i < len(made) else {"display": "none"} for i in range(3)]
+
+
+def _details(app: Dash, board: Board) -> None:
+    @app.callback(
+        Output("detail", "children"), Input("url", "search"), Input("theme", "data"), Input("version", "data")
+    )  # type: ignore[untyped-decorator]
+    def problem(search: str | None, theme: str, _: int) -> Any:
+        chosen = from_url(search)
+        if not chosen.problem or chosen.view == "sql":
+            return None
+        try:
+            with board.cursor() as con:
+                row = rows.one(con, chosen.problem)
+            if row is None:
+                return html.P("This problem is not in the store (any more).", className="faint")
+            tries = board.tries(row)
+            told = advice(row, tries, board.facts(row["source_id"]))
+        except LogparseError as error:
+            return html.P(str(error))
+        pick = row["pick"] if isinstance(row["pick"], str) else None
+        figure = solutions(tries, theme_of(theme), pick=pick)
+        chart = dcc.Graph(id="solutions", figure=figure, config=page.CHART_CONFIG)
+        return page.detail(row, told, chart, replace(chosen, problem="").url())
+
+    app.clientside_callback(
+        """(children) => { if (children && !window.seen_) { const e = document.getElementById('detail');
+            setTimeout(() => e.scrollIntoView({block: 'start', behavior: 'smooth'}), 60); } return ''; }""",
+        Output("detail", "title"),
+        Input("detail", "children"),
+        prevent_initial_call=True,
+    )
+
+
+def _grid(app: Dash, board: Board) -> None:
+    @app.callback(
+        Output("table", "getRowsResponse"),
+        Output("table-note", "children"),
+        Input("table", "getRowsRequest"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )  # type: ignore[untyped-decorator]
+    def block(asked: Mapping[str, Any] | None, search: str | None) -> Any:
+        if not asked:
+            return no_update, no_update
+        try:
+            frame, count = _rows(board, from_url(search), asked, int(asked["startRow"]), int(asked["endRow"]))
+        except LogparseError:
+            return {"rowData": [], "rowCount": 0}, ""
+        return {"rowData": records(frame), "rowCount": count}, f"{count:,} problems, the largest saving first"
+
+    app.clientside_callback(
+        """(search, version) => { const grid = window.dash_ag_grid && dash_ag_grid.getApi('table');
+            if (grid) { grid.purgeInfiniteCache(); } return String(version); }""",
+        Output("table-box", "title"),
+        Input("url", "search"),
+        Input("version", "data"),
+        prevent_initial_call=True,
+    )
+
+    @app.callback(
+        Output("download", "data"),
+        Input("export", "n_clicks"),
+        State("table", "getRowsRequest"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )  # type: ignore[untyped-decorator]
+    def export(_: int, asked: Mapping[str, Any] | None, search: str | None) -> Any:
+        frame, _count = _rows(board, from_url(search), asked or {}, 0, CSV_ROWS)
+        return {"content": csv(frame), "filename": "logparse-problems.csv", "type": "text/csv"}
+
+
+def _rows(board: Board, chosen: Selection, asked: Mapping[str, Any], start: int, end: int) -> tuple[pd.DataFrame, int]:
+    with board.cursor() as con:
+        return rows.table(
+            con, chosen, start=start, end=end, sort=asked.get("sortModel") or (), filters=asked.get("filterModel") or {}
+        )
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, object]]:
+    """Rows as JSON can hold them: no NaN, no infinity."""
+
+    def plain(value: object) -> object:
+        return None if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)) else value
+
+    return [{str(k): plain(v) for k, v in row.items()} for row in frame.astype(object).to_dict("records")]
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """The table as CSV, headed by titles with units.  A text that a spreadsheet would run as a formula gets a quote."""
+    out = frame.drop(columns="id").rename(columns=dict(rows.TABLE))
+    for name in out.columns:
+        if not pd.api.types.is_numeric_dtype(out[name]):
+            out[name] = [f"'{x}" if isinstance(x, str) and x[:1] in "=+-@\t\r" else x for x in out[name]]
+    return str(out.to_csv(index=False))
+
+
+def _sql(app: Dash, board: Board) -> None:
+    @app.callback(
+        Output("sql-result", "children"),
+        Output("sql-note", "children"),
+        Output("sql-chart", "figure"),
+        Output("sql-chart", "style"),
+        Input("sql-run", "n_clicks"),
+        State("sql-text", "value"),
+        State("theme", "data"),
+        prevent_initial_call=True,
+        running=[(Output("sql-run", "disabled"), True, False)],
+    )  # type: ignore[untyped-decorator]
+    def ask(_: int, text: str | None, theme: str) -> Any:
+        hidden = {"display": "none"}
+        try:
+            frame = query(board.url, text or "", timeout_s=SQL_SECONDS, max_rows=SQL_ROWS).to_pandas()
+        except LogparseError as error:
+            return None, str(error), go.Figure(), hidden
+        return page.result_table(frame), f"{len(frame):,} rows", anything(frame, theme_of(theme)), {}

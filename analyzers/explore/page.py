@@ -1,0 +1,326 @@
+"""The page: what stands where.  Pure: a selection and small tables in, Dash components out.
+
+Every filter is a link, so that it can be reached by keyboard, opened in a new tab and sent to somebody; the URL is the
+state.  All text of a log goes into components as text, which React never reads as HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import dash_ag_grid
+import pandas as pd
+from dash import dcc, html
+
+from analyzers.explore import rows
+from analyzers.explore.advice import Advice
+from analyzers.explore.charts.overview import measure
+from analyzers.explore.plain_text import duration, visible
+from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection
+
+CHART_CONFIG = {"displaylogo": False, "responsive": True, "toImageButtonOptions": {"format": "svg"}}
+INTRO = {
+    "overview": "Where the time goes. Click a bar to look only at it; click a row below to see its solutions.",
+    "roofline": "Each mark is a problem: how fast it runs against what the device allows. Drag a box to select, click to open.",
+    "regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
+    "weights": "The backward-weight pass of each layer against its own F and B. Far above 1× is worth a look.",
+    "shapes": "How well which sizes run, and where time jumps. Click a cell to look only at it.",
+    "timeline": "When each process called the library. Late starters and silent ranks stand out.",
+    "compare": "This store against the other one, problem by problem.",
+    "sql": "One SELECT over the store's views: read-only, stopped after 20 s or 50,000 rows.",
+}
+EXAMPLE = """select direction, dtype, count(*) as problems, sum(flops) / 1e12 as tflop
+from conv_problems group by all order by problems desc"""
+
+
+def layout(store: str, tunnel: str) -> html.Div:
+    """The frame of the page; callbacks fill it."""
+    return html.Div(
+        [
+            dcc.Location(id="url", refresh=False),
+            dcc.Store(id="theme", storage_type="local", data=""),
+            dcc.Interval(id="pulse", interval=700),
+            dcc.Store(id="version", data=0),
+            dcc.Download(id="download"),
+            html.A("Skip to the charts", href="#charts", className="skip"),
+            html.Header(
+                [
+                    html.Div([html.Span("logparse", className="brand"), html.Span(visible(store), className="store")]),
+                    html.Div(
+                        [
+                            dcc.Input(
+                                id="search", type="search", placeholder="Search problems, solutions …", debounce=True
+                            ),
+                            html.Button("Dark / light", id="switch", n_clicks=0, title="Change the colours"),
+                        ],
+                        className="tools",
+                    ),
+                ],
+            ),
+            html.Div(id="verdict", className="verdict", role="status"),
+            html.Nav(id="tabs", **{"aria-label": "Views"}),
+            html.Div(id="chips", className="chips"),
+            html.Main(
+                [
+                    html.Aside(id="facets", **{"aria-label": "Filters"}),
+                    html.Section(
+                        [
+                            html.P(id="intro", className="intro"),
+                            html.Div(_query_box(), id="sql-box", style={"display": "none"}),
+                            html.Div(
+                                [dcc.Graph(id=f"chart-{i}", config=CHART_CONFIG, className="chart") for i in (0, 1, 2)],
+                                id="charts",
+                                tabIndex="-1",
+                            ),
+                            html.Div(id="detail"),
+                            html.Div(_table(), id="table-box"),
+                        ],
+                        className="content",
+                    ),
+                ]
+            ),
+            html.Footer(tunnel),
+        ],
+        id="page",
+    )
+
+
+def _table() -> list[object]:
+    return [
+        html.Div(
+            [
+                html.H2("Problems"),
+                html.Span(id="table-note", className="faint"),
+                html.Button("Export CSV", id="export", n_clicks=0),
+            ],
+            className="bar",
+        ),
+        dash_ag_grid.AgGrid(
+            id="table",
+            columnDefs=[_column(name, title) for name, title in rows.TABLE.items()],
+            defaultColDef={"sortable": True, "resizable": True, "filter": True, "minWidth": 90},
+            rowModelType="infinite",
+            dashGridOptions={
+                "rowBuffer": 0,
+                "cacheBlockSize": 100,
+                "maxBlocksInCache": 4,
+                "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
+                "suppressCellFocus": False,
+                "theme": "themeQuartz",
+                "rowHeight": 34,
+            },
+            getRowId="params.data.id",
+            className="grid",
+            style={"height": "430px"},
+        ),
+    ]
+
+
+def _column(name: str, title: str) -> dict[str, object]:
+    if name in rows.TEXTS:
+        width = {"label": 300, "best": 260, "finding": 420, "file": 200}.get(name, 120)
+        return {
+            "field": name,
+            "headerName": title,
+            "width": width,
+            "filter": "agTextColumnFilter",
+            "tooltipField": name,
+        }
+    digits = "',.0f'" if name in ("calls", "solutions") else "',.4~g'"
+    return {
+        "field": name,
+        "headerName": title,
+        "width": 120,
+        "filter": "agNumberColumnFilter",
+        "type": "rightAligned",
+        "valueFormatter": {"function": f"params.value == null ? '' : d3.format({digits})(params.value)"},
+    }
+
+
+def _query_box() -> list[object]:
+    return [
+        html.Label("SQL", htmlFor="sql-text", className="hidden"),
+        dcc.Textarea(id="sql-text", value=EXAMPLE, spellCheck=False, className="code"),
+        html.Div(
+            [
+                html.Button("Run", id="sql-run", n_clicks=0, className="primary"),
+                html.Span(id="sql-note", className="faint"),
+            ],
+            className="bar",
+        ),
+        html.Div(id="sql-result"),
+        dcc.Graph(id="sql-chart", config=CHART_CONFIG, style={"display": "none"}),
+    ]
+
+
+def result_table(frame: pd.DataFrame) -> dash_ag_grid.AgGrid:
+    """The rows of a query, sorted and filtered in the browser; cells of other types are written out."""
+    plain = frame.copy()
+    for name in plain.columns:
+        if not pd.api.types.is_numeric_dtype(plain[name]):
+            plain[name] = [None if value is None or value is pd.NaT else str(value) for value in plain[name]]
+    plain.columns = pd.Index([f"c{i}" for i in range(len(frame.columns))])
+    # Cell values are looked up by field, so names of columns (which a query may choose freely) never become paths.
+    return dash_ag_grid.AgGrid(
+        columnDefs=[
+            {"field": f"c{i}", "headerName": visible(str(name)), "sortable": True, "filter": True}
+            for i, name in enumerate(frame.columns)
+        ],
+        rowData=plain.astype(object).where(plain.notna(), None).to_dict("records"),
+        dashGridOptions={"theme": "themeQuartz", "rowHeight": 32, "enableCellTextSelection": True},
+        className="grid",
+        style={"height": "320px"},
+    )
+
+
+def tabs(chosen: Selection) -> list[object]:
+    """One link per view, the present one marked."""
+    return [
+        dcc.Link(
+            title,
+            href=replace(chosen, view=view).url(),
+            className="tab here" if view == chosen.view else "tab",
+        )
+        for view, title in VIEWS.items()
+    ]
+
+
+def chips(chosen: Selection) -> list[object]:
+    """What is filtered, each with a link that takes it away."""
+    made: list[object] = [
+        _chip(f"{FACETS[facet]}: {visible(value)}", chosen.toggled(facet, value))
+        for facet, values in chosen.values.items()
+        for value in values
+    ]
+    made += [
+        _chip(f"{NUMBERS[name]}: {low:.4g} – {high:.4g}", chosen.limited({name: None}))
+        for name, (low, high) in chosen.between.items()
+    ]
+    if chosen.search:
+        made.append(_chip(f"“{visible(chosen.search)}”", replace(chosen, search="")))
+    if made:
+        made.append(dcc.Link("Clear all", href=chosen.cleared().url(), className="clear"))
+    return made
+
+
+def _chip(text: str, without: Selection) -> dcc.Link:
+    return dcc.Link(
+        [text, html.Span(" ×", **{"aria-hidden": "true"})],
+        href=without.url(),
+        className="chip",
+        title="Take this filter away",
+    )
+
+
+def facets(groups: pd.DataFrame, chosen: Selection) -> list[object]:
+    """The filters: per facet the largest values with their share, each a link that switches it."""
+    if not len(groups):
+        return [html.P("No filters", className="faint")]
+    column, _ = measure(groups)
+    made: list[object] = []
+    for facet, title in FACETS.items():
+        part = groups[groups["facet"] == facet]
+        if len(part) < 2 and facet not in chosen.values:
+            continue
+        amounts = part[column].fillna(0).astype(float)
+        total = float(amounts.sum()) or 1.0
+        entries = [
+            _entry(facet, str(value), amount / total, chosen)
+            for value, amount in zip(part["value"], amounts, strict=True)
+        ]
+        more = int(part["values"].max()) - len(part)
+        tail = [html.Li(f"{more:,} more: use the search", className="faint more")] if more > 0 else []
+        made.append(
+            html.Details([html.Summary(title), html.Ul(entries + tail)], open=facet in _OPEN or facet in chosen.values)
+        )
+    return made
+
+
+_OPEN = ("operation", "direction", "dtype", "library", "layout")
+
+
+def _entry(facet: str, value: str, share: float, chosen: Selection) -> html.Li:
+    on = value in chosen.values.get(facet, ())
+    text = value.partition(":")[2] or value if facet == "solver" else value
+    return html.Li(
+        dcc.Link(
+            [
+                html.Span(visible(text), className="name", title=visible(value)),
+                html.Span(f"{share:.0%}" if share >= 0.005 or share == 0 else "<1%", className="share"),
+                html.Span(className="level", style={"width": f"{100 * share:.1f}%"}),
+            ],
+            href=chosen.toggled(facet, value).url(),
+            className="entry on" if on else "entry",
+        )
+    )
+
+
+def verdict(
+    headline: str, lines: Sequence[str], total: pd.Series, run: str, *, error: str, finished: bool
+) -> list[object]:
+    """What to know first: the ceiling, what is selected, what the analyzers remark."""
+    if error:
+        return [html.Strong("The store could not be read"), html.P(visible(error))]
+    calls = f"{int(total['calls']):,} calls of " if pd.notna(total["calls"]) else ""
+    time = (
+        f", {duration(float(total['total_us']))} in all"
+        if pd.notna(total["total_us"]) and total["total_us"] > 0
+        else ""
+    )
+    once = "" if calls else " (each counted once: the store has no calls of them)"
+    untimed = total["untimed_calls"]
+    gap = f"; {int(untimed):,} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
+    saving = f"; {duration(float(total['saving_us']))} could be saved" if total["savings"] else ""
+    made: list[object] = [
+        html.Strong(
+            visible(headline) if headline else "Reading what the analyzers say …" if not finished else "No verdict"
+        ),
+        html.P(f"Selected: {calls}{int(total['problems']):,} problems{time}{once}{gap}{saving}. Run {visible(run)}."),
+    ]
+    if lines:
+        made.append(
+            html.Details(
+                [html.Summary(f"{len(lines)} remarks on the run"), html.Ul([html.Li(visible(x)) for x in lines])]
+            )
+        )
+    return made
+
+
+def detail(row: pd.Series, told: Advice, chart: object, close: str) -> html.Section:
+    """One problem: what to do, its numbers, every solution, and what to paste where."""
+    numbers = [
+        ("Now", duration(row["time_us"])),
+        ("Best known", duration(row["best_us"])),
+        ("Calls", "unknown" if pd.isna(row["calls"]) else f"{int(row['calls']):,}"),
+        ("Could save", duration(row["saving_us"])),
+        ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),
+        ("Of roofline", "unknown" if pd.isna(row["efficiency"]) else f"{row['efficiency']:.0%}"),
+    ]
+    return html.Section(
+        [
+            html.Div([html.H2(visible(str(row["label"]))), dcc.Link("Close", href=close, className="close")], className="bar"),
+            html.P(visible(told.sentence), className="sentence"),
+            html.Dl([html.Div([html.Dt(name), html.Dd(value)]) for name, value in numbers]),
+            chart,
+            _paste("Bench command", told.command, told.command_note, "bench"),
+            _paste(f"Override row ({told.override_name})" if told.override_name else "Override row", told.override, told.override_note, "override"),
+            html.Details([html.Summary("Full key"), html.Code(visible(str(row["problem"])))]),
+        ],
+        id="problem",
+        className="problem",
+        tabIndex="-1",
+        **{"aria-label": "One problem"},
+    )  # fmt: skip
+
+
+def _paste(title: str, text: str, note: str, name: str) -> html.Div:
+    if not text:
+        return html.Div([html.H3(title), html.P(visible(note), className="faint")])
+    copy = dcc.Clipboard(content=text, id=f"copy-{name}", title=f"Copy: {title}", className="copy")
+    return html.Div(
+        [
+            html.Div([html.H3(title), copy, html.Span(visible(note), className="faint")], className="bar"),
+            html.Pre(html.Code(text, id=f"text-{name}")),
+        ]
+    )

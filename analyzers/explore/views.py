@@ -1,0 +1,123 @@
+"""Which charts each view has, and what a click or a box in one of them selects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import plotly.graph_objects as go
+
+from analyzers.explore import rows
+from analyzers.explore.charts.compare import compare
+from analyzers.explore.charts.overview import FILTERED, NOTHING, completeness, overview
+from analyzers.explore.charts.regret import regret
+from analyzers.explore.charts.roofline import roofline
+from analyzers.explore.charts.shapes import cost_curves, parallel, shape_map
+from analyzers.explore.charts.timeline import timeline
+from analyzers.explore.charts.weights import backward_weights
+from analyzers.explore.palette import Theme
+from analyzers.explore.selection import FACETS, Selection
+
+if TYPE_CHECKING:
+    import duckdb
+
+BOXES: Mapping[tuple[str, int], tuple[tuple[str, float], tuple[str, float]]] = {
+    ("roofline", 0): (("intensity", 1.0), ("tflops", 1.0)),
+    ("weights", 0): (("sibling_us", 1e3), ("best_us", 1e3)),
+    ("compare", 0): (("time_us", 1.0), ("other_us", 1.0)),
+}
+"""Charts in which a box selects: the numbers on their axes, and what one unit of the axis is in the column's."""
+
+
+def draw(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str]) -> list[go.Figure]:
+    """The figures of the selection's view, three at most."""
+    return CHARTS[chosen.view](con, chosen, theme, names)
+
+
+def clicked(chosen: Selection, chart: int, data: Mapping[str, Any] | None, *, boxed: bool) -> Selection:
+    """The selection after a click or a box in a chart of its view; unchanged where that selects nothing."""
+    if boxed:
+        return _boxed(chosen, chart, data)
+    marks = (data or {}).get("points") or [{}]
+    told = marks[0].get("customdata")
+    if not isinstance(told, list) or not told:
+        return chosen
+    if chosen.view == "overview" and chart == 0 and told[0] in FACETS:
+        return chosen.toggled(str(told[0]), str(told[1]))
+    if chosen.view == "regret" and told[0] == "regret":
+        return chosen.limited({"regret": (float(told[1]), float(told[2]) * (1 - 1e-12))})
+    if chosen.view == "shapes" and chart == 0:
+        m, n = (2.0 ** float(x) for x in told[:2])
+        return chosen.limited({"m": (m, 2 * m - 1), "n": (n, 2 * n - 1)})
+    return replace(chosen, problem=told[0]) if isinstance(told[0], str) else chosen
+
+
+def _boxed(chosen: Selection, chart: int, data: Mapping[str, Any] | None) -> Selection:
+    axes, limits = BOXES.get((chosen.view, chart)), (data or {}).get("range")
+    if axes is None or not isinstance(limits, dict):
+        return chosen
+    intervals = {}
+    for axis, (name, unit) in zip("xy", axes, strict=True):
+        ends = limits.get(axis) or limits.get(axis + "1")
+        if not isinstance(ends, list) or len(ends) != 2:
+            return chosen
+        low, high = sorted(float(x) * unit for x in ends)
+        intervals[name] = (float(f"{low:.6g}"), float(f"{high:.6g}"))
+    return chosen.limited(intervals)
+
+
+def _overview(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+    shown = overview(rows.groups(con, chosen), theme, empty=FILTERED if chosen.filters else NOTHING)
+    held = completeness(con.execute("select * from sources").df(), theme, title="What the files held, line by line")
+    return [shown, held]
+
+
+def _roofline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+    drawn = rows.sample(con, chosen, ("intensity", "tflops"))
+    return [roofline(drawn.rows, theme, remark=drawn.note)]
+
+
+def _regret(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+    return [regret(rows.regrets(con, chosen), rows.savings(con, chosen), theme)]
+
+
+def _weights(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+    drawn = rows.sample(con, chosen, ("sibling_us", "best_us"))
+    return [backward_weights(drawn.rows, theme, remark=drawn.note)]
+
+
+def _shapes(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+    drawn = rows.sample(con, chosen, ("m", "n", "k", "tflops"), 1_500)
+    return [
+        shape_map(rows.cells(con, chosen), theme),
+        cost_curves(rows.families(con, chosen), theme, title="Time over one size, all else equal"),
+        parallel(drawn.rows, theme, title="Sizes side by side", remark=drawn.note),
+    ]
+
+
+def _timeline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+    return [timeline(rows.ticks(con, chosen), theme)]
+
+
+def _compare(
+    con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str]
+) -> list[go.Figure]:
+    drawn = rows.sample(con, chosen, ("time_us", "other_us"))
+    return [compare(drawn.rows, rows.movers(con, chosen), theme, names=names, remark=drawn.note)]
+
+
+def _none(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+    return []
+
+
+CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, Theme, tuple[str, str]], list[go.Figure]]] = {
+    "overview": _overview,
+    "roofline": _roofline,
+    "regret": _regret,
+    "weights": _weights,
+    "shapes": _shapes,
+    "timeline": _timeline,
+    "compare": _compare,
+    "sql": _none,
+}
