@@ -16,7 +16,7 @@ CacheState = Literal["cold", "hot"]
 
 
 class UnsupportedError(Exception):
-    """This backend or solution does not run this problem; the text says why.  No fault of anyone."""
+    """A problem that this backend or solution does not run; the text says why.  No fault of anyone."""
 
 
 class OutOfMemoryError(Exception):
@@ -69,8 +69,11 @@ class Backend(Protocol):
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Runnable:
         """Make a solution ready.  Raises UnsupportedError, OutOfMemoryError, or whatever the library does."""
 
+    def refresh(self, seed: int) -> None:
+        """Overwrite the operands of everything prepared with the random data of another seed."""
+
     def release(self) -> None:
-        """Free what the last problem held."""
+        """Free everything that was prepared."""
 
     def healthy(self) -> bool:
         """Whether the device still answers after a failure (a faulting kernel poisons its whole process)."""

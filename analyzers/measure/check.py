@@ -20,6 +20,7 @@ ROUNDOFF = {
 
 _OUTPUT = 4.0
 _ACCUMULATION = 64.0
+_GELU = 1e-3  # libraries approximate it, by tanh or worse
 
 
 def depth(problem: Problem) -> int:
@@ -48,7 +49,8 @@ def error_bound(problem: Problem, *, tf32: bool = False) -> float:
     inputs = ROUNDOFF.get(short, 0.0) if compute != "f16_r" else 0.0
     wide = "f64_r" if out in ("f64_r", "FP64") else "f16_r" if compute == "f16_r" else "f32_r"
     grown = _ACCUMULATION * ROUNDOFF[wide] * (1 + math.sqrt(depth(problem)))
-    return _OUTPUT * (ROUNDOFF.get(out or "", 2.0**-8) + inputs) + grown
+    gelu = _GELU if isinstance(problem, GemmProblem) and problem.activation == "gelu" else 0.0
+    return _OUTPUT * (ROUNDOFF.get(out or "", 2.0**-8) + inputs) + grown + gelu
 
 
 def _output_type(problem: Problem) -> str | None:

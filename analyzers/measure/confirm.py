@@ -72,7 +72,9 @@ def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
     return Confirmation(ratio, faster_p(pairs.pick_us, pairs.winner_us, floor=floor), floor)
 
 
-def judge_all(pairs: Mapping[K, Pairs], *, floor: float = 0.03, rate: float = 0.05) -> tuple[dict[K, Confirmation], set[K]]:
+def judge_all(
+    pairs: Mapping[K, Pairs], *, floor: float = 0.03, rate: float = 0.05
+) -> tuple[dict[K, Confirmation], set[K]]:
     """Every pair judged, and the keys that stay confirmed under false-discovery control over all of them."""
     judged = {key: judge(x, floor=floor) for key, x in pairs.items()}
     keys: Sequence[K] = list(judged)

@@ -17,6 +17,10 @@ from analyzers.measure.stats import median, pooled_spread
 S = TypeVar("S")
 
 
+class WithdrawnError(Exception):
+    """Raised by ``sample``: this solution leaves the race, whatever its times (it failed, or its result is wrong)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rules:
     """How a race is run.
@@ -60,7 +64,9 @@ def race(
 ) -> Race[S]:
     """Find the fastest of ``solutions``; the first one is the pick that the others must beat.
 
-    ``sample`` gives one time in µs; ``bound_us`` is a time that nothing can beat.  Raises ValueError without solutions.
+    ``sample`` gives one time in µs; ``bound_us`` is a time that nothing can beat.  Where the pick withdraws, the next
+    solution takes its place.  Nobody wins with fewer than two samples.  Raises ValueError without solutions, and
+    WithdrawnError when all have withdrawn.
     """
     if not solutions:
         raise ValueError("a race needs solutions")
@@ -82,29 +88,45 @@ class _Racing(Generic[S]):
             ended = self._decided()
             if ended:
                 return self._end(ended)
-            for solution in self.alive:
+            for solution in list(self.alive):
                 self._top_up(solution, upto)
             self._eliminate(last=index == len(self.rules.rounds) - 1)
         return self._end("all rounds")
 
     def _first_samples(self) -> None:
         """One sample of each; the pick has two, because everything is measured against it."""
-        self._top_up(self.pick, 2)
-        for solution in self.alive[1:]:
-            self.samples[solution] = [self.sample(solution)]
-            if self.samples[solution][0] > self.rules.hopeless * self._best_us():
+        for solution in list(self.alive):
+            self._top_up(solution, 2 if solution == self.pick else 1)
+            rival = solution in self.alive and solution != self.pick
+            if rival and self.samples[solution][0] > self.rules.hopeless * self._best_us():
                 self._drop(solution, "hopeless")
 
     def _top_up(self, solution: S, count: int) -> None:
+        if solution not in self.alive:
+            return
         held = self.samples.setdefault(solution, [])
-        while len(held) < count:
-            held.append(self.sample(solution))
+        try:
+            while len(held) < count:
+                held.append(self.sample(solution))
+        except WithdrawnError as reason:
+            del self.samples[solution]
+            self._drop(solution, str(reason) or "withdrawn")
+            self._replace_pick(solution)
+
+    def _replace_pick(self, gone: S) -> None:
+        if gone != self.pick:
+            return
+        if not self.alive:
+            raise WithdrawnError("every solution withdrew")
+        self.pick = self.alive[0]
+        self._top_up(self.pick, 2)
 
     def _eliminate(self, *, last: bool) -> None:
+        noise = self._noise()
         best = min(self.alive, key=self._median)
-        best_high = self._bounds(best)[1]
+        best_high = self._bounds(best, noise)[1]
         for solution in list(self.alive):
-            if self._bounds(solution)[0] > best_high:
+            if self._bounds(solution, noise)[0] > best_high:
                 self._drop(solution, "interval")
         if not last:
             ranked = sorted(self.alive, key=self._median)
@@ -113,23 +135,21 @@ class _Racing(Generic[S]):
 
     def _decided(self) -> str:
         """Why the race need not go on; empty while a saving above the threshold is possible."""
-        rules, pick = self.rules, self.pick
-        least_worth = 1 - rules.threshold
-        pick_low = self._bounds(pick)[0]
-        if self.bound_us is not None and self.bound_us >= pick_low * least_worth:
+        noise, worth = self._noise(), 1 - self.rules.threshold
+        pick_low, pick_high = self._bounds(self.pick, noise)
+        if self.bound_us is not None and self.bound_us >= pick_low * worth:
             return "roofline"
-        rivals = [x for x in self.alive if x != pick]
-        if not rivals:
+        rivals = [self._bounds(x, noise) for x in self.alive if x != self.pick]
+        if len(self.alive) == 1 or not rivals:
             return "one left"
-        if all(self._bounds(x)[0] >= self._bounds(pick)[1] * least_worth for x in rivals):
+        if all(low >= pick_high * worth for low, _ in rivals):
             return "no worthwhile saving"
-        if len(self.alive) == 1:
-            return "one left"
+        if min(low for low, _ in rivals) >= max(high for _, high in rivals) * worth and self.pick not in self.alive:
+            return "all left are alike"
         return ""
 
     def _end(self, why: str) -> Race[S]:
-        sampled = [x for x in self.samples if x not in self.dropped] or list(self.samples)
-        best = min(sampled, key=self._median)
+        best = min((x for x in self.alive if len(self.samples[x]) > 1), key=self._median, default=self.pick)
         # A pick within the threshold of the winner is kept: changing it could not pay.
         if self._median(best) > self._median(self.pick) * (1 - self.rules.threshold):
             best = self.pick
@@ -145,9 +165,11 @@ class _Racing(Generic[S]):
     def _best_us(self) -> float:
         return min(self._median(solution) for solution in self.samples)
 
-    def _bounds(self, solution: S) -> tuple[float, float]:
-        samples = self.samples[solution]
+    def _noise(self) -> float:
         pooled = pooled_spread(list(self.samples.values()))
-        noise = max(self.rules.noise_floor, 0.0 if math.isnan(pooled) else pooled)
+        return max(self.rules.noise_floor, 0.0 if math.isnan(pooled) else pooled)
+
+    def _bounds(self, solution: S, noise: float) -> tuple[float, float]:
+        samples = self.samples[solution]
         half = math.exp(self.rules.z * noise / math.sqrt(len(samples)))
         return self._median(solution) / half, self._median(solution) * half

@@ -1,0 +1,9 @@
+"""The backends, in the order in which ``logparse replay`` lists them."""
+
+from __future__ import annotations
+
+from analyzers.measure.backend import BackendType
+from analyzers.measure.backends.pytorch import BACKEND as PYTORCH
+from analyzers.measure.backends.recorded import BACKEND as RECORDED
+
+BACKENDS: tuple[BackendType, ...] = (PYTORCH, RECORDED)

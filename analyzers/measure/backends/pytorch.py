@@ -1,0 +1,108 @@
+"""PyTorch on ROCm, CUDA or the CPU: what it does by default, and what a user can change without a new kernel.
+
+Names of solutions: ``Default`` is the untouched call; ``torch:WORD,WORD…`` changes settings (``blas=cublaslt``,
+``benchmark``, ``mkldnn=off``) or the formulation (``layout=NHWC`` with the transposes charged, and ``stored`` where the
+tensors are kept in that layout, so nothing is charged; ``gemm``, ``im2col``, ``pad=8``, ``fused``, ``transposed``).
+``kernel:package.module:callable`` is a user's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
+from analyzers.measure.backends.torch_convs import conv_ways
+from analyzers.measure.backends.torch_device import TorchDevice, TorchRunnable, marker_of, torch_device
+from analyzers.measure.backends.torch_gemms import gemm_ways
+from analyzers.measure.backends.torch_operands import ConvOperands, GemmOperands
+from analyzers.measure.backends.torch_ways import Way
+from logparse.model import ConvProblem, GemmProblem, Problem, Solution
+
+AnyOperands: TypeAlias = "GemmOperands | ConvOperands"
+
+
+class OperandCache:
+    """The operands of the problem in hand: all solutions of a problem run on the same ones."""
+
+    def __init__(self, device: TorchDevice) -> None:
+        self._device = device
+        self._held: dict[tuple[str, Conditions], AnyOperands] = {}
+
+    def operands(self, problem: Problem, conditions: Conditions) -> AnyOperands:
+        """Allocated and filled at first use.  Raises UnsupportedError, OutOfMemoryError."""
+        key = (problem.text, conditions)
+        if key not in self._held:
+            if isinstance(problem, GemmProblem):
+                self._held[key] = GemmOperands(self._device, problem, conditions)
+            elif isinstance(problem, ConvProblem):
+                self._held[key] = ConvOperands(self._device, problem, conditions)
+            else:
+                raise UnsupportedError("a family is no problem")
+        return self._held[key]
+
+    def fill(self, seed: int) -> None:
+        """Other random data in everything held."""
+        for held in self._held.values():
+            held.fill(seed)
+
+    def clear(self) -> None:
+        """Forget everything; runnables made of it keep what they hold."""
+        self._held.clear()
+
+
+class Torch:
+    """The backend."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._device = torch_device(place.device)
+        self._cache = OperandCache(self._device)
+        self.cache_bytes = self._device.cache_bytes
+
+    def environment(self) -> Mapping[str, str]:
+        """Device, driver and versions."""
+        return self._device.facts
+
+    def solutions(self, problem: Problem, limit: int) -> Sequence[Solution]:
+        """``Default`` first, then what a user could do instead."""
+        return [way.solution for way in self._ways(problem)][:limit]
+
+    def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
+        """Allocate operands at the first solution of a problem, and run it once."""
+        way = next((x for x in self._ways(problem) if x.solution == solution), None)
+        if way is None:
+            raise UnsupportedError(f"{solution.text} is not offered here")
+        operands = self._cache.operands(problem, conditions)
+        with self._device.memory_errors(problem.bytes if not hasattr(problem, "free") else None):
+            call = way.make(operands)
+        return TorchRunnable(
+            self._device, operands, call, around=way.around, marker=marker_of(self._place, solution.text)
+        )
+
+    def refresh(self, seed: int) -> None:
+        """Other random data."""
+        self._cache.fill(seed)
+
+    def release(self) -> None:
+        """Free the operands."""
+        self._cache.clear()
+        self._device.empty_cache()
+
+    def healthy(self) -> bool:
+        """Whether the device still computes."""
+        return self._device.healthy()
+
+    def _ways(self, problem: Problem) -> list[Way]:
+        if isinstance(problem, GemmProblem):
+            return gemm_ways(self._device, problem, self._place)
+        if isinstance(problem, ConvProblem):
+            return conv_ways(self._device, problem, self._place)
+        raise UnsupportedError("a family is no problem")
+
+
+def _open(place: Place) -> Backend:
+    return Torch(place)
+
+
+BACKEND = BackendType("torch", "PyTorch: its default against settings and formulations that a user can choose", _open)

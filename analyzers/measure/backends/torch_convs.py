@@ -1,0 +1,162 @@
+"""Convolutions in PyTorch: the default against settings, layouts and formulations as a matrix product."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from analyzers.measure.backend import Place, UnsupportedError
+from analyzers.measure.backends.torch_device import Around, Call, Tensor, TorchDevice
+from analyzers.measure.backends.torch_operands import (
+    ConvOperands,
+    conv_shapes,
+    convolve,
+    dtype_of,
+    geometry,
+    memory_format,
+)
+from analyzers.measure.backends.torch_ways import Way, named, user_kernels, without_mkldnn
+from logparse.model import ConvProblem
+
+_OTHER = {"NCHW": "NHWC", "NHWC": "NCHW", "NCDHW": "NDHWC", "NDHWC": "NCDHW"}
+_IM2COL_BYTES = 4 << 30
+
+
+def conv_ways(device: TorchDevice, problem: ConvProblem, place: Place) -> list[Way]:
+    """The default first.  Raises UnsupportedError where PyTorch does not run the problem."""
+    conv_shapes(problem)
+    dtype_of(device, problem.in_type)
+    memory_format(device, problem.in_layout, problem.spatial)
+    plain, benchmark = _settings(device, place), _settings(device, place, benchmark=True)
+    ways = [Way(named(), lambda o: _default(device, o), plain)]
+    other = f"layout={_OTHER[problem.in_layout or 'NCHW']}"
+    if device.is_gpu:
+        ways.append(Way(named("benchmark"), lambda o: _default(device, o), benchmark))
+    else:
+        ways.append(Way(named("mkldnn=off"), lambda o: _default(device, o), without_mkldnn(device)))
+    ways.append(Way(named(other), lambda o: _other_layout(device, o), plain))
+    ways.append(Way(named(other, "stored"), lambda o: _other_layout(device, o, stored=True), plain))
+    if device.is_gpu:
+        ways.append(Way(named(other, "benchmark"), lambda o: _other_layout(device, o), benchmark))
+        ways.append(
+            Way(named(other, "stored", "benchmark"), lambda o: _other_layout(device, o, stored=True), benchmark)
+        )
+    if _is_gemm(problem):
+        ways.append(Way(named("gemm"), lambda o: _gemm(device, o), plain))
+    elif _unfolds(device, problem):
+        ways.append(Way(named("im2col"), lambda o: _im2col(device, o), plain))
+    ways += [Way(solution, lambda o, f=function: _kernel(o, f), plain) for solution, function in user_kernels(place)]  # type: ignore[misc]
+    return ways
+
+
+def _default(device: TorchDevice, o: ConvOperands) -> Call:
+    return lambda i: convolve(device, o.problem, o.x[i], o.w[i], o.dy[i])
+
+
+def _other_layout(device: TorchDevice, o: ConvOperands, *, stored: bool = False) -> Call:
+    """The call in the other layout; the transposes of its inputs and of the result back are charged unless stored."""
+    target = memory_format(device, _OTHER[o.problem.in_layout or "NCHW"], o.problem.spatial)
+    back = o.format(o.output)
+
+    def turned(tensor: Tensor) -> Tensor:
+        return tensor.contiguous(memory_format=target)
+
+    if stored:
+        xs, ws, dys = (o.derived(lambda i, t=t: turned(t[i]).clone()) for t in (o.x, o.w, o.dy))  # type: ignore[misc]
+        return lambda i: convolve(device, o.problem, xs[i], ws[i], dys[i])
+    if o.problem.direction == "F":
+        return lambda i: convolve(device, o.problem, turned(o.x[i]), turned(o.w[i]), o.dy[i]).contiguous(
+            memory_format=back
+        )
+    needs_x = o.problem.direction == "W"
+
+    def call(i: int) -> Tensor:
+        x, w = (turned(o.x[i]), o.w[i]) if needs_x else (o.x[i], turned(o.w[i]))
+        return convolve(device, o.problem, x, w, turned(o.dy[i])).contiguous(memory_format=back)
+
+    return call
+
+
+def _is_gemm(problem: ConvProblem) -> bool:
+    """A 1×1 window at stride 1 without padding or groups is a matrix product."""
+    stride, pad, _ = geometry(problem)
+    window = (problem.filter_d, problem.filter_h, problem.filter_w)
+    return problem.groups == 1 and set(window) == {1} and set(stride) == {1} and set(pad) == {0}
+
+
+def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
+    """A 1×1 convolution as matrix products over the pixels of each image (W: summed over the images)."""
+    torch, p = device.torch, o.problem
+    k, c = int(p.k or 0), int(p.c or 0)
+
+    def forward(i: int) -> Tensor:
+        y = torch.matmul(o.w[i].reshape(k, c), o.x[i].reshape(p.n, c, -1))
+        return y.view(o.dy[i].shape)
+
+    def backward(i: int) -> Tensor:
+        dx = torch.matmul(o.w[i].reshape(k, c).t(), o.dy[i].reshape(p.n, k, -1))
+        return dx.view(o.x[i].shape)
+
+    def weights(i: int) -> Tensor:
+        # One product over images and pixels; the transposes that this needs in NCHW are charged.
+        dy = o.dy[i].transpose(0, 1).reshape(k, -1)
+        x = o.x[i].transpose(0, 1).reshape(c, -1)
+        return torch.mm(dy, x.t()).view(o.w[i].shape)
+
+    return {"F": forward, "B": backward, "W": weights}[p.direction]
+
+
+def _unfolds(device: TorchDevice, problem: ConvProblem) -> bool:
+    """Whether windows can be laid out as a matrix: 2D, no groups, and a matrix of tolerable size."""
+    sizes = (problem.n, problem.c, problem.filter_h, problem.filter_w, problem.out_h, problem.out_w)
+    elements = 1
+    for size in sizes:
+        elements *= size or 1
+    return (
+        problem.spatial == 2
+        and problem.groups == 1
+        and elements * dtype_of(device, problem.in_type).itemsize < _IM2COL_BYTES
+    )
+
+
+def _im2col(device: TorchDevice, o: ConvOperands) -> Call:
+    """Windows as columns (unfold), then one matrix product per image; W sums over the images."""
+    functional, torch, p = device.torch.nn.functional, device.torch, o.problem
+    stride, pad, dilation = geometry(p)
+    window = (int(p.filter_h or 1), int(p.filter_w or 1))
+    how = {"kernel_size": window, "dilation": dilation, "padding": pad, "stride": stride}
+    k = int(p.k or 0)
+
+    def forward(i: int) -> Tensor:
+        y = torch.matmul(o.w[i].reshape(k, -1), functional.unfold(o.x[i], **how))
+        return y.view(o.dy[i].shape)
+
+    def backward(i: int) -> Tensor:
+        columns = torch.matmul(o.w[i].reshape(k, -1).t(), o.dy[i].reshape(p.n, k, -1))
+        return functional.fold(columns, (p.h, p.w), **how)
+
+    def weights(i: int) -> Tensor:
+        columns = functional.unfold(o.x[i], **how).transpose(0, 1).reshape(o.w[i][0].numel(), -1)
+        dy = o.dy[i].transpose(0, 1).reshape(k, -1)
+        return torch.mm(dy, columns.t()).view(o.w[i].shape)
+
+    return {"F": forward, "B": backward, "W": weights}[p.direction]
+
+
+def _kernel(o: ConvOperands, function: object) -> Call:
+    """A user's callable ``f(problem, x, w, dy)`` that returns the output tensor of the problem's direction."""
+    if not callable(function):
+        raise UnsupportedError(f"{function!r} is not callable")
+    return lambda i: function(o.problem, o.x[i], o.w[i], o.dy[i])
+
+
+def _settings(device: TorchDevice, place: Place, *, benchmark: bool = False) -> Around:
+    """``torch.backends.cudnn`` (MIOpen on ROCm) as the user would set it."""
+
+    @contextlib.contextmanager
+    def around() -> Iterator[None]:
+        flags = device.torch.backends.cudnn.flags
+        with flags(enabled=True, benchmark=benchmark, deterministic=False, allow_tf32=place.tf32):
+            yield
+
+    return around

@@ -1,0 +1,186 @@
+"""GEMMs in PyTorch: the default formulation and its rivals.
+
+What a framework would call for D = act(op(A)·op(B) + bias): ``mm``, ``addmm`` or ``bmm`` with its BLAS library's own
+heuristic, the activation as a kernel of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from analyzers.measure.backend import Place, UnsupportedError
+from analyzers.measure.backends.torch_device import Around, Call, Tensor, TorchDevice
+from analyzers.measure.backends.torch_operands import GemmOperands, dtype_of, matrices
+from analyzers.measure.backends.torch_ways import Way, named, user_kernels, without_mkldnn
+from logparse.model import GemmProblem
+
+_PADS = (8, 64)
+_BLAS = {False: ("cublas", "cublaslt"), True: ("cublas", "cublaslt", "ck")}
+"""torch's words by is_rocm; on ROCm ``cublas`` means rocBLAS (hipBLAS) and ``cublaslt`` hipBLASLt."""
+_ROCM_BLAS = {"cublas": "rocblas", "cublaslt": "hipblaslt", "ck": "ck"}
+
+
+def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[Way]:
+    """The default first.  Raises UnsupportedError where PyTorch has no plain call for the problem."""
+    _refuse(device, problem)
+    around = _precision(device, problem, place)
+    ways = [Way(named(), lambda o: _default(device, o), around)]
+    if problem.bias and problem.batch_count == 1:
+        if problem.activation in ("relu", "gelu") and problem.beta != "nonzero":
+            ways.append(Way(named("fused"), lambda o: _fused(device, o), around))
+        ways.append(Way(named("unfused"), lambda o: _unfused(device, o), around))
+    if device.is_gpu:
+        for word in _BLAS[device.is_rocm]:
+            name = f"blas={_ROCM_BLAS[word] if device.is_rocm else word}"
+            ways.append(Way(named(name), lambda o: _default(device, o), _blas(device, word, around)))
+    else:
+        ways.append(Way(named("mkldnn=off"), lambda o: _default(device, o), without_mkldnn(device)))
+    if problem.beta != "nonzero" and not problem.bias and problem.activation in (None, "none"):
+        ways.append(Way(named("transposed"), lambda o: _transposed(device, o), around))
+        for pad in _PADS:
+            if any((size or 0) % pad for size in (problem.m, problem.n, problem.k)):
+                ways.append(Way(named(f"pad={pad}"), lambda o, p=pad: _padded(device, o, p), around))  # type: ignore[misc]
+                ways.append(
+                    Way(named(f"pad={pad}", "stored"), lambda o, p=pad: _padded(device, o, p, stored=True), around)  # type: ignore[misc]
+                )
+    ways += [Way(solution, lambda o, f=function: _kernel(o, f), around) for solution, function in user_kernels(place)]  # type: ignore[misc]
+    return ways
+
+
+def _refuse(device: TorchDevice, p: GemmProblem) -> None:
+    if p.gradient or p.aux:
+        raise UnsupportedError("a gradient or auxiliary epilogue")
+    if p.activation not in (None, "none", "relu", "gelu"):
+        raise UnsupportedError(f"activation {p.activation}")
+    scales = (p.scale_a, p.scale_b, p.scale_c, p.scale_d)
+    if any(x not in (None, "none") for x in scales) or p.scale_alpha_vector or p.swizzle_a or p.swizzle_b:
+        raise UnsupportedError("scaled or swizzled operands")
+    types = {matrix.dtype for matrix in matrices(p).values()}
+    if len(types) > 1 or dtype_of(device, types.pop()).itemsize < 2:
+        raise UnsupportedError("mixed or 8-bit types")
+
+
+def _default(device: TorchDevice, o: GemmOperands) -> Call:
+    product = _product(device, o)
+    activate = _activation(device, o.problem.activation)
+    if activate is None:
+        return product
+    return lambda i: activate(product(i), o.d[i])
+
+
+def _product(device: TorchDevice, o: GemmOperands) -> Call:
+    torch = device.torch
+    if o.batch > 1:
+        if o.c:
+            return lambda i: torch.baddbmm(o.c[i], o.x[i], o.y[i], out=o.d[i])
+        if o.bias:
+            return lambda i: torch.baddbmm(o.bias[i], o.x[i], o.y[i], out=o.d[i])
+        return lambda i: torch.bmm(o.x[i], o.y[i], out=o.d[i])
+    if o.c and o.bias:
+        return lambda i: torch.addmm(o.c[i], o.x[i], o.y[i], out=o.d[i]).add_(o.bias[i])
+    if o.c or o.bias:
+        added = o.c or o.bias
+        return lambda i: torch.addmm(added[i], o.x[i], o.y[i], out=o.d[i])
+    return lambda i: torch.mm(o.x[i], o.y[i], out=o.d[i])
+
+
+def _activation(device: TorchDevice, name: str | None) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """An activation as a kernel of its own, in place."""
+    if name == "relu":
+        return lambda value, out: value.relu_()
+    if name == "gelu":
+        return lambda value, out: device.torch.ops.aten.gelu.out(value, approximate="tanh", out=out)
+    return None
+
+
+def _fused(device: TorchDevice, o: GemmOperands) -> Call:
+    """Bias and activation in the epilogue of the product; a private function of torch, public in its compiler."""
+    gelu = o.problem.activation == "gelu"
+    return lambda i: device.torch._addmm_activation(o.bias[i], o.x[i], o.y[i], use_gelu=gelu, out=o.d[i])
+
+
+def _unfused(device: TorchDevice, o: GemmOperands) -> Call:
+    """Product, bias and activation one after another."""
+    torch, activate = device.torch, _activation(device, o.problem.activation)
+
+    def call(i: int) -> Tensor:
+        out = torch.mm(o.x[i], o.y[i], out=o.d[i])
+        if o.c:
+            out.add_(o.c[i])
+        out.add_(o.bias[i])
+        return out if activate is None else activate(out, out)
+
+    return call
+
+
+def _transposed(device: TorchDevice, o: GemmOperands) -> Call:
+    """The transposed product, and a copy back into the layout that the next operator expects."""
+    torch = device.torch
+    product = torch.bmm if o.batch > 1 else torch.mm
+    return lambda i: o.d[i].copy_(product(o.y[i].transpose(-1, -2), o.x[i].transpose(-1, -2)).transpose(-1, -2))
+
+
+def _padded(device: TorchDevice, o: GemmOperands, pad: int, *, stored: bool = False) -> Call:
+    """m, n and k rounded up to a multiple of ``pad``; copying is charged unless the operands are ``stored`` so."""
+    torch = device.torch
+    product = torch.bmm if o.batch > 1 else torch.mm
+    n, m = o.d[0].shape[-2:]
+
+    def grown(tensor: Tensor) -> Tensor:
+        rows, cols = tensor.shape[-2:]
+        return torch.nn.functional.pad(tensor, (0, -cols % pad, 0, -rows % pad))
+
+    if stored:
+        xs, ys = o.derived(lambda i: grown(o.x[i])), o.derived(lambda i: grown(o.y[i]))
+        return lambda i: product(xs[i], ys[i])[..., :n, :m]
+    return lambda i: o.d[i].copy_(product(grown(o.x[i]), grown(o.y[i]))[..., :n, :m])
+
+
+def _kernel(o: GemmOperands, function: Callable[..., Any]) -> Call:
+    """A user's callable ``f(x, y, *, bias, c, activation, out)``: x n×k, y k×m, returns (or fills) out n×m."""
+
+    def call(i: int) -> Tensor:
+        result = function(
+            o.x[i],
+            o.y[i],
+            bias=o.bias[i] if o.bias else None,
+            c=o.c[i] if o.c else None,
+            activation=o.problem.activation,
+            out=o.d[i],
+        )
+        return o.d[i] if result is None else result
+
+    return call
+
+
+def _precision(device: TorchDevice, problem: GemmProblem, place: Place) -> Around:
+    """Single precision in full unless the problem (or the user) says otherwise."""
+    short = problem.compute_type == "xf32_r" or (place.tf32 and problem.compute_type in (None, "f32_r"))
+
+    @contextlib.contextmanager
+    def around() -> Iterator[None]:
+        before = device.torch.get_float32_matmul_precision()
+        device.torch.set_float32_matmul_precision("high" if short else "highest")
+        try:
+            yield
+        finally:
+            device.torch.set_float32_matmul_precision(before)
+
+    return around
+
+
+def _blas(device: TorchDevice, word: str, inner: Around) -> Around:
+    @contextlib.contextmanager
+    def around() -> Iterator[None]:
+        library = device.torch.backends.cuda.preferred_blas_library
+        before = library()
+        library(word)
+        try:
+            with inner():
+                yield
+        finally:
+            library(before)
+
+    return around

@@ -1,0 +1,53 @@
+"""A way of doing a problem in PyTorch: a solution, how to make its call, and the settings around it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analyzers.measure.backend import Place, UnsupportedError
+from analyzers.measure.backends.torch_device import Around, Call, TorchDevice
+from logparse.model import DEFAULT, Solution
+
+
+@dataclass(frozen=True)
+class Way:
+    """``make`` takes the problem's operands and gives the call."""
+
+    solution: Solution
+    make: Callable[[Any], Call]
+    around: Around = contextlib.nullcontext
+
+
+def named(*words: str) -> Solution:
+    """``torch:word,word``; ``Default`` without words."""
+    return Solution("torch", ",".join(words)) if words else DEFAULT
+
+
+def user_kernels(place: Place) -> Sequence[tuple[Solution, Callable[..., Any]]]:
+    """The user's own callables.  Raises UnsupportedError where one cannot be imported."""
+    out = []
+    for name in place.kernels:
+        module, _, attribute = name.partition(":")
+        try:
+            out.append((Solution("kernel", name), getattr(importlib.import_module(module), attribute)))
+        except (ImportError, AttributeError) as error:
+            raise UnsupportedError(f"no solution {name}: {error}") from error
+    return out
+
+
+def without_mkldnn(device: TorchDevice) -> Around:
+    """Without oneDNN: the CPU's other honest solution."""
+
+    @contextlib.contextmanager
+    def around() -> Iterator[None]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of its own switch for Intel GPUs
+            with device.torch.backends.mkldnn.flags(enabled=False):
+                yield
+
+    return around

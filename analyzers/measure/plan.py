@@ -1,0 +1,161 @@
+"""The order of work: expected saving per second of measuring, so that a budget cut anywhere is the best cut.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
+
+PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
+"""Share of a pick's time that the best solution saves on average, where nothing is known of a problem.
+
+GEMM heuristics are good: a few percent over many ordinary shapes.  Backward weights are where they fail.
+"""
+
+_ASSUMED_FLOPS_PER_US = 2e8  # of a problem without any time; only the order of work hangs on it
+_ASSUMED_BYTES_PER_US = 2e6
+_LEAST_US = 5.0
+_SAMPLES = 4  # per solution, on average of a race
+_SAMPLE_US = 1500.0
+_PREPARE_S = 0.02
+_SETUP_S = 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One problem of a plan.  ``time_us`` is the best guess of one call, ``regret`` the share that may be saved."""
+
+    problem: Problem
+    calls: int | None
+    time_us: float
+    regret: float
+    solutions: int
+    cost_s: float
+
+    @property
+    def saving_us(self) -> float:
+        """Expected saving per run of the workload; a problem without counted calls counts once."""
+        return (self.calls or 1) * self.time_us * self.regret
+
+    @property
+    def value(self) -> float:
+        """Expected µs saved per second of measuring."""
+        return self.saving_us / self.cost_s
+
+
+def plan(
+    tables: Mapping[str, pd.DataFrame],
+    *,
+    kind: str | None = None,
+    direction: str | None = None,
+    top: int | None = None,
+    solutions: int = 20,
+) -> list[Item]:
+    """The problems of a run, the most valuable first.
+
+    ``tables`` are the store's frames (``workload``, ``measurements``, ``links``).  A run without calls (only tuning
+    files) offers the problems that were measured.  ``solutions`` is how many each is expected to have.
+    """
+    workload = tables["workload"]
+    calls = workload.groupby("problem")["calls"].sum(min_count=1)
+    measured = _best_and_default(tables["measurements"])
+    texts = list(calls.index) if len(calls) else list(measured.index)
+    wanted = [problem for problem in map(problem_from_text, texts) if _wanted(problem, kind, direction)]
+    linked = _linked(tables["links"], [x.text for x in wanted], measured)
+    slow = _slow_backward_weights(measured)
+    items = []
+    for problem in wanted:
+        known = linked.get(problem.text)
+        count = calls.get(problem.text)
+        time_us = known.time_us if known else _guess_us(problem)
+        regret = max(known.regret or 0.0, slow.get(known.problem, 0.0)) if known else 0.0
+        items.append(
+            Item(
+                problem=problem,
+                calls=None if count is None or pd.isna(count) else int(count),
+                time_us=time_us,
+                regret=regret or PRIOR_REGRET.get(getattr(problem, "direction", "gemm"), 0.03),
+                solutions=solutions,
+                cost_s=_cost_s(time_us, solutions),
+            )
+        )
+    items.sort(key=lambda item: (-item.value, item.problem.text))
+    return items[:top]
+
+
+@dataclass(frozen=True)
+class _Known:
+    problem: str
+    time_us: float
+    regret: float | None
+
+
+def _wanted(problem: Problem, kind: str | None, direction: str | None) -> bool:
+    if isinstance(problem, Family) or problem.kind == "grouped":
+        return False
+    if kind is not None and problem.kind != kind:
+        return False
+    return direction is None or getattr(problem, "direction", None) == direction
+
+
+def _best_and_default(measurements: pd.DataFrame) -> pd.DataFrame:
+    """By problem: ``time_us`` of the pick (the library's default, else the best known) and ``regret`` where both are
+    known in one source.
+    """
+    rows = measurements[(measurements["status"] == "ok") & measurements["time_us"].notna()]
+    best = rows.groupby(["problem", "source_id"])["time_us"].min().rename("best")
+    default = (
+        rows[rows["solution"] == "Default"].groupby(["problem", "source_id"])["time_us"].median().rename("default")
+    )
+    both = pd.concat([best, default], axis=1)
+    both["regret"] = 1 - both["best"] / both["default"]
+    both["time_us"] = both["default"].fillna(both["best"])
+    return both.groupby(level="problem").agg(time_us=("time_us", "min"), regret=("regret", "max"))
+
+
+def _linked(links: pd.DataFrame, texts: Sequence[str], measured: pd.DataFrame) -> dict[str, _Known]:
+    """What is known of each problem, from itself or from the closest problem that it is linked to."""
+
+    times, regrets = measured["time_us"].to_dict(), measured["regret"].dropna().to_dict()
+
+    def known(text: str) -> _Known:
+        return _Known(text, float(times[text]), regrets.get(text))
+
+    out = {text: known(text) for text in texts if text in measured.index}
+    order = {"exact": 0, "layout": 1, "shape": 2}
+    rows = links[links["problem"].isin(texts) & links["other"].isin(measured.index)]
+    rows = rows.assign(near=rows["level"].map(order)).sort_values(["problem", "near", "other"])
+    for problem, other in rows.drop_duplicates("problem")[["problem", "other"]].itertuples(index=False):
+        out.setdefault(problem, known(other))
+    return out
+
+
+def _slow_backward_weights(measured: pd.DataFrame) -> dict[str, float]:
+    """Regret to expect of W problems that take much longer than the slower of F and B of their layer."""
+    layers: dict[str, dict[str, tuple[str, float]]] = {}
+    for text, time_us in measured["time_us"].items():
+        if str(text).startswith("conv "):
+            _, direction, layer = str(text).split(" ", 2)
+            layers.setdefault(layer, {})[direction] = (str(text), float(time_us))
+    return dict(_excess(layers))
+
+
+def _excess(layers: Mapping[str, Mapping[str, tuple[str, float]]]) -> Iterator[tuple[str, float]]:
+    for times in layers.values():
+        siblings = [times[x][1] for x in ("F", "B") if x in times]
+        if "W" in times and siblings and times["W"][1] > 1.5 * max(siblings):
+            yield times["W"][0], 1 - 1.5 * max(siblings) / times["W"][1]
+
+
+def _guess_us(problem: Problem) -> float:
+    if isinstance(problem, GemmProblem | ConvProblem):
+        flops, moved = problem.flops or 0, problem.bytes or 0.0
+        return max(_LEAST_US, flops / _ASSUMED_FLOPS_PER_US, moved / _ASSUMED_BYTES_PER_US)
+    return _LEAST_US
+
+
+def _cost_s(time_us: float, solutions: int) -> float:
+    return _SETUP_S + solutions * (_PREPARE_S + _SAMPLES * max(_SAMPLE_US, time_us) / 1e6)

@@ -1,0 +1,259 @@
+"""``logparse replay``: the problems of a store, measured on the devices of this machine, back into the store.
+
+One commit per problem, written when its race (or confirmation) has ended: whatever ends the program, what was measured
+is kept, and the next call goes on where it stood (a solution is measured once per problem and environment).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, cast
+
+from analyzers.measure.backend import Place
+from analyzers.measure.backends.recorded import measurements_of
+from analyzers.measure.confirm import Confirmation, Pairs, judge, judge_all
+from analyzers.measure.crew import Crew, History, Limits, Outcome
+from analyzers.measure.drift import idle_facts, noise
+from analyzers.measure.plan import Item, plan
+from analyzers.measure.trial import CONFIRM, RACE, Confirmed, Method, Result, environment_key
+from analyzers.measure.worker import backend_named
+from logparse.ingest import record
+from logparse.model import Fact, Measurement, Record
+from logparse.store import Store
+
+FORMAT = "replay"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to replay and how.  ``devices`` empty: all GPUs that torch sees, else the CPU; ``run`` None: the latest."""
+
+    backends: tuple[str, ...] = ("torch",)
+    devices: tuple[str, ...] = ()
+    run: str | None = None
+    kind: str | None = None
+    direction: str | None = None
+    top: int | None = None
+    resume: bool = True
+    kernels: tuple[str, ...] = ()
+    exhaustive: bool = False
+    tf32: bool = False
+    markers: bool = False
+    method: Method = field(default_factory=Method)
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What the progress display shows after each outcome."""
+
+    done: int
+    total: int
+    outcome: Outcome
+    confirmation: Confirmation | None
+    seconds: float
+    eta_s: float | None
+
+
+Progress: TypeAlias = Callable[[Step], None]
+
+
+@dataclass(kw_only=True)
+class Report:
+    """What a replay did.  ``confirmations`` by problem text; ``kept``: those that false-discovery control keeps."""
+
+    run: str
+    total: int
+    finished: bool = True
+    interrupted: bool = False
+    results: list[Result] = field(default_factory=list)
+    confirmations: dict[str, Confirmation] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    remarks: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def statuses(self) -> Mapping[str, int]:
+        """How many solutions ended how."""
+        return Counter(row.status for result in self.results for row in result.rows)
+
+
+def planned(store: Store, options: Options) -> list[Item]:
+    """The plan: problems in order of work.  Raises StoreError on an empty store."""
+    tables = store.frames(options.run)
+    per_backend = 8 if options.backends == ("torch",) else 40
+    return plan(
+        tables,
+        kind=options.kind,
+        direction=options.direction,
+        top=options.top,
+        solutions=min(options.method.limit, per_backend),
+    )
+
+
+def replay(store: Store, options: Options, progress: Progress | None = None) -> Report:
+    """Measure, confirm and record.
+
+    Ctrl-C ends it with what is measured (``Report.interrupted``).  Raises StoreError on an empty store, InputError on
+    an unknown backend, MeasuringError where a backend cannot be opened.
+    """
+    for name in options.backends:
+        backend_named(name)
+    run = store.latest_run(options.run)
+    items = planned(store, options)
+    devices = options.devices or visible_devices()
+    report = Report(run=run, total=len(items), remarks=_remarks(devices))
+    recorder = _Recorder(store, report, options, progress)
+    places = [
+        Place(
+            device=device,
+            store=store.url,
+            exhaustive=options.exhaustive,
+            kernels=options.kernels,
+            tf32=options.tf32,
+            markers=options.markers,
+        )
+        for device in devices
+    ]
+    crew = Crew(
+        options.backends,
+        places,
+        options.method,
+        options.limits,
+        recorder.take,
+        history(store) if options.resume else History(),
+    )
+    try:
+        report.finished = crew.run([item.problem for item in items])
+    except KeyboardInterrupt:
+        report.finished, report.interrupted = False, True
+    recorder.close()
+    return report
+
+
+def history(store: Store) -> History:
+    """What earlier replays left in the store."""
+    rows = store.query(
+        f"""select m.*, f.value as environment from measurements m join facts f using (source_id)
+            where m.origin in ('{RACE}', '{CONFIRM}') and f.name = 'environment' order by m.source_id"""
+    )
+    races: dict[str, dict[str, dict[str, Measurement]]] = {}
+    raced = rows[rows["origin"] == RACE]
+    for environment, row in zip(raced["environment"], measurements_of(raced), strict=True):
+        held = races.setdefault(environment, {}).setdefault(row.problem.text, {})
+        old = held.get(row.solution.text)
+        if old is None or (row.time_us or math.inf) < (old.time_us or math.inf):
+            held[row.solution.text] = row
+    confirmed: dict[str, set[tuple[str, str, str]]] = {}
+    facts = store.query("select f.value as pair, e.value as environment from facts f join facts e using (source_id) "
+                        "where f.name = 'confirmation' and e.name = 'environment'")  # fmt: skip
+    for row in facts.itertuples():
+        pair = json.loads(str(row.pair))
+        confirmed.setdefault(str(row.environment), set()).add((pair["problem"], pair["pick"], pair["winner"]))
+    return History(races, {key: frozenset(pairs) for key, pairs in confirmed.items()})
+
+
+def confirmed_pairs(store: Store, run: str | None = None) -> dict[str, Pairs]:
+    """The paired samples of every confirmation in the store, by problem text; the latest of each problem."""
+    rows = store.query(
+        f"""select m.problem, m.solution, m.samples_us, f.value as pair, s.ingested_at
+            from measurements m join facts f using (source_id) join sources s using (source_id)
+            where m.origin = '{CONFIRM}' and f.name = 'confirmation' order by s.ingested_at""",
+        run,
+    )
+    samples: dict[str, dict[str, tuple[float, ...]]] = {}
+    pairs: dict[str, tuple[str, str]] = {}
+    for row in rows.itertuples():
+        pair = json.loads(str(row.pair))
+        samples.setdefault(str(row.problem), {})[str(row.solution)] = tuple(cast("list[float]", row.samples_us))
+        pairs[str(row.problem)] = (pair["pick"], pair["winner"])
+    return {text: Pairs(samples[text][pick], samples[text][winner]) for text, (pick, winner) in pairs.items()}
+
+
+def visible_devices() -> tuple[str, ...]:
+    """Every GPU that torch sees, else the CPU.  Asked without starting a context in this process."""
+    try:
+        import torch
+    except ImportError:
+        return ("cpu",)
+    return tuple(f"cuda:{index}" for index in range(torch.cuda.device_count())) or ("cpu",)
+
+
+class _Recorder:
+    """Writes outcomes as they come, and keeps the report."""
+
+    def __init__(self, store: Store, report: Report, options: Options, progress: Progress | None) -> None:
+        self._store, self._report, self._options, self._progress = store, report, options, progress
+        self._pairs: dict[str, Pairs] = {}
+        self._started = time.monotonic()
+
+    def take(self, outcome: Outcome, device: str) -> None:
+        """Commit an outcome, and show it."""
+        confirmation = None
+        extra: dict[str, str] = {}
+        if isinstance(outcome, Confirmed):
+            confirmation = judge(outcome.pairs, floor=self._options.method.floor)
+            self._pairs[outcome.problem.text] = outcome.pairs
+            self._report.confirmations[outcome.problem.text] = confirmation
+            extra["confirmation"] = _confirmation_text(outcome, confirmation)
+        else:
+            self._report.results.append(replace(outcome, facts={}))
+            extra |= {"drift": f"{outcome.drift:.4f}"} if outcome.drift is not None else {}
+            extra |= {"drifted": "1"} if outcome.drifted else {}
+        if outcome.rows:
+            facts = dict(outcome.facts) | extra | {"environment": environment_key(outcome.facts)}
+            records: list[Record] = [*outcome.rows, *(Fact(name, value) for name, value in sorted(facts.items()))]
+            name = f"{FORMAT}/{device}/{outcome.problem.label}"
+            record(self._store, records, run=self._report.run, name=name, format=FORMAT)
+        if self._progress:
+            self._progress(self._step(outcome, confirmation))
+
+    def _step(self, outcome: Outcome, confirmation: Confirmation | None) -> Step:
+        done, seconds = len(self._report.results), time.monotonic() - self._started
+        left = self._report.total - done
+        eta = seconds / done * left if done else None
+        budget = self._options.limits.budget_s
+        eta = eta if budget is None or eta is None else max(0.0, min(eta, budget - seconds))
+        return Step(
+            done=done,
+            total=self._report.total,
+            outcome=outcome,
+            confirmation=confirmation,
+            seconds=seconds,
+            eta_s=eta,
+        )
+
+    def close(self) -> None:
+        """False-discovery control over all confirmations of this call."""
+        floor = self._options.method.floor
+        _, self._report.kept = judge_all(self._pairs, floor=floor)
+        self._report.seconds = time.monotonic() - self._started
+        drifted = sum(result.drifted for result in self._report.results)
+        if drifted:
+            self._report.remarks.append(f"{drifted} problem(s) were measured while the device drifted, twice")
+
+
+def _confirmation_text(outcome: Confirmed, confirmation: Confirmation) -> str:
+    ratio = confirmation.speedup
+    return json.dumps(
+        {
+            "problem": outcome.problem.text,
+            "pick": outcome.pick.text,
+            "winner": outcome.winner.text,
+            "speedup": ratio.value,
+            "low": ratio.low,
+            "high": ratio.high,
+            "p": confirmation.p,
+            "floor": confirmation.floor,
+            "confirmed": confirmation.confirmed,
+        }
+    )
+
+
+def _remarks(devices: Sequence[str]) -> list[str]:
+    return [f"{device}: {why}" for device in devices for why in noise(idle_facts(device))]
