@@ -258,7 +258,10 @@ def nsys(path: Path) -> None:
     db.close()
 
 
-NCU_HEAD = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC"'
+NCU_HEAD = (
+    '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream",'
+    '"Block Size","Grid Size","Device","CC"'
+)
 NCU_LAUNCH = '"{}","4242","python","127.0.0.1","{}","1","7","(128, 1, 1)","(132, 1, 1)","0","9.0","c",'
 NCU = (
     "==PROF== Connected to process 4242\nstep 1 loss 9.5\n"

@@ -1,0 +1,103 @@
+"""rocprofv3's CSV and JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logparse.formats.format import Head
+from logparse.formats.traces import rocprof
+from logparse.model import Kernel, Message
+from logparse.source import InputFile
+from tests.conftest import SAMPLES
+from tests.formats.traces.reading import facts, outcomes, records, totals, units
+
+FOLDER = SAMPLES / "traces"
+GEMM = "Cijk_Ailk_Bljk_BBS_BH_MT256x256x64"
+RELU = "void relu_kernel<float>(float*, float const*, int)"
+RESULTS = (FOLDER / "4242_results.json").read_bytes()
+TRACE = (FOLDER / "4242_kernel_trace.csv").read_bytes()
+
+
+def test_kernel_trace() -> None:
+    found = outcomes(rocprof.CSV_FORMAT, FOLDER / "4242_kernel_trace.csv")
+    assert totals(found) == {("", GEMM): (2, 78.0), ("", RELU): (1, 4.0)}
+    assert [(k.min_us, k.max_us, k.device) for k in records(found, Kernel)] == [(38.5, 39.5, 4), (4.0, 4.0, 4)]
+    assert units(found) == {"foreign": 1, "measurement": 3, "reject": 1}
+    (reject,) = [o for o in found if o.unit == "reject"]
+    assert TRACE[reject.at :].startswith(b'"KERNEL_DISPATCH","Agent 4",1,1,4242,4')
+
+
+def test_older_columns_and_plain_agents() -> None:
+    text = (
+        b'"Kind","Agent_Id","Queue_Id","Kernel_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+        b'"KERNEL_DISPATCH",4,1,2,"copy_kernel(float*, float const*)",1,1000000,1512480\n'
+        b'"KERNEL_DISPATCH",4,1,2,"copy_kernel(float*, float const*)",1,1000000,999\n'
+    )
+    found = outcomes(rocprof.CSV_FORMAT, text)
+    assert totals(found) == {("", "copy_kernel(float*, float const*)"): (1, 512.48)}
+    assert units(found) == {"foreign": 1, "measurement": 1, "reject": 1}
+
+
+def test_statistics_are_the_same_totals() -> None:
+    stats = outcomes(rocprof.CSV_FORMAT, FOLDER / "4242_kernel_stats.csv")
+    assert totals(stats) == totals(outcomes(rocprof.CSV_FORMAT, FOLDER / "4242_kernel_trace.csv"))
+    assert units(stats) == {"foreign": 1, "measurement": 2}
+
+
+def test_markers() -> None:
+    found = outcomes(rocprof.CSV_FORMAT, FOLDER / "4242_marker_api_trace.csv")
+    assert [(m.text, m.count) for m in records(found, Message)] == [("hipblasLtMatmul", 2)]
+    assert units(found) == {"foreign": 1, "message": 2}
+
+
+def test_json_gives_ranges() -> None:
+    found = outcomes(rocprof.JSON_FORMAT, FOLDER / "4242_results.json")
+    assert totals(found) == {
+        ("hipblasLtMatmul", GEMM): (2, 78.0),
+        ("step", "relu_kernel(float*)"): (1, 4.0),
+        ("", "relu_kernel(float*)"): (1, 4.0),
+    }
+    assert units(found) == {"measurement": 4, "message": 2, "foreign": 5}
+    assert facts(found)["arch"] == "gfx942"
+    assert facts(found)["cu_count"] == "304"
+
+
+def test_json_of_one_process_as_an_object() -> None:
+    content = json.loads(RESULTS)
+    one = {"rocprofiler-sdk-tool": content["rocprofiler-sdk-tool"][0]}
+    assert totals(outcomes(rocprof.JSON_FORMAT, json.dumps(one).encode())) == totals(
+        outcomes(rocprof.JSON_FORMAT, RESULTS)
+    )
+
+
+@settings(max_examples=200)
+@given(st.sampled_from([RESULTS, TRACE]), st.integers(0, 3500), st.integers(0, 60), st.binary(max_size=8))
+def test_damage_never_raises(text: bytes, at: int, length: int, junk: bytes) -> None:
+    format = rocprof.JSON_FORMAT if text is RESULTS else rocprof.CSV_FORMAT
+    damaged = text[:at] + junk + text[at + length :]
+    found = outcomes(format, damaged)
+    assert all(outcome.lines >= 0 for outcome in found)
+    if format is rocprof.CSV_FORMAT and rocprof.recognise_csv(Head("x.csv", damaged)):
+        lines = damaged.count(b"\n") + (not damaged.endswith(b"\n"))
+        assert sum(units(found).values()) == lines
+
+
+@settings(max_examples=100)
+@given(st.recursive(st.none() | st.integers() | st.text(max_size=3), lambda x: st.lists(x, max_size=3), max_leaves=8))
+def test_any_json_is_read(value: object) -> None:
+    process = json.loads(RESULTS)["rocprofiler-sdk-tool"][0]
+    for key in process:
+        text = json.dumps({"rocprofiler-sdk-tool": [{**process, key: value}]})
+        assert all(o.lines >= 0 for o in outcomes(rocprof.JSON_FORMAT, text.encode()))
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("4242_*")), ids=lambda p: p.name)
+def test_recognise(path: object) -> None:
+    head = InputFile(str(path)).head()
+    assert rocprof.CSV_FORMAT.recognise(head) is str(path).endswith(".csv")
+    assert rocprof.JSON_FORMAT.recognise(head) is str(path).endswith(".json")
+    assert not rocprof.CSV_FORMAT.recognise(Head("x.csv", b"a,b\r,c\n"))
