@@ -1,0 +1,91 @@
+"""What every sample gives, row by row.
+
+After a wanted change: ``python -m tests.test_goldens``, then review the diff.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from logparse.formats import FORMATS
+from logparse.formats.format import FileFormat
+from logparse.ingest import ingest
+from logparse.source import InputFile
+from logparse.store import open_store
+from tests.conftest import SAMPLES
+
+GOLDENS = Path(__file__).parent / "goldens"
+ALL = sorted(
+    p
+    for p in SAMPLES.rglob("*")
+    if p.is_file() and p.suffix not in (".py", ".sh", ".md", ".pyc") and p.parent != SAMPLES
+)
+SECTIONS = {
+    "calls": "select category, kind, problem, solution, pid, first_seen, count, by_tool, workspace_bytes from calls",
+    "messages": "select category, function, text, count from messages",
+    "measurements": "select origin, kind, problem, solution, algorithm, status, time_us, min_us, max_us, std_us,"
+    " workspace_bytes, error, key_text, ordinal from measurements",
+    "kernels": "select device, op, problem, kernel, calls, total_us, min_us, max_us from kernels",
+    "solutions": "select library, build, solution, name, kernel_name from solutions",
+    "facts": "select name, value from facts",
+    "rejects": 'select "offset", length, count, reason from rejects',
+}
+
+
+def golden_of(sample: Path) -> Path:
+    return GOLDENS / sample.relative_to(SAMPLES).with_name(sample.name + ".txt")
+
+
+def rendered(sample: Path, folder: Path) -> str:
+    """The rows that a sample gives, sorted, as CSV sections."""
+    store = open_store(folder, create=True)
+    ingest([str(sample)], store, run="golden")
+    row = store.sources().iloc[0]
+    units = {name: int(row[name]) for name in row.index if name.endswith("_lines") and row[name]}
+    pid = "" if pd.isna(row["pid"]) else int(row["pid"])
+    pid_from = "" if pd.isna(row["pid_from"]) else row["pid_from"]
+    out = [f"format {row['format']}", f"lines {row['lines']} splits {row['splits']} pid {pid} {pid_from}".rstrip()]
+    out += [f"{name} {count}" for name, count in units.items()]
+    for name, sql in SECTIONS.items():
+        frame = store.query(f"{sql} order by all")
+        if len(frame):
+            out += [f"[{name}]", frame.to_csv(index=False, lineterminator="\n", float_format="%.9g").rstrip("\n")]
+    return "\n".join(line.rstrip() for line in "\n".join(out).splitlines()) + "\n"
+
+
+@pytest.mark.parametrize("sample", ALL, ids=lambda p: str(p.relative_to(SAMPLES)))
+def test_sample_gives_its_golden_rows(sample: Path, tmp_path: Path) -> None:
+    assert rendered(sample, tmp_path / "s") == golden_of(sample).read_text(encoding="utf-8")
+
+
+def test_no_golden_is_left_over() -> None:
+    assert set(GOLDENS.rglob("*.txt")) == {golden_of(sample) for sample in ALL}
+
+
+@pytest.mark.parametrize("sample", ALL, ids=lambda p: str(p.relative_to(SAMPLES)))
+def test_exactly_one_format_recognises_a_sample(sample: Path) -> None:
+    """A whole file is one format's; a stream is no whole file and holds lines of some language."""
+    file = InputFile(str(sample))
+    head, data = file.head(), file.open().read()
+    whole = [f.name for f in FORMATS if isinstance(f, FileFormat) and f.recognise(head)]
+    spoken = [f.name for f in FORMATS if not isinstance(f, FileFormat) and any(m in data for m in f.markers)]
+    assert len(whole) == 1 or (not whole and spoken), (whole, spoken)
+
+
+def main() -> None:
+    """Write all goldens anew."""
+    for old in GOLDENS.rglob("*.txt"):
+        old.unlink()
+    for sample in ALL:
+        golden = golden_of(sample)
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            golden.write_text(rendered(sample, Path(folder) / "s"), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
