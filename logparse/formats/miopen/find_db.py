@@ -11,19 +11,8 @@ System files lie in ``share/miopen/db`` of an installation, user files in ``~/.c
 ``MIOPEN_USER_DB_PATH``) after any run with ``MIOPEN_FIND_MODE=1``.  Arch, CU count, backend and library build are told
 by the file's name only.
 
-What becomes of an item (library behaviour: ROCm/MIOpen ``src/find_db.cpp``, ``src/db_record.cpp``):
-
-==============================================  =====================================================
-a time above 0                                  ``ok``, milliseconds × 1000 in ``time_us``
-a time ≤ 0, not finite or no number             ``no_time``, no time; the text is in ``error``
-fewer than 3 values, or the algorithm of        ``failed``: MIOpen throws ``Bad algorithm`` when it
-another direction                               meets such an item
-a repeated id in a line, a repeated key         ``skipped``: MIOpen uses the first; both are kept
-no ``:`` or no id                               a ``Reject`` of its own; the line's other items count
-==============================================  =====================================================
-
 Times of user files are not comparable between versions; those of MIOpen 3.3.0 are biased (fact ``times_biased``).
-Files are read by ``find_db_columns`` at hundreds of MB/s; ``read_record`` is the plain truth that it is held to.
+What becomes of an item is told by ``find_db_record``; ``find_db_columns`` reads whole files at hundreds of MB/s.
 """
 
 from __future__ import annotations
@@ -31,17 +20,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source, Writer
-from logparse.formats.miopen.problem_key import KEY, key_of, problem_from_key
+from logparse.formats.miopen.find_db_columns import read_columns
+from logparse.formats.miopen.problem_key import KEY, key_of
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
-from logparse.model import ConvProblem, Fact, Measurement, Override, Problem, Record, Reject, Solution, Status
-
-ORIGIN = "find-db"
-DUPLICATE_KEY = "duplicate key: MIOpen uses the first record"
-DUPLICATE_ID = "duplicate id: MIOpen uses the first item"
+from logparse.model import ConvProblem, Fact, Override, Problem
 
 FILE_NAME = re.compile(
     r"(?P<arch>gfx(?:803|90[0-9a-f]|94[0-2]|950|1[0-2]\d[0-9a-f]))(?P<features>(?:_nosramecc|_sramecc)?(?:_xnack)?)"
@@ -50,8 +35,6 @@ FILE_NAME = re.compile(
 )
 """A database file's name: ``gfx942130.HIP.3_4_0_037eb6dc4-dirty.ufdb.txt``; CUs are decimal after ``_``, else hex."""
 
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf)", re.ASCII)
-_BYTES = re.compile(r"\d{1,18}", re.ASCII)
 BIASED = "3.3.0 user files: times are too low, may be negative, slower solvers are missing (ROCm/MIOpen PR 3460)"
 
 
@@ -95,75 +78,11 @@ def _file_facts(name: str) -> list[Fact]:
 
 def read(source: Source) -> Iterator[Outcome]:
     """Facts of the name, then every line, as columns a few MB at a time."""
-    from logparse.formats.miopen.find_db_columns import read_columns
-
     facts = _file_facts(source.name)
     if facts:
         yield Outcome("fact", facts, lines=0)
     with source.open() as stream:
         yield from read_columns(stream)
-
-
-def read_record(text: str) -> Outcome:
-    """One line: a measurement per item, and a ``Reject`` where something cannot be read."""
-    line = text.removesuffix("\r")
-    if not line.strip():
-        return Outcome("blank")
-    key, equals, payload = line.partition("=")
-    if not equals or not key:
-        return Outcome("reject", [Reject("no key: a record is key=item;item")])
-    try:
-        problem = problem_from_key(key)
-    except ValueError as error:
-        return Outcome("reject", [Reject(str(error), 0, len(key))])
-    records: list[Record] = []
-    seen: set[str] = set()
-    at = len(key) + 1
-    items = payload.split(";")
-    if items[-1] == "" and len(items) > 1:
-        items.pop()
-    for item in items:
-        record = read_item(item, problem, key)
-        if isinstance(record, Reject):
-            records.append(replace(record, offset=at, length=len(item)))
-        else:
-            id = item.partition(":")[0]
-            records.append(replace(record, status="skipped", error=DUPLICATE_ID) if id in seen else record)
-            seen.add(id)
-        at += len(item) + 1
-    measured = any(isinstance(record, Measurement) for record in records)
-    return Outcome("measurement" if measured else "reject", records)
-
-
-def read_item(item: str, problem: ConvProblem, key: str, origin: str = ORIGIN) -> Measurement | Reject:
-    """One item of a record: a solver's time for the problem of ``key``."""
-    id, colon, rest = item.partition(":")
-    values = rest.split(",")
-    v1 = id in ALGORITHMS
-    solver = values.pop(0) if v1 else id
-    if not colon or not solver:
-        return Reject("an item without id or ':'")
-    milliseconds, workspace, algorithm = (*values[:2], *([id] if v1 else values[2:3]), *("",) * 3)[:3]
-    status: Status
-    status, error, time_us = "ok", None, None
-    if len(values) < (2 if v1 else 3):
-        status, error = "failed", "too few values: MIOpen throws Bad algorithm"
-    elif ALGORITHMS.get(algorithm) != problem.direction:
-        status, error = "failed", f"MIOpen throws Bad algorithm: {algorithm}"
-    elif _NUMBER.fullmatch(milliseconds) and 0 < float(milliseconds) < math.inf:
-        time_us = float(milliseconds) * 1000.0
-    else:
-        status, error = "no_time", f"time is {milliseconds} ms"
-    return Measurement(
-        problem=problem,
-        solution=Solution("miopen", solver, solver, algorithm or None),
-        origin=origin,
-        status=status,
-        time_us=time_us,
-        workspace_bytes=int(workspace) if _BYTES.fullmatch(workspace) else None,
-        error=error,
-        key_text=key,
-    )
 
 
 # ---------------------------------------------------------------------------------------------------- writing

@@ -1,4 +1,4 @@
-"""Find-db records as Arrow columns, a few MB of text at a time: what ``find_db.read_record`` says, only faster.
+"""Find-db records as Arrow columns, a few MB of text at a time: what ``find_db_record.read_record`` says, only faster.
 
 A stretch of text is cut at its delimiters with numpy, every piece is a value of one Arrow string array, and columns are
 ``take``n from that.  A stretch is handled in one go or not at all: where any line of it is not of the ordinary form
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logparse.formats.format import Outcome
-from logparse.formats.miopen.find_db import DUPLICATE_KEY, ORIGIN, read_record
+from logparse.formats.miopen.find_db_record import DUPLICATE_KEY, ORIGIN, read_record
 from logparse.formats.miopen.problem_key import read_tail
 from logparse.formats.miopen.solvers import ALGORITHMS
 from logparse.model import CONV_FIELDS, ConvProblem, Measurement

@@ -32,7 +32,8 @@ from dataclasses import dataclass, field, replace
 
 from logparse.formats.format import BlockFormat, Line, Outcome
 from logparse.formats.miopen.driver import PREFIX, CommandError, read_command
-from logparse.formats.miopen.find_db import facts_of_name, read_item
+from logparse.formats.miopen.find_db import facts_of_name
+from logparse.formats.miopen.find_db_record import read_item
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import algorithm_name, direction_of_solver, known_algorithm
 from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, Record, Solution

@@ -19,6 +19,7 @@ from logparse.errors import EmissionError
 from logparse.formats.format import Head, Line, Outcome
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen.find_db_columns import read_columns
+from logparse.formats.miopen.find_db_record import DUPLICATE_KEY, read_record
 from logparse.formats.miopen.problem_key import TYPES, key_of, problem_from_key
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.model import CONV_FIELDS, ConvProblem, Fact, Measurement, Override, Reject, Solution
@@ -82,13 +83,13 @@ def plainly(data: bytes) -> list[Outcome]:
     seen: set[str] = set()
     offset = 0
     for raw in data.split(b"\n")[: None if not data.endswith(b"\n") else -1] if data else []:
-        outcome = find_db.read_record(raw.decode("utf-8", "backslashreplace"))
+        outcome = read_record(raw.decode("utf-8", "backslashreplace"))
         key = raw.decode("utf-8", "backslashreplace").partition("=")[0]
         records = list(outcome.records)
         if outcome.unit == "measurement":
             if key in seen:
                 records = [
-                    replace(r, status="skipped", error=find_db.DUPLICATE_KEY) if isinstance(r, Measurement) else r
+                    replace(r, status="skipped", error=DUPLICATE_KEY) if isinstance(r, Measurement) else r
                     for r in records
                 ]
             seen.add(key)
@@ -137,7 +138,7 @@ def test_golden_record() -> None:
         "GemmWrwUniversal:9,0,miopenConvolutionBwdWeightsAlgoGEMM;Bad:1,2;x;"
         "Foo:1,2,miopenConvolutionFwdAlgoGEMM"
     )
-    outcome = find_db.read_record(line)
+    outcome = read_record(line)
     assert outcome.unit == "measurement"
     rows = [
         (r.solution.text, r.status, r.time_us, r.workspace_bytes) for r in outcome.records if isinstance(r, Measurement)

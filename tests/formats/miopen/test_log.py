@@ -150,9 +150,7 @@ def test_bare_output_tells_part_of_the_problem() -> None:
     assert problem.h is problem.in_type is problem.groups is None
 
 
-LINES = [
-    line for name in ("find.log", "driver_output.txt") for line in (SAMPLES / name).read_text().splitlines()
-]
+LINES = [line for name in ("find.log", "driver_output.txt") for line in (SAMPLES / name).read_text().splitlines()]
 
 
 @given(

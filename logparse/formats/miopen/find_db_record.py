@@ -1,0 +1,93 @@
+"""One line of a MIOpen find-db, read plainly: the readable truth that ``find_db_columns`` is held to.
+
+What becomes of an item (library behaviour: ROCm/MIOpen ``src/find_db.cpp``, ``src/db_record.cpp``):
+
+==============================================  =====================================================
+a time above 0                                  ``ok``, milliseconds × 1000 in ``time_us``
+a time ≤ 0, not finite or no number             ``no_time``, no time; the text is in ``error``
+fewer than 3 values, or the algorithm of        ``failed``: MIOpen throws ``Bad algorithm`` when it
+another direction                               meets such an item
+a repeated id in a line, a repeated key         ``skipped``: MIOpen uses the first; both are kept
+no ``:`` or no id                               a ``Reject`` of its own; the line's other items count
+==============================================  =====================================================
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+from logparse.formats.format import Outcome
+from logparse.formats.miopen.problem_key import problem_from_key
+from logparse.formats.miopen.solvers import ALGORITHMS
+from logparse.model import ConvProblem, Measurement, Record, Reject, Solution, Status
+
+ORIGIN = "find-db"
+DUPLICATE_KEY = "duplicate key: MIOpen uses the first record"
+DUPLICATE_ID = "duplicate id: MIOpen uses the first item"
+
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf)", re.ASCII)
+_BYTES = re.compile(r"\d{1,18}", re.ASCII)
+
+
+def read_record(text: str) -> Outcome:
+    """One line: a measurement per item, and a ``Reject`` where something cannot be read."""
+    line = text.removesuffix("\r")
+    if not line.strip():
+        return Outcome("blank")
+    key, equals, payload = line.partition("=")
+    if not equals or not key:
+        return Outcome("reject", [Reject("no key: a record is key=item;item")])
+    try:
+        problem = problem_from_key(key)
+    except ValueError as error:
+        return Outcome("reject", [Reject(str(error), 0, len(key))])
+    records: list[Record] = []
+    seen: set[str] = set()
+    at = len(key) + 1
+    items = payload.split(";")
+    if items[-1] == "" and len(items) > 1:
+        items.pop()
+    for item in items:
+        record = read_item(item, problem, key)
+        if isinstance(record, Reject):
+            records.append(replace(record, offset=at, length=len(item)))
+        else:
+            id = item.partition(":")[0]
+            records.append(replace(record, status="skipped", error=DUPLICATE_ID) if id in seen else record)
+            seen.add(id)
+        at += len(item) + 1
+    measured = any(isinstance(record, Measurement) for record in records)
+    return Outcome("measurement" if measured else "reject", records)
+
+
+def read_item(item: str, problem: ConvProblem, key: str, origin: str = ORIGIN) -> Measurement | Reject:
+    """One item of a record: a solver's time for the problem of ``key``."""
+    id, colon, rest = item.partition(":")
+    values = rest.split(",")
+    v1 = id in ALGORITHMS
+    solver = values.pop(0) if v1 else id
+    if not colon or not solver:
+        return Reject("an item without id or ':'")
+    milliseconds, workspace, algorithm = (*values[:2], *([id] if v1 else values[2:3]), *("",) * 3)[:3]
+    status: Status
+    status, error, time_us = "ok", None, None
+    if len(values) < (2 if v1 else 3):
+        status, error = "failed", "too few values: MIOpen throws Bad algorithm"
+    elif ALGORITHMS.get(algorithm) != problem.direction:
+        status, error = "failed", f"MIOpen throws Bad algorithm: {algorithm}"
+    elif _NUMBER.fullmatch(milliseconds) and 0 < float(milliseconds) < math.inf:
+        time_us = float(milliseconds) * 1000.0
+    else:
+        status, error = "no_time", f"time is {milliseconds} ms"
+    return Measurement(
+        problem=problem,
+        solution=Solution("miopen", solver, solver, algorithm or None),
+        origin=origin,
+        status=status,
+        time_us=time_us,
+        workspace_bytes=int(workspace) if _BYTES.fullmatch(workspace) else None,
+        error=error,
+        key_text=key,
+    )
