@@ -104,10 +104,14 @@ def _with_share(finding: Finding, total_us: float | None) -> Finding:
 
 
 def _gpu_us(tables: Tables) -> float | None:
-    """GPU time of the run's traces; None where it has none."""
-    rows = tables.kernels[tables.kernels["run"] == tables.run] if "run" in tables.kernels else tables.kernels
+    """GPU time of the run's traces, where the traces also count the run's calls; else None.
+
+    A log's calls are of the whole job, a trace's time of the steps that it saw: their quotient would mean nothing.
+    """
+    rows = tables.kernels[tables.kernels["run"] == tables.run]
+    counted = tables.workload["calls_from"].eq("profiler")
     total = float(rows["total_us"].sum())
-    return total if len(rows) and total > 0 else None
+    return total if len(rows) and total > 0 and counted.all() else None
 
 
 def _ceiling(rows: pd.DataFrame, tables: Tables, gpu_us: float | None) -> Ceiling:
@@ -162,17 +166,31 @@ def emissions(
     notes: list[str] = []
     for writer in writers:
         accepted = [x for x in mine if writer.accepts(x)]
-        if not accepted:
-            continue
-        try:
-            files += writer.write(accepted, {**target, "gpus": str(gpus)})
-        except EmissionError as error:
-            notes.append(f"{writer.name}: {len(accepted)} override(s) not written: {error}")
+        made, refused = _written(writer, accepted, {**target, "gpus": str(gpus)})
+        files += made
+        notes += refused
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
     findings = [x for x in recommendation.findings if _concerns(x, target)]
-    made, refused = scripts(findings, commands)
-    return Emissions(target, (*files, *made, environment(findings)), (*notes, *refused))
+    tuning, left_out = scripts(findings, commands)
+    return Emissions(target, (*files, *tuning, environment(findings)), (*notes, *left_out))
+
+
+def _written(writer: Writer, overrides: Sequence[Override], target: Facts) -> tuple[list[Emission], list[str]]:
+    """The writer's files; overrides that it refuses by themselves are left out and said, the others are written."""
+    refused: dict[str, list[str]] = {}
+    good = []
+    for override in overrides:
+        try:
+            writer.write([override], target)
+            good.append(override)
+        except EmissionError as error:
+            refused.setdefault(str(error), []).append(override.problem.label)
+    notes = [f"{writer.name}: {len(labels)} override(s) not written: {why}" for why, labels in refused.items()]
+    try:
+        return list(writer.write(good, target)) if good else [], notes
+    except EmissionError as error:  # they are well alone and do not go together
+        return [], [*notes, f"{writer.name}: {len(good)} override(s) not written: {error}"]
 
 
 def _concerns(finding: Finding, target: Facts) -> bool:

@@ -41,7 +41,10 @@ def test_traces_give_the_share_of_gpu_time() -> None:
     trace = {"source_id": "t", "run": "r", "device": 0, "op": "aten::mm", "problem": None, "kernel": "k", "calls": 1}
     t = everything()
     kernels = tables(kernels=[trace | {"total_us": 24000.0}, trace | {"run": "old", "total_us": 1e9}]).kernels
-    found = recommend(type(t)(**{**vars(t), "kernels": kernels}), Settings())
+    of_another_length = recommend(type(t)(**{**vars(t), "kernels": kernels}), Settings())
+    assert of_another_length.ceiling.gpu_share is None, "the calls are a log's, the time is a trace's"
+    workload = t.workload.assign(calls_from="profiler")
+    found = recommend(type(t)(**{**vars(t), "kernels": kernels, "workload": workload}), Settings())
     assert found.ceiling.gpu_share == pytest.approx(0.05)
     assert found.findings[1].saving_share == pytest.approx(1100 / 24000)
 
