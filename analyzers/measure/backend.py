@@ -63,8 +63,8 @@ class Backend(Protocol):
     def environment(self) -> Mapping[str, str]:
         """Facts (``logparse.model.FACTS``) of device, driver and libraries: equal facts mean comparable times."""
 
-    def solutions(self, problem: Problem, limit: int) -> Sequence[Solution]:
-        """At most ``limit`` solutions, the library's own pick first.  Raises UnsupportedError."""
+    def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
+        """At most ``limit`` solutions that fit the workspace, the library's own pick first.  Raises UnsupportedError."""
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Runnable:
         """Make a solution ready.  Raises UnsupportedError, OutOfMemoryError, or whatever the library does."""

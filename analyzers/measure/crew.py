@@ -81,17 +81,21 @@ class Crew:
         self._seats = [_Seat(place) for place in places]
         self._races: deque[Problem] = deque()
         self._confirmations: deque[ConfirmTask] = deque()
+        self._workspaces: Mapping[str, int] = {}
         self._lost: dict[str, list[Measurement]] = {}
         self._opening_s = 0.0
         self._facts: Mapping[str, str] = {}
         self._started = time.monotonic()
 
-    def run(self, problems: Sequence[Problem]) -> bool:
+    def run(self, problems: Sequence[Problem], workspaces: Mapping[str, int] | None = None) -> bool:
         """Measure ``problems`` in order; False when the budget ended first.  Raises MeasuringError.
+
+        ``workspaces``: bytes that the job gave a problem, by its text, where a log tells it.
 
         KeyboardInterrupt passes through; what had an outcome before it is in the sink.
         """
         self._races.extend(problems)
+        self._workspaces = workspaces or {}
         self._started = time.monotonic()
         try:
             while True:
@@ -125,7 +129,8 @@ class Crew:
             problem = self._races.popleft()
             seat.used = True
             known, lost = self._known(seat).get(problem.text, {}), tuple(self._lost.get(problem.text, ()))
-            seat.task = RaceTask(problem=problem, known=known, lost=lost)
+            workspace = self._workspaces.get(problem.text)
+            seat.task = RaceTask(problem=problem, known=known, lost=lost, workspace_bytes=workspace)
         else:
             seat.task = self._confirmations.popleft()
         seat.worker.send(seat.task)
@@ -189,7 +194,10 @@ class Crew:
         if isinstance(outcome, Result) and outcome.worth_confirming and outcome.pick and outcome.best:
             pair = (outcome.problem.text, outcome.pick.text, outcome.best.text)
             if pair not in self._history.confirmed.get(environment_key(outcome.facts), frozenset()):
-                task = ConfirmTask(problem=outcome.problem, pick=outcome.pick, winner=outcome.best)
+                workspace = self._workspaces.get(outcome.problem.text)
+                task = ConfirmTask(
+                    problem=outcome.problem, pick=outcome.pick, winner=outcome.best, workspace_bytes=workspace
+                )
                 self._confirmations.append(task)
 
     def _blame(self, seat: _Seat, worker: Worker, status: Status, why: str) -> None:

@@ -34,6 +34,7 @@ class Item:
     regret: float
     solutions: int
     cost_s: float
+    workspace_bytes: int | None = None
 
     @property
     def saving_us(self) -> float:
@@ -56,7 +57,7 @@ def plan(
 ) -> list[Item]:
     """The problems of a run, the most valuable first.
 
-    ``tables`` are the store's frames (``workload``, ``measurements``, ``links``).  A run without calls (only tuning
+    ``tables`` are the store's frames (``calls``, ``workload``, ``measurements``, ``links``).  A run without calls (only tuning
     files) offers the problems that were measured.  ``solutions`` is how many each is expected to have.
     """
     workload = tables["workload"]
@@ -65,6 +66,7 @@ def plan(
     texts = list(calls.index) if len(calls) else list(measured.index)
     wanted = [problem for problem in map(problem_from_text, texts) if _wanted(problem, kind, direction)]
     linked = _linked(tables["links"], [x.text for x in wanted], measured)
+    workspaces = _workspaces(tables["calls"])
     slow = _slow_backward_weights(measured)
     items = []
     for problem in wanted:
@@ -80,10 +82,17 @@ def plan(
                 regret=regret or PRIOR_REGRET.get(getattr(problem, "direction", "gemm"), 0.03),
                 solutions=solutions,
                 cost_s=_cost_s(time_us, solutions),
+                workspace_bytes=workspaces.get(problem.text),
             )
         )
     items.sort(key=lambda item: (-item.value, item.problem.text))
     return items[:top]
+
+
+def _workspaces(calls: pd.DataFrame) -> dict[str, int]:
+    """The largest workspace that the logs say a problem was given."""
+    told = calls[calls["workspace_bytes"].notna()].groupby("problem")["workspace_bytes"].max()
+    return {str(text): int(value) for text, value in told.items()}
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,6 @@ def _best_and_default(measurements: pd.DataFrame) -> pd.DataFrame:
 
 def _linked(links: pd.DataFrame, texts: Sequence[str], measured: pd.DataFrame) -> dict[str, _Known]:
     """What is known of each problem, from itself or from the closest problem that it is linked to."""
-
     times, regrets = measured["time_us"].to_dict(), measured["regret"].dropna().to_dict()
 
     def known(text: str) -> _Known:

@@ -128,8 +128,9 @@ def replay(store: Store, options: Options, progress: Progress | None = None) -> 
         recorder.take,
         history(store) if options.resume else History(),
     )
+    workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
     try:
-        report.finished = crew.run([item.problem for item in items])
+        report.finished = crew.run([item.problem for item in items], workspaces)
     except KeyboardInterrupt:
         report.finished, report.interrupted = False, True
     recorder.close()
@@ -152,9 +153,9 @@ def history(store: Store) -> History:
     confirmed: dict[str, set[tuple[str, str, str]]] = {}
     facts = store.query("select f.value as pair, e.value as environment from facts f join facts e using (source_id) "
                         "where f.name = 'confirmation' and e.name = 'environment'")  # fmt: skip
-    for row in facts.itertuples():
-        pair = json.loads(str(row.pair))
-        confirmed.setdefault(str(row.environment), set()).add((pair["problem"], pair["pick"], pair["winner"]))
+    for text, environment in zip(facts["pair"], facts["environment"], strict=True):
+        pair = json.loads(text)
+        confirmed.setdefault(environment, set()).add((pair["problem"], pair["pick"], pair["winner"]))
     return History(races, {key: frozenset(pairs) for key, pairs in confirmed.items()})
 
 

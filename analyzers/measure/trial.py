@@ -173,35 +173,41 @@ class Laboratory:
         self._before = self._reading()
 
     def measure(
-        self, problem: Problem, known: Mapping[str, Measurement] | None = None, lost: Sequence[Measurement] = ()
+        self,
+        problem: Problem,
+        known: Mapping[str, Measurement] | None = None,
+        lost: Sequence[Measurement] = (),
+        workspace_bytes: int | None = None,
     ) -> Result:
         """Race all solutions of ``problem``; once more where the reference moved meanwhile.
 
         ``known`` are measurements of this environment by solution text: what is in there is not measured again, except
         the pick and the best of them, which the new ones must be compared with.  ``lost`` are those that this problem
-        has cost a worker: they stay out.
+        has cost a worker: they stay out.  ``workspace_bytes`` is what the job gave this problem, where a log tells it.
         """
         started = time.perf_counter()
-        result = self._once(problem, known or {}, lost)
+        result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes))
         if result.drifted:
-            result = self._once(problem, known or {}, lost)
+            result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes))
         return replace(result, seconds=time.perf_counter() - started, facts=self.facts)
 
-    def _once(self, problem: Problem, known: Mapping[str, Measurement], lost: Sequence[Measurement]) -> Result:
+    def _once(self, trial: Trial) -> Result:
         before = self._before
         try:
-            result = Trial(self, problem, known, lost).run()
+            result = trial.run()
         finally:
             self.release()
         self._before = after = self._reading()
         moved = before is not None and after is not None and self.drift.moved(before, after)
         return replace(result, drift=after, drifted=moved)
 
-    def confirm(self, problem: Problem, pick: Solution, winner: Solution) -> Confirmed:
+    def confirm(
+        self, problem: Problem, pick: Solution, winner: Solution, workspace_bytes: int | None = None
+    ) -> Confirmed:
         """Interleaved pairs of two solutions.  Pairs are safe from slow drift, so this is not watched."""
         started = time.perf_counter()
         try:
-            pairs = Trial(self, problem, {}, ()).pairs(pick, winner)
+            pairs = Trial(self, problem, {}, (), workspace_bytes).pairs(pick, winner)
         finally:
             self.release()
         seconds = time.perf_counter() - started
@@ -240,8 +246,14 @@ class Trial:
     """One problem in hand."""
 
     def __init__(
-        self, lab: Laboratory, problem: Problem, known: Mapping[str, Measurement], lost: Sequence[Measurement]
+        self,
+        lab: Laboratory,
+        problem: Problem,
+        known: Mapping[str, Measurement],
+        lost: Sequence[Measurement],
+        workspace_bytes: int | None,
     ) -> None:
+        self._workspace_bytes = lab.method.workspace_bytes if workspace_bytes is None else workspace_bytes
         self._lab, self._problem, self._known = lab, problem, known
         self._rows = {row.solution.text: row for row in lost}
         self._owner: dict[str, str] = {}
@@ -317,7 +329,7 @@ class Trial:
         for name, backend in self._lab.backends.items():
             self._lab.tell(f"solutions of {name}")
             try:
-                offered = backend.solutions(self._problem, self._lab.method.limit)
+                offered = backend.solutions(self._problem, self._lab.method.limit, self._workspace_bytes)
             except UnsupportedError as error:
                 reasons.append(f"{name}: {error}")
                 continue
@@ -378,9 +390,8 @@ class Trial:
 
     def _ready(self, solution: Solution) -> Runnable:
         if solution.text not in self._prepared:
-            method = self._lab.method
             conditions = Conditions(
-                seed=self._seed, sets=self._lab.sets(self._problem), workspace_bytes=method.workspace_bytes
+                seed=self._seed, sets=self._lab.sets(self._problem), workspace_bytes=self._workspace_bytes
             )
             backend = self._backend(solution)
             self._prepared[solution.text] = backend.prepare(self._problem, solution, conditions)

@@ -29,6 +29,7 @@ class RaceTask:
     problem: Problem
     known: Mapping[str, Measurement] = field(default_factory=dict)
     lost: tuple[Measurement, ...] = ()
+    workspace_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class ConfirmTask:
     problem: Problem
     pick: Solution
     winner: Solution
+    workspace_bytes: int | None = None
 
 
 Task: TypeAlias = RaceTask | ConfirmTask
@@ -192,5 +194,5 @@ def _open(pipe: Connection[Any, Any], names: Sequence[str], place: Place, method
 
 def _do(lab: Laboratory, task: Task) -> Result | Confirmed:
     if isinstance(task, RaceTask):
-        return lab.measure(task.problem, task.known, task.lost)
-    return lab.confirm(task.problem, task.pick, task.winner)
+        return lab.measure(task.problem, task.known, task.lost, task.workspace_bytes)
+    return lab.confirm(task.problem, task.pick, task.winner, task.workspace_bytes)

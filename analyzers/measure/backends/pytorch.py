@@ -64,7 +64,7 @@ class Torch:
         """Device, driver and versions."""
         return self._device.facts
 
-    def solutions(self, problem: Problem, limit: int) -> Sequence[Solution]:
+    def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
         """``Default`` first, then what a user could do instead."""
         return [way.solution for way in self._ways(problem)][:limit]
 

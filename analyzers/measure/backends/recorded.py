@@ -43,7 +43,7 @@ class Recording:
         """The facts of the recorded environment, marked as replayed."""
         return self._facts
 
-    def solutions(self, problem: Problem, limit: int) -> Sequence[Solution]:
+    def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
         """The recorded solutions; the library's default first where it was measured, else the first recorded."""
         rows = list(self._by_problem.get(problem.text, {}).values())
         if not rows:

@@ -217,10 +217,12 @@ class ConvOperands(OperandSets):
         self.changed()
 
     def poison(self) -> None:
-        """NaN in a block of the output's size, given back at once: the allocator hands it to the output, which torch's
-        functions allocate themselves.  Backends that own their output poison that instead.
+        """NaN in the first set's output, which is no input of this direction, and in a block of its size that is given
+        back at once: torch's functions allocate their outputs, and the allocator hands them that block.
         """
-        self._device.torch.full_like(self.tensors[self.output][0], math.nan)
+        output = self.tensors[self.output][0]
+        output.fill_(math.nan)
+        self._device.torch.full_like(output, math.nan)
 
     def error(self, output: Tensor) -> float:
         """‖out − ref‖ / ‖ref‖ of the first set: in single precision for half types, else in double."""
