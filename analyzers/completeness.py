@@ -98,18 +98,19 @@ def _silent(tables: Tables) -> Iterator[Remark]:
 
 
 def _ranks(tables: Tables) -> Iterator[Remark]:
+    """Processes are held against those whose calls were counted from the same kind of log."""
     rows = tables.workload[tables.workload["pid"].notna()]
-    calls = rows.assign(calls=rows["calls"].astype("Float64")).groupby("pid")["calls"].sum(min_count=1).dropna()
-    if len(calls) < 2:
-        return
-    median = float(calls.median())
-    few = calls[calls < FEW * median]
-    if len(few):
+    for category, same in sorted(rows.assign(calls=rows["calls"].astype("Float64")).groupby("calls_from")):
+        calls = same.groupby("pid")["calls"].sum(min_count=1).dropna()
+        median = float(calls.median()) if len(calls) > 1 else 0.0
+        few = calls[calls < FEW * median]
+        if not len(few):
+            continue
         pids = [int(x) for x in sorted(few.index)]
         listed = ", ".join(f"{pid} ({int(few[pid]):,})" for pid in pids[:5])
         yield (
-            f"{len(few)} of {len(calls)} processes logged less than half the median of {median:,.0f} calls: {listed}. "
-            "A rank may have been killed, or its log be missing in part",
+            f"{len(few)} of {len(calls)} processes logged less than half the median of {median:,.0f} {category} calls: "
+            f"{listed}. A rank may have been killed, or its log be missing in part",
             {"processes": len(calls), "median_calls": median, "few": tuple(pids)},
         )
 

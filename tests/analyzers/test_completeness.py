@@ -45,7 +45,13 @@ def test_a_log_that_ends_in_the_middle() -> None:
 def test_a_rank_with_few_calls() -> None:
     g = gemm().text
     uneven = [work(g, 1000, pid=1), work(g, 990, pid=2), work(g, 1010, pid=3), work(g, 400, pid=4)]
-    assert "1 of 4 processes logged less than half the median of 995 calls: 4 (400)" in said(tables(workload=uneven))
+    assert "1 of 4 processes logged less than half the median of 995 bench calls: 4 (400)" in said(
+        tables(workload=uneven)
+    )
+    other = {"calls_from": "miopen_cmd", "pid": 9}
+    assert "of 4" in said(tables(workload=[*uneven, work(g, 1) | other])), (
+        "another log's counts are no rank of this one"
+    )
     assert said(tables(workload=uneven[:3])) == ""
     assert said(tables(workload=[work(g, 1, pid=1)])) == ""
 
