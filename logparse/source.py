@@ -1,4 +1,9 @@
-"""Input files: finding them, opening them whatever their compression, and telling one from another."""
+"""Input files: finding them, opening them whatever their compression, and telling one from another.
+
+An input is a file, a folder, a glob (``logs/**/hipblaslt_*.log``), standard input (``-``) or a URL (``s3://``, ``gs://``,
+``hdfs://``, ``file://``), which may be a glob or a folder as well: ``s3://bucket/job-7/**/*.log.gz?region=eu-west-1``.
+Options of a URL are kept in the URL of each file that it stands for; endpoints and credentials: ``logparse.location``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -23,10 +28,11 @@ import xxhash
 from logparse.errors import InputError
 from logparse.formats.format import Head, Line
 from logparse.lines import blocks
+from logparse.location import META, explained, join_url, resolve, split_url
 from logparse.output import printable
-from logparse.store import resolve
 
 HEAD_BYTES = 64 << 10
+_REMOTE_BYTES = 4 << 20
 DEFAULT_RATIO = 2000.0
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 _SUFFIX = re.compile(r"\.(gz|bz2|xz|zst)$")
@@ -47,7 +53,8 @@ class InputFile:
     @property
     def name(self) -> str:
         """File name without folder and compression suffix."""
-        return _SUFFIX.sub("", self.path.rstrip("/").rsplit("/", 1)[-1])
+        path = split_url(self.path)[1] if "://" in self.path else self.path
+        return _SUFFIX.sub("", path.rstrip("/").rsplit("/", 1)[-1])
 
     @property
     def size(self) -> int:
@@ -71,7 +78,9 @@ class InputFile:
             return cast(BinaryIO, sys.stdin.buffer)
         if isinstance(self._fs, pafs.LocalFileSystem):
             return open(self._inner, "rb", buffering=0)
-        return cast(BinaryIO, self._fs.open_input_stream(self._inner, compression=None))
+        # Each read of the stream below is a request: small ones would be slow and, at a cloud, paid for.
+        stream = self._fs.open_input_stream(self._inner, compression=None, buffer_size=_REMOTE_BYTES)
+        return cast(BinaryIO, stream)
 
     def open(self) -> BinaryIO:
         """The decompressed content from its start.  Reading raises InputError where it expands beyond the ratio."""
@@ -255,7 +264,11 @@ def find_inputs(paths: Iterable[str]) -> tuple[list[str], list[str]]:
     found: dict[str, None] = {}
     missing: list[str] = []
     for path in paths:
-        files = ["-"] if path == "-" else _expand(path)
+        try:
+            files = ["-"] if path == "-" else _expand(path)
+        except InputError as error:
+            missing.append(printable(str(error)))
+            continue
         if not files:
             missing.append(f"{printable(path)}: no such file, and as a folder or pattern it matches nothing")
         found |= dict.fromkeys(files)
@@ -278,7 +291,7 @@ def _expand(path: str) -> list[str]:
 def _walk(folder: Path) -> Iterator[Path]:
     """Regular files below a folder; hidden ones, stores of ours and links to folders (they may loop) left out."""
     for root, folders, files in os.walk(folder):
-        if "logparse-store.json" in files:
+        if META in files:
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -286,27 +299,45 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _expand_url(url: str) -> list[str]:
-    scheme, _, rest = url.partition("://")
-    wild = re.search(r"[*?\[]", rest)
-    if not wild:
-        filesystem, path = resolve(url)
-        info = filesystem.get_file_info(path)
-        if info.is_file:
-            return [url]
-        base, pattern = path, None
+    """The URLs of the files that a URL means: itself, those below a folder, or those that match a glob."""
+    place, path, query = split_url(url)
+    if place == "file://":
+        return _expand(path)
+    wild = re.search(r"[*?\[]", path)
+    folder = path[: path.rfind("/", 0, wild.start())] if wild else path.rstrip("/")
+    filesystem, base = resolve(join_url(place, folder, query))
+    with explained(url, InputError):
+        if not wild and filesystem.get_file_info(base).is_file:
+            return [join_url(place, path, query)]
+        selector = pafs.FileSelector(base, recursive=True, allow_not_found=True)
+        below = [info.path[len(base) :] for info in filesystem.get_file_info(selector) if info.is_file]
+    if wild:
+        pattern = _glob_regex(path[len(folder) :])
+        below = [name for name in below if pattern.fullmatch(name)]
     else:
-        folder = rest[: rest.rfind("/", 0, wild.start())]
-        filesystem, base = resolve(f"{scheme}://{folder}")
-        pattern = _glob_regex(base + rest[len(folder) :])
-    selector = pafs.FileSelector(base, recursive=True, allow_not_found=True)
-    infos = [info for info in filesystem.get_file_info(selector) if info.is_file]
-    head = url[: len(url) - len(rest)]
-    return sorted(head + info.path.lstrip("/") for info in infos if pattern is None or pattern.fullmatch(info.path))
+        below = _without_stores(below)
+    return [join_url(place, folder + name, query) for name in sorted(below)]
+
+
+def _without_stores(names: Sequence[str]) -> list[str]:
+    """As ``_walk`` does with folders: hidden files and the files of stores are no input."""
+    stores = tuple(name.removesuffix(META) for name in names if name.endswith("/" + META))
+    return [name for name in names if "/." not in name and not name.startswith(stores)]
 
 
 def _glob_regex(pattern: str) -> re.Pattern[str]:
-    out = re.escape(pattern).replace(r"\*\*/", "(?:.*/)?").replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
-    return re.compile(out.replace(r"\?", "[^/]"))
+    """``glob``'s language: ``**/`` any folders, ``*`` and ``?`` within one name, ``[a-z]``, ``[!a-z]``."""
+    words = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    out = []
+    for word in re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]/]*\]|.", pattern, re.DOTALL):
+        if word in words:
+            out.append(words[word])
+        elif len(word) > 1:
+            inside = word[1:-1].replace("\\", r"\\").replace("[", r"\[")
+            out.append(f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside.replace('^', chr(92) + '^')}]")
+        else:
+            out.append(re.escape(word))
+    return re.compile("".join(out), re.DOTALL)
 
 
 def _read_up_to(stream: BinaryIO, size: int) -> bytes:

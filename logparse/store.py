@@ -20,7 +20,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 from logparse.errors import StoreError
 from logparse.formats.format import UNITS, Unit
 from logparse.links import links_sql
+from logparse.location import META, PutIfAbsent, explained, make_folder, put_if_absent, replace_file, resolve
 from logparse.model import CONV_FIELDS, GEMM_FIELDS
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA_VERSION = 1
-_META = "logparse-store.json"
 _TEXT_FIELDS = re.compile(
     r"(trans_|_type$|_mode$|^mode$|_layout$|_cast$|^scale_[abcd]$|^(activation|beta|bias_source|direction)$)"
 )
@@ -211,9 +211,13 @@ class Store:
 
     # ------------------------------------------------------------------ writing
 
+    @cached_property
+    def _put(self) -> PutIfAbsent:
+        return put_if_absent(self.url, self._fs)
+
     def attempt(self) -> Attempt:
         """A fresh attempt to read one source; nothing of it is visible before its ``commit``."""
-        return Attempt(self._fs, self._root, secrets.token_hex(8))
+        return Attempt(self._fs, self._root, secrets.token_hex(8), self._put)
 
     def commits(self) -> list[Commit]:
         """The live commits, replaced ones left out, in order of commitment."""
@@ -260,8 +264,8 @@ class Store:
         """Replace the view ``findings`` by these rows (columns of ``_FINDINGS_SCHEMA``)."""
         rows = rows.reindex(columns=_FINDINGS_SCHEMA.names)
         table = pa.Table.from_pandas(rows, _FINDINGS_SCHEMA, preserve_index=False)
-        self._fs.create_dir(f"{self._root}/findings", recursive=True)
-        _replace_file(self._fs, f"{self._root}/findings/findings.parquet", _parquet_bytes(table))
+        make_folder(self._fs, f"{self._root}/findings")
+        replace_file(self._fs, f"{self._root}/findings/findings.parquet", _parquet_bytes(table))
 
     # ------------------------------------------------------------------ reading
 
@@ -405,10 +409,11 @@ class Store:
 class Attempt:
     """Part files of one attempt to read a source; ``commit`` makes them exist."""
 
-    def __init__(self, filesystem: pafs.FileSystem, root: str, name: str) -> None:
+    def __init__(self, filesystem: pafs.FileSystem, root: str, name: str, put: PutIfAbsent) -> None:
         self.name = name
         self._fs = filesystem
         self._root = root
+        self._put = put
         self._parts = 0
 
     def add(self, table: str, rows: pa.Table, category: str | None = None) -> None:
@@ -420,7 +425,7 @@ class Attempt:
         columns = [_column(rows, f, self.name) for f in wanted]
         part = pa.Table.from_arrays(columns, names=[f.name for f in wanted])
         folder = f"{self._root}/{table}" + (f"/category={category}" if category is not None else "")
-        self._fs.create_dir(folder, recursive=True)
+        make_folder(self._fs, folder)
         self._parts += 1
         path = f"{folder}/{self.name}-{self._parts}.parquet"
         with self._fs.open_output_stream(path) as sink:
@@ -432,8 +437,8 @@ class Attempt:
 
         identity = xxhash.xxh3_128_hexdigest(f"{row.source_id}\0{row.start}\0{row.content_hash}\0{row.tail}".encode())
         table = pa.Table.from_pylist([_commit_row(row)], schema=_COMMIT_SCHEMA)
-        self._fs.create_dir(f"{self._root}/sources", recursive=True)
-        return _put_if_absent(self._fs, f"{self._root}/sources/{identity}.parquet", _parquet_bytes(table))
+        make_folder(self._fs, f"{self._root}/sources")
+        return self._put(f"{self._root}/sources/{identity}.parquet", _parquet_bytes(table))
 
 
 _FINDINGS_SCHEMA = pa.schema(
@@ -449,34 +454,31 @@ _FINDINGS_SCHEMA = pa.schema(
 def open_store(location: str | os.PathLike[str] | None = None, *, create: bool = False) -> Store:
     """The store at a folder or URL (default ``$LOGPARSE_STORE``, else ``logparse-store``).
 
-    Raises StoreError when it is missing (unless ``create``) or was written by another schema version.
+    Raises StoreError when it is missing (unless ``create``), out of reach or written by another schema version.
     """
     url = os.fspath(location or os.environ.get("LOGPARSE_STORE") or "logparse-store")
     filesystem, root = resolve(url)
-    meta = f"{root}/{_META}"
-    if not filesystem.get_file_info(meta).is_file:
-        if not create:
-            raise StoreError(
-                f"no store at {url}: ingest something first, or name another with --store or LOGPARSE_STORE"
-            )
-        filesystem.create_dir(root, recursive=True)
-        _put_if_absent(filesystem, meta, json.dumps({"schema": SCHEMA_VERSION}).encode())
-    with filesystem.open_input_stream(meta) as stream:
-        version = json.loads(stream.read()).get("schema")
+    meta = f"{root}/{META}"
+    with explained(url, StoreError):
+        if not filesystem.get_file_info(meta).is_file:
+            if not create:
+                raise StoreError(
+                    f"no store at {url}: ingest something first, or name another with --store or LOGPARSE_STORE"
+                )
+            make_folder(filesystem, root)
+            put_if_absent(url, filesystem)(meta, json.dumps({"schema": SCHEMA_VERSION}).encode())
+        with filesystem.open_input_stream(meta) as stream:
+            text = stream.read()
+    try:
+        version = json.loads(text)["schema"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"{url}/{META} is damaged; if this is a store, restore that file: {error}") from error
     if version != SCHEMA_VERSION:
         raise StoreError(
             f"{url} has schema {version}, this logparse writes {SCHEMA_VERSION}: ingest the logs into a new store, "
             "or use the logparse version that wrote it"
         )
     return Store(url, filesystem, root)
-
-
-def resolve(url: str) -> tuple[pafs.FileSystem, str]:
-    """The file system and path of a folder, file or URL (``s3://``, ``gs://``, ``hdfs://``, ``file://``)."""
-    if "://" in url:
-        filesystem, path = pafs.FileSystem.from_uri(url)
-        return filesystem, path.rstrip("/")
-    return pafs.LocalFileSystem(), str(Path(url).absolute())
 
 
 def _attempt_of(path: str) -> str:
@@ -522,36 +524,6 @@ def _parquet_bytes(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table, sink)
     return sink.getvalue()
-
-
-def _put_if_absent(filesystem: pafs.FileSystem, path: str, data: bytes) -> bool:
-    """Create ``path`` with ``data``, whole or not at all.  False when it exists already."""
-    if isinstance(filesystem, pafs.LocalFileSystem):
-        temporary = f"{path}.{secrets.token_hex(4)}.part"
-        try:
-            with open(temporary, "wb") as sink:
-                sink.write(data)
-                sink.flush()
-                os.fsync(sink.fileno())
-            os.link(temporary, path)  # atomic, and fails where the name is taken
-        except FileExistsError:
-            return False
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-        return True
-    if filesystem.get_file_info(path).is_file:
-        return False
-    with filesystem.open_output_stream(path) as sink:
-        sink.write(data)
-    return True
-
-
-def _replace_file(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
-    temporary = f"{path}.{secrets.token_hex(4)}.part"
-    with filesystem.open_output_stream(temporary) as sink:
-        sink.write(data)
-    filesystem.move(temporary, path)
 
 
 def _view_sql(run: str | None) -> dict[str, str]:

@@ -1,0 +1,203 @@
+"""Folders, files and URLs: which file system they are on, and how a file is created there whole or not at all.
+
+::
+
+    logparse-store                                              a folder of this machine (also file:///…)
+    s3://bucket/logs                                            Amazon S3 or a server that speaks its language
+    s3://bucket/logs?endpoint_override=minio:9000&scheme=http   that server, named in the URL …
+    AWS_ENDPOINT_URL=http://minio:9000 logparse … s3://bucket   … or in the environment
+    gs://bucket/logs      hdfs://namenode:8020/logs             through pyarrow.fs, with the options of its URLs
+
+Credentials come from where the library of each service looks for them: for S3 ``AWS_ACCESS_KEY_ID`` and
+``AWS_SECRET_ACCESS_KEY``, ``~/.aws``, or the instance's role; for GS ``GOOGLE_APPLICATION_CREDENTIALS``; for HDFS
+Hadoop's own configuration.  A URL that holds a password is refused: it would be printed, and stored as the path of a
+source.  ``region=…`` in an S3 URL, or ``AWS_DEFAULT_REGION``, saves a request that asks for the bucket's region.
+
+Put-if-absent, the commit of a source, is exact on disks with hard links and, with boto3 installed (the extra ``s3``),
+on S3 (``If-None-Match: *``).  Elsewhere a look comes before the write.  Two ingests of *one* file into one store at
+the same moment may then both say that they committed; the later row stands alone, with all of its parts, so nothing is
+counted twice and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import parse_qs, quote, unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from logparse.errors import InputError
+
+META = "logparse-store.json"
+"""The file that says that a folder is a store."""
+
+PutIfAbsent: TypeAlias = Callable[[str, bytes], bool]
+"""Creates a path of one file system with these bytes, whole or not at all; False when it exists already."""
+
+OBJECT_STORES = frozenset({"s3", "gcs"})
+"""``type_name`` of the file systems that have no folders."""
+
+# A `?` in the path of a URL may also be a wildcard: what follows must read like options.
+_URL = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<place>[^/?]*)(?P<path>.*?)(?P<query>\?\w+=[^&]*(?:&\w+=[^&]*)*)?\Z", re.DOTALL
+)
+_UNQUOTED = "/=+:@,~"
+_THERE_ALREADY, _IN_FLIGHT, _NOT_OFFERED = 412, 409, 501
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})  # FAT, and some network and FUSE file systems
+
+
+def split_url(url: str) -> tuple[str, str, str]:
+    """``scheme://place``, the path with percent codes resolved, and the query with its ``?`` (or nothing)."""
+    match = _URL.match(url)
+    if match is None:
+        raise InputError(f"{url!r} is not a URL")
+    return f"{match['scheme']}://{match['place']}", unquote(match["path"]), match["query"] or ""
+
+
+def join_url(place: str, path: str, query: str) -> str:
+    """The URL whose parts ``split_url`` gives."""
+    return place + quote(path, safe=_UNQUOTED) + query
+
+
+def resolve(url: str) -> tuple[pafs.FileSystem, str]:
+    """The file system and path of a folder, file or URL.
+
+    Raises InputError for a URL of no known kind, with unknown options, or with a password in it, and where the
+    service's library is missing.
+    """
+    if "://" not in url:
+        return pafs.LocalFileSystem(), str(Path(url).absolute())
+    place, path, query = split_url(url)
+    user, at, _ = place.partition("://")[2].rpartition("@")
+    if at and ":" in user:
+        raise InputError(f"{place.partition('://')[0]}://…@…: a URL must not hold a password; use the environment")
+    try:
+        filesystem, inner = pafs.FileSystem.from_uri(join_url(place, path, query))
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{url}: {_first_line(error)}") from error
+    return filesystem, inner.rstrip("/")
+
+
+@contextlib.contextmanager
+def explained(url: str, what: type[Exception]) -> Iterator[None]:
+    """An OSError of the file system (no bucket, no permission, no network) as ``what``, naming the URL."""
+    try:
+        yield
+    except OSError as error:
+        raise what(f"{url}: {error.strerror or _first_line(error)}") from error
+
+
+def make_folder(filesystem: pafs.FileSystem, path: str) -> None:
+    """Create a folder where there are folders (an object store would get an empty object for each)."""
+    if filesystem.type_name not in OBJECT_STORES:
+        filesystem.create_dir(path, recursive=True)
+
+
+def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
+    """How files are created on the file system that ``url`` names; see the module's text for what is exact."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return _link_new
+    if filesystem.type_name == "s3":
+        with contextlib.suppress(ImportError):
+            return _conditional_put(url, filesystem)
+    return lambda path, data: _look_then_write(filesystem, path, data)
+
+
+def replace_file(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
+    """Create or replace ``path``; readers see the old bytes or the new ones."""
+    if filesystem.type_name in OBJECT_STORES:
+        # An object appears when its stream is closed.  All bytes are here: what can still fail is a request, and then
+        # closing fails as well.  (`move` would be a copy and a deletion.)
+        with filesystem.open_output_stream(path) as sink:
+            sink.write(memoryview(data))
+        return
+    temporary = f"{path}.{secrets.token_hex(4)}.part"
+    try:
+        with filesystem.open_output_stream(temporary) as sink:
+            sink.write(data)
+        filesystem.move(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            filesystem.delete_file(temporary)
+        raise
+
+
+def _link_new(path: str, data: bytes) -> bool:
+    temporary = f"{path}.{secrets.token_hex(4)}.part"
+    try:
+        with open(temporary, "wb") as sink:
+            sink.write(data)
+            sink.flush()
+            os.fsync(sink.fileno())
+        os.link(temporary, path)  # atomic, and fails where the name is taken
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            return False
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+    return True
+
+
+def _look_then_write(filesystem: pafs.FileSystem, path: str, data: bytes) -> bool:
+    if filesystem.get_file_info(path).is_file:
+        return False
+    replace_file(filesystem, path, data)
+    return True
+
+
+def _conditional_put(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
+    """S3's own put-if-absent, which pyarrow does not offer.  Raises ImportError without boto3."""
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    client = boto3.client("s3", **_client_options(url))
+
+    def put(path: str, data: bytes) -> bool:
+        bucket, _, key = path.partition("/")
+        try:
+            client.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+        except ClientError as error:
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            if status == _THERE_ALREADY:
+                return False
+            if status == _IN_FLIGHT:  # another writer of this key is at it: S3 asks to try again
+                return put(path, data)
+            if status == _NOT_OFFERED:
+                return _look_then_write(filesystem, path, data)
+            raise OSError(f"s3://{path}: {error}") from error
+        except BotoCoreError as error:
+            raise OSError(f"s3://{path}: {error}") from error
+        return True
+
+    return put
+
+
+def _client_options(url: str) -> dict[str, Any]:
+    """The options of a pyarrow URL as boto3 calls them; what the URL does not say both take from the environment."""
+    options = {name: values[-1] for name, values in parse_qs(split_url(url)[2].removeprefix("?")).items()}
+    out: dict[str, Any] = {}
+    if endpoint := options.get("endpoint_override"):
+        out["endpoint_url"] = endpoint if "://" in endpoint else f"{options.get('scheme', 'https')}://{endpoint}"
+    if region := options.get("region"):
+        out["region_name"] = region
+    if "endpoint_url" in out and "region_name" not in out and not os.environ.get("AWS_DEFAULT_REGION"):
+        out["region_name"] = "us-east-1"  # what pyarrow takes for a server that is not Amazon's
+    return out
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

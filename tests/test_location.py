@@ -1,0 +1,302 @@
+"""URLs: inputs and whole stores on an S3 server of this machine, put-if-absent, and what a URL may say."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs as pafs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logparse import location
+from logparse.errors import InputError, StoreError
+from logparse.ingest import Ingested, ingest
+from logparse.location import join_url, put_if_absent, replace_file, resolve, split_url
+from logparse.source import InputFile, find_inputs
+from logparse.sql import query
+from logparse.store import Store, open_store
+from tests.test_ingest import bench, check_conservation, counts
+
+boto3 = pytest.importorskip("boto3")
+moto_server = pytest.importorskip("moto.server")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """host:port of an S3 server that lives as long as this module's tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION"):
+            patch.delenv(name, raising=False)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "testing")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        server.start()
+        host, port = server.get_host_and_port()
+        yield f"{host}:{port}"
+        server.stop()
+
+
+@pytest.fixture
+def s3(address: str) -> Iterator[Any]:
+    """A client of that server, with an empty bucket ``logs``."""
+    client = boto3.client("s3", endpoint_url=f"http://{address}")
+    client.create_bucket(Bucket="logs")
+    yield client
+    for found in client.list_objects_v2(Bucket="logs").get("Contents", []):
+        client.delete_object(Bucket="logs", Key=found["Key"])
+    client.delete_bucket(Bucket="logs")
+    client.close()
+
+
+@pytest.fixture
+def options(address: str) -> str:
+    return f"?endpoint_override={address}&scheme=http"
+
+
+def keys(client: Any) -> list[str]:
+    return [found["Key"] for found in client.list_objects_v2(Bucket="logs").get("Contents", [])]
+
+
+def states(results: list[Ingested]) -> list[str]:
+    return [result.state for result in results]
+
+
+# ------------------------------------------------------------------------------------------------------------ inputs
+
+
+def test_a_glob_of_a_bucket_with_the_endpoint_in_the_url(s3: Any, options: str, store: Store) -> None:
+    s3.put_object(Bucket="logs", Key="job/rank0/hipblaslt_11.log", Body=bench(64, 64).encode())
+    s3.put_object(Bucket="logs", Key="job/rank1/deep/hipblaslt_12.log.gz", Body=gzip.compress(bench(32).encode()))
+    s3.put_object(Bucket="logs", Key="job/rank1/notes.txt", Body=b"nothing")
+    results = ingest([f"s3://logs/job/**/hipblaslt_*.log*{options}"], store)
+    assert states(results) == ["new", "new"]
+    assert counts(store) == {64: 2, 32: 1}
+    assert sorted(store.sources()["pid"]) == [11, 12], "the options behind the name are no part of the name"
+    check_conservation(store)
+    again = ingest([f"s3://logs/job/{options}"], store)
+    assert {InputFile(r.path).name: r.state for r in again} == {
+        "hipblaslt_11.log": "unchanged",
+        "hipblaslt_12.log": "unchanged",
+        "notes.txt": "new",
+    }
+
+
+def test_the_endpoint_may_stand_in_the_environment(
+    s3: Any, address: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{address}")
+    s3.put_object(Bucket="logs", Key="run.log", Body=bench(64).encode())
+    assert [r.path for r in ingest(["s3://logs/run.log"], store)] == ["s3://logs/run.log"]
+    assert counts(store) == {64: 1}
+
+
+def test_a_log_that_grew_in_a_bucket_is_read_from_where_it_grew(s3: Any, options: str, store: Store) -> None:
+    url = f"s3://logs/run.log{options}"
+    s3.put_object(Bucket="logs", Key="run.log", Body=bench(64).encode())
+    ingest([url], store)
+    s3.put_object(Bucket="logs", Key="run.log", Body=bench(64, 32).encode())
+    grown = ingest([url], store)
+    assert (states(grown), grown[0].lines) == (["grown"], 1)
+    assert states(ingest([url], store)) == ["unchanged"]
+    assert counts(store) == {64: 1, 32: 1}
+
+
+def test_a_folder_of_a_bucket_is_read_without_stores_and_hidden_files(s3: Any, options: str) -> None:
+    for key in ("a/run.log", "a/.hidden", "a/store/logparse-store.json", "a/store/calls/1-1.parquet", "a/store2/x.log"):
+        s3.put_object(Bucket="logs", Key=key, Body=b"x")
+    files, missing = find_inputs([f"s3://logs/a{options}", f"s3://logs/a/{options}"])
+    assert files == [f"s3://logs/a/run.log{options}", f"s3://logs/a/store2/x.log{options}"]
+    assert not missing
+
+
+@pytest.mark.parametrize("key", ["with space.log", "100%.log", "a?b.log", "a#b.log", "täst.log", "k=v/a+b.log"])
+def test_odd_keys_are_found_and_read(s3: Any, options: str, store: Store, key: str) -> None:
+    s3.put_object(Bucket="logs", Key=f"odd/{key}", Body=bench(64).encode())
+    files, _ = find_inputs([f"s3://logs/odd/**/*.log{options}"])
+    assert [InputFile(file).name for file in files] == [key.rsplit("/", 1)[-1]]
+    assert states(ingest(files, store)) == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*.log", ["a1.log", "a2.log", "b1.log"]),
+        ("a?.log", ["a1.log", "a2.log"]),
+        ("[!a]1.log", ["b1.log"]),
+        ("[a-b]1.log", ["a1.log", "b1.log"]),
+        ("**/c.log", ["deep/er/c.log"]),
+        ("*/c.log", []),
+    ],
+)
+def test_globs_mean_what_they_mean_on_a_disk(
+    s3: Any, options: str, tmp_path: Path, pattern: str, found: list[str]
+) -> None:
+    for name in ("a1.log", "a2.log", "b1.log", "deep/er/c.log"):
+        s3.put_object(Bucket="logs", Key=f"g/{name}", Body=b"x")
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    there, _ = find_inputs([f"s3://logs/g/{pattern}{options}"])
+    here, _ = find_inputs([f"{tmp_path}/{pattern}"])
+    assert [split_url(url)[1].removeprefix("/g/") for url in there] == found
+    assert [os.path.relpath(path, tmp_path) for path in here] == found
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("s3://logs/nothing*.log{}", "matches nothing"),
+        ("s3://no-such-bucket/x.log{}", "no-such-bucket"),
+        ("s3://logs/x.log{}&colour=red", "colour"),
+        ("ftp://logs/x.log", "ftp"),
+        ("s3://key:secret@logs/x.log{}", "password"),
+    ],
+)
+def test_a_url_that_gives_nothing_leaves_the_others_alone(
+    s3: Any, options: str, store: Store, tmp_path: Path, url: str, said: str
+) -> None:
+    (tmp_path / "good.log").write_text(bench(64))
+    bad, good = ingest([url.format(options), str(tmp_path / "good.log")], store)
+    assert (bad.state, good.state) == ("failed", "new")
+    assert said in bad.error
+    assert "secret" not in bad.error
+
+
+def test_file_urls_are_local_paths(tmp_path: Path) -> None:
+    (tmp_path / "with space_7.log").write_text(bench(64))
+    files, _ = find_inputs([f"file://{tmp_path}/*.log", f"file://{tmp_path}/with%20space_7.log", str(tmp_path)])
+    assert files == [str(tmp_path / "with space_7.log")]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.sampled_from(["", "?region=eu-1&scheme=http"]))
+def test_urls_split_and_join(path: str, query: str) -> None:
+    assert split_url(join_url("s3://bucket", "/" + path, query)) == ("s3://bucket", "/" + path, query)
+
+
+# ------------------------------------------------------------------------------------------------------------ store
+
+
+@pytest.fixture
+def remote(s3: Any, options: str) -> Store:
+    return open_store(f"s3://logs/team/store{options}", create=True)
+
+
+def test_a_store_in_a_bucket_is_a_store(remote: Store, tmp_path: Path, s3: Any) -> None:
+    (tmp_path / "run_1.log").write_text(bench(64, 32, 64))
+    assert states(ingest([str(tmp_path / "run_1.log")], remote, run="one")) == ["new"]
+    again = open_store(remote.url)
+    assert counts(again) == {64: 2, 32: 1}
+    assert query(remote.url, "select sum(count) as n from calls").to_pylist() == [{"n": 3}]
+    with (tmp_path / "run_1.log").open("a") as sink:
+        sink.write(bench(16))
+    assert states(ingest([str(tmp_path / "run_1.log")], remote)) == ["grown"]
+    check_conservation(again)
+    remote.write_findings(remote.findings())
+    assert remote.findings().empty
+    assert not [key for key in keys(s3) if key.endswith((".part", "/"))], "no half-written files, no empty folders"
+    assert remote.forget("one") == [str(tmp_path / "run_1.log")]
+    assert again.sources().empty
+    assert not [key for key in keys(s3) if key.endswith(".parquet") and "/findings/" not in key]
+
+
+def test_logs_of_a_bucket_into_a_store_of_the_bucket_by_several_workers(
+    remote: Store, s3: Any, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logparse.ingest._PARALLEL_BYTES", 0)
+    for number in range(3):
+        s3.put_object(Bucket="logs", Key=f"team/{number}.log", Body=bench(number + 1).encode())
+    results = ingest([f"s3://logs/team{options}"], remote, jobs=2)
+    assert states(results) == ["new"] * 3
+    assert counts(remote) == {1: 1, 2: 1, 3: 1}
+
+
+def test_one_of_many_writers_creates_an_object(s3: Any, options: str) -> None:
+    url = f"s3://logs/x{options}"
+    together = threading.Barrier(8)
+
+    def write(number: int) -> bool:
+        put = put_if_absent(url, resolve(url)[0])
+        together.wait()
+        return put("logs/x/row", b"%d" % number)
+
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(write, range(8)))
+    assert made.count(True) == 1
+    assert s3.get_object(Bucket="logs", Key="x/row")["Body"].read() == b"%d" % made.index(True)
+
+
+def test_without_boto3_a_look_comes_before_the_write(
+    s3: Any, options: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    store = open_store(f"s3://logs/s{options}", create=True)
+    (tmp_path / "run.log").write_text(bench(64))
+    for _ in range(2):
+        ingest([str(tmp_path / "run.log")], store)
+    assert counts(store) == {64: 1}
+    put = put_if_absent(store.url, resolve(store.url)[0])
+    assert [put("logs/row", b"a"), put("logs/row", b"b")] == [True, False]
+    assert s3.get_object(Bucket="logs", Key="row")["Body"].read() == b"a"
+    assert not [key for key in keys(s3) if key.endswith(".part")]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("s3://no-such-bucket/store{}", "no-such-bucket"),
+        ("s3://logs/store?endpoint_override=127.0.0.1:1&scheme=http", "127.0.0.1:1"),
+        ("s3://logs/empty{}", "ingest something first"),
+    ],
+)
+def test_a_store_out_of_reach_is_said(s3: Any, options: str, url: str, said: str) -> None:
+    with pytest.raises(StoreError, match=said):
+        open_store(url.format(options), create="empty" not in url)
+
+
+def test_a_damaged_store_file_is_said(s3: Any, remote: Store) -> None:
+    for damaged in (b"", b"[]", b"{}", b"\xff\xfe"):
+        s3.put_object(Bucket="logs", Key="team/store/logparse-store.json", Body=damaged)
+        with pytest.raises(StoreError, match="damaged"):
+            open_store(remote.url)
+
+
+# ------------------------------------------------------------------------------------------------------------- disks
+
+
+def test_a_disk_without_hard_links_gets_whole_files_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(source: str, target: str) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(location.os, "link", refuse)
+    put = put_if_absent(str(tmp_path), pafs.LocalFileSystem())
+    assert [put(f"{tmp_path}/row", b"a"), put(f"{tmp_path}/row", b"b")] == [True, False]
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("row", b"a")]
+
+
+def test_errors_of_a_disk_are_not_taken_for_its_lack_of_links(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        put_if_absent(str(tmp_path), pafs.LocalFileSystem())(f"{tmp_path}/gone/row", b"a")
+
+
+def test_what_is_no_url() -> None:
+    with pytest.raises(InputError, match="not a URL"):
+        split_url("://x")
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    replace_file(pafs.LocalFileSystem(), f"{tmp_path}/row", b"old")
+    with pytest.raises(TypeError):
+        replace_file(pafs.LocalFileSystem(), f"{tmp_path}/row", "text")  # type: ignore[arg-type]
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("row", b"old")]
