@@ -61,19 +61,25 @@ _EVENT = re.compile(
     rb',\s*"ts":\s*' + _NUMBER + rb',\s*"dur":\s*' + _NUMBER + rb',\s*"args":\s*\{'
 )
 """The events that matter, as Kineto and Python's json spell them; other spellings of them are parsed."""
-_BLOCK = re.compile(
-    rb'\{\n    "(?:ph": "(?:X", "cat": "(?:(cpu_op|kernel|gpu_memcpy|gpu_memset)", "name": '
-    + _NAME
-    + rb', "pid": (-?\d+), "tid": -?\d+'
-    rb',\n    "ts": ' + _NUMBER + rb', "dur": ' + _NUMBER + rb',\n    "args": \{\n      "External id": (\d+)([^\n]*)'
-    rb'|(?:cuda_runtime|cuda_driver|hip_runtime|python_function|user_annotation|gpu_user_annotation|overhead|Trace)")'
-    rb'|[sf]")|name": "[^"\\\n]*", "ph": "[Mi]")'
-)
-"""Every event of a block of Kineto's layout at once; where it finds fewer than there are, they are cut apart."""
-_OTHER = re.compile(
-    rb'\s*"ph":\s*"(?:[sftinbeMC]|X",\s*"cat":\s*"(?:cuda_runtime|cuda_driver|hip_runtime|python_function'
-    rb'|user_annotation|gpu_user_annotation|overhead|Trace|cuda_sync|cpu_instant_event))"'
-)
+
+
+def _whole_block(space: bytes, line: bytes, inner: bytes) -> re.Pattern[bytes]:
+    """All events of a block at once, with this white space after a colon or comma, between lines, and in arguments."""
+    number, colon, comma = _NUMBER, b'":' + space, b"," + space
+    return re.compile(
+        rb"\{" + line + rb'"(?:ph' + colon + rb'"(?:X"' + comma + rb'"cat' + colon
+        + rb'"(?:(cpu_op|kernel|gpu_memcpy|gpu_memset)"' + comma + rb'"name' + colon + _NAME
+        + comma + rb'"pid' + colon + rb"(-?\d+)" + comma + rb'"tid' + colon + rb"-?\d+"
+        + rb"," + line + rb'"ts' + colon + number + comma + rb'"dur' + colon + number
+        + rb"," + line + rb'"args' + colon + rb"\{" + inner + rb'"External id' + colon + rb"(\d+)([^{}]*)\}"
+        + rb'|(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*")|[a-zM]")'
+        + rb'|name' + colon + rb'"[^"\\]*"' + comma + rb'"ph' + colon + rb'"[Mi]")'
+    )  # fmt: skip
+
+
+_KINETO_BLOCK = _whole_block(b" ", rb"\n    ", rb"\n      ")
+_ANY_BLOCK = _whole_block(rb"\s*", rb"\s*", rb"\s*")
+_OTHER = re.compile(rb'\s*"ph":\s*"(?:[a-zM]|X",\s*"cat":\s*"(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*)"')
 """Events of which nothing is kept."""
 _ID = re.compile(rb'"[Ee]xternal id":\s*(\d+)')  # "external id" before PyTorch 1.11
 _DEVICE = re.compile(rb'"device":\s*(\d+)')
@@ -118,7 +124,7 @@ class _Reader:
 
     def take(self, batch: Batch) -> Iterator[Outcome]:
         """All events of a batch; damaged ones come back as rejects."""
-        if batch.block and self._block(batch):
+        if self._block(batch):
             return
         bodies = batch.bodies
         i, count = 0, len(bodies)
@@ -143,24 +149,29 @@ class _Reader:
 
     def _block(self, batch: Batch) -> bool:
         """A whole block of events that all look as expected; False (and nothing done) where one does not."""
-        block = b"{" + batch.block
-        found = _BLOCK.findall(block)
-        if len(found) != batch.count or block.count(b"{") != block.count(b"}") + 1:
+        pattern = _KINETO_BLOCK if batch.kineto else _ANY_BLOCK
+        found = pattern.findall(b"{" + batch.block)
+        if len(found) != batch.count:
             return False
-        columns = self._columns
-        kind_of, name_of = columns.plain_kind, columns.name
+        columns, foreign, process = self._columns, 0, b""
+        kinds, names = columns.plain_kinds, columns.raw_names
+        add_id, add_kind = columns.op_id.append, columns.op_kind.append
         for category, name, pid, start, duration, id, args in found:
             if not category:
-                self.foreign += 1
+                foreign += 1
             elif category == b"cpu_op":
-                kind = self._kind(args, name) if name in _OPERATORS else kind_of(name)
-                columns.add_operator(int(id), kind, pid)
+                add_id(int(id))
+                add_kind(self._kind(args, name) if name in _OPERATORS else kinds[name])
+                if pid != process:
+                    columns.pids.add(pid)
+                    process = pid
             elif category == b"kernel":
                 device = _DEVICE.search(args)
                 index = int(device[1]) if device else -1
-                columns.add_kernel(name_of(name), int(id), float(start), float(duration), index)
+                columns.add_kernel(names[name], int(id), float(start), float(duration), index)
             else:
-                columns.copies[columns.names[name_of(name)]] += 1
+                columns.copies[columns.names[names[name]]] += 1
+        self.foreign += foreign
         return True
 
     def _spelled(self, match: re.Match[bytes], body: bytes) -> None:
@@ -171,10 +182,10 @@ class _Reader:
         number = int(id[1]) if id else -1
         if category == b"kernel":
             device = _DEVICE.search(body, at)
-            index = self._columns.name(name)
+            index = self._columns.raw_names[name]
             self._columns.add_kernel(index, number, float(start), float(duration), int(device[1]) if device else -1)
             return
-        kind = self._kind(body[at:], name) if name in _OPERATORS else self._columns.plain_kind(name)
+        kind = self._kind(body[at:], name) if name in _OPERATORS else self._columns.plain_kinds[name]
         self._columns.add_operator(number, kind, pid)
 
     def _kind(self, args: bytes, name: bytes) -> int:
@@ -183,12 +194,12 @@ class _Reader:
         ``args`` are its arguments from anywhere before the inputs, with or without the closing brace.
         """
         inputs = _INPUTS.search(args)
-        end = args.rfind(b', "Ev Idx"')
-        text = args[inputs.start() : end if end > 0 else None] if inputs else b""
+        end = args.rfind(b'"Ev Idx"')
+        text = args[inputs.start() : end if end > 0 else None].rstrip(b", \r\n\t}") if inputs else b""
         key = name + text
         kind = self._remembered.get(key)
         if kind is None:
-            event, _, _ = parse([text.rstrip(b" \r\n}")], 0)
+            event, _, _ = parse([text], 0)
             kind = self._problem_kind(name.decode(), event)
             if len(self._remembered) >= _REMEMBERED:
                 self._remembered.clear()

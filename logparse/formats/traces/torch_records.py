@@ -6,7 +6,7 @@ import contextlib
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,18 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
+class _Memo(dict[bytes, int]):
+    """Remembers what a function gives: the look-up of a known name must cost nothing."""
+
+    def __init__(self, function: Callable[[bytes], int]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, key: bytes) -> int:
+        value = self[key] = self._function(key)
+        return value
+
+
 class Columns:
     """What is kept of a trace: names once, numbers per operator and per kernel."""
 
@@ -37,20 +49,18 @@ class Columns:
         self.kernel_id, self.kernel_name, self.kernel_device = array("q"), array("i"), array("h")
         self.kernel_start, self.kernel_us = array("d"), array("d")
         self.without_id = 0
-        self._raw: dict[bytes, int] = {}
+        self.raw_names = _Memo(self._name)
+        """Indices of names as they stand in the file."""
+        self.plain_kinds = _Memo(lambda raw: self.kind(self.raw_names[raw]))
+        """Kinds of operators that are no problems, by their names as they stand in the file."""
         self._text: dict[str, int] = {}
         self._kinds: dict[tuple[int, Operation | None, bool], int] = {}
-        self._plain_kinds: dict[bytes, int] = {}
 
-    def name(self, raw: bytes) -> int:
-        """The index of a name as it stands in the file."""
-        index = self._raw.get(raw)
-        if index is None:
-            text = raw.decode("utf-8", "backslashreplace")
-            with contextlib.suppress(ValueError):  # a bad escape: the name as it stands
-                text = json.loads(f'"{text}"', strict=False)
-            index = self._raw[raw] = self.text(text)
-        return index
+    def _name(self, raw: bytes) -> int:
+        text = raw.decode("utf-8", "backslashreplace")
+        with contextlib.suppress(ValueError):  # a bad escape: the name as it stands
+            text = json.loads(f'"{text}"', strict=False)
+        return self.text(text)
 
     def text(self, text: str) -> int:
         """The index of a name."""
@@ -67,19 +77,11 @@ class Columns:
             self.kinds.append(key)
         return index
 
-    def plain_kind(self, raw: bytes) -> int:
-        """The kind of an operator that is no problem, by its name as it stands in the file."""
-        index = self._plain_kinds.get(raw)
-        if index is None:
-            index = self._plain_kinds[raw] = self.kind(self.name(raw))
-        return index
-
     def add_operator(self, id: int, kind: int, pid: bytes) -> None:
         """One operator."""
         self.op_id.append(id)
         self.op_kind.append(kind)
-        if len(self.pids) < 2:
-            self.pids.add(pid)
+        self.pids.add(pid)
 
     def add_kernel(self, name: int, id: int, start: float, duration_us: float, device: int) -> None:
         """One kernel; ``id`` and ``device`` -1 where the trace does not say them."""

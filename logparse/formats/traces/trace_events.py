@@ -26,7 +26,9 @@ _KINETO = re.compile(rb"\n  \{\s")
 _KINETO_CUT = b"\n  },\n  {"
 _KINETO_END = b"\n  }\n  ]"
 _ANY_CUT = re.compile(rb'\}\s*,\s*\{(?=\s*")')
-_ANY_END = re.compile(rb"\}\s*\]")
+_NO_CUT = re.compile(rb"(?!)")
+_FOLLOWING = re.compile(rb"\s*(?:,\s*\{|(\]))")
+_TAIL = 1 << 16
 _JOINED = 8
 """How many pieces ``parse`` joins at most: an event that holds more objects in a list is a reject."""
 
@@ -41,31 +43,39 @@ class Damage:
 
 
 class Batch:
-    """Events of one block, each without its outer braces, and where each stands in the file."""
+    """Events of one block: its text without the first opening and the last closing brace, and its place in the file."""
 
-    def __init__(self, first: int, block: bytes, places: list[int] | None = None, bodies: list[bytes] | None = None):
-        self.block = block  # Kineto's own spelling of all events, one block; empty in other layouts
+    def __init__(self, first: int, block: bytes, cut: re.Pattern[bytes] | None = None) -> None:
+        self.block = block
         self._first = first
-        self._places = places
-        self._bodies = bodies
+        self.kineto = cut is None  # Kineto's own layout
+        self._cut = cut
+        self._bodies: list[bytes] | None = None
+        self._places: list[int] = []
 
     @property
     def count(self) -> int:
-        """How many events these are."""
-        return self.block.count(_KINETO_CUT) + 1 if self._bodies is None else len(self._bodies)
+        """How many events these are, if none holds objects in a list."""
+        return (self.block.count(_KINETO_CUT) if self._cut is None else len(self._cut.findall(self.block))) + 1
 
     @property
     def bodies(self) -> list[bytes]:
-        """The events, cut apart."""
+        """The events, cut apart, each without its outer braces."""
         if self._bodies is None:
-            self._bodies = self.block.split(_KINETO_CUT)
+            cuts = [] if self._cut is None else list(self._cut.finditer(self.block))
+            if self._cut is None:
+                self._bodies = self.block.split(_KINETO_CUT)
+            else:
+                self._places = [0, *(cut.end() for cut in cuts)]
+                ends = [*(cut.start() for cut in cuts), len(self.block)]
+                self._bodies = [self.block[a:b] for a, b in zip(self._places, ends, strict=True)]
         return self._bodies
 
     def offset(self, i: int) -> int:
         """Byte offset of the opening brace of event ``i`` in the file."""
-        if self._places is not None:
-            return self._places[i] - 1
-        return self._first - 1 + sum(map(len, self.bodies[:i])) + i * len(_KINETO_CUT)
+        before = self.bodies[:i]
+        place = self._places[i] if self._places else sum(map(len, before)) + i * len(_KINETO_CUT)
+        return self._first - 1 + place
 
 
 class TraceEvents:
@@ -165,15 +175,13 @@ class TraceEvents:
                 return
 
     def _any(self) -> Iterator[Batch]:
-        """Any layout.  The last piece of a block is held: it may go on, and the last of all ends the list."""
+        """Any layout.  The last pieces of a block stay, so that ``parse`` can join across blocks."""
         while True:
-            cuts = list(_ANY_CUT.finditer(self._buffer))
-            if len(cuts) > _JOINED:  # the last pieces stay, so that ``parse`` can join across blocks
+            cuts = list(_ANY_CUT.finditer(self._buffer, max(0, len(self._buffer) - _TAIL)))
+            cuts = cuts if len(cuts) > _JOINED else list(_ANY_CUT.finditer(self._buffer))
+            if len(cuts) > _JOINED:
                 keep = cuts[-_JOINED]
-                starts = [0, *(cut.end() for cut in cuts[:-_JOINED])]
-                ends = [*(cut.start() for cut in cuts[:-_JOINED]), keep.start()]
-                bodies = [self._buffer[a:b] for a, b in zip(starts, ends, strict=True)]
-                yield Batch(self._at, b"", [self._at + a for a in starts], bodies)
+                yield Batch(self._at, self._buffer[: keep.start()], _ANY_CUT)
                 self._drop(keep.end())
             if len(self._buffer) > _LARGEST:
                 self._damaged("an event without end", len(self._buffer))
@@ -184,26 +192,22 @@ class TraceEvents:
 
     def _last(self) -> Iterator[Batch]:
         buffer, at, start = self._buffer, self._at, 0
-        bodies: list[bytes] = []
-        places: list[int] = []
         while True:
             body, end = _one_event(buffer, start)
             if body is None:
                 self.damage.append(Damage("the file ends within an event", at + start, len(buffer) - start))
-                break
-            bodies.append(body)
-            places.append(at + start)
-            following = re.compile(rb"\s*(?:,\s*\{|(\]))").match(buffer, end)
+                return
+            yield Batch(at + start, body, _NO_CUT)
+            following = _FOLLOWING.match(buffer, end)
             if following is None:
                 if buffer[end:].strip():
                     self.damage.append(Damage("no event", at + end, len(buffer) - end))
-                break
+                return
             if following[1]:
                 self._at = at + following.end()
                 self._close(buffer[following.end() :])
-                break
+                return
             start = following.end()
-        yield Batch(at, b"", places, bodies)
 
 
 def _one_event(buffer: bytes, start: int) -> tuple[bytes | None, int]:
