@@ -43,7 +43,7 @@ def _sentence(row: pd.Series) -> str:
     finding = row["finding"]
     if isinstance(finding, str) and finding:
         more = row["advice"]
-        return finding + (f" {more}" if isinstance(more, str) and more else "")
+        return finding.rstrip(".") + "." + (f" {more}" if isinstance(more, str) and more else "")
     if pd.isna(row["best_us"]):
         return "No solution of this problem is timed. Run the command below and ingest its output, or: logparse replay."
     best = f"{row['best']} ({duration(row['best_us'])})"

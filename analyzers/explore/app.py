@@ -99,11 +99,14 @@ _INDEX = """<!DOCTYPE html>
 
 
 def _guard(app: Dash, host: str) -> None:
-    """Answer only requests that name this host, and let pages load nothing from elsewhere."""
+    """Answer only requests that name this host, and let pages load nothing from elsewhere.
+
+    Plotly's WebGL makes its drawing functions with ``Function``, hence 'unsafe-eval'; scripts still come from here only.
+    """
     names = set(LOOPBACK) | {host}
     scripts = " ".join(app.csp_hashes())  # of the inline scripts so far: call this last
     policy = (
-        f"default-src 'self'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        f"default-src 'self'; script-src 'self' 'unsafe-eval' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
         "font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; object-src 'none'; base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'none'"
     )
@@ -239,9 +242,9 @@ def _details(app: Dash, board: Board) -> None:
         return page.detail(row, told, chart, replace(chosen, problem="").url())
 
     app.clientside_callback(
-        """(children) => { if (children && !window.seen_) { const e = document.getElementById('detail');
+        """(children) => { if (children) { const e = document.getElementById('detail');
             setTimeout(() => e.scrollIntoView({block: 'start', behavior: 'smooth'}), 60); } return ''; }""",
-        Output("detail", "title"),
+        Output("detail", "data-seen"),
         Input("detail", "children"),
         prevent_initial_call=True,
     )
@@ -265,9 +268,9 @@ def _grid(app: Dash, board: Board) -> None:
         return {"rowData": records(frame), "rowCount": count}, f"{count:,} problems, the largest saving first"
 
     app.clientside_callback(
-        """(search, version) => { const grid = window.dash_ag_grid && dash_ag_grid.getApi('table');
-            if (grid) { grid.purgeInfiniteCache(); } return String(version); }""",
-        Output("table-box", "title"),
+        """(search, version) => { try { dash_ag_grid.getApi('table').purgeInfiniteCache(); } catch (notThereYet) {}
+            return String(version); }""",
+        Output("table-box", "data-version"),
         Input("url", "search"),
         Input("version", "data"),
         prevent_initial_call=True,

@@ -99,7 +99,14 @@ def _table() -> list[object]:
         dash_ag_grid.AgGrid(
             id="table",
             columnDefs=[_column(name, title) for name, title in rows.TABLE.items()],
-            defaultColDef={"sortable": True, "resizable": True, "filter": True, "minWidth": 90},
+            defaultColDef={
+                "sortable": True,
+                "resizable": True,
+                "filter": True,
+                "minWidth": 80,
+                "wrapHeaderText": True,
+                "autoHeaderHeight": True,
+            },
             rowModelType="infinite",
             dashGridOptions={
                 "rowBuffer": 0,
@@ -117,6 +124,9 @@ def _table() -> list[object]:
     ]
 
 
+_NUMBER = "params.value == null ? '' : d3.format(Math.abs(params.value) >= 1000 ? ',.0f' : '.4~g')(params.value)"
+
+
 def _column(name: str, title: str) -> dict[str, object]:
     if name in rows.TEXTS:
         width = {"label": 300, "best": 260, "finding": 420, "file": 200}.get(name, 120)
@@ -127,14 +137,13 @@ def _column(name: str, title: str) -> dict[str, object]:
             "filter": "agTextColumnFilter",
             "tooltipField": name,
         }
-    digits = "',.0f'" if name in ("calls", "solutions") else "',.4~g'"
     return {
         "field": name,
         "headerName": title,
-        "width": 120,
+        "width": 112,
         "filter": "agNumberColumnFilter",
         "type": "rightAligned",
-        "valueFormatter": {"function": f"params.value == null ? '' : d3.format({digits})(params.value)"},
+        "valueFormatter": {"function": _NUMBER},
     }
 
 
@@ -180,7 +189,7 @@ def tabs(chosen: Selection) -> list[object]:
         dcc.Link(
             title,
             href=replace(chosen, view=view).url(),
-            className="tab here" if view == chosen.view else "tab",
+            className="view here" if view == chosen.view else "view",
         )
         for view, title in VIEWS.items()
     ]
@@ -256,6 +265,9 @@ def _entry(facet: str, value: str, share: float, chosen: Selection) -> html.Li:
     )
 
 
+_REMARKS = 2  # shown at once
+
+
 def verdict(
     headline: str, lines: Sequence[str], total: pd.Series, run: str, *, error: str, finished: bool
 ) -> list[object]:
@@ -271,19 +283,16 @@ def verdict(
     once = "" if calls else " (each counted once: the store has no calls of them)"
     untimed = total["untimed_calls"]
     gap = f"; {int(untimed):,} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
-    saving = f"; {duration(float(total['saving_us']))} could be saved" if total["savings"] else ""
+    saving = f"; at most {duration(float(total['saving_us']))} could be saved" if total["savings"] else ""
     made: list[object] = [
         html.Strong(
             visible(headline) if headline else "Reading what the analyzers say …" if not finished else "No verdict"
         ),
         html.P(f"Selected: {calls}{int(total['problems']):,} problems{time}{once}{gap}{saving}. Run {visible(run)}."),
     ]
-    if lines:
-        made.append(
-            html.Details(
-                [html.Summary(f"{len(lines)} remarks on the run"), html.Ul([html.Li(visible(x)) for x in lines])]
-            )
-        )
+    made += [html.P(visible(x), className="remark") for x in lines[:_REMARKS]]
+    if rest := lines[_REMARKS:]:
+        made.append(html.Details([html.Summary(f"{len(rest)} more"), html.Ul([html.Li(visible(x)) for x in rest])]))
     return made
 
 

@@ -7,6 +7,7 @@ annotations, so every string of a log that goes into a figure passes through ``s
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterable
 
 _BIDI = {ord(c): f"\\u{ord(c):04x}" for c in "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
@@ -16,7 +17,7 @@ def shown(text: object, longest: int = 120) -> str:
     """``text`` as it stands, for a place that renders HTML: marked-up characters become entities, control and
     direction characters become visible, and what is longer than ``longest`` is cut in its middle.
     """
-    plain = visible("" if text is None or text != text else str(text))
+    plain = visible("" if text is None or (isinstance(text, float) and math.isnan(text)) else str(text))
     if len(plain) > longest:
         head = longest * 2 // 3
         plain = plain[:head] + "…" + plain[len(plain) - (longest - head - 1) :]
@@ -37,9 +38,20 @@ def all_shown(texts: Iterable[object], longest: int = 120) -> list[str]:
     return [shown(text, longest) for text in texts]
 
 
+def distinct(names: Iterable[str]) -> list[str]:
+    """Axis labels made unique by characters that take no room: plotly puts equal ones into one place."""
+    seen: dict[str, int] = {}
+    out = []
+    for name in names:
+        count = seen.get(name, 0)
+        seen[name] = count + 1
+        out.append(name + "\u200b" * count)
+    return out
+
+
 def duration(time_us: float | None) -> str:
     """A time for people: ``12.3 µs``, ``4.56 ms``, ``1.2 s``, ``3.4 h``; ``unknown`` for None and NaN."""
-    if time_us is None or time_us != time_us:
+    if time_us is None or math.isnan(time_us):
         return "unknown"
     for limit, unit, divisor in ((1e3, "µs", 1.0), (1e6, "ms", 1e3), (6e7 * 10, "s", 1e6), (3.6e9 * 10, "min", 6e7)):
         if abs(time_us) < limit:

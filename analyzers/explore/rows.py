@@ -23,17 +23,17 @@ DRAWN = 5_000
 
 TABLE: Mapping[str, str] = {
     "label": "Problem",
-    "calls": "Calls",
+    "saving_us": "Could save (ms)",
     "total_us": "Total time (ms)",
+    "calls": "Calls",
     "time_us": "Now (µs)",
-    "pick": "Pick",
-    "best": "Best known",
     "best_us": "Best (µs)",
+    "best": "Best known",
+    "pick": "Pick",
     "regret": "Regret (%)",
-    "saving_us": "Saving (ms)",
+    "sibling_ratio": "W ÷ max(F, B)",
     "tflops": "TFLOP/s",
     "efficiency": "Of roofline (%)",
-    "sibling_ratio": "W ÷ max(F, B)",
     "solutions": "Solutions",
     "operation": "Operation",
     "dtype": "Type",
@@ -142,7 +142,8 @@ def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
         f"""with edges as (select unnest([0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]) as low,
                                   unnest([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 1e9]) as high)
             select low, high, count(regret) as problems, coalesce(sum(total_us), 0) as total_us
-            from edges left join (select greatest(regret, 0) as regret, total_us from points where {where}) p
+            from edges left join (select greatest(regret, 0) as regret, total_us from points
+                                  where {where} and regret is not null) p
               on regret >= low and regret < high group by all order by low""",
         parameters,
     ).df()

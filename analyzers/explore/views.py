@@ -68,7 +68,9 @@ def _boxed(chosen: Selection, chart: int, data: Mapping[str, Any] | None) -> Sel
 
 
 def _overview(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
-    shown = overview(rows.groups(con, chosen), theme, empty=FILTERED if chosen.filters else NOTHING)
+    shown = overview(
+        rows.groups(con, chosen), theme, chosen=chosen.values, empty=FILTERED if chosen.filters else NOTHING
+    )
     held = completeness(con.execute("select * from sources").df(), theme, title="What the files held, line by line")
     return [shown, held]
 

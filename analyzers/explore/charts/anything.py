@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -27,7 +29,7 @@ def anything(table: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure
     for i, name in enumerate(values[:6]):
         colour, y = (
             theme.categories[i % len(theme.categories)],
-            [None if v != v else float(v) for v in rows[name].astype("float64")],
+            [None if math.isnan(v) else v for v in rows[name].astype("float64")],
         )
         if named:
             figure.add_bar(x=x, y=y, name=shown(name, 40), marker={"color": colour})

@@ -8,7 +8,7 @@ from plotly.subplots import make_subplots
 
 from analyzers.explore.charts.marks import sizes
 from analyzers.explore.palette import Theme, blank, note, styled
-from analyzers.explore.plain_text import all_shown, shown
+from analyzers.explore.plain_text import all_shown, distinct, shown
 
 NOTHING = (
     "No problem is timed in both stores.<br>"
@@ -72,7 +72,7 @@ def _bars(figure: go.Figure, movers: pd.DataFrame, theme: Theme) -> None:
     names = all_shown(rows["label"], 34)
     figure.add_bar(
         x=list(rows["change_us"] / 1e3),
-        y=[f"{x}{'\u200b' * names[:i].count(x)}" for i, x in enumerate(names)],
+        y=distinct(names),
         orientation="h",
         marker={"color": [theme.alarm if x > 0 else theme.good for x in rows["change_us"]]},
         customdata=[[id] for id in rows["id"]],

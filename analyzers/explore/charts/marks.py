@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -50,4 +51,4 @@ def categories(column: pd.Series, theme: Theme) -> Mapping[str, tuple[str, str]]
 
 
 def _none(value: float) -> float | None:
-    return None if value != value else float(f"{value:.6g}")
+    return None if math.isnan(value) else float(f"{value:.6g}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from analyzers.explore.palette import Theme, blank, styled
-from analyzers.explore.plain_text import all_shown, shown
+from analyzers.explore.plain_text import distinct, shown
 from analyzers.explore.selection import FACETS
 
 PANELS = ("operation", "direction", "dtype", "library", "layout", "solver")
@@ -28,27 +29,37 @@ def measure(groups: pd.DataFrame) -> tuple[str, str]:
     return "problems", "share of problems"
 
 
-def overview(groups: pd.DataFrame, theme: Theme, *, title: str = "", empty: str = NOTHING) -> go.Figure:
-    """Six panels of bars; a bar's ``customdata`` is ``[facet, value]``.
+def overview(
+    groups: pd.DataFrame,
+    theme: Theme,
+    *,
+    chosen: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    title: str = "",
+    empty: str = NOTHING,
+) -> go.Figure:
+    """Six panels of bars; a bar's ``customdata`` is ``[facet, value]``, bars beside the ``chosen`` ones are faint.
 
     ``groups`` as of ``rows.groups``: ``facet, value, problems, calls, total_us, values``.
     """
     if not len(groups):
         return blank(empty, theme, title=title)
     column, unit = measure(groups)
-    panels = [x for x in PANELS if (groups["facet"] == x).any()]
-    columns = 3 if len(panels) > 2 else max(1, len(panels))
+    counts = groups["facet"].value_counts()
+    panels = [x for x in PANELS if counts.get(x, 0) > 1] or [x for x in PANELS if x in counts.index][:1]
+    columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
     figure = make_subplots(
         rows=-(-len(panels) // columns),
         cols=columns,
         subplot_titles=[FACETS[x] for x in panels],
-        horizontal_spacing=0.13,
+        horizontal_spacing=0.15,
         vertical_spacing=0.17,
     )
     for i, facet in enumerate(panels):
         rows = groups[groups["facet"] == facet].sort_values([column, "value"], ascending=[False, True]).head(6)[::-1]
         total = float(groups.loc[groups["facet"] == facet, column].fillna(0).sum())
-        figure.add_trace(_bars(rows, facet, column, total, theme), row=i // columns + 1, col=i % columns + 1)
+        figure.add_trace(
+            _bars(rows, facet, column, total, theme, chosen.get(facet, ())), row=i // columns + 1, col=i % columns + 1
+        )
     styled(figure, theme, title=title, height=230 * (-(-len(panels) // columns)) + 60)
     figure.update_xaxes(tickformat=".0%", rangemode="tozero", title={"text": unit}, nticks=5)
     figure.update_yaxes(showgrid=False)
@@ -59,15 +70,17 @@ def overview(groups: pd.DataFrame, theme: Theme, *, title: str = "", empty: str 
     return figure
 
 
-def _bars(rows: pd.DataFrame, facet: str, column: str, total: float, theme: Theme) -> go.Bar:
+def _bars(rows: pd.DataFrame, facet: str, column: str, total: float, theme: Theme, chosen: Sequence[str]) -> go.Bar:
     """Bars of one facet; names are cut and made unique, since equal labels would stack."""
-    names = all_shown(rows["value"], 26)
-    names = [f"{x}{'\u200b' * names[:i].count(x)}" for i, x in enumerate(names)]
+    names = distinct(shown(str(v).partition(":")[2] or v, 24) for v in rows["value"])
     return go.Bar(
         x=[float(v or 0) / total if total else 0.0 for v in rows[column].fillna(0)],
         y=names,
         orientation="h",
-        marker={"color": theme.accent, "line": {"width": 0}},
+        marker={
+            "color": [theme.accent if not chosen or v in chosen else theme.grid for v in rows["value"]],
+            "line": {"width": 0},
+        },
         customdata=[
             [facet, str(v), int(p), shown(v, 200)] for v, p in zip(rows["value"], rows["problems"], strict=True)
         ],
@@ -83,8 +96,7 @@ def completeness(sources: pd.DataFrame, theme: Theme, *, title: str = "") -> go.
     if not len(sources):
         return blank(NOTHING, theme, title=title)
     rows = sources.sort_values("lines", ascending=False).head(12)[::-1]
-    names = [shown(str(path).rsplit("/", 1)[-1], 44) for path in rows["path"]]
-    names = [f"{x}{'\u200b' * names[:i].count(x)}" for i, x in enumerate(names)]
+    names = distinct(shown(str(path).rsplit("/", 1)[-1], 44) for path in rows["path"])
     figure = go.Figure()
     colours: Mapping[str, str] = dict(
         zip(UNITS, (*theme.categories[:4], theme.alarm, theme.faint, theme.grid), strict=True)
@@ -103,8 +115,14 @@ def completeness(sources: pd.DataFrame, theme: Theme, *, title: str = "") -> go.
             customdata=[int(x) for x in counts],
             hovertemplate="%{y}<br>%{fullData.name}: %{customdata:,} lines (%{x:.1%})<extra></extra>",
         )
-    styled(figure, theme, title=title, height=110 + 30 * len(rows))
-    figure.update_layout(barmode="stack", bargap=0.35)
+    styled(figure, theme, title=title, height=170 + 30 * len(rows))
+    figure.update_layout(
+        barmode="stack",
+        bargap=0.35,
+        showlegend=True,
+        legend={"traceorder": "normal"},
+        margin={"t": 84 if title else 46},
+    )
     figure.update_xaxes(tickformat=".0%", range=[0, 1], title={"text": "share of lines"})
     figure.update_yaxes(showgrid=False)
     return figure

@@ -64,12 +64,12 @@ def _classes(figure: go.Figure, regrets: pd.DataFrame, theme: Theme) -> None:
         row=1,
         col=1,
     )
-    figure.update_xaxes(title={"text": "regret: pick / best known − 1"}, type="category", row=1, col=1)
+    figure.update_xaxes(title={"text": "regret: pick / best known − 1"}, type="category", tickangle=-40, row=1, col=1)
     figure.update_yaxes(title={"text": "problems"}, row=1, col=1)
 
 
 def _class_name(low: float, high: float) -> str:
-    return f"{low:.0%}–{high:.0%}" if high < 1e6 else f"> {low:.0%}"
+    return f"{100 * low:.0f}–{high:.0%}" if high < 1e6 else f"> {low:.0%}"
 
 
 def _cumulative(figure: go.Figure, savings: pd.DataFrame, theme: Theme) -> str:

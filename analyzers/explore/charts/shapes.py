@@ -37,8 +37,8 @@ def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figur
     clickable = np.dstack([np.tile(m, (len(n), 1)), np.tile(n[:, None], (1, len(m))), problems, share])
     figure = go.Figure(
         go.Heatmap(
-            x=[_octave(i) for i in m],
-            y=[_octave(i) for i in n],
+            x=[_octave(int(i)) for i in m],
+            y=[_octave(int(i)) for i in n],
             z=np.clip(z, None, 1.0) if rated else z,
             customdata=clickable,
             text=[[f"{100 * v:.0f} %" if v >= 0.005 else "" for v in row] for row in share],
@@ -118,7 +118,13 @@ def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
         ends = int(np.floor(values.min())), int(np.ceil(values.max()))
         ticks = list(range(ends[0], max(ends[1], ends[0] + 1) + 1))
         dimensions.append(
-            {"label": label, "values": np.round(values, 4), "tickvals": ticks, "ticktext": [_power(x) for x in ticks]}
+            {
+                "label": label,
+                "range": [ticks[0], ticks[-1]],
+                "values": np.round(values, 4),
+                "tickvals": ticks,
+                "ticktext": [_power(x) for x in ticks],
+            }
         )
     figure = go.Figure(
         go.Parcoords(
@@ -131,10 +137,12 @@ def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
         )
     )
     styled(figure, theme, title=title, height=420)
-    figure.update_layout(margin={"l": 60, "r": 60, "t": 90 if title else 60, "b": 30})
-    return note(figure, remark, theme) if remark else figure
+    figure.update_layout(margin={"l": 60, "r": 60, "t": 104 if title else 70, "b": 44})
+    if remark:
+        note(figure, remark, theme).update_annotations(y=0, yanchor="top", yshift=-14)
+    return figure
 
 
 def _power(exponent: int) -> str:
     value = 10.0**exponent
-    return f"{value:g}" if exponent < 4 else f"10<sup>{exponent}</sup>"
+    return f"{value:g}" if exponent < 4 else f"1e{exponent}"

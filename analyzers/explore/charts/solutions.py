@@ -6,7 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analyzers.explore.palette import Theme, blank, note, styled
-from analyzers.explore.plain_text import shown
+from analyzers.explore.plain_text import distinct, shown
 
 NOTHING = "No solution of this problem was ever timed.<br>Next: <b>logparse replay</b>, or run the bench command below"
 MOST = 40
@@ -19,8 +19,13 @@ def solutions(tries: pd.DataFrame, theme: Theme, *, pick: str | None = None, tit
     """
     if not len(tries):
         return blank(NOTHING, theme, title=title, height=220)
-    best = tries.groupby("solution")["time_us"].min().sort_values(kind="stable", na_position="last")
-    best = best.reset_index().sort_values(["time_us", "solution"], na_position="last").head(MOST)
+    best = (
+        tries.groupby("solution")["time_us"]
+        .min()
+        .reset_index()
+        .sort_values(["time_us", "solution"], na_position="last")
+        .head(MOST)
+    )
     order = list(best["solution"])
     names = _names(order, pick)
     rows = tries[tries["solution"].isin(order)]
@@ -49,14 +54,8 @@ def solutions(tries: pd.DataFrame, theme: Theme, *, pick: str | None = None, tit
 
 def _names(order: list[str], pick: str | None) -> dict[str, str]:
     """Unique axis labels (equal ones would fall together), the pick in bold."""
-    names, seen = {}, set()
-    for text in order:
-        name = shown(text.partition(":")[2] or text, 46)
-        while name in seen:
-            name += "\u200b"
-        seen.add(name)
-        names[text] = f"<b>{name}</b>" if text == pick else name
-    return names
+    unique = distinct(shown(text.partition(":")[2] or text, 46) for text in order)
+    return {text: f"<b>{name}</b>" if text == pick else name for text, name in zip(order, unique, strict=True)}
 
 
 def _times(rows: pd.DataFrame, names: dict[str, str]) -> dict[str, object]:

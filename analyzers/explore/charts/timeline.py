@@ -29,7 +29,7 @@ def timeline(ticks: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure
     place = {pid: i for i, pid in enumerate(pids)}
     z = np.zeros((len(names), int(slot.max()) + 1))
     at = [len(pids) if pd.isna(pid) else place[int(pid)] for pid in rows["pid"]]
-    np.add.at(z, (at, slot), rows["calls"].to_numpy(dtype="float64", na_value=0.0))
+    np.add.at(z, (np.array(at), slot), rows["calls"].to_numpy(dtype="float64", na_value=0.0))
     times = (start + np.arange(z.shape[1]) * width).astype("datetime64[s]")
     figure = go.Figure(
         go.Heatmap(

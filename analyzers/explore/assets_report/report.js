@@ -1,0 +1,242 @@
+'use strict';
+// The report's page: tabs of charts, a table, the solutions of one problem; a selection in any of them filters the rest.
+// Text from the data only ever becomes textContent or a figure that was made with its markup escaped.
+(() => {
+  const data = JSON.parse(document.getElementById('data').textContent);
+  const columns = data.columns, count = columns.id.length, names = Object.keys(data.titles), texts = new Set(data.texts);
+  const place = new Map(columns.id.map((id, i) => [id, i]));
+  const state = { chart: Object.keys(data.charts)[0], facets: {}, ids: null, search: '', filters: {}, sort: null, problem: '', rows: 200 };
+  const $ = (id) => document.getElementById(id);
+  const make = (tag, text, attributes = {}) => {
+    const node = document.createElement(tag);
+    if (text !== undefined) node.textContent = text;
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    return node;
+  };
+  const clear = (node) => { while (node.firstChild) node.removeChild(node.firstChild); return node; };
+  const dark = () => document.documentElement.dataset.theme === 'dark';
+
+  const recoloured = (value) => {
+    if (typeof value === 'string') return data.dark[value] || value;
+    if (Array.isArray(value)) return value.length > 64 ? value : value.map(recoloured);
+    if (value && typeof value === 'object' && !ArrayBuffer.isView(value)) {
+      return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, k === 'bdata' ? v : recoloured(v)]));
+    }
+    return value;
+  };
+  const copy = (figure) => { const made = JSON.parse(JSON.stringify(figure)); return dark() ? recoloured(made) : made; };
+
+  const passes = (i) => {
+    for (const [facet, chosen] of Object.entries(state.facets)) if (!chosen.has(columns[facet][i])) return false;
+    if (state.ids && !state.ids.has(columns.id[i])) return false;
+    if (state.search) {
+      const text = `${columns.label[i]} ${columns.best[i]} ${columns.pick[i]} ${columns.finding[i]}`.toLowerCase();
+      if (!text.includes(state.search)) return false;
+    }
+    for (const [name, rule] of Object.entries(state.filters)) if (!rule(columns[name][i])) return false;
+    return true;
+  };
+  const filtered = () => Object.keys(state.facets).length > 0 || state.ids !== null || state.search !== '' || Object.keys(state.filters).length > 0;
+  const visible = () => {
+    const found = [];
+    for (let i = 0; i < count; i += 1) if (passes(i)) found.push(i);
+    if (state.sort) {
+      const { name, down } = state.sort, column = columns[name];
+      found.sort((a, b) => {
+        const x = column[a], y = column[b];
+        if (x === null || y === null) return x === y ? a - b : x === null ? 1 : -1;
+        const order = texts.has(name) ? String(x).localeCompare(String(y)) : x - y;
+        return (down ? -order : order) || a - b;
+      });
+    }
+    return found;
+  };
+
+  // `>10`, `<=2.5`, `3..8` for numbers; part of the text otherwise.
+  const rule = (name, text) => {
+    const wanted = text.trim().toLowerCase();
+    if (!wanted) return null;
+    if (texts.has(name)) return (value) => value !== null && String(value).toLowerCase().includes(wanted);
+    const range = wanted.match(/^(-?[\d.]+)\s*\.\.\s*(-?[\d.]+)$/), one = wanted.match(/^(<=|>=|<|>|=)?\s*(-?[\d.]+)$/);
+    if (range) return (value) => value !== null && value >= +range[1] && value <= +range[2];
+    if (!one) return () => false;
+    const limit = +one[2];
+    const test = { '<': (v) => v < limit, '<=': (v) => v <= limit, '>': (v) => v > limit, '>=': (v) => v >= limit }[one[1]] || ((v) => v === limit);
+    return (value) => value !== null && test(value);
+  };
+
+  const number = (value) => value === null ? '' : Math.abs(value) >= 1000 ? value.toLocaleString('en', { maximumFractionDigits: 0 }) : String(+value.toPrecision(4));
+
+  const drawChart = () => {
+    const figure = copy(data.charts[state.chart]);
+    if (filtered()) highlight(figure);
+    Plotly.react($('chart'), figure.data, figure.layout, { displaylogo: false, responsive: true });
+  };
+  const highlight = (figure) => {
+    const shown = new Set(visible().map((i) => columns.id[i]));
+    for (const trace of figure.data) {
+      const first = trace.customdata && trace.customdata[0];
+      if (!Array.isArray(first)) continue;
+      if (trace.type === 'bar' && data.facets.includes(first[0])) rebar(trace);
+      else if (place.has(first[0]) || trace.type === 'scattergl') {
+        trace.selectedpoints = trace.customdata.flatMap((x, i) => shown.has(x[0]) ? [i] : []);
+        trace.unselected = { marker: { opacity: 0.06 } };
+      }
+    }
+  };
+  const rebar = (trace) => {
+    const facet = trace.customdata[0][0], sums = new Map();
+    let total = 0;
+    const open = state.facets[facet];
+    delete state.facets[facet];
+    for (let i = 0; i < count; i += 1) {
+      if (!passes(i)) continue;
+      const weight = columns.weight[i] || 0;
+      total += weight;
+      sums.set(columns[facet][i], (sums.get(columns[facet][i]) || 0) + weight);
+    }
+    if (open) state.facets[facet] = open;
+    trace.x = trace.customdata.map((x) => total ? (sums.get(x[1]) || 0) / total : 0);
+    if (open) trace.marker.color = trace.customdata.map((x, i) => open.has(x[1]) ? [].concat(trace.marker.color)[i] || [].concat(trace.marker.color)[0] : '#99a3ad');
+  };
+
+  const drawTable = () => {
+    const found = visible(), body = clear($('table').tBodies[0]);
+    for (const i of found.slice(0, state.rows)) {
+      const row = make('tr', undefined, { tabindex: '0', 'data-id': columns.id[i] });
+      if (columns.id[i] === state.problem) row.className = 'here';
+      for (const name of names) {
+        const value = columns[name][i];
+        row.append(texts.has(name) ? make('td', value === null ? '' : value, { title: value || '' }) : make('td', number(value), { class: 'number' }));
+      }
+      body.append(row);
+    }
+    $('more').style.display = found.length > state.rows ? '' : 'none';
+    const of = data.total > count ? `, the most worthwhile of ${data.total.toLocaleString('en')}` : '';
+    $('note').textContent = filtered() ? `${found.length.toLocaleString('en')} of ${count.toLocaleString('en')} problems${of}` : `${count.toLocaleString('en')} problems${of}`;
+  };
+
+  const drawChips = () => {
+    const box = clear($('chips'));
+    const chip = (text, remove) => { const b = make('button', `${text} ×`); b.onclick = () => { remove(); draw(); }; box.append(b); };
+    for (const [facet, chosen] of Object.entries(state.facets)) for (const value of chosen) chip(`${facet}: ${value}`, () => toggle(facet, value));
+    if (state.ids) chip(`${state.ids.size} marked in a chart`, () => { state.ids = null; });
+    if (box.firstChild) chip('Clear all', () => { state.facets = {}; state.ids = null; });
+  };
+  const toggle = (facet, value) => {
+    const chosen = state.facets[facet] || new Set();
+    if (chosen.has(value)) chosen.delete(value); else chosen.add(value);
+    if (chosen.size) state.facets[facet] = chosen; else delete state.facets[facet];
+  };
+
+  const drawDetail = () => {
+    const box = clear($('detail')), told = data.details[state.problem], i = place.get(state.problem);
+    if (!told) {
+      if (state.problem) box.append(make('p', 'The solutions of this problem are not in this file; logparse explore has them.', { class: 'faint' }));
+      return;
+    }
+    const section = make('section', undefined, { class: 'problem', id: 'problem' }), head = make('div', undefined, { class: 'bar' });
+    const close = make('button', 'Close');
+    close.onclick = () => { state.problem = ''; drawDetail(); drawTable(); };
+    head.append(make('h2', columns.label[i]), close);
+    section.append(head, make('p', told.sentence, { class: 'sentence' }));
+    const chart = make('div');
+    section.append(chart);
+    for (const [title, text, note] of [['Bench command', told.command, told.command_note], [told.override_name ? `Override row (${told.override_name})` : 'Override row', told.override, told.override_note]]) {
+      const bar = make('div', undefined, { class: 'bar' });
+      bar.append(make('h3', title));
+      if (text) {
+        const button = make('button', 'Copy', { class: 'copy' });
+        button.onclick = () => {
+          const done = () => { button.textContent = 'Copied'; };
+          if (navigator.clipboard && window.isSecureContext) navigator.clipboard.writeText(text).then(done, () => fallback(code, done)); else fallback(code, done);
+        };
+        bar.append(button);
+      }
+      bar.append(make('span', note, { class: 'faint' }));
+      section.append(bar);
+      const code = make('code', text), pre = make('pre');
+      pre.append(code);
+      if (text) section.append(pre);
+    }
+    const key = make('details');
+    key.append(make('summary', 'Full key'), make('code', told.problem));
+    section.append(key);
+    box.append(section);
+    const shared = data.charts[Object.keys(data.charts)[0]].layout, figure = JSON.parse(JSON.stringify(told.figure));
+    figure.layout = { ...JSON.parse(JSON.stringify(Object.fromEntries(['font', 'hoverlabel', 'colorway', 'paper_bgcolor', 'plot_bgcolor', 'hovermode'].map((n) => [n, shared[n]])))),
+      legend: { orientation: 'h', y: 1, yanchor: 'bottom', x: 0 }, ...figure.layout };
+    const made = dark() ? recoloured(figure) : figure;
+    Plotly.newPlot(chart, made.data, made.layout, { displaylogo: false, responsive: true });
+  };
+  const fallback = (node, done) => {  // a file from disk may not use the clipboard interface
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    if (document.execCommand('copy')) done();
+  };
+
+  const open = (id) => {
+    if (!id) return;
+    state.problem = id;
+    drawDetail();
+    drawTable();
+    $('detail').scrollIntoView({ block: 'start', behavior: 'smooth' });
+  };
+  const draw = () => { drawTabs(); drawChips(); drawChart(); drawTable(); };
+  const drawTabs = () => {
+    const bar = clear($('tabs'));
+    for (const name of Object.keys(data.charts)) {
+      const button = make('button', name, { class: name === state.chart ? 'here' : '' });
+      button.onclick = () => { state.chart = name; draw(); };
+      bar.append(button);
+    }
+  };
+
+  const head = make('tr');
+  for (const name of names) {
+    const cell = make('th'), button = make('button', data.titles[name], { title: 'Sort' });
+    button.onclick = () => { state.sort = { name, down: !(state.sort && state.sort.name === name && state.sort.down) }; drawTable(); };
+    const input = make('input', undefined, { 'aria-label': `Filter ${data.titles[name]}`, placeholder: texts.has(name) ? 'contains' : '>0, 1..9', 'data-column': name });
+    input.oninput = () => {
+      const made = rule(name, input.value);
+      if (made) state.filters[name] = made; else delete state.filters[name];
+      drawTable();
+    };
+    input.onchange = drawChart;
+    cell.append(button, input);
+    head.append(cell);
+  }
+  $('table').tHead.append(head);
+  const rowOf = (event) => event.target.closest('tr[data-id]');
+  $('table').tBodies[0].onclick = (event) => { const row = rowOf(event); if (row) open(row.dataset.id); };
+  $('table').tBodies[0].onkeydown = (event) => { const row = rowOf(event); if (row && event.key === 'Enter') open(row.dataset.id); };
+  $('more').onclick = () => { state.rows += 500; drawTable(); };
+  $('search').oninput = (event) => { state.search = event.target.value.trim().toLowerCase(); drawTable(); };
+  $('search').onchange = drawChart;
+  $('switch').onclick = () => { document.documentElement.dataset.theme = dark() ? 'light' : 'dark'; draw(); drawDetail(); };
+  $('export').onclick = () => {
+    const cell = (value) => {
+      if (value === null) return '';
+      const text = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
+      return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+    };
+    const lines = [names.map((n) => cell(data.titles[n])).join(','), ...visible().map((i) => names.map((n) => cell(columns[n][i])).join(','))];
+    const link = make('a', undefined, { href: URL.createObjectURL(new Blob([lines.join('\n') + '\n'], { type: 'text/csv' })), download: 'logparse-problems.csv' });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  document.documentElement.dataset.theme = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+  draw();
+  $('chart').on('plotly_click', (event) => {
+    const told = event.points[0].customdata;
+    if (!Array.isArray(told)) return;
+    if (data.facets.includes(told[0])) { toggle(told[0], told[1]); draw(); } else if (typeof told[0] === 'string') open(told[0]);
+  });
+  $('chart').on('plotly_selected', (event) => {
+    if (!event || !event.points) return;
+    const ids = event.points.map((p) => p.customdata && p.customdata[0]).filter((id) => typeof id === 'string');
+    if (ids.length) { state.ids = new Set(ids); drawChips(); drawTable(); }
+  });
+})();

@@ -1,0 +1,227 @@
+"""The report: one HTML file with the charts, the table and the solutions of the dearest problems.
+
+It opens offline from an e-mail: plotly.js, styles and data are in it, and its Content-Security-Policy allows no request
+and no script but the three that it was written with.  Data of a log stand in JSON blocks, which a browser never runs,
+and reach the page as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from analyzers.explore import problems, rows
+from analyzers.explore.advice import advice
+from analyzers.explore.charts.overview import PANELS, completeness, overview
+from analyzers.explore.charts.regret import regret
+from analyzers.explore.charts.roofline import roofline
+from analyzers.explore.charts.shapes import cost_curves, shape_map
+from analyzers.explore.charts.solutions import solutions
+from analyzers.explore.charts.timeline import timeline
+from analyzers.explore.charts.weights import backward_weights
+from analyzers.explore.palette import DARK, LIGHT
+from analyzers.explore.plain_text import duration, visible
+from analyzers.explore.selection import Selection
+from analyzers.explore.verdict import Analysis, analyse
+from analyzers.joins import facts_by_source
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from logparse.store import Store
+
+LIMIT_BYTES = 10_000_000
+TOP = 1_000
+POINTS = 3_000
+
+
+@dataclass(frozen=True)
+class Report:
+    """The text of the file, and how many problems it holds of how many."""
+
+    text: str
+    shown: int
+    total: int
+
+
+def write_report(
+    store: Store, out: str | os.PathLike[str], *, run: str | None = None, top: int = TOP, limit: int = LIMIT_BYTES
+) -> Report:
+    """Write the report of a run (default the latest) to ``out``, with fewer than ``top`` problems where it would
+    otherwise pass ``limit`` bytes.  Raises StoreError where there is no run, OSError where ``out`` cannot be written.
+    """
+    analysis = analyse(store, run)
+    made = report(store, analysis, top)
+    while len(made.text.encode()) > limit and top > 10:
+        top = top // 2
+        made = report(store, analysis, top)
+    Path(out).write_text(made.text, encoding="utf-8")
+    return made
+
+
+def report(store: Store, analysis: Analysis, top: int = TOP) -> Report:
+    """The report with the solutions of the ``top`` problems by saving, then by time."""
+    everything = Selection()
+    with store.connect() as con:
+        problems.build(con, analysis.run, analysis.compared, analysis.found)
+        frame, total = rows.table(con, everything, start=0, end=top)
+        facets = con.execute(f"select id, {', '.join(PANELS)}, total_us as weight from points").df()
+        chosen = frame.merge(facets.drop(columns=[x for x in PANELS if x in frame.columns]), on="id", how="left")
+        charts = _charts(con, analysis.run)
+        details = _details(con, list(frame["id"]))
+        sums = rows.totals(con, everything)
+    data = {
+        "titles": dict(rows.TABLE),
+        "texts": sorted(rows.TEXTS),
+        "facets": list(PANELS),
+        "columns": {str(name): _plain(chosen[name]) for name in chosen.columns},
+        "charts": {name: json.loads(figure.to_json()) for name, figure in charts.items()},
+        "details": details,
+        "total": total,
+        "dark": _recolouring(),
+    }
+    return Report(_page(store.url, analysis, sums, len(frame), total, data), len(frame), total)
+
+
+def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, go.Figure]:
+    everything = Selection()
+    drawn = rows.sample(con, everything, ("intensity", "tflops"), POINTS)
+    layers = rows.sample(con, everything, ("sibling_us", "best_us"), POINTS)
+    ticks = con.execute(
+        "select pid, first_seen as second, sum(count) as calls from calls where run = ? and not by_tool group by all",
+        [run],
+    ).df()
+    sources = con.execute("select * from sources where run = ?", [run]).df()
+    return {
+        "Where the time goes": overview(rows.groups(con, everything), LIGHT),
+        "Roofline": roofline(drawn.rows, LIGHT, remark=drawn.note),
+        "Regret": regret(rows.regrets(con, everything), rows.savings(con, everything), LIGHT),
+        "Backward weights": backward_weights(layers.rows, LIGHT, remark=layers.note),
+        "Shapes": shape_map(rows.cells(con, everything), LIGHT),
+        "Time over one size": cost_curves(rows.families(con, everything), LIGHT),
+        "Timeline": timeline(ticks, LIGHT),
+        "What the files held": completeness(sources, LIGHT),
+    }
+
+
+def _details(con: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, object]:
+    """Per problem: its solutions as a figure, what to do, what to paste where."""
+    con.register("ids_", pd.DataFrame({"id": list(ids)}, dtype="object"))
+    chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
+    tries = con.execute(
+        "select * from measurements where problem in (select measured from points semi join ids_ using (id))"
+    ).df()
+    facts = facts_by_source(con.execute("select * from facts").df())
+    by_problem = dict(tuple(tries.groupby("problem"))) if len(tries) else {}
+    made = {}
+    for _, row in chosen.iterrows():
+        mine = by_problem.get(row["measured"], tries.head(0))
+        same = mine[mine["source_id"] == row["source_id"]]
+        mine = same if len(same) else mine
+        pick = row["pick"] if isinstance(row["pick"], str) else None
+        told = advice(row, mine, facts.get(str(row["source_id"]), {}))
+        made[str(row["id"])] = {
+            "figure": _lean(json.loads(solutions(mine, LIGHT, pick=pick).to_json())),
+            "problem": str(row["problem"]),
+            **asdict(told),
+        }
+    return made
+
+
+def _lean(figure: dict[str, Any]) -> dict[str, Any]:
+    """Without what every one of these figures has alike, which the page adds again from the first chart's layout."""
+    layout = figure["layout"]
+    for name in (
+        "font",
+        "hoverlabel",
+        "colorway",
+        "legend",
+        "paper_bgcolor",
+        "plot_bgcolor",
+        "hovermode",
+        "uirevision",
+    ):
+        layout.pop(name, None)
+    return figure
+
+
+def _plain(column: pd.Series) -> list[object]:
+    if pd.api.types.is_numeric_dtype(column):
+        return [None if pd.isna(x) or abs(x) == float("inf") else float(f"{x:.6g}") for x in column]
+    return [x if isinstance(x, str) else None for x in column]
+
+
+def _recolouring() -> dict[str, str]:
+    """Each colour of the light figures and what stands for it on a dark ground."""
+    names = ("panel", "ink", "faint", "grid", "alarm", "good")
+    pairs = {getattr(LIGHT, name): getattr(DARK, name) for name in names}
+    return {**pairs, **dict(zip(LIGHT.categories, DARK.categories, strict=True))}
+
+
+def _page(url: str, analysis: Analysis, sums: pd.Series, shown: int, total: int, data: Mapping[str, object]) -> str:
+    folder = files("analyzers.explore")
+    script = (folder / "assets_report" / "report.js").read_text(encoding="utf-8")
+    style = (folder / "assets" / "explore.css").read_text(encoding="utf-8")
+    style += (folder / "assets_report" / "report.css").read_text(encoding="utf-8")
+    plotly = get_plotlyjs()
+    block = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    for character in "<>&\u2028\u2029":  # nothing in the data can end its block
+        block = block.replace(character, f"\\u{ord(character):04x}")
+    calls = "" if pd.isna(sums["calls"]) else f"{int(sums['calls']):,} calls of "
+    known = duration(float(sums["total_us"])) if pd.notna(sums["total_us"]) else "unknown time"
+    part = "" if shown >= total else f" The table and the solutions below are of the {shown:,} most worthwhile ones."
+    hashes = " ".join(f"'sha256-{_hash(x)}'" for x in (plotly, script))
+    return _TEMPLATE.format(
+        policy=(
+            f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
+            "font-src data:; base-uri 'none'; form-action 'none'"
+        ),
+        style=style,
+        store=html.escape(visible(url.rstrip("/").rsplit("/", 1)[-1])),
+        headline=html.escape(visible(analysis.headline)),
+        summary=html.escape(f"Run {visible(analysis.run)}: {calls}{total:,} problems, {known}.{part}"),
+        remarks="".join(f"<p class=remark>{html.escape(visible(x))}</p>" for x in analysis.lines),
+        plotly=plotly,
+        data=block,
+        script=script,
+    )
+
+
+def _hash(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+_TEMPLATE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">
+<title>logparse report</title><link rel="icon" href="data:,"><style>{style}</style></head>
+<body><div id="page">
+<header><div><span class="brand">logparse report</span><span class="store">{store}</span></div>
+<div class="tools"><input id="search" type="search" placeholder="Search problems, solutions …" aria-label="Search">
+<button id="switch">Dark / light</button></div></header>
+<div class="verdict" role="status"><strong>{headline}</strong><p>{summary}</p>{remarks}</div>
+<nav id="tabs" aria-label="Charts"></nav><div id="chips" class="chips"></div>
+<div id="chart" class="chart"></div>
+<div id="detail"></div>
+<div id="table-box"><div class="bar"><h2>Problems</h2><span id="note" class="faint"></span>
+<button id="export">Export CSV</button></div><div class="scroll"><table id="table"><thead></thead><tbody></tbody></table></div>
+<button id="more">Show more rows</button></div>
+<footer>Made by logparse. This file asks for nothing from anywhere.</footer>
+</div>
+<script>{plotly}</script>
+<script type="application/json" id="data">{data}</script>
+<script>{script}</script>
+</body></html>
+"""
