@@ -1,0 +1,210 @@
+"""Which calls of a workload an override file serves, and which of its rows can never hit, by the library's own keys."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.joins import calls_by_problem
+from analyzers.picks import compare
+from analyzers.proof.lint import by_format, key_facts
+from analyzers.proof.override_file import OverrideFile, Row, Rules
+from analyzers.target import Facts
+from logparse.links import linked
+from logparse.model import GEMM_FIELDS, ConvProblem, Family, GemmProblem, Problem, problem_from_text
+
+State = Literal["hit", "miss", "unknown"]
+_NEAR_ROWS = 20_000
+"""Above this many rows (a shipped database) no near miss is looked for."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """One problem of the workload against the file: ``line`` is the row that serves it, ``time_us`` its time in all."""
+
+    problem: str
+    label: str
+    calls: int | None
+    time_us: float | None
+    key: str | None
+    line: int | None
+    state: State
+    reason: str
+    maybe: tuple[int, ...] = ()
+    """Lines of rows that may serve it, where its key cannot be told."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A row that serves no call: ``never`` says that no workload could change that."""
+
+    line: int
+    key: str
+    solution: str
+    never: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the file does for the run's calls."""
+
+    file: str
+    format: str
+    run: str
+    uses: tuple[Use, ...]
+    idle: tuple[Idle, ...]
+
+    def share(self, what: Literal["calls", "time_us"], state: State = "hit") -> float | None:
+        """Share of the calls, or of the known time, of problems in that state; None where nothing is known."""
+        known = [(getattr(use, what), use.state) for use in self.uses if getattr(use, what) is not None]
+        total = sum(value for value, _ in known)
+        return sum(value for value, its in known if its == state) / total if total else None
+
+    @property
+    def hits(self) -> bool:
+        """Whether any call is served."""
+        return any(use.state == "hit" for use in self.uses)
+
+
+def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> Coverage:
+    """Replay the run's calls against the file.
+
+    ``wildcards`` says that PyTorch's wildcard fallback is on (off by default).  A problem whose key cannot be formed
+    because its log leaves a field open is ``unknown`` where some row may be meant, else a miss.
+    """
+    rules, times = by_format(file.format), times_of(tables)
+    book = _Book.of(file, rules, wildcards)
+    work = tables.workload[tables.workload["kind"].isin(rules.kinds)]
+    uses = []
+    for text, count in sorted(calls_by_problem(work).items()):
+        problem = problem_from_text(str(text))
+        key, row, state, reason, maybe = book.look_up(problem)
+        calls = None if pd.isna(count) else int(count)
+        line = row.line if row else None
+        uses.append(Use(str(text), problem.label, calls, times.get(str(text)), key, line, state, reason, maybe))
+    return Coverage(file.name, file.format, tables.run, tuple(uses), tuple(_idle(file, uses, wildcards)))
+
+
+def served_by(file: OverrideFile, problems: Sequence[str], *, wildcards: bool = False) -> dict[str, Row]:
+    """Problem text → the row that the library would use for it, for those that the file certainly serves."""
+    book = _Book.of(file, by_format(file.format), wildcards)
+    found = ((text, book.look_up(problem_from_text(text))[1]) for text in problems)
+    return {text: row for text, row in found if row is not None}
+
+
+@dataclass(frozen=True)
+class _Book:
+    """The live rows of a file, ready to be looked up."""
+
+    file: OverrideFile
+    rules: Rules
+    facts: Facts
+    exact: Mapping[str, Row]
+    patterns: Sequence[Row]
+    dishonoured: Mapping[str, Row]
+    by_shape: Mapping[str | None, Sequence[Row]]
+
+    @classmethod
+    def of(cls, file: OverrideFile, rules: Rules, wildcards: bool) -> _Book:
+        live = [row for row in file.rows if row.live]
+        families = [row for row in live if isinstance(row.problem, Family)]
+        plain = [row for row in live if not isinstance(row.problem, Family)]
+        # The first row of a key wins; of a record's items the fastest that has a time.
+        order = sorted(plain, key=lambda row: row.time_us or math.inf) if rules.fastest else plain
+        by_shape: dict[str | None, list[Row]] = {}
+        for row in plain:
+            by_shape.setdefault(row.problem.shape if row.problem else None, []).append(row)
+        return cls(
+            file,
+            rules,
+            key_facts(file),
+            {row.key: row for row in reversed(order)},
+            families if wildcards else [],
+            {row.key: row for row in reversed(file.rows) if not row.dead and row.verdicts.honoured is False},
+            by_shape,
+        )
+
+    def look_up(self, problem: Problem) -> tuple[str | None, Row | None, State, str, tuple[int, ...]]:
+        """The call's key, the row that serves it, the state and its reason, and the lines that may serve it."""
+        key = self.rules.key(problem, self.facts)
+        if key is None:
+            near = [*self.by_shape.get(problem.shape, ()), *self.patterns]
+            maybe = tuple(sorted({row.line for row in near if _may_be(row.problem, problem)}))
+            if not maybe:
+                return None, None, "miss", "no row", ()
+            lines = ", ".join(map(str, maybe[:3]))
+            return None, None, "unknown", f"the log does not tell the whole key; line {lines} may serve it", maybe
+        row = self.exact.get(key) or next((x for x in self.patterns if self.rules.matches(x.key, key)), None)
+        if row is not None:
+            assumed = "if the target is of the build that wrote the file" if self.file.accepted is None else ""
+            return key, row, "hit", assumed, ()
+        bad = self.dishonoured.get(key)
+        if bad is not None:
+            return key, None, "miss", f"line {bad.line}: {bad.verdicts.why}", ()
+        return key, None, "miss", "the file is not accepted" if self.file.accepted is False else "no row", ()
+
+
+def times_of(tables: Tables) -> dict[str, float]:
+    """Time in all (µs) per problem of the run: of a trace, else calls × the pick's time, else × the best known time."""
+    kernels = tables.kernels
+    if "run" in kernels:
+        kernels = kernels[kernels["run"] == tables.run]
+    traced = kernels.dropna(subset=["problem"]).groupby("problem")["total_us"].sum()
+    rows = compare(tables, Settings())
+    if len(rows):
+        each = rows["pick_us"].astype("float64").fillna(rows["best_us"].astype("float64"))
+        rows = rows.assign(total=rows["calls"].astype("float64") * each)
+        known = rows.groupby("problem")["total"].sum(min_count=1).dropna()
+    else:
+        known = pd.Series(dtype="float64")
+    return {**{str(k): float(v) for k, v in known.items()}, **{str(k): float(v) for k, v in traced.items()}}
+
+
+def _may_be(row: Problem | None, problem: Problem) -> bool:
+    """Whether nothing that is known keeps the row's problem from being this one."""
+    if isinstance(row, Family):
+        if not isinstance(problem, GemmProblem):
+            return False
+        mine, theirs = row.problem.normal, problem.normal
+        pairs = ((getattr(mine, x), getattr(theirs, x)) for x in GEMM_FIELDS if x not in row.free)
+        return all(None in pair or pair[0] == pair[1] for pair in pairs)
+    return isinstance(row, (GemmProblem, ConvProblem)) and linked(row, problem) is not None
+
+
+# ------------------------------------------------------------------------------------------------ rows without a call
+
+
+def _idle(file: OverrideFile, uses: Sequence[Use], wildcards: bool) -> Iterator[Idle]:
+    calls = [use for use in uses if use.key is not None]
+    near = _near(calls) if len(file.rows) <= _NEAR_ROWS else {}
+    served = {use.line for use in uses} | {line for use in uses for line in use.maybe}
+    for row in file.rows:
+        solution = row.solution.text if row.solution else ""
+        if not row.live:
+            yield Idle(row.line, row.key, solution, True, row.verdicts.why)
+        elif row.line in served:
+            continue
+        elif isinstance(row.problem, Family) and not wildcards:
+            yield Idle(row.line, row.key, solution, False, "a wildcard row, and the fallback is off by default")
+        else:
+            like = next((near[x] for x in _masked(row.key) if x in near), None) if near else None
+            reason = f"no call, but one differs in a single field: {like}" if like else "no call of the workload"
+            yield Idle(row.line, row.key, solution, False, reason)
+
+
+def _near(uses: Sequence[Use]) -> dict[tuple[str | None, ...], str]:
+    return {masked: str(use.key) for use in uses for masked in _masked(str(use.key))}
+
+
+def _masked(key: str) -> Iterator[tuple[str | None, ...]]:
+    """The key's tokens with one of them left out, each in turn."""
+    tokens: list[str | None] = list(re.split(r"[,_-]", key))
+    for place in range(len(tokens)):
+        yield (*tokens[:place], None, *tokens[place + 1 :])

@@ -1,0 +1,146 @@
+"""Will the library read a file, match its rows and honour them?  Per row, for a target, before anything is run.
+
+With a workload at hand (``against``) also: which calls share a row although they are not the same problem, and whether
+the row's solution loses on any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from analyzers.analyzer import Tables
+from analyzers.joins import timed
+from analyzers.proof import rules_hipblaslt, rules_miopen, rules_tunableop
+from analyzers.proof.override_file import Note, OverrideFile, Row, Rules
+from analyzers.target import Facts, machine
+from logparse.errors import InputError
+from logparse.formats.format import Head
+from logparse.model import Family, problem_from_text
+from logparse.source import HEAD_BYTES, InputFile
+
+RULES: tuple[Rules, ...] = (rules_hipblaslt.RULES, rules_miopen.RULES, rules_tunableop.RULES)
+"""Every override format whose library's reading rules are known."""
+
+_BOM = b"\xef\xbb\xbf"
+_SHOWN = 4
+
+
+def lint(
+    path: str, target: Facts | None = None, against: Tables | None = None, format: str | None = None
+) -> OverrideFile:
+    """Judge one file.  ``target`` are facts of the machine that will read it; what they leave open is taken from the
+    files of the run ``against``, where these agree.
+
+    Raises InputError for a file that is not there or of no override format.
+    """
+    file = InputFile(path)
+    try:
+        with file.open() as stream:
+            data = stream.read()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    facts = {**(facts_of_run(against) if against is not None else {}), **(target or {})}
+    judged = inspect(file.name, data, facts, format)
+    return judged if against is None else with_collisions(judged, against)
+
+
+def inspect(name: str, data: bytes, target: Facts, format: str | None = None) -> OverrideFile:
+    """The rules of the file's format applied to its bytes.  Raises InputError where no format fits."""
+    return rules_of(name, data, format).inspect(name, data, target)
+
+
+def rules_of(name: str, data: bytes, format: str | None = None) -> Rules:
+    """The rules for a file, by the format's name or by its content.  Raises InputError."""
+    if format is not None:
+        found = next((rules for rules in RULES if rules.format == format), None)
+    else:
+        head = Head(name, data.removeprefix(_BOM)[:HEAD_BYTES])
+        found = next((rules for rules in RULES if rules.recognise(head)), None)
+    if found is None:
+        known = ", ".join(rules.format for rules in RULES)
+        raise InputError(f"{name}: no override file that is known (--format names one: {known})")
+    return found
+
+
+def by_format(format: str) -> Rules:
+    """The rules of a format by its name."""
+    return next(rules for rules in RULES if rules.format == format)
+
+
+def facts_of_run(tables: Tables) -> dict[str, str]:
+    """Facts that all files of the run agree on."""
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    values = facts.groupby("name")["value"].agg(["nunique", "first"])
+    agreed = values.loc[values["nunique"] == 1, "first"]
+    return machine({str(name): str(value) for name, value in agreed.items()})
+
+
+# ------------------------------------------------------------------------------------------- calls that share a row
+
+
+def keys_of(problems: Sequence[str], rules: Rules, facts: Facts) -> dict[str, str | None]:
+    """Problem text → the library's key of such a call; None where it cannot be told."""
+    return {text: rules.key(problem_from_text(text), facts) for text in problems}
+
+
+def key_facts(file: OverrideFile) -> Facts:
+    """The facts that decide how the target spells keys: the target's, else the file's own."""
+    return {**file.facts, **file.target}
+
+
+def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
+    """The file with a note on each row that serves several problems of the workload, saying where it loses."""
+    rules = by_format(file.format)
+    work = tables.workload[tables.workload["kind"].isin(rules.kinds)]["problem"].drop_duplicates()
+    members: dict[str, list[str]] = {}
+    for text, key in keys_of(sorted(work), rules, key_facts(file)).items():
+        if key is not None:
+            members.setdefault(key, []).append(text)
+    times = _times(tables)
+    notes = [
+        note
+        for row in file.rows
+        if row.live and row.key in members and not isinstance(row.problem, Family)
+        for note in _collision(row, members[row.key], times)
+    ]
+    return replace(file, notes=tuple(sorted((*file.notes, *notes), key=lambda note: note.line or 0)))
+
+
+def _collision(row: Row, members: Sequence[str], times: Mapping[tuple[str, str], float]) -> list[Note]:
+    losing = [text for text in members if _loses(row, text, times)]
+    out = []
+    if losing:
+        names = _names(losing)
+        message = (
+            f"the row's solution is slower than the default on {len(losing)} of its {len(members)} problem(s): {names}"
+        )
+        out.append(Note(row.line, "warning", "loses", message, "drop the row, or measure it again on each of them"))
+    if len(members) > 1:
+        unmeasured = [x for x in members if row.solution is None or (x, row.solution.text) not in times]
+        message = f"{len(members)} problems of the workload share this row: {_names(members)}"
+        remedy = f"measure the solution on each; {len(unmeasured)} of them are not measured with it"
+        out.append(Note(row.line, "warning" if unmeasured else "info", "collision", message, remedy))
+    return out
+
+
+def _loses(row: Row, text: str, times: Mapping[tuple[str, str], float]) -> bool:
+    own = times.get((text, row.solution.text)) if row.solution is not None else None
+    default = times.get((text, "Default"))
+    return own is not None and default is not None and own > default
+
+
+def _names(texts: Sequence[str]) -> str:
+    fields = [problem_from_text(text).label for text in texts[:_SHOWN]]
+    return "; ".join(dict.fromkeys(fields)) + (f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else "")
+
+
+def _times(tables: Tables) -> dict[tuple[str, str], float]:
+    """(problem, solution) → µs, of sources that hold both the solution's and the default's time."""
+    rows = timed(tables.measurements)
+    rows = rows[rows["origin"] != "trace"]
+    with_default = rows.loc[rows["solution"] == "Default", ["source_id", "origin", "problem"]].drop_duplicates()
+    rows = rows.merge(with_default, on=["source_id", "origin", "problem"])
+    best = rows.groupby(["problem", "solution"])["time_us"].min().reset_index()
+    columns = (best["problem"], best["solution"], best["time_us"])
+    return {(str(p), str(s)): float(t) for p, s, t in zip(*columns, strict=True)}
