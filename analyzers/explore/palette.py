@@ -54,9 +54,9 @@ def theme_of(name: str | Theme | None) -> Theme:
     return name if isinstance(name, Theme) else THEMES.get(name or "", LIGHT)
 
 
-def styled(figure: go.Figure, theme: Theme, *, title: str = "", height: int = 460) -> go.Figure:
-    """Give a figure the theme's colours, and grid lines, fonts and margins that all figures share."""
-    axis: dict[str, Any] = {
+def axis_look(theme: Theme) -> dict[str, Any]:
+    """What all axes share."""
+    return {
         "gridcolor": theme.grid,
         "linecolor": theme.grid,
         "zerolinecolor": theme.grid,
@@ -64,28 +64,39 @@ def styled(figure: go.Figure, theme: Theme, *, title: str = "", height: int = 46
         "title": {"font": {"color": theme.faint, "size": 12}, "standoff": 8},
         "automargin": True,
     }
-    figure.update_xaxes(**axis)
-    figure.update_yaxes(**axis)
-    figure.update_layout(
-        template=None,
-        paper_bgcolor=theme.panel,
-        plot_bgcolor=theme.panel,
-        font={"family": FONT, "size": 12, "color": theme.ink},
-        colorway=list(theme.categories),
-        height=height,
-        margin={"l": 64, "r": 24, "t": 54 if title else 26, "b": 52},
-        hoverlabel={
+
+
+def layout_look(theme: Theme, *, title: str = "", height: int = 460) -> dict[str, Any]:
+    """What the layouts of all figures share."""
+    heading = (
+        {"title": {"text": title, "x": 0, "xref": "paper", "font": {"size": 15, "color": theme.ink}}} if title else {}
+    )
+    return {
+        "paper_bgcolor": theme.panel,
+        "plot_bgcolor": theme.panel,
+        "font": {"family": FONT, "size": 12, "color": theme.ink},
+        "colorway": list(theme.categories),
+        "height": height,
+        "margin": {"l": 64, "r": 24, "t": 54 if title else 26, "b": 52},
+        "hoverlabel": {
             "bgcolor": theme.panel,
             "bordercolor": theme.faint,
             "align": "left",
             "font": {"family": FONT, "size": 12, "color": theme.ink},
         },
-        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 11, "color": theme.ink}},
-        hovermode="closest",
-        uirevision="keep",
-    )
-    if title:
-        figure.update_layout(title={"text": title, "x": 0, "xref": "paper", "font": {"size": 15, "color": theme.ink}})
+        "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 11, "color": theme.ink}},
+        "hovermode": "closest",
+        "uirevision": "keep",
+        **heading,
+    }
+
+
+def styled(figure: go.Figure, theme: Theme, *, title: str = "", height: int = 460) -> go.Figure:
+    """Give a figure the theme's colours, and grid lines, fonts and margins that all figures share."""
+    look = axis_look(theme)
+    figure.update_xaxes(**look)
+    figure.update_yaxes(**look)
+    figure.update_layout(template=None, **layout_look(theme, title=title, height=height))
     return figure
 
 

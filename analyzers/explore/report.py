@@ -28,7 +28,7 @@ from analyzers.explore.charts.overview import PANELS, completeness, overview
 from analyzers.explore.charts.regret import regret
 from analyzers.explore.charts.roofline import roofline
 from analyzers.explore.charts.shapes import cost_curves, shape_map
-from analyzers.explore.charts.solutions import solutions
+from analyzers.explore.charts.solutions import specification
 from analyzers.explore.charts.timeline import timeline
 from analyzers.explore.charts.weights import backward_weights
 from analyzers.explore.palette import DARK, LIGHT
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from logparse.store import Store
 
 LIMIT_BYTES = 10_000_000
-TOP = 1_000
+TOP = 500
 POINTS = 3_000
 
 
@@ -133,7 +133,7 @@ def _details(con: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, ob
         pick = row["pick"] if isinstance(row["pick"], str) else None
         told = advice(row, mine, facts.get(str(row["source_id"]), {}))
         made[str(row["id"])] = {
-            "figure": _lean(json.loads(solutions(mine, LIGHT, pick=pick).to_json())),
+            "figure": _lean(specification(mine, LIGHT, pick=pick)) if len(mine) else None,
             "problem": str(row["problem"]),
             **asdict(told),
         }

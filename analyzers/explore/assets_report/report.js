@@ -163,9 +163,10 @@
     key.append(make('summary', 'Full key'), make('code', told.problem));
     section.append(key);
     box.append(section);
+    if (!told.figure) { section.removeChild(chart); return; }
     const shared = data.charts[Object.keys(data.charts)[0]].layout, figure = JSON.parse(JSON.stringify(told.figure));
-    figure.layout = { ...JSON.parse(JSON.stringify(Object.fromEntries(['font', 'hoverlabel', 'colorway', 'paper_bgcolor', 'plot_bgcolor', 'hovermode'].map((n) => [n, shared[n]])))),
-      legend: { orientation: 'h', y: 1, yanchor: 'bottom', x: 0 }, ...figure.layout };
+    for (const name of ['font', 'hoverlabel', 'colorway', 'paper_bgcolor', 'plot_bgcolor', 'hovermode']) figure.layout[name] = shared[name];
+    figure.layout.legend = { orientation: 'h', y: 1, yanchor: 'bottom', x: 0 };
     const made = dark() ? recoloured(figure) : figure;
     Plotly.newPlot(chart, made.data, made.layout, { displaylogo: false, responsive: true });
   };

@@ -2,54 +2,66 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import plotly.graph_objects as go
 
-from analyzers.explore.palette import Theme, blank, note, styled
-from analyzers.explore.plain_text import distinct, shown
+from analyzers.explore.palette import Theme, axis_look, blank, layout_look
+from analyzers.explore.plain_text import all_shown, distinct, shown
 
 NOTHING = "No solution of this problem was ever timed.<br>Next: <b>logparse replay</b>, or run the bench command below"
 MOST = 40
 
 
 def solutions(tries: pd.DataFrame, theme: Theme, *, pick: str | None = None, title: str = "") -> go.Figure:
-    """A row per solution, the fastest on top: samples as a strip, else the interval that the file gives, else one point.
+    """A row per solution, the fastest on top: samples as a strip, else the file's interval, else one point.
 
     ``tries`` has columns of the view ``measurements``; ``pick`` is the solution that the library chose, marked.
     """
-    if not len(tries):
-        return blank(NOTHING, theme, title=title, height=220)
-    best = (
-        tries.groupby("solution")["time_us"]
-        .min()
-        .reset_index()
-        .sort_values(["time_us", "solution"], na_position="last")
-        .head(MOST)
+    return (
+        go.Figure(specification(tries, theme, pick=pick, title=title))
+        if len(tries)
+        else blank(NOTHING, theme, title=title, height=220)
     )
-    order = list(best["solution"])
+
+
+def specification(tries: pd.DataFrame, theme: Theme, *, pick: str | None = None, title: str = "") -> dict[str, Any]:
+    """The same figure as plain ``data`` and ``layout``: a report has a thousand, and ``go.Figure`` takes 30 ms each."""
+    best = tries.groupby("solution")["time_us"].min().reset_index()
+    order = list(best.sort_values(["time_us", "solution"], na_position="last")["solution"].head(MOST))
     names = _names(order, pick)
     rows = tries[tries["solution"].isin(order)]
     timed = rows[rows["time_us"] > 0]
-    figure = go.Figure()
-    _strips(figure, timed, names, theme)
+    data = _strips(timed, names, theme)
     for group, look, legend in (
         (timed[timed["solution"] != pick], {"color": theme.accent, "size": 11}, "time"),
         (timed[timed["solution"] == pick], {"color": theme.alarm, "size": 15, "symbol": "star"}, "the pick"),
     ):
         if len(group):
-            figure.add_scatter(**_times(group, names), name=legend, mode="markers", marker=look)
-    _failures(figure, rows[~(rows["time_us"] > 0)], names, timed, theme)
-    styled(figure, theme, title=title, height=120 + 26 * max(4, len(order)))
+            data.append({**_times(group, names), "name": legend, "mode": "markers", "marker": look})
+    data += _failures(rows[~(rows["time_us"] > 0)], names, timed, theme)
     wide = len(timed) and float(timed["time_us"].max()) > 20 * float(timed["time_us"].min())
-    figure.update_xaxes(
-        type="log" if wide else "linear", title={"text": "time of one call (µs)" + (", log" if wide else "")}
-    )
-    if not wide:
-        figure.update_xaxes(rangemode="tozero")
-    figure.update_yaxes(categoryorder="array", categoryarray=[names[x] for x in reversed(order)], showgrid=True)
-    figure.update_layout(margin={"t": 76 if title else 46})
+    look = axis_look(theme)
+    across = {"type": "log"} if wide else {"type": "linear", "rangemode": "tozero"}
+    unit = {**look["title"], "text": "time of one call (µs)" + (", log" if wide else "")}
     hidden = tries["solution"].nunique() - len(order)
-    return note(figure, f"{hidden:,} slower ones are not shown", theme) if hidden > 0 else figure
+    layout = {
+        **layout_look(theme, title=title, height=120 + 26 * max(4, len(order))),
+        "xaxis": {**look, **across, "title": unit},
+        "yaxis": {**look, "categoryorder": "array", "categoryarray": [names[x] for x in reversed(order)]},
+        "annotations": [_hidden(hidden, theme)] if hidden > 0 else [],
+        "showlegend": True,
+    }
+    layout["margin"]["t"] = 76 if title else 46
+    return {"data": data, "layout": layout}
+
+
+def _hidden(count: int, theme: Theme) -> dict[str, object]:
+    return {
+        "text": f"{count:,} slower ones are not shown", "xref": "paper", "yref": "paper", "x": 1, "y": 1,
+        "xanchor": "right", "yanchor": "bottom", "showarrow": False, "font": {"size": 11, "color": theme.faint},
+    }  # fmt: skip
 
 
 def _names(order: list[str], pick: str | None) -> dict[str, str]:
@@ -58,11 +70,12 @@ def _names(order: list[str], pick: str | None) -> dict[str, str]:
     return {text: f"<b>{name}</b>" if text == pick else name for text, name in zip(order, unique, strict=True)}
 
 
-def _times(rows: pd.DataFrame, names: dict[str, str]) -> dict[str, object]:
+def _times(rows: pd.DataFrame, names: dict[str, str]) -> dict[str, Any]:
     """One mark per measurement, with the interval of the file's own statistics where it has them."""
     time = rows["time_us"].astype("float64")
     high, low = rows["max_us"].astype("float64") - time, time - rows["min_us"].astype("float64")
     return {
+        "type": "scatter",
         "x": list(time),
         "y": [names[x] for x in rows["solution"]],
         "error_x": {
@@ -82,37 +95,48 @@ def _times(rows: pd.DataFrame, names: dict[str, str]) -> dict[str, object]:
     }
 
 
-def _strips(figure: go.Figure, rows: pd.DataFrame, names: dict[str, str], theme: Theme) -> None:
+def _strips(rows: pd.DataFrame, names: dict[str, str], theme: Theme) -> list[dict[str, Any]]:
     x, y = list[float](), list[str]()
     for solution, samples in zip(rows["solution"], rows["samples_us"], strict=True):
         values = [] if samples is None or isinstance(samples, float) or samples is pd.NA else list(samples)[:200]
         x += [float(v) for v in values]
         y += [names[solution]] * len(values)
-    if x:
-        figure.add_scatter(
-            x=x, y=y, mode="markers", name="samples", hovertemplate="sample %{x:,.5~g} µs<extra></extra>",
-            marker={"symbol": "line-ns-open", "size": 12, "color": theme.faint},
-        )  # fmt: skip
+    if not x:
+        return []
+    look = {"symbol": "line-ns-open", "size": 12, "color": theme.faint}
+    template = "sample %{x:,.5~g} µs<extra></extra>"
+    return [
+        {
+            "type": "scatter",
+            "x": x,
+            "y": y,
+            "mode": "markers",
+            "name": "samples",
+            "hovertemplate": template,
+            "marker": look,
+        }
+    ]
 
 
-def _failures(figure: go.Figure, rows: pd.DataFrame, names: dict[str, str], timed: pd.DataFrame, theme: Theme) -> None:
+def _failures(rows: pd.DataFrame, names: dict[str, str], timed: pd.DataFrame, theme: Theme) -> list[dict[str, Any]]:
     """Solutions that gave no time, at the left edge, with what went wrong."""
     if not len(rows):
-        return
+        return []
     edge = float(timed["time_us"].min()) if len(timed) else 1.0
-    figure.add_scatter(
-        x=[edge] * len(rows),
-        y=[names[x] for x in rows["solution"]],
-        mode="text",
-        name="no time",
-        text=[
-            shown(f"{s}{f': {e}' if isinstance(e, str) else ''}", 40)
-            for s, e in zip(rows["status"], rows["error"], strict=True)
-        ],
-        textposition="middle right",
-        textfont={"color": theme.faint, "size": 11},
-        hoverinfo="text",
-    )
+    words = [f"{s}: {e}" if isinstance(e, str) else str(s) for s, e in zip(rows["status"], rows["error"], strict=True)]
+    return [
+        {
+            "type": "scatter",
+            "x": [edge] * len(rows),
+            "y": [names[x] for x in rows["solution"]],
+            "mode": "text",
+            "name": "no time",
+            "text": all_shown(words, 40),
+            "textposition": "middle right",
+            "textfont": {"color": theme.faint, "size": 11},
+            "hoverinfo": "text",
+        }
+    ]
 
 
 def _bytes(value: object) -> str:
