@@ -64,7 +64,7 @@ class Backend(Protocol):
         """Facts (``logparse.model.FACTS``) of device, driver and libraries: equal facts mean comparable times."""
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """At most ``limit`` solutions that fit the workspace, the library's own pick first.  Raises UnsupportedError."""
+        """At most ``limit`` that fit the workspace, the library's own pick first.  Raises UnsupportedError."""
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Runnable:
         """Make a solution ready.  Raises UnsupportedError, OutOfMemoryError, or whatever the library does."""

@@ -57,8 +57,8 @@ def plan(
 ) -> list[Item]:
     """The problems of a run, the most valuable first.
 
-    ``tables`` are the store's frames (``calls``, ``workload``, ``measurements``, ``links``).  A run without calls (only tuning
-    files) offers the problems that were measured.  ``solutions`` is how many each is expected to have.
+    ``tables`` are the store's frames (``calls``, ``workload``, ``measurements``, ``links``).  A run without calls (only
+    tuning files) offers the problems that were measured.  ``solutions`` is how many each is expected to have.
     """
     workload = tables["workload"]
     calls = workload.groupby("problem")["calls"].sum(min_count=1)

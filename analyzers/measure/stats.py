@@ -73,18 +73,20 @@ def paired_ratio(
 
 
 def faster_p(numerator: Sequence[float], denominator: Sequence[float], *, floor: float = 0.0, seed: int = 0) -> float:
-    """One-sided p-value that the paired ratio is no more than 1 + ``floor``: sign flips of the log ratios.
+    """One-sided p-value that the paired ratio is no more than 1 + ``floor``: Wilcoxon's signed ranks of the log ratios.
 
-    Exact up to 12 pairs (the smallest p of n pairs is 2⁻ⁿ), drawn beyond.
+    Ranks, because one hiccup among the pairs must not decide.  Exact up to 12 pairs (the smallest p of n pairs is
+    2⁻ⁿ), drawn beyond.
     """
     excess = _log_ratios(numerator, denominator) - math.log1p(floor)
     count = len(excess)
+    weights = (np.argsort(np.argsort(np.abs(excess))) + 1) * (excess != 0)
+    seen = float(np.sum(np.sign(excess) * weights))
     if count <= _EXACT:
         bits = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
-        signs = 1 - 2 * bits
-        return float(np.mean(signs @ excess >= excess.sum() - 1e-12))
+        return float(np.mean((1 - 2 * bits) @ weights >= seen))
     signs = np.random.default_rng(seed).integers(0, 2, size=(_RESAMPLES, count)) * 2 - 1
-    return float((1 + np.sum(signs @ excess >= excess.sum() - 1e-12)) / (_RESAMPLES + 1))
+    return float((1 + np.sum(signs @ weights >= seen)) / (_RESAMPLES + 1))
 
 
 def benjamini_hochberg(p_values: Sequence[float], rate: float = 0.05) -> list[bool]:

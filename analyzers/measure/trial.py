@@ -197,6 +197,8 @@ class Laboratory:
             result = trial.run()
         finally:
             self.release()
+        if not result.samples:
+            return result
         self._before = after = self._reading()
         moved = before is not None and after is not None and self.drift.moved(before, after)
         return replace(result, drift=after, drifted=moved)
