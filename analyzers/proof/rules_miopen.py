@@ -161,10 +161,10 @@ def items(text: str) -> Iterator[Item]:
         seen: set[str] = set()
         parts = payload.split(";")
         for part in parts[:-1] if len(parts) > 1 and not parts[-1].strip() else parts:
-            id, _, rest = part.partition(":")
-            values = rest.split(",")
-            v1 = id in ALGORITHMS
-            solver = values.pop(0) if v1 else id
+            id, colon, rest = part.partition(":")
+            values = rest.split(",") if colon else []
+            v1 = id in ALGORITHMS and bool(values)
+            solver = values.pop(0) if v1 else id if colon else ""
             if v1:
                 values = [*values[:2], id] if len(values) >= 2 else values
             yield Item(
