@@ -57,7 +57,7 @@ def _terminal(frame: pd.DataFrame) -> str:
         table.add_column(str(name), justify="right" if numeric else "left", overflow="fold")
     for row in frame.itertuples(index=False, name=None):
         table.add_row(*(_cell(value) for value in row))
-    width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS") or 200)
+    width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS") or 4096)  # a pipe takes whole rows
     console = Console(width=width, highlight=False, markup=False)
     with console.capture() as capture:
         console.print(table)

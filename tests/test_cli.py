@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.conftest import ROOT, SAMPLES
 
 def run(*words: str, cwd: Path = ROOT, **values: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "logparse", *words]
+    values.setdefault("env", {name: value for name, value in os.environ.items() if name != "COLUMNS"})
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **values)  # type: ignore[call-overload, no-any-return]
 
 
