@@ -153,7 +153,7 @@ def _is_wanted(problem: Problem) -> bool:
 def _lines(path: str | None) -> Iterator[str]:
     if path is None:
         sys.exit("this record needs its input: --log for gemms, --find-db for wgrads")
-    opened = {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix, open)
+    opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix, open)
     with opened(path, "rt", encoding="utf-8", errors="replace") as stream:
         for line in stream:
             yield line.rstrip("\n")

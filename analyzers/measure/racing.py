@@ -88,8 +88,9 @@ class _Racing(Generic[S]):
             ended = self._decided()
             if ended:
                 return self._end(ended)
-            for solution in list(self.alive):
-                self._top_up(solution, upto)
+            while behind := [x for x in self.alive if len(self.samples[x]) < upto]:
+                for solution in behind:
+                    self._top_up(solution, upto)
             self._eliminate(last=index == len(self.rules.rounds) - 1)
         return self._end("all rounds")
 
@@ -111,7 +112,18 @@ class _Racing(Generic[S]):
         except WithdrawnError as reason:
             del self.samples[solution]
             self._drop(solution, str(reason) or "withdrawn")
+            self._revive()
             self._replace_pick(solution)
+
+    def _revive(self) -> None:
+        """Who withdrew may have been fast and wrong: those that were hopeless only beside it race again."""
+        if not self.samples:
+            return
+        limit = self.rules.hopeless * self._best_us()
+        for solution, why in list(self.dropped.items()):
+            if why == "hopeless" and self.samples[solution][0] <= limit:
+                del self.dropped[solution]
+                self.alive.append(solution)
 
     def _replace_pick(self, gone: S) -> None:
         if gone != self.pick:

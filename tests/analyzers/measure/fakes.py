@@ -1,0 +1,91 @@
+"""A backend whose solutions misbehave on request, opened by name in the worker process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+
+from analyzers.measure.backend import (
+    BackendType,
+    Conditions,
+    OutOfMemoryError,
+    Place,
+    UnsupportedError,
+)
+from logparse.model import GemmProblem, Problem, Solution
+
+TIMES = {"pick": 100.0, "fast": 50.0, "alike": 99.5, "slow": 900.0}
+FAULTS = ("crash", "hang", "raises", "wrong", "unwritten", "needs_memory", "poisons", "unsupported")
+
+
+def fake(*names: str) -> list[Solution]:
+    return [Solution("fake", name) for name in names]
+
+
+class Fake:
+    """The solutions are named by the problem's activation word, ``+`` between them; every run is counted in a file."""
+
+    cache_bytes = 0
+
+    def __init__(self, place: Place) -> None:
+        self._log = os.environ.get("FAKE_LOG")
+        self._sick = False
+
+    def environment(self) -> Mapping[str, str]:
+        return {"device": "fake", "arch": "none"}
+
+    def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
+        assert isinstance(problem, GemmProblem)
+        if problem.activation in (None, "none"):
+            raise UnsupportedError("no names")
+        return fake(*str(problem.activation).split("+"))[:limit]
+
+    def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Run:
+        if self._log:
+            with open(self._log, "a", encoding="utf-8") as log:
+                log.write(f"{problem.m} {solution.id}\n")
+        if solution.id == "unsupported":
+            raise UnsupportedError("not here")
+        if solution.id in ("needs_memory", "too_large"):
+            raise OutOfMemoryError("needs 1000.00 GiB")
+        return Run(self, solution.id)
+
+    def refresh(self, seed: int) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+    def healthy(self) -> bool:
+        return not self._sick
+
+
+class Run:
+    workspace_bytes = 0
+
+    def __init__(self, backend: Fake, name: str) -> None:
+        self._backend, self._name, self._count = backend, name, 0
+
+    def error(self) -> float:
+        return {"wrong": 0.5, "unwritten": float("nan")}.get(self._name, 1e-7)
+
+    def sample_us(self, count: int) -> float:
+        if self._name == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if self._name == "hang":
+            time.sleep(3600)
+        if self._name == "raises":
+            raise RuntimeError("launch failed")
+        if self._name == "poisons":
+            self._backend._sick = True
+            raise RuntimeError("illegal memory access")
+        if self._name == "patient":
+            time.sleep(0.02)
+        self._count += 1
+        return TIMES.get(self._name, 60.0) * (1 + 0.002 * ((self._count * 7) % 5 - 2))
+
+
+FAKE = BackendType("fake", "for tests", Fake)
+NAME = "tests.analyzers.measure.fakes:FAKE"
