@@ -45,7 +45,7 @@ def error_bound(problem: Problem, *, tf32: bool = False) -> float:
     A result with a missing tile or a wrong index lies far above.
     """
     out, compute = _output_type(problem), problem.compute_type if isinstance(problem, GemmProblem) else None
-    short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").replace("f32_", "", 1)
+    short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").removeprefix("f32_")
     inputs = ROUNDOFF.get(short, 0.0) if compute != "f16_r" else 0.0
     wide = "f64_r" if out in ("f64_r", "FP64") else "f16_r" if compute == "f16_r" else "f32_r"
     grown = _ACCUMULATION * ROUNDOFF[wide] * (1 + math.sqrt(depth(problem)))
