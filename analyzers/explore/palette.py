@@ -101,15 +101,16 @@ def styled(figure: go.Figure, theme: Theme, *, title: str = "", height: int = 46
 
 
 def note(figure: go.Figure, text: str, theme: Theme) -> go.Figure:
-    """A remark of our own under the plot."""
+    """A remark of our own under the plot, at its right."""
     figure.add_annotation(
         text=text,
         xref="paper",
         yref="paper",
         x=1,
-        y=1,
+        y=0,
         xanchor="right",
-        yanchor="bottom",
+        yanchor="top",
+        yshift=-26,
         showarrow=False,
         font={"size": 11, "color": theme.faint},
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analyzers.explore import problems
+from analyzers.explore import problems, rows
 from analyzers.explore.verdict import analyse
 from logparse.errors import LogparseError
 from logparse.store import open_store
@@ -28,9 +28,7 @@ READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "do
 _SMALL = {
     "sources": "select * from sources where run = $run",
     "facts": "select * from facts",
-    "ticks": """select problem, pid, first_seen as second, sum(count) as calls from calls
-                where run = $run and first_seen is not null and not by_tool and category in (
-                    select calls_from from workload where run = $run) group by all""",
+    "ticks": rows.TICKS,
 }
 _TRIES = """
     select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us, std_us,

@@ -5,7 +5,8 @@ A row is a problem of the run's workload; where the run logged no call of a kind
 problems of that kind take its place, one row per file that measured them, and each weighs one call.
 
 Columns: ``id``, ``problem``, ``label``, ``kind``, the facets and numbers of ``selection``, ``calls``, ``pick``,
-``pick_us``, ``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (pick, else best), ``total_us``
+``pick_us``, ``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (the pick's,
+else what a finding holds against it, else the best), ``total_us``
 (calls × time), ``loss_us`` per call, ``saving_us`` = calls × loss, ``finding``, ``solutions``, ``failed``, ``flops``,
 ``bytes``, ``intensity`` (flop/byte), ``tflops`` and ``best_tflops``, ``device``, ``roof_tflops``, ``efficiency``,
 ``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and file), ``source_id``.
@@ -50,18 +51,25 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
 """Columns of the views that are read here; one that a given frame lacks counts as unknown."""
 
 COMPARED = ("problem", "pick", "calls", "basis", "pick_us", "best", "best_us", "origin", "measured", "source_id")
-FOUND = ("problem", "analyzer", "message", "advice", "per_call_us", "saving_us", "override")
+FOUND = ("problem", "analyzer", "message", "advice", "held_us", "per_call_us", "override")
+HELD = ("pick_us", "user_us", "best_us")
+"""What a finding calls the time that is lost against, the first that its evidence has."""
 
 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
     """Findings about problems as a table, the first of each problem (``recommend`` ranks them)."""
     rows = [
-        (x.problem.text, x.analyzer, x.message, x.advice, x.per_call_us, x.saving_us, x.override is not None)
+        (x.problem.text, x.analyzer, x.message, x.advice, _held(x), x.per_call_us, x.override is not None)
         for x in findings
         if x.problem is not None
     ]
     frame = pd.DataFrame(rows, columns=list(FOUND)).drop_duplicates("problem", ignore_index=True)
-    return frame.astype({"per_call_us": _NUMBER, "saving_us": _NUMBER, "override": "bool"})
+    return frame.astype({"per_call_us": _NUMBER, "held_us": _NUMBER, "override": "bool"})
+
+
+def _held(finding: Finding) -> float | None:
+    known = (finding.evidence.get(name) for name in HELD)
+    return next((float(x) for x in known if isinstance(x, float | int)), None)
 
 
 def points(
@@ -124,7 +132,7 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     con.execute(
         """create or replace table places as
            select source_id, any_value(regexp_extract(path, '[^/]*$')) as file, any_value(device) as device,
-                  any_value(hbm_gbs) as hbm_gbs from sources left join made_ using (source_id) group by source_id"""
+                  any_value(hbm_gbs) as hbm_gbs from sources full join made_ using (source_id) group by source_id"""
     )
     for name, sql in _STAGES.items():
         con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
@@ -171,12 +179,18 @@ def _peaks(facts: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def _with_columns(frame: pd.DataFrame | None, columns: Mapping[str, str]) -> pd.DataFrame:
     given = pd.DataFrame() if frame is None else frame
-    return pd.DataFrame(
-        {
-            name: given[name] if name in given.columns and len(given) else pd.Series(pd.NA, given.index, dtype=_TEXT)
-            for name in columns
-        }
-    ).astype(dict(columns))
+    return (
+        pd.DataFrame(
+            {
+                name: given[name]
+                if name in given.columns and len(given)
+                else pd.Series(pd.NA, given.index, dtype=_TEXT)
+                for name in columns
+            }
+        )
+        .astype(dict(columns))
+        .copy()
+    )  # DuckDB refuses reversed and strided columns
 
 
 _TYPE_CASES = " ".join(f"when '{name}' then {size}" for name, size in TYPE_BYTES.items())
@@ -271,10 +285,10 @@ merged as (
          coalesce(p.pick, case when b.default_us is not null then 'Default' end) as pick,
          coalesce(p.pick_us, b.default_us) as pick_us,
          coalesce(p.basis, case when b.default_us is not null then 'default' end) as basis,
-         f.message as finding, f.advice, f.analyzer, f.per_call_us, coalesce(f.override, false) as has_override
+         f.message as finding, f.advice, f.analyzer, f.per_call_us, f.held_us, coalesce(f.override, false) as has_override
   from bases b left join picks p using (problem) left join found_ f using (problem)),
 timed as (
-  select *, coalesce(pick_us, best_us) as time_us, greatest(f_us, b_us) as sibling_us,
+  select *, coalesce(pick_us, case when per_call_us > 0 then held_us end, best_us) as time_us, greatest(f_us, b_us) as sibling_us,
          flops / nullif(bytes, 0) as intensity,
          case when pick_us > best_us then pick_us - best_us when pick_us is not null then 0.0
               else per_call_us end as loss_us

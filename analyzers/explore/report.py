@@ -99,10 +99,7 @@ def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, go.Figure]:
     everything = Selection()
     drawn = rows.sample(con, everything, ("intensity", "tflops"), POINTS)
     layers = rows.sample(con, everything, ("sibling_us", "best_us"), POINTS)
-    ticks = con.execute(
-        "select pid, first_seen as second, sum(count) as calls from calls where run = ? and not by_tool group by all",
-        [run],
-    ).df()
+    ticks = con.execute(rows.TICKS, {"run": run}).df()
     sources = con.execute("select * from sources where run = ?", [run]).df()
     return {
         "Where the time goes": overview(rows.groups(con, everything), LIGHT),

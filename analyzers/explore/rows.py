@@ -46,6 +46,16 @@ SCALED: Mapping[str, float] = {"total_us": 1e-3, "saving_us": 1e-3, "regret": 10
 TEXTS = frozenset({"label", "pick", "best", "operation", "dtype", "layout", "file", "finding"})
 
 
+TICKS = """
+    with clocked as (select problem, pid, category, first_seen as second, sum(count) as calls from calls
+                     where run = $run and first_seen is not null and not by_tool group by all),
+         chosen as (select pid, category from clocked group by all
+                    qualify row_number() over (partition by pid order by sum(calls) desc, category) = 1)
+    select c.problem, c.pid, c.second, c.calls from clocked c join chosen k
+      on c.category = k.category and c.pid is not distinct from k.pid"""
+"""Calls with a clock, of each process in the one category that has the most: several log the same launch."""
+
+
 @dataclass(frozen=True)
 class Sample:
     """Rows of ``points`` to draw, the dearest first, and how many the selection has."""
@@ -67,7 +77,7 @@ def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
     import duckdb
 
     with duckdb.connect() as con:
-        con.register("points", points)
+        con.register("points", points.copy())  # DuckDB refuses reversed and strided columns
         yield con
 
 

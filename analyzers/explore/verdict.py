@@ -36,7 +36,7 @@ def analyse(store: Store, run: str | None = None, settings: Settings | None = No
     return Analysis(
         run=tables.run,
         headline=headline(result),
-        lines=tuple(x.message for x in result.remarks),
+        lines=tuple(x.message for x in sorted(result.remarks, key=lambda x: x.analyzer not in _FIRST)),
         compared=compare(tables, settings),
         found=found(result.findings),
     )
@@ -69,6 +69,10 @@ _MEASUREMENTS = """
            if(c.problem is null, null, algorithm) as algorithm, status, time_us, min_us, max_us, std_us,
            null::double[] as samples_us, workspace_bytes, error, if(c.problem is null, null, key_text) as key_text, ordinal
     from measurements m left join close c using (problem)"""
+
+
+_FIRST = ("suboptimal-pick", "slow-wrw")
+"""Analyzers whose remarks say where time is lost; what others say of the logs comes after."""
 
 
 def headline(result: Recommendation) -> str:

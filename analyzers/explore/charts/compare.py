@@ -62,7 +62,7 @@ def compare(
     figure.update_xaxes(type="log", title={"text": f"{shown(names[0], 50)} (µs)"}, row=1, col=1)
     figure.update_yaxes(type="log", title={"text": f"{shown(names[1], 50)} (µs)"}, row=1, col=1)
     figure.update_xaxes(title={"text": "change of time, calls × µs → ms"}, row=1, col=2)
-    figure.update_yaxes(showgrid=False, row=1, col=2)
+    figure.update_yaxes(showgrid=False, type="category", row=1, col=2)
     figure.update_layout(dragmode="select", margin={"t": 86 if title else 56})
     return note(figure, remark, theme) if remark else figure
 

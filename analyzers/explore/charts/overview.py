@@ -62,7 +62,7 @@ def overview(
         )
     styled(figure, theme, title=title, height=230 * (-(-len(panels) // columns)) + 60)
     figure.update_xaxes(tickformat=".0%", rangemode="tozero", title={"text": unit}, nticks=5)
-    figure.update_yaxes(showgrid=False)
+    figure.update_yaxes(showgrid=False, type="category")
     figure.update_layout(showlegend=False, bargap=0.32, margin={"t": 76 if title else 40})
     figure.update_annotations(font={"size": 12, "color": theme.ink}, xanchor="left", yshift=4)
     for i, annotation in enumerate(figure.layout.annotations):
@@ -124,5 +124,5 @@ def completeness(sources: pd.DataFrame, theme: Theme, *, title: str = "") -> go.
         margin={"t": 84 if title else 46},
     )
     figure.update_xaxes(tickformat=".0%", range=[0, 1], title={"text": "share of lines"})
-    figure.update_yaxes(showgrid=False)
+    figure.update_yaxes(showgrid=False, type="category")
     return figure

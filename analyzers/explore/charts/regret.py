@@ -6,7 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analyzers.explore.palette import Theme, blank, note, styled
+from analyzers.explore.palette import Theme, blank, styled
 from analyzers.explore.plain_text import all_shown, duration
 
 NOTHING = (
@@ -46,7 +46,7 @@ def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme, *, title:
     styled(figure, theme, title=title, height=460)
     figure.update_layout(showlegend=False, margin={"t": 96 if title else 66})
     figure.update_annotations(selector={"yanchor": "bottom"}, font={"size": 12, "color": theme.ink})
-    return note(figure, "", theme) if not remark else _remark(figure, remark, theme)
+    return _remark(figure, remark, theme)
 
 
 def _classes(figure: go.Figure, regrets: pd.DataFrame, theme: Theme) -> None:

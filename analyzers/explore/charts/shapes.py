@@ -137,9 +137,11 @@ def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
         )
     )
     styled(figure, theme, title=title, height=420)
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
     figure.update_layout(margin={"l": 60, "r": 60, "t": 104 if title else 70, "b": 44})
     if remark:
-        note(figure, remark, theme).update_annotations(y=0, yanchor="top", yshift=-14)
+        note(figure, remark, theme)
     return figure
 
 

@@ -49,7 +49,12 @@ def specification(tries: pd.DataFrame, theme: Theme, *, pick: str | None = None,
     layout = {
         **layout_look(theme, title=title, height=120 + 26 * max(4, len(order))),
         "xaxis": {**look, **across, "title": unit},
-        "yaxis": {**look, "categoryorder": "array", "categoryarray": [names[x] for x in reversed(order)]},
+        "yaxis": {
+            **look,
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": [names[x] for x in reversed(order)],
+        },
         "annotations": [_hidden(hidden, theme)] if hidden > 0 else [],
         "showlegend": True,
     }

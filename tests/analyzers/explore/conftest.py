@@ -1,0 +1,83 @@
+"""Stores for the page: one in which every text of a log is an attack, and one of the sample logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analyzers.explore.problems import points
+from logparse.ingest import ingest, record
+from logparse.model import ConvProblem, Fact, Measurement, Message, Solution
+from logparse.store import Store, open_store
+from tests.analyzers.build import frame
+from tests.analyzers.example import B, F, W, everything
+from tests.conftest import SAMPLES
+
+PLANTED = '<img src=x onerror="window.ran=1">'
+LINK = '<a href="http://outside.example/">x</a>'
+
+
+def measured(problem: ConvProblem, solver: str, time_us: float, error: str | None = None) -> Measurement:
+    algorithm = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}[problem.direction]
+    solution = Solution("miopen", solver, solver, f"miopenConvolution{algorithm}AlgoGEMM")
+    return Measurement(
+        problem=problem, solution=solution, origin="find-db", time_us=time_us, workspace_bytes=0, error=error
+    )
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Markup in a file's name, solver names, an error, facts and a message."""
+    store = open_store(tmp_path_factory.mktemp("planted") / "store", create=True)
+    records = [
+        measured(F, "ConvAsm", 187.0),
+        measured(B, f"Other{LINK}", 219.0),
+        measured(W, PLANTED, 5455.0, error=PLANTED),
+        measured(W, f"Slow{LINK}</script><script>window.ran=2</script>", 60000.0),
+        Fact("arch", "gfx942"),
+        Fact("cu_count", "304"),
+        Message(category="info", text=PLANTED, function=PLANTED),
+    ]
+    record(store, records, run=f"run {PLANTED}", name=f"{PLANTED}.HIP.fdb.txt", format="miopen-find-db")
+    return store
+
+
+@pytest.fixture(scope="session")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """The sample logs of one training job."""
+    store = open_store(tmp_path_factory.mktemp("sampled") / "store", create=True)
+    patterns = ("hipblaslt/*.log", "miopen/*.txt", "miopen/*.log", "tunableop/*.csv", "tunableop/*.log")
+    paths = sorted(str(path) for pattern in patterns for path in SAMPLES.glob(pattern))
+    assert paths, "the sample logs are part of the repository"
+    for result in ingest(paths, store, run="demo", jobs=1):
+        assert result.state != "failed", result.error
+    return store
+
+
+@pytest.fixture(scope="session")
+def example_views() -> Iterator[dict[str, pd.DataFrame]]:
+    """The views of the run in which every analyzer finds something, with all fields of its problems."""
+    tables = everything()
+    convs = [F, B, W]
+    fields = [{"problem": x.text, "shape": x.shape, "layer": x.layer, **_fields(x), "flops": x.flops} for x in convs]
+    rows = pd.DataFrame(fields).assign(layout="NCHW", dtype="FP16")
+    yield {
+        "conv_problems": rows,
+        "measurements": tables.measurements,
+        "facts": tables.facts,
+        "workload": tables.workload[tables.workload["kind"] == "conv"],
+        "empty": frame("measurements", []),
+    }
+
+
+def _fields(problem: ConvProblem) -> dict[str, object]:
+    return {name: value for name, value in vars(problem).items() if name not in ("layer", "text", "shape")}
+
+
+@pytest.fixture
+def example_points(example_views: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    v = example_views
+    return points(v["conv_problems"], v["measurements"], facts=v["facts"])

@@ -1,0 +1,184 @@
+"""Figures as data: traces and axes against reviewed goldens, laws over all of them.
+
+``LOGPARSE_UPDATE_GOLDENS=1 pytest tests/analyzers/explore/test_charts.py`` writes the goldens anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+
+from analyzers import explore
+from analyzers.explore.charts.anything import anything
+from analyzers.explore.charts.regret import rows_for
+from analyzers.explore.palette import DARK, LIGHT, THEMES
+from analyzers.explore.plain_text import shown
+from tests.analyzers.example import W
+
+GOLDEN = Path(__file__).parent / "golden"
+OF_POINTS: tuple[Callable[..., go.Figure], ...] = (
+    explore.overview,
+    explore.roofline,
+    explore.regret,
+    explore.backward_weights,
+    explore.shape_map,
+    explore.cost_curves,
+    explore.parallel,
+)
+
+
+def plain(value: Any) -> Any:
+    """A figure's parts as JSON, numbers rounded, what only is look left out."""
+    if isinstance(value, dict):
+        return {
+            k: plain(v) for k, v in sorted(value.items()) if k not in ("font", "hoverlabel", "colorway", "colorscale")
+        }
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, np.ndarray | pd.Series):
+        return plain(value.tolist())
+    if isinstance(value, float | np.floating):
+        return None if np.isnan(value) else float(f"{float(value):.5g}")
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def described(figure: go.Figure) -> dict[str, Any]:
+    made = figure.to_plotly_json()
+    axes = {
+        name: {"title": axis.get("title", {}).get("text"), "type": axis.get("type")}
+        for name, axis in sorted(made["layout"].items())
+        if name[1:].startswith("axis")
+    }
+    texts = [x.get("text") for x in made["layout"].get("annotations", ())]
+    return {"traces": plain(made["data"]), "axes": axes, "annotations": texts}
+
+
+def judged(points: pd.DataFrame) -> pd.DataFrame:
+    """The example with a timed pick that loses, another store's times, and a saving."""
+    slow = points["problem"] == W.text
+    made = points.assign(other_us=points["time_us"] * np.where(slow, 0.5, 1.02))
+    made["pick"] = "miopen:ConvDirectNaiveConvWrw"
+    made["pick_us"] = made["best_us"] * np.where(slow, 11.0, 1.0)
+    made["time_us"] = made["total_us"] = made["pick_us"]
+    made["regret"] = made["pick_us"] / made["best_us"] - 1
+    made["loss_us"] = made["saving_us"] = made["pick_us"] - made["best_us"]
+    made["tflops"] = made["flops"] / made["time_us"] / 1e6
+    return made
+
+
+@pytest.mark.parametrize(
+    "chart", [*OF_POINTS, "compare", "solutions", "timeline"], ids=lambda x: getattr(x, "__name__", x)
+)
+def test_golden(
+    chart: Callable[..., go.Figure] | str, example_points: pd.DataFrame, example_views: dict[str, pd.DataFrame]
+) -> None:
+    points = judged(example_points)
+    if chart == "compare":
+        other = points.assign(time_us=points["other_us"])
+        figure = explore.compare(points, other)
+    elif chart == "solutions":
+        figure = explore.solutions(example_views["measurements"], W.text, pick="miopen:ConvDirectNaiveConvWrw")
+    elif chart == "timeline":
+        seconds = pd.to_datetime(["2026-01-01 00:00:00", "2026-01-01 00:00:02", "2026-01-01 00:00:01", None])
+        calls = pd.DataFrame({"pid": [1, 1, 2, 2], "first_seen": seconds, "count": [5, 6, 7, 8]})
+        figure = explore.timeline(calls)
+    else:
+        assert callable(chart)
+        figure = chart(points)
+    path = GOLDEN / f"{chart if isinstance(chart, str) else chart.__name__}.json"
+    text = json.dumps(described(figure), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    if os.environ.get("LOGPARSE_UPDATE_GOLDENS"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("chart", OF_POINTS, ids=lambda x: x.__name__)
+def test_nothing_gives_a_figure_that_says_what_to_do(
+    chart: Callable[..., go.Figure], example_points: pd.DataFrame
+) -> None:
+    figure = chart(example_points.head(0))
+    assert not figure.data
+    (text,) = [x.text for x in figure.layout.annotations]
+    assert "Next:" in text
+
+
+def test_other_empty_figures_say_what_to_do(
+    example_views: dict[str, pd.DataFrame], example_points: pd.DataFrame
+) -> None:
+    calls = pd.DataFrame({"pid": [1], "first_seen": [pd.NaT], "count": [1]})
+    empty = (
+        explore.timeline(calls),
+        explore.solutions(example_views["empty"]),
+        explore.compare(example_points, example_points.head(0)),
+        explore.completeness(pd.DataFrame(columns=["path", "lines"])),
+    )
+    for figure in empty:
+        assert not figure.data
+        assert len(figure.layout.annotations[0].text) > 20
+
+
+@pytest.mark.parametrize("chart", OF_POINTS, ids=lambda x: x.__name__)
+def test_input_is_left_alone_and_order_does_not_matter(
+    chart: Callable[..., go.Figure], example_points: pd.DataFrame
+) -> None:
+    points = judged(example_points)
+    before = points.copy()
+    one = described(chart(points))
+    pd.testing.assert_frame_equal(points, before)
+    assert described(chart(points[::-1])) == one
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("chart", OF_POINTS, ids=lambda x: x.__name__)
+def test_every_axis_of_numbers_has_a_title_and_the_theme_is_kept(
+    chart: Callable[..., go.Figure], theme: str, example_points: pd.DataFrame
+) -> None:
+    figure = chart(judged(example_points), theme=theme)
+    assert figure.layout.paper_bgcolor == THEMES[theme].panel
+    for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
+        assert axis.title.text or axis.type == "category" or axis.visible is False
+
+
+def test_markup_of_a_log_is_escaped_in_every_figure(example_points: pd.DataFrame) -> None:
+    attack = '<b>x</b><a href="javascript:alert(1)">y</a>\u202e'
+    points = judged(example_points)
+    for name in ("label", "best", "solver", "dtype", "layout", "library"):
+        points[name] = attack
+    for chart in OF_POINTS:
+        hover = [
+            str(x)
+            for trace in chart(points).data
+            for x in [trace.name, *(trace.text if isinstance(trace.text, tuple | list) else ())]
+        ]
+        assert not any("<a" in x or "<b>x" in x or "\u202e" in x for x in hover)
+        assert "javascript" not in str(chart(points).layout)
+
+
+def test_shown() -> None:
+    assert shown("<img src=x onerror=1>") == "&lt;img src=x onerror=1&gt;"
+    assert shown("a\x1b[31m\u202eb") == "a\\x1b[31m\\u202eb"
+    assert shown(None) == shown(float("nan")) == ""
+    assert len(shown("x" * 500, 60)) == 60
+
+
+def test_rows_for_ninety_percent() -> None:
+    savings = pd.DataFrame({"saving_us": [80.0, 15.0, 5.0], "total_saving_us": 100.0})
+    assert rows_for(savings) == 2
+    assert rows_for(savings.head(0)) == 0
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_a_query_is_plotted_by_what_its_columns_are(theme: Any) -> None:
+    named = anything(pd.DataFrame({"<i>name": ["<b>", "c"], "n": [1, 2]}), theme)
+    assert isinstance(named.data[0], go.Bar)
+    assert list(named.data[0].x) == ["&lt;b&gt;", "c"]
+    assert isinstance(anything(pd.DataFrame({"a": [1, 2], "b": [3, 4]}), theme).data[0], go.Scatter)
+    assert not anything(pd.DataFrame({"a": ["x"]}), theme).data
