@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from analyzers import completeness, convolution, heuristics, queries
+from analyzers import completeness, convolution, heuristics, hints, queries
 from analyzers.analyzer import Analyzer
 
 ANALYZERS: tuple[Analyzer, ...] = (
     completeness.ANALYZER,
     convolution.ANALYZER,
     heuristics.ANALYZER,
+    hints.ANALYZER,
     queries.ANALYZER,
 )
 

@@ -87,5 +87,9 @@ def work(problem: str, calls: int | None, **more: object) -> dict[str, object]:
     return row | more
 
 
+def message(category: str, function: str = "f", text: str = "") -> dict[str, object]:
+    return {"source_id": "log", "run": "r", "category": category, "function": function, "text": text, "count": 1}
+
+
 def facts(source: str, **values: str) -> list[dict[str, object]]:
     return [{"source_id": source, "run": "r", "name": name, "value": value} for name, value in values.items()]

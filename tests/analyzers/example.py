@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from analyzers.analyzer import Tables
 from logparse.model import ConvProblem, GemmProblem
-from tests.analyzers.build import call, facts, measurement, tables, work
+from tests.analyzers.build import call, facts, measurement, message, tables, work
 
 ARCH = "gfx942:sramecc+:xnack-"
 
@@ -76,7 +76,8 @@ def everything() -> Tables:
         messages=[
             {"source_id": "log", "run": "r", "category": "api", "function": heuristic, "pid": 1, "count": n, "text": t}
             for n, t in ((115, "returnAlogCount=1"), (115, "final returnAlogCount=1"))
-        ],
+        ]
+        + [message("hints", text="The number of rows in matrix D (3) is not 8 aligned.")],
         measurements=[
             measurement(one, "hipblaslt:7", 50.0),
             measurement(one, "hipblaslt:9", 40.0, raw="Gemm_Hipblaslt_9", workspace_bytes=0.0),

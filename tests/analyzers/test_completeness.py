@@ -4,16 +4,12 @@ from dataclasses import replace
 
 from analyzers import completeness
 from analyzers.analyzer import Settings, Tables
-from tests.analyzers.build import call, tables, work
+from tests.analyzers.build import call, message, tables, work
 from tests.analyzers.example import gemm
 
 
 def said(t: Tables) -> str:
     return "\n".join(x.message for x in completeness.find(t, Settings()))
-
-
-def message(category: str, function: str = "f", text: str = "") -> dict[str, object]:
-    return {"source_id": "log", "run": "r", "category": category, "function": function, "text": text, "count": 1}
 
 
 def test_mask_bits() -> None:
