@@ -1,0 +1,190 @@
+"""Which calls a file serves: counts, time, near misses, wildcards, unknown keys, and rows that share a key."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.analyzer import Tables
+from analyzers.proof.coverage import coverage, served_by, times_of
+from analyzers.proof.lint import RULES, facts_of_run, inspect, lint, with_collisions
+from logparse.errors import InputError
+from logparse.formats.hipblaslt import tuning_file
+from logparse.formats.miopen import find_db
+from logparse.formats.tunableop import results, signature
+from logparse.ingest import ingest
+from logparse.model import Family, Override, Solution
+from logparse.store import Store
+from tests.analyzers.build import measurement, tables, work
+from tests.analyzers.example import ARCH, B, F, W, gemm
+from tests.conftest import SAMPLES
+
+CUDA = {"validator:PT_VERSION": "2.15.0", "pytorch_version": "2.15.0", "backend": "CUDA"}
+HEAD = "Validator,PT_VERSION,2.15.0\n"
+ONE, TWO, PADDED = gemm(), gemm(2048), gemm(lda=1088)
+KEY = str(signature.key(ONE, CUDA))
+
+
+def run() -> Tables:
+    return tables(
+        workload=[work(ONE.text, 90), work(TWO.text, 8), work(PADDED.text, 2), work(W.text, 5)],
+        measurements=[
+            measurement(ONE.text, "Default", 50.0),
+            measurement(ONE.text, "hipblaslt:7", 40.0),
+            measurement(TWO.text, "Default", 30.0),
+            measurement(TWO.text, "hipblaslt:7", 60.0),
+        ],
+    )
+
+
+def test_shares_of_calls_and_time() -> None:
+    file = inspect("r0.csv", f"{HEAD}{KEY},Default,0.01\n".encode(), CUDA)
+    found = coverage(file, run())
+    assert {use.problem: (use.state, use.line) for use in found.uses} == {
+        ONE.text: ("hit", 2),
+        TWO.text: ("miss", None),
+        PADDED.text: ("miss", None),
+    }
+    assert found.share("calls") == pytest.approx(0.9)
+    assert found.share("time_us") == pytest.approx(90 * 50 / (90 * 50 + 8 * 30))
+    assert found.idle == ()
+
+
+def test_rows_that_never_hit_say_why() -> None:
+    text = (
+        f"{HEAD}{KEY},Default,0.01\n{KEY},Default,0.02\n{KEY.replace('1024_1024_4096', '1024_1024_4160')},Default,1\n"
+    )
+    text += "GemmTunableOp_Half_TN,tn_7_7_7_ld_7_7_7,Default,1\nGemmTunableOp_Half_TN,tn_7_7_7,Default,1\n"
+    idle = {x.line: (x.never, x.reason) for x in coverage(inspect("r0.csv", text.encode(), CUDA), run()).idle}
+    assert idle[3] == (True, "the key stands in line 2 already and the first row wins")
+    assert idle[4] == (False, f"no call, but one differs in a single field: {KEY}")
+    assert idle[5] == (False, "no call of the workload")
+    assert idle[6][0]
+    assert set(idle) == {3, 4, 5, 6}
+
+
+def test_wildcards_are_off_by_default() -> None:
+    row = str(signature.key(Family(problem=replace(ONE, n=None), free=frozenset({"n"})), CUDA))
+    file = inspect("r0.csv", f"{HEAD}{row},Default,0.01\n".encode(), CUDA)
+    assert "_*_" in row
+    assert not coverage(file, run()).hits
+    hit = {use.problem for use in coverage(file, run(), wildcards=True).uses if use.state == "hit"}
+    assert hit == {ONE.text}
+    assert "fallback" in coverage(file, run()).idle[0].reason
+
+
+def test_a_log_that_does_not_tell_the_key() -> None:
+    vague = replace(ONE, lda=None)
+    file = inspect("r0.csv", f"{HEAD}{KEY},Default,0.01\n".encode(), CUDA)
+    t = tables(workload=[work(vague.text, 3), work(replace(TWO, lda=None).text, 1)])
+    found = coverage(file, t)
+    assert {use.problem: use.state for use in found.uses} == {
+        vague.text: "unknown",
+        replace(TWO, lda=None).text: "miss",
+    }
+    assert found.idle == ()
+    assert found.share("calls", "unknown") == pytest.approx(0.75)
+
+
+def test_a_rejected_file_serves_nothing() -> None:
+    file = inspect("r0.csv", f"Validator,PT_VERSION,2.9.1\n{KEY},Default,0.01\n".encode(), CUDA)
+    found = coverage(file, run())
+    assert not found.hits
+    assert found.idle[0].never
+    assert "rejects" in found.idle[0].reason
+
+
+def test_of_a_miopen_record_the_fastest_item_serves() -> None:
+    key = find_db.key(W, {})
+    text = (
+        f"{key}=ConvDirectNaiveConvWrw:16.0,0,miopenConvolutionBwdWeightsAlgoDirect;"
+        "GemmWrwUniversal:3.9,6422528,miopenConvolutionBwdWeightsAlgoGEMM\n"
+    )
+    file = inspect("gfx942130.HIP.3_4_0_x.ufdb.txt", text.encode(), {})
+    served = served_by(file, [W.text, F.text])
+    assert {k: row.solution.text for k, row in served.items() if row.solution} == {W.text: "miopen:GemmWrwUniversal"}
+    assert [use.state for use in coverage(file, run()).uses] == ["hit"]
+
+
+def test_calls_that_share_an_entry() -> None:
+    padded = replace(ONE, lda=1088)
+    made = tuning_file.write(
+        [Override(problem=ONE, solution=Solution("hipblaslt", "7"), target={"arch": ARCH})],
+        {"arch": ARCH, "hipblaslt_revision": "r"},
+    )
+    t = tables(
+        workload=[work(ONE.text, 90), work(padded.text, 8)],
+        measurements=[
+            measurement(ONE.text, "Default", 50.0),
+            measurement(ONE.text, "hipblaslt:7", 40.0),
+            measurement(padded.text, "Default", 30.0),
+            measurement(padded.text, "hipblaslt:7", 60.0),
+        ],
+    )
+    file = with_collisions(inspect("t.txt", made[0].data, {}), t)
+    assert [(n.rule, n.severity) for n in file.notes] == [("loses", "warning"), ("collision", "info")]
+    assert "slower than the default on 1 of its 2" in file.notes[0].message
+
+
+def test_times_of_a_trace_win() -> None:
+    kernel = {
+        "source_id": "t",
+        "run": "r",
+        "device": 0,
+        "op": "aten::mm",
+        "problem": ONE.text,
+        "kernel": "k",
+        "calls": 9,
+    }
+    t = run()
+    traced = replace(t, kernels=tables(kernels=[kernel | {"total_us": 123.0}]).kernels)
+    assert times_of(traced)[ONE.text] == 123.0
+    assert times_of(traced)[TWO.text] == 240.0
+
+
+def test_lint_reads_the_targets_facts_from_the_run(store: Store, tmp_path: Path) -> None:
+    ingest([str(SAMPLES / "tunableop/tunableop_results0.csv"), str(SAMPLES / "hipblaslt")], store)
+    t = Tables(run=store.latest_run(), **store.frames())
+    assert facts_of_run(t)["validator:PT_VERSION"] == "2.9.1"
+    good = lint(str(SAMPLES / "tunableop/tunableop_results0.csv"), against=t)
+    assert (good.accepted, good.ok) == (True, True)
+    found = coverage(good, t)
+    assert found.hits
+    assert (found.share("calls") or 0) > 0.5
+    other = tmp_path / "tunableop_results0.csv"
+    other.write_text(HEAD + f"{KEY},Default,1\n")
+    assert lint(str(other), against=t).accepted is False
+    with pytest.raises(InputError, match=r"(?i)no such file"):
+        lint(str(tmp_path / "none.csv"))
+    (tmp_path / "x.txt").write_text("hello\n")
+    with pytest.raises(InputError, match="no override file"):
+        lint(str(tmp_path / "x.txt"))
+
+
+@given(st.permutations([ONE, TWO, PADDED, W, F, B]), st.integers(0, 6))
+def test_what_is_written_is_covered_and_nothing_else(problems: list[object], count: int) -> None:
+    """Each writer's file serves exactly the problems that it was written for (or that share a key with one)."""
+    gemms = [p for p in problems[:count] if isinstance(p, type(ONE))]
+    t = run()
+    solution = Solution("hipblaslt", "7")
+    rocm = {f"validator:{k}": "1" for k in ("HIP_VERSION", "HIPBLASLT_VERSION", "GCN_ARCH_NAME", "ROCBLAS_VERSION")}
+    rocm |= {"validator:PT_VERSION": "2.9.1", "backend": "HIP", "arch": ARCH, "hipblaslt_revision": "r"}
+    for write, key in ((results.write, signature.key), (tuning_file.write, tuning_file.key)):
+        made = write([Override(problem=p, solution=solution, target=rocm, time_us=1.0) for p in gemms], rocm)
+        if not gemms or not made:
+            continue
+        file = inspect(made[0].name, made[0].data, rocm)
+        assert file.ok
+        keys = {key(p, rocm) for p in gemms}
+        for use in coverage(file, t).uses:
+            assert (use.state == "hit") == (use.key in keys)
+
+
+def test_every_writer_that_a_library_reads_back_has_rules() -> None:
+    from logparse.formats import WRITERS
+
+    assert {rules.format.replace("_results", "") for rules in RULES} <= {writer.name for writer in WRITERS}

@@ -1,0 +1,159 @@
+"""Merged files: goldens, refusals, conflicts, and that a merge of a merge changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.proof.lint import inspect
+from analyzers.proof.merge import merge
+from logparse.errors import InputError
+from tests.conftest import CORPUS, SAMPLES, needs_corpus
+
+HEAD = "Validator,PT_VERSION,2.11.0\n"
+A = "GemmTunableOp_Half_TN,tn_1_2_3_ld_3_3_1"
+B = "GemmTunableOp_Half_TN,tn_9_2_3_ld_3_3_9"
+
+
+def files(folder: Path, **texts: str) -> list[str]:
+    out = []
+    for name, text in texts.items():
+        path = folder / f"{name}.csv"
+        path.write_bytes(text.encode())
+        out.append(str(path))
+    return out
+
+
+def test_the_fastest_finite_time_wins(tmp_path: Path) -> None:
+    one = HEAD + f"{A},Default,0.5\n{B},Default,inf\n"
+    two = HEAD + f"{A},Gemm_Hipblaslt_7,0.25,BLAS_PARAMS: - {{ a, b }}\n{B},Gemm_Hipblaslt_9,0.0000123\n"
+    merged = merge(files(tmp_path, one=one, two=two), gpus=2)
+    golden = HEAD + f"{A},Gemm_Hipblaslt_7,0.25\n{B},Gemm_Hipblaslt_9,0.0000123\n"
+    # hipBLASLt solutions in a file that has PT_VERSION alone are of a partial capture: kept as its validators say
+    assert {x.name: x.data.decode() for x in merged.emissions} == {
+        "tunableop_results0.csv": golden,
+        "tunableop_results1.csv": golden,
+    }
+    assert [(c.key, c.taken.solution, [x.solution for x in c.others]) for c in merged.conflicts] == [
+        (A, "Gemm_Hipblaslt_7", ["Default"]),
+        (B, "Gemm_Hipblaslt_9", ["Default"]),
+    ]
+
+
+def test_rows_that_pytorch_would_lose_are_kept(tmp_path: Path) -> None:
+    glued = HEAD + f"{A},Default,0.5{B},Default,0.25"
+    twice = HEAD + f"{A},Default,0.5\n{A},Default,0.125\n"
+    crlf = (HEAD + f"{B},Default,0.75\n").replace("\n", "\r\n")
+    merged = merge(files(tmp_path, glued=glued, twice=twice, crlf=crlf, none=""))
+    assert merged.emissions[0].data.decode() == HEAD + f"{A},Default,0.125\n{B},Default,0.25\n"
+    assert merged.conflicts == ()
+    assert [note.rsplit("/", 1)[1] for note in merged.notes] == ["none.csv: empty, nothing taken"]
+    assert inspect("tunableop_results0.csv", merged.emissions[0].data, {}).notes == ()
+
+
+def test_what_cannot_work_is_left_out(tmp_path: Path) -> None:
+    text = HEAD + f"{A},Default,0.5\nop,params,solution,time\n{B},Default\r\n{B},1219,0.1\n"
+    merged = merge(files(tmp_path, one=text))
+    assert merged.keys == 1
+    assert len(merged.notes) == 3
+
+
+def test_other_builds_are_refused(tmp_path: Path) -> None:
+    row = f"{A},Default,0.5\n"
+    paths = files(tmp_path, one=HEAD + row, two=HEAD.replace("2.11.0", "2.9.1") + row)
+    with pytest.raises(InputError, match=r"PT_VERSION is 2\.9\.1, not 2\.11\.0"):
+        merge(paths)
+    with pytest.raises(InputError, match="ROCM_VERSION is 6, not missing"):
+        merge(files(tmp_path, one=HEAD + row, three=HEAD + "Validator,ROCM_VERSION,6\n" + row))
+    with pytest.raises(InputError, match="no validators"):
+        merge(files(tmp_path, one=row))
+    with pytest.raises(InputError, match="every file is empty"):
+        merge(files(tmp_path, none="", blank="\n"))
+    with pytest.raises(InputError, match="several formats"):
+        merge([str(SAMPLES / "tunableop/tunableop_results0.csv"), str(SAMPLES / "hipblaslt/tuning_7.0.txt")])
+    with pytest.raises(InputError, match="only TunableOp"):
+        merge([str(SAMPLES / "hipblaslt/tuning_7.0.txt")])
+
+
+NAME = "gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt"
+KEY = "256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32"
+NAIVE = "ConvDirectNaiveConvWrw:{},0,miopenConvolutionBwdWeightsAlgoDirect"
+GEMM = "GemmWrwUniversal:{},6422528,miopenConvolutionBwdWeightsAlgoGEMM"
+
+
+def find_dbs(folder: Path, *texts: str, name: str = NAME) -> list[str]:
+    out = []
+    for number, text in enumerate(texts):
+        (folder / str(number)).mkdir()
+        path = folder / str(number) / name
+        path.write_bytes(text.encode())
+        out.append(str(path))
+    return out
+
+
+def test_find_dbs(tmp_path: Path) -> None:
+    one = f"{KEY}={NAIVE.format(16.0)};{GEMM.format(3.9)}\n"
+    two = f"{KEY}={NAIVE.format(2.5)};{GEMM.format(4)};GemmWrw:0,0,x\n{KEY.replace('_g32', '')}={NAIVE.format(1)}\r\n"
+    merged = merge(find_dbs(tmp_path, one, two))
+    [made] = merged.emissions
+    assert made.name == NAME
+    assert made.data.decode() == (
+        f"{KEY.replace('_g32', '')}={NAIVE.format(1)}\n{KEY}={NAIVE.format(2.5)};{GEMM.format(3.9)}\n"
+    )
+    assert [(c.taken.solution, [x.solution for x in c.others]) for c in merged.conflicts] == [
+        ("ConvDirectNaiveConvWrw", ["GemmWrwUniversal"])
+    ]
+    assert len(merged.notes) == 1
+
+
+def test_find_dbs_of_other_builds_are_refused(tmp_path: Path) -> None:
+    one = f"{KEY}={NAIVE.format(16.0)}\n"
+    (tmp_path / "b").mkdir()
+    paths = find_dbs(tmp_path, one) + find_dbs(tmp_path / "b", one, name=NAME.replace("3_4_0", "3_5_0"))
+    with pytest.raises(InputError, match="their names differ"):
+        merge(paths)
+    (tmp_path / "c").mkdir()
+    with pytest.raises(InputError, match="does not say of which device"):
+        merge(find_dbs(tmp_path / "c", one, name="mine.ufdb.txt"))
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from([A, B, A.replace("_1_2", "_4_2").replace("3_1", "3_4")]),
+            st.tuples(st.sampled_from(["Default", "Gemm_Hipblaslt_7"]), st.integers(1, 10**7)),
+            min_size=1,
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_merge_is_the_minimum_and_merging_it_again_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, given_rows: list[dict[str, tuple[str, int]]]
+) -> None:
+    folder = tmp_path_factory.mktemp("merge")
+    texts = {
+        f"f{i}": HEAD + "".join(f"{key},{name},{ns / 1e6:.9f}\n" for key, (name, ns) in rows.items())
+        for i, rows in enumerate(given_rows)
+    }
+    paths = files(folder, **texts)
+    merged = merge(paths)
+    best = {key: min(rows[key][1] for rows in given_rows if key in rows) for rows in given_rows for key in rows}
+    rows = {row.key: row.time_us for row in inspect("r0.csv", merged.emissions[0].data, {}).rows}
+    assert rows == {key: pytest.approx(ns / 1000) for key, ns in best.items()}
+    assert merge(paths[::-1]).emissions[0].data == merged.emissions[0].data
+    again = folder / "tunableop_results0.csv"
+    again.write_bytes(merged.emissions[0].data)
+    assert merge([str(again), *paths]).emissions[0].data == merged.emissions[0].data
+
+
+@needs_corpus
+def test_a_real_file_of_two_processes(tmp_path: Path) -> None:
+    path = CORPUS / "tunableop/timlawrenz_results0_v1.csv"
+    merged = merge([str(path)])
+    assert merged.keys == 1234 - 14
+    assert len(merged.conflicts) == 2
+    assert inspect("tunableop_results0.csv", merged.emissions[0].data, {}).ok
