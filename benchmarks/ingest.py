@@ -26,11 +26,12 @@ from pathlib import Path
 
 PROBLEMS = 2_000
 STRIP = r"s/^\[[^]]*\]//; s/0x[0-9a-f]*//g"
+MAWK = r'gsub(/0x[0-9a-f]+/, ""); n[substr($0, 22)]++'
 RIVALS = {
     "bench": {"sort|uniq -c": "LC_ALL=C sort {log} | uniq -c > {out}"},
     "trace": {
         "sed|sort|uniq -c": f"sed '{STRIP}' {{log}} | LC_ALL=C sort | uniq -c > {{out}}",
-        "mawk": r"mawk '{{gsub(/0x[0-9a-f]+/,\"\"); n[substr($0,22)]++}} END {{for (k in n) print n[k], k}}' {log} > {out}",
+        "mawk": "mawk '{{" + MAWK + "}} END {{for (k in n) print n[k], k}}' {log} > {out}",
     },
     "mixed": {},
     "adversarial": {},

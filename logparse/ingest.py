@@ -11,9 +11,7 @@ import io
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, fields, replace
-from multiprocessing import get_context
 from typing import Any, BinaryIO, cast
 
 import xxhash
@@ -21,15 +19,16 @@ import xxhash
 from logparse.errors import InputError, LogparseError
 from logparse.formats import FORMATS
 from logparse.formats.format import UNITS, FileFormat, Format, Outcome, Unit
-from logparse.lines import LineReader, Read, blocks
-from logparse.model import Call, Record
+from logparse.lines import LineReader, blocks
+from logparse.model import Record
 from logparse.output import printable
 from logparse.source import Hashing, InputFile, find_inputs
 from logparse.store import Attempt, Commit, Store, open_store
-from logparse.tables import Collector, clock_second, problem_text
+from logparse.stream import StreamRead, Tally
+from logparse.tables import Collector
+from logparse.workers import each, report
 
 FOREIGN = "foreign"
-_THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
 _LIVE_SECONDS = 3.0
 _PARALLEL_BYTES = 32 << 20
 
@@ -81,9 +80,12 @@ def ingest(
     failed = [Ingested(path=message.split(":", 1)[0], state="failed", error=message) for message in missing]
     store.sweep()
     known = {row.path: row for row in store.commits()}
-    tasks = [_Task(store.url, path, label, format, max_ratio) for path in files]
-    if jobs > 1 and len(tasks) > 1 and sum(_size(path) for path in files) > _PARALLEL_BYTES:
-        return failed + _parallel(tasks, jobs, progress)
+    sizes = {path: _size(path) for path in files}
+    total = sum(sizes.values())
+    if jobs > 1 and len(files) > 1 and total > _PARALLEL_BYTES:
+        tasks = [_Task(store.url, f, label, format, max_ratio, max(1, round(jobs * sizes[f] / total))) for f in files]
+        return failed + _parallel(tasks, jobs, progress, sizes)
+    tasks = [_Task(store.url, path, label, format, max_ratio, jobs) for path in files]
     return failed + [_ingest_one(task, store, formats, task.path in known, progress) for task in tasks]
 
 
@@ -94,6 +96,7 @@ class _Task:
     run: str
     format: str | None
     max_ratio: float
+    threads: int
 
 
 def _chosen(name: str | None) -> Sequence[Format]:
@@ -112,26 +115,20 @@ def _size(path: str) -> int:
         return 0
 
 
-def _parallel(tasks: Sequence[_Task], jobs: int, progress: Progress | None) -> list[Ingested]:
+def _parallel(tasks: Sequence[_Task], jobs: int, progress: Progress | None, sizes: Mapping[str, int]) -> list[Ingested]:
+    """Files in worker processes, large ones first so that none is left alone at the end."""
     results: dict[str, Ingested] = {}
-    with ProcessPoolExecutor(max_workers=jobs, mp_context=get_context("spawn")) as pool:
-        pending = {pool.submit(_worker, task): task for task in tasks}
-        while pending:
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
-                task = pending.pop(future)
-                try:
-                    results[task.path] = future.result()
-                except Exception as error:  # the worker died; the other files go on
-                    results[task.path] = Ingested(task.path, "failed", error=f"{printable(task.path)}: {error}")
-                if progress:
-                    progress(task.path, _size(task.path))
+    for task, result in each(_worker, sorted(tasks, key=lambda task: -sizes[task.path]), jobs, progress):
+        if isinstance(result, Exception):  # the worker died; the other files go on
+            results[task.path] = Ingested(task.path, "failed", error=f"{printable(task.path)}: {result}")
+        else:
+            results[task.path] = result
     return [results[task.path] for task in tasks]
 
 
 def _worker(task: _Task) -> Ingested:
     store = open_store(task.store)
-    return _ingest_one(task, store, _chosen(task.format), True, None)
+    return _ingest_one(task, store, _chosen(task.format), True, report)
 
 
 def _ingest_one(
@@ -207,7 +204,7 @@ class _Ingest:
 
     def _whole_file(self, format: FileFormat, at: _Stretch) -> Ingested:
         attempt = self.store.attempt()
-        collector, tally = Collector(attempt), _Tally()
+        collector, tally = Collector(attempt), Tally()
         digest, size = self.file.digest(), self.file.size
         for outcome in format.read(self.file):
             tally.add(outcome)
@@ -222,7 +219,7 @@ class _Ingest:
     def _stream(self, at: _Stretch) -> Ingested:
         """Lines of several languages and of nobody.  A last line without its end is committed apart: it may grow."""
         hashing = Hashing(self.file.raw())
-        stream = _StreamRead(self)
+        stream = self._stream_read()
         last, place = b"", at.start
         with hashing:
             content = self.file.decompressed(cast(BinaryIO, hashing))
@@ -239,16 +236,16 @@ class _Ingest:
         if not last or self.file.compressed:
             if last:
                 stream.feed(last, place)
-            return stream.commit(whole)
+            return self._commit_stream(stream, whole)
         end = hashing.count - len(last)
         tail = replace(whole, start=end, tail=True)
         result = None
         if end > at.start:
-            result = stream.commit(replace(whole, content_hash=self.file.digest(end), end=end))
+            result = self._commit_stream(stream, replace(whole, content_hash=self.file.digest(end), end=end))
             tail = replace(tail, replaces=())
-        rest = _StreamRead(self)
+        rest = self._stream_read()
         rest.feed(last, place)
-        part = rest.commit(tail)
+        part = self._commit_stream(rest, tail)
         return part if result is None else _sum(result, part)
 
     def _report(self, count: int) -> None:
@@ -259,7 +256,7 @@ class _Ingest:
         """Standard input: a new source per call, committed every few seconds so that a live store can be looked at."""
         source = _source_id("-", secrets.token_hex(8))
         raw = self.file.raw()
-        stream, total = _StreamRead(self), Ingested("-", "new")
+        stream, total = self._stream_read(), Ingested("-", "new")
         start, read, rest, last_commit = 0, 0, b"", time.monotonic()
         while data := _available(raw):
             block, rest = _cut(rest + data)
@@ -268,15 +265,27 @@ class _Ingest:
                 read += len(block)
             if read > start and time.monotonic() - last_commit > _LIVE_SECONDS:
                 stretch = _Stretch(source, self.task.run, f"{source}-{read}", start, read)
-                total = _sum(total, stream.commit(stretch, end_of_stream=False))
-                start, last_commit, stream = read, time.monotonic(), _StreamRead(self, stream.reader)
+                total = _sum(total, self._commit_stream(stream, stretch, end_of_stream=False))
+                start, last_commit, stream = read, time.monotonic(), self._stream_read(stream.reader)
         if rest:
             stream.feed(rest, read)
         end = read + len(rest)
-        total = _sum(total, stream.commit(_Stretch(source, self.task.run, f"{source}-end", start, end)))
+        stretch = _Stretch(source, self.task.run, f"{source}-end", start, end)
+        total = _sum(total, self._commit_stream(stream, stretch))
         return replace(total, seconds=time.monotonic() - self._started)
 
-    def commit(self, attempt: Attempt, at: _Stretch, tally: _Tally, **values: Any) -> Ingested:
+    def _stream_read(self, reader: LineReader | None = None) -> StreamRead:
+        return StreamRead(self.store.attempt(), self.formats, self.task.threads, reader)
+
+    def _commit_stream(self, stream: StreamRead, at: _Stretch, end_of_stream: bool = True) -> Ingested:
+        stream.finish(end_of_stream)
+        tally = stream.tally
+        pid, pid_from = tally.process(self.file.pid_in_name)
+        ended = "in the middle of a line" if at.tail and tally.units["reject"] else None
+        values = {"pid": pid, "pid_from": pid_from, "ended": ended, "bytes": stream.bytes}
+        return self.commit(stream.attempt, at, tally, format=tally.languages or FOREIGN, **values)
+
+    def commit(self, attempt: Attempt, at: _Stretch, tally: Tally, **values: Any) -> Ingested:
         """Make what was read exist."""
         row = Commit(
             attempt=attempt.name,
@@ -299,99 +308,9 @@ class _Ingest:
             lines=row.lines,
             splits=row.splits,
             units=tally.units,
-            problems=len(tally.problems) + tally.tabled,
+            problems=tally.problems,
             calls=tally.calls,
         )
-
-
-class _StreamRead:
-    """A stretch of a stream that becomes one commit."""
-
-    def __init__(self, ingest: _Ingest, reader: LineReader | None = None) -> None:
-        self._ingest = ingest
-        self._attempt = ingest.store.attempt()
-        self._collector, self._tally = Collector(self._attempt), _Tally()
-        self.reader = reader or LineReader([f for f in ingest.formats if not isinstance(f, FileFormat)])
-        self._bytes = 0
-
-    def feed(self, block: bytes, offset: int) -> None:
-        """Read whole lines that stand at ``offset``."""
-        self.reader.feed(block, offset)
-        self._bytes += len(block)
-        if self.reader.full:
-            self._absorb(self.reader.take())
-
-    def commit(self, at: _Stretch, end_of_stream: bool = True) -> Ingested:
-        """Write everything; at the end of the stream block languages give what they still hold."""
-        self._absorb(self.reader.take())
-        if end_of_stream:
-            self._collector.add(self.reader.close())
-        self._collector.flush()
-        pid, pid_from = self._tally.process(self._ingest.file.pid_in_name)
-        ended = "in the middle of a line" if at.tail and self._tally.units["reject"] else None
-        values = {"pid": pid, "pid_from": pid_from, "ended": ended, "bytes": self._bytes}
-        return self._ingest.commit(self._attempt, at, self._tally, format=self._tally.languages or FOREIGN, **values)
-
-    def _absorb(self, read: Read) -> None:
-        tally, collector = self._tally, self._collector
-        tally.lines += read.lines
-        tally.splits += read.splits
-        tally.units["foreign"] += read.foreign
-        tally.units["blank"] += read.blank
-        for outcome, raw, language in read.outcomes:
-            tally.add(replace(outcome, lines=outcome.lines), language, lines=False)
-            collector.add(outcome.records, offset=outcome.at, raw=raw)
-            collector.add_tables(dict(outcome.tables))
-        for entry in read.distinct:
-            outcome, total = entry.format.read(entry.text), entry.count
-            tally.add(replace(outcome, lines=total), entry.format.name, lines=False, times=total)
-            threads = entry.text.startswith(_THREAD_PREFIX)
-            for (clock, bracket), count in entry.places.items():
-                pid = None if threads or not bracket else int(bracket)
-                if pid is not None:
-                    tally.pids.add(pid)
-                second = clock_second(clock) if clock else None
-                collector.add(outcome.records, count=count, pid=pid, second=second, offset=entry.offset, raw=entry.raw)
-
-
-class _Tally:
-    """Counts of one commit."""
-
-    def __init__(self) -> None:
-        self.lines = 0
-        self.splits = 0
-        self.units: dict[Unit, int] = dict.fromkeys(UNITS, 0)
-        self.problems: set[str] = set()
-        self.tabled = 0
-        self.calls = 0
-        self.pids: set[int] = set()
-        self.bench_output = False
-        self._languages: set[str] = set()
-
-    def add(self, outcome: Outcome, language: str = "", *, lines: bool = True, times: int = 1) -> None:
-        """Count an outcome; ``lines`` False where its lines were counted already."""
-        self.units[outcome.unit] += outcome.lines
-        self.lines += outcome.lines if lines else 0
-        self._languages |= {language} - {""}
-        for record in outcome.records:
-            problem = getattr(record, "problem", None)
-            if problem is not None:
-                self.problems.add(problem_text(problem))
-            if isinstance(record, Call):
-                self.calls += (record.count or 0) * times
-            self.bench_output |= getattr(record, "origin", None) == "bench"
-        if "convs" in outcome.tables:  # a format that gives tables gives each problem of the file once
-            self.tabled += outcome.tables["convs"].num_rows
-
-    @property
-    def languages(self) -> str:
-        return "+".join(sorted(self._languages))
-
-    def process(self, in_name: int | None) -> tuple[int | None, str | None]:
-        """The process that wrote the source, and where that is known from."""
-        if self.pids:
-            return (next(iter(self.pids)) if len(self.pids) == 1 else None), "prefix"
-        return in_name, None if in_name is None else "name"
 
 
 def record(store: Store, records: Iterable[Record], *, run: str, name: str, format: str) -> str:
@@ -399,7 +318,7 @@ def record(store: Store, records: Iterable[Record], *, run: str, name: str, form
 
     Returns the source's id.  Everything is visible at once or not at all.
     """
-    attempt, tally = store.attempt(), _Tally()
+    attempt, tally = store.attempt(), Tally()
     collector = Collector(attempt)
     held = list(records)
     tally.add(Outcome("measurement", held, lines=len(held)))

@@ -3,42 +3,63 @@
 Jobs repeat a few hundred problems millions of times, so a line is read by its format once per *distinct* text.  What
 differs from call to call is taken off first: the clock and the process of ``[date time][LIB][n]`` prefixes, and
 addresses (``0x7f…`` becomes ``0x@``; NULL, ``0`` or ``0x0``, stays: it means that there is no bias, no algo …).
+
+Counters (see ``counting``) do that to blocks of lines, several at a time; which block went to which counter leaves no
+trace in the result.  Block languages depend on order: their readers follow one block after the other.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import BinaryIO
 
-from logparse.formats.format import BlockFormat, BlockReader, Line, LineFormat, Outcome, Unit
+import numpy as np
+import numpy.typing as npt
+
+from logparse.counting import NOWHERE, PREFIX, Counter, Place, PlainCounter, masked, new_counter
+from logparse.formats.format import BlockFormat, BlockReader, Line, LineFormat, Outcome
 from logparse.model import Record, Reject
 
-BLOCK_BYTES = 8 << 20
-_DISTINCT_LIMIT = 50_000
-_CLOCK = rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\](\[[A-Za-z]+\])(?:\[(\d+)\])?(?=\[[A-Za-z]+\])"
-_PREFIX = re.compile(_CLOCK)
-# An address has at least five digits (nothing is mapped below 64 KiB); shorter numbers are values, as bufData=0x6f is.
-_ADDRESS = re.compile(rb"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}(?![0-9a-zA-Z])")
-_WINDOWS_ADDRESS = re.compile(rb"(?<==)[0-9A-F]{16}(?![0-9a-zA-Z])")
+BLOCK_BYTES = 1 << 20  # small enough for caches, and for memory that is used again and not mapped anew
+_HELD_BYTES = 24 << 20  # of distinct lines and their cells, until ``take`` is due
+_HELD_OUTCOMES = 20_000
 _TORN = "torn: another record begins inside this line"
+
+Ints = npt.NDArray[np.int64]
+Counted = tuple[int, int, int, bytes]
 
 
 @dataclass(slots=True)
 class Distinct:
-    """A distinct line of one language: its text without clock, process and addresses, and where it stood."""
+    """A distinct line of one language: its text without clock, process and addresses, and where it stood first.
+
+    It stood ``counts[i]`` times at ``of[numbers[i]]``, a clock text and a third bracket.
+    """
 
     format: LineFormat
     text: str
     offset: int
     raw: bytes
-    wakes: tuple[int, ...] = ()
-    places: dict[tuple[bytes, bytes], int] = field(default_factory=dict)  # (clock text, third bracket) -> count
+    of: Sequence[Place]
+    numbers: Ints
+    counts: Ints
 
     @property
     def count(self) -> int:
-        return sum(self.places.values())
+        return int(self.counts.sum())
+
+    @property
+    def places(self) -> dict[Place, int]:
+        """Counts by clock text and third bracket."""
+        out: dict[Place, int] = {}
+        for number, count in zip(self.numbers.tolist(), self.counts.tolist(), strict=True):
+            out[self.of[number]] = out.get(self.of[number], 0) + count
+        return out
 
 
 @dataclass(slots=True)
@@ -47,6 +68,7 @@ class Read:
 
     outcomes: list[tuple[Outcome, bytes, str]] = field(default_factory=list)  # with the raw line and the language
     distinct: list[Distinct] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
     foreign: int = 0
     blank: int = 0
     lines: int = 0
@@ -54,166 +76,247 @@ class Read:
 
 
 class LineReader:
-    """Reads one stream block by block; ``feed`` takes whole lines, ``close`` ends it."""
+    """Reads one stream block by block; ``feed`` takes whole lines, ``close`` ends it.
 
-    def __init__(self, formats: Sequence[LineFormat | BlockFormat]) -> None:
-        self._records = [f for f in formats if isinstance(f, LineFormat)]
+    ``threads`` blocks are counted at a time where counting is native (it runs without the interpreter's lock).
+    """
+
+    def __init__(
+        self, formats: Sequence[LineFormat | BlockFormat], threads: int = 1, *, native: bool | None = None
+    ) -> None:
+        self._records = [(f, re.compile(f.start), f.markers) for f in formats if isinstance(f, LineFormat)]
         blocks = [f for f in formats if isinstance(f, BlockFormat)]
         self._blocks: list[tuple[BlockFormat, BlockReader]] = [(f, f.begin()) for f in blocks]
-        starts = b"|".join(b"(?P<f%d>%s)" % (i, f.start) for i, f in enumerate(self._records))
-        self._starts = re.compile(starts) if starts else None
-        markers = {marker for f in formats for marker in f.markers}
-        self._markers = sorted(markers, key=len)
-        self._seen: dict[bytes, Distinct] = {}
+        records = tuple(dict.fromkeys(m for f, _, _ in self._records for m in f.markers))
+        block = tuple(dict.fromkeys(m for f in blocks for m in f.markers))
+        starts = tuple(m for f, _, _ in self._records if f.prefixed for m in f.markers if m.startswith(b"]["))
+        self._markers = tuple({*records, *block})
+        counter = new_counter(records, block, starts, native=native)
+        self._threads = 1 if isinstance(counter, PlainCounter) else threads
+        self._idle = [counter]
+        if self._threads > 1:  # one more than threads, so that none waits for us
+            self._idle += [new_counter(records, block, starts) for _ in range(self._threads)]
+        self._counters = tuple(self._idle)
+        self._pool: ThreadPoolExecutor | None = None
+        self._counting: deque[tuple[bytes, int, Counter, Future[Counted]]] = deque()
         self.read = Read()
 
     def feed(self, data: bytes, offset: int) -> None:
         """Read whole lines; ``offset`` is the place of ``data`` in the stream."""
-        lines = data.split(b"\n")
-        if not lines[-1]:
-            lines.pop()
-        read, seen, place = self.read, self._seen, offset
-        read.lines += len(lines)
-        present = tuple(marker for marker in self._markers if marker in data)
-        for line in lines:
-            entry = seen.get(line)
-            if entry is not None:
-                entry.places[_NOWHERE] = entry.places.get(_NOWHERE, 0) + 1
-                if entry.wakes:
-                    self._wake(entry.wakes, line, place)
-            elif any(marker in line for marker in present):
-                self._marked(line, place)
-            else:
-                self._unmarked(line, place)
-            place += len(line) + 1
+        if self._threads == 1:
+            self._follow(data, offset, self._counters[0].count(data, offset))
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="logparse-lines")
+        if not self._idle:
+            self._finish_block()
+        counter = self._idle.pop()
+        self._counting.append((data, offset, counter, self._pool.submit(counter.count, data, offset)))
 
     def take(self) -> Read:
         """What was read since the last call."""
+        while self._counting:
+            self._finish_block()
         out, self.read = self.read, Read()
-        out.distinct = list(self._seen.values())
-        self._seen = {}
+        _Taking(self, out).take(self._counters)
         return out
 
     @property
     def full(self) -> bool:
         """Whether ``take`` is due, so that memory stays bounded when every line is distinct."""
-        return len(self._seen) + len(self.read.outcomes) >= _DISTINCT_LIMIT
+        return sum(c.held for c in self._counters) > _HELD_BYTES or len(self.read.outcomes) > _HELD_OUTCOMES
 
     def close(self) -> Iterator[Record]:
         """Records that block languages still hold."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
         for _, reader in self._blocks:
             yield from reader.close()
 
-    def _marked(self, line: bytes, place: int) -> None:
-        prefix = _PREFIX.match(line)
-        if prefix is not None:
-            key = prefix[2] + _masked(line[prefix.end() :].rstrip())
-            where = (prefix[1], prefix[3] or b"")
-            entry = self._seen.get(key)
-            if entry is not None:
-                entry.places[where] = entry.places.get(where, 0) + 1
-                if entry.wakes:
-                    self._wake(entry.wakes, line, place)
-                return
-        pieces = self._pieces(line)
-        if len(pieces) == 1 and pieces[0][0] is not None:
-            self._enter(pieces[0][0], line, place)
-            return
-        if all(format is None for format, _, _ in pieces):
-            self._ordered(line, place)
-            return
-        self.read.splits += len(pieces) - 1
-        for number, (format, start, end) in enumerate(pieces):
-            piece = line[start:end]
-            if format is None:
-                if any(marker in piece for marker in self._markers):
-                    self._torn(piece, place + start)
-                else:
-                    self.read.foreign += 1
-            elif number + 1 < len(pieces):
-                self._torn(piece, place + start)
-            else:
-                self._enter(format, piece, place + start)
-
-    def _pieces(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
+    def pieces(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
         """The stretches of a line, each with the format whose record begins there (None: of nobody)."""
-        if self._starts is None:
-            return [(None, 0, len(line))]
-        found = [(self._records[_group(match)], match.start()) for match in self._starts.finditer(line)]
+        found: list[tuple[int, int, int]] = []  # begin, number of the format, end
+        for number, (_, start, markers) in enumerate(self._records):
+            at = 0
+            while (match := _next(start, markers, line, at)) is not None:
+                at = match.end()
+                found.append((match.start(), number, at))
+        if len(found) > 1:
+            found.sort()
+            if any(one[2] > two[0] for one, two in pairwise(found)):
+                found = list(self._leftmost(line))
         if not found:
             return [(None, 0, len(line))]
         out: list[tuple[LineFormat | None, int, int]] = []
-        if line[: found[0][1]].strip():
-            out.append((None, 0, found[0][1]))
-        ends = [start for _, start in found[1:]] + [len(line)]
-        return out + [(format, start, end) for (format, start), end in zip(found, ends, strict=True)]
+        if line[: found[0][0]].strip():
+            out.append((None, 0, found[0][0]))
+        ends = [begin for begin, _, _ in found[1:]] + [len(line)]
+        return out + [(self._records[i][0], begin, end) for (begin, i, _), end in zip(found, ends, strict=True)]
 
-    def _enter(self, format: LineFormat, line: bytes, place: int) -> None:
-        where, key = _NOWHERE, line
-        if format.prefixed and (prefix := _PREFIX.match(line)) is not None:
-            key = prefix[2] + _masked(line[prefix.end() :].rstrip())
-            where = (prefix[1], prefix[3] or b"")
-        entry = self._seen.get(key)
-        if entry is None:
-            wakes = tuple(i for i, (f, _) in enumerate(self._blocks) if any(m in line for m in f.markers))
-            text = key.rstrip().decode("utf-8", "backslashreplace")
-            entry = self._seen[key] = Distinct(format, text, place, line, wakes)
-        entry.places[where] = entry.places.get(where, 0) + 1
-        if entry.wakes:
-            self._wake(entry.wakes, line, place)
+    def _leftmost(self, line: bytes) -> Iterator[tuple[int, int, int]]:
+        """Beginnings of records where those of several languages overlap: the leftmost, then the first listed."""
+        at = 0
+        while True:
+            found = [(i, _next(start, markers, line, at)) for i, (_, start, markers) in enumerate(self._records)]
+            matches = [(match.start(), i, match.end()) for i, match in found if match is not None]
+            if not matches:
+                return
+            yield min(matches)
+            at = min(matches)[2]
 
-    def _wake(self, wakes: tuple[int, ...], line: bytes, place: int) -> None:
-        for i in wakes:
-            self._blocks[i][1].take(Line(line.decode("utf-8", "backslashreplace"), place))
+    def is_ours(self, piece: bytes) -> bool:
+        """Whether any language's marker stands in it."""
+        return any(marker in piece for marker in self._markers)
 
-    def _unmarked(self, line: bytes, place: int) -> None:
-        if any(reader.awake for _, reader in self._blocks):
-            self._ordered(line, place)
-        elif line.strip():
-            self.read.foreign += 1
-        else:
-            self.read.blank += 1
+    # ------------------------------------------------------------------------------------- block languages
 
-    def _ordered(self, raw: bytes, place: int) -> None:
-        """A line that no record language claims: block readers see it, those whose marker it bears first."""
+    def _finish_block(self) -> None:
+        data, offset, counter, counted = self._counting.popleft()
+        result = counted.result()
+        self._idle.append(counter)
+        self._follow(data, offset, result)
+
+    def _follow(self, data: bytes, offset: int, counted: Counted) -> None:
+        """Show block readers what concerns them: lines with their markers, and the lines between while one is awake."""
+        lines, foreign, blank, events = counted
+        self.read.lines += lines
+        self.read.foreign += foreign
+        self.read.blank += blank
+        at = 0
+        for start, length in np.frombuffer(events, np.int64).reshape(-1, 2).tolist():
+            if at < start:
+                self._follow_between(data, at, start, offset)
+            self._event(data[start : start + length], offset + start)
+            at = start + length + 1
+        self._follow_between(data, at, len(data), offset)
+
+    def _follow_between(self, data: bytes, at: int, stop: int, offset: int) -> None:
+        while at < stop and self._awake:
+            end = data.find(b"\n", at, stop)
+            end = stop if end < 0 else end
+            self._between(data[at:end], offset + at)
+            at = end + 1
+
+    @property
+    def _awake(self) -> bool:
+        return any(reader.awake for _, reader in self._blocks)
+
+    def _event(self, line: bytes, place: int) -> None:
+        """A line with a marker of a block language; the counter has counted it only if it is a record, too."""
+        format, start, end = self.pieces(line)[-1]
+        if format is None:
+            if not self._shown(line, place):
+                self.read.foreign += 1
+            return
+        piece = line[start:end]
+        for block, reader in self._blocks:
+            if any(m in piece for m in block.markers):
+                reader.take(Line(piece.decode("utf-8", "backslashreplace"), place + start))
+
+    def _between(self, line: bytes, place: int) -> None:
+        """A line that the counter took for a record, foreign or blank; in the last two cases a reader may claim it."""
+        if self.pieces(line)[-1][0] is None and self._shown(line, place):
+            if line.strip():
+                self.read.foreign -= 1
+            else:
+                self.read.blank -= 1
+
+    def _shown(self, raw: bytes, place: int) -> bool:
+        """Whether a block reader claims a line; those whose marker it bears are asked first."""
         line = Line(raw.decode("utf-8", "backslashreplace"), place)
         marked = [block for block in self._blocks if any(m in raw for m in block[0].markers)]
         for format, reader in marked + [block for block in self._blocks if block[1].awake and block not in marked]:
             outcome = reader.take(line)
             if outcome is not None:
                 self.read.outcomes.append((outcome, raw, format.name))
-                return
-        if raw.strip():
-            self.read.foreign += 1
-        else:
-            self.read.blank += 1
-
-    def _torn(self, piece: bytes, place: int) -> None:
-        self.read.outcomes.append((Outcome("reject", [Reject(_TORN, 0, len(piece))], at=place), piece, ""))
+                return True
+        return False
 
 
-_NOWHERE = (b"", b"")
+def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at: int) -> re.Match[bytes] | None:
+    """Where the next record begins from ``at`` on; it holds a marker, which is found faster."""
+    for marker in markers:
+        if line.find(marker, at) >= 0:
+            return start.search(line, at)
+    return None
 
 
-def _group(match: re.Match[bytes]) -> int:
-    return int((match.lastgroup or "f0")[1:])
+class _Taking:
+    """Entries of counters on their way to distinct lines: equal ones become one, torn ones are split."""
 
+    def __init__(self, reader: LineReader, out: Read) -> None:
+        self._reader = reader
+        self._out = out
+        self._number: dict[Place, int] = {}
+        self._found: dict[tuple[str, bytes], Distinct] = {}
+        self._more: dict[tuple[str, bytes], list[tuple[Ints, Ints]]] = {}
 
-def _masked(text: bytes) -> bytes:
-    if b"0x" in text or b"0X" in text:
-        return _ADDRESS.sub(b"0x@", text)
-    return _WINDOWS_ADDRESS.sub(_windows, text)
+    def take(self, counters: Sequence[Counter]) -> None:
+        for counter in counters:
+            self._take(counter)
+        for key, parts in self._more.items():
+            entry = self._found[key]
+            entry.numbers = np.concatenate([entry.numbers, *(numbers for numbers, _ in parts)])
+            entry.counts = np.concatenate([entry.counts, *(counts for _, counts in parts)])
+        self._out.places += self._number
+        self._out.distinct += self._found.values()
 
+    def _take(self, counter: Counter) -> None:
+        entries, places, packed = counter.take()
+        cells = np.frombuffer(packed, np.int64).reshape(-1, 3)
+        cells = cells[np.argsort(cells[:, 0], kind="stable")]
+        ours = np.array([self._number.setdefault(place, len(self._number)) for place in places], np.int64)
+        numbers, counts = ours[cells[:, 1]], np.ascontiguousarray(cells[:, 2])
+        ends = np.searchsorted(cells[:, 0], np.arange(len(entries)), side="right").tolist()
+        begin = 0
+        for (raw, key, offset, event), end in zip(entries, ends, strict=True):
+            self._entry(raw, key, offset, event, numbers[begin:end], counts[begin:end])
+            begin = end
 
-def _windows(match: re.Match[bytes]) -> bytes:
-    return b"0x@" if match[0].strip(b"0") else b"0"
+    def _entry(self, raw: bytes, key: bytes | None, offset: int, event: bool, numbers: Ints, counts: Ints) -> None:
+        reader, out = self._reader, self._out
+        pieces = reader.pieces(raw)
+        format, start, end = pieces[-1]
+        if format is None:  # a marker, but no record: foreign, unless block readers were shown it as an event
+            out.foreign += 0 if event else int(counts.sum())
+            return
+        if len(pieces) == 1 and (key is not None) == format.prefixed:
+            self._keep(format, raw if key is None else key, raw, offset, numbers, counts)
+            return
+        times = int(counts.sum())
+        out.splits += times * (len(pieces) - 1)
+        for owner, begin, stop in pieces[:-1]:
+            piece = raw[begin:stop]
+            if owner is not None or reader.is_ours(piece):
+                reject = Reject(_TORN, 0, len(piece))
+                out.outcomes.append((Outcome("reject", [reject], lines=times, at=offset + begin), piece, ""))
+            else:
+                out.foreign += times
+        piece, where, text = raw[start:end], NOWHERE, raw[start:end]
+        if format.prefixed and (prefix := PREFIX.match(piece)) is not None:
+            text = prefix[2] + masked(piece[prefix.end() :].rstrip())
+            where = (prefix[1], prefix[3] or b"")
+        number = self._number.setdefault(where, len(self._number))
+        self._keep(format, text, piece, offset + start, np.array([number]), np.array([times]))
+
+    def _keep(self, format: LineFormat, text: bytes, raw: bytes, offset: int, numbers: Ints, counts: Ints) -> None:
+        key = (format.name, text)
+        entry = self._found.get(key)
+        if entry is None:
+            shown = text.rstrip().decode("utf-8", "backslashreplace")
+            self._found[key] = Distinct(format, shown, offset, raw, self._out.places, numbers, counts)
+            return
+        self._more.setdefault(key, []).append((numbers, counts))
+        if offset < entry.offset:
+            entry.offset, entry.raw = offset, raw
 
 
 def blocks(
     stream: BinaryIO, offset: int = 0, size: int = BLOCK_BYTES, progress: Callable[[int], None] | None = None
 ) -> Iterator[tuple[bytes, int]]:
     """Blocks of whole lines with their offsets; the last may lack its line end, a longer line is a block of its own."""
-    rest: list[bytes] = []
+    rest: list[bytes | memoryview] = []
     while data := stream.read(size):
         if progress:
             progress(len(data))
@@ -221,12 +324,15 @@ def blocks(
         if not cut:
             rest.append(data)
             continue
-        block = b"".join([*rest, data[:cut]])
+        view = memoryview(data)
+        block = b"".join([*rest, view[:cut]])
+        rest = [bytes(view[cut:])]  # a copy, so that the memory of `data` is free for the next read
+        view.release()
+        del data
         yield block, offset
         offset += len(block)
-        rest = [data[cut:]] if cut < len(data) else []
-    if rest:
+    if any(rest):
         yield b"".join(rest), offset
 
 
-__all__ = ["BLOCK_BYTES", "Distinct", "LineReader", "Read", "Unit", "blocks"]
+__all__ = ["BLOCK_BYTES", "Distinct", "LineReader", "Read", "blocks"]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
 
 from logparse.model import (
     CONV_FIELDS,
@@ -26,8 +30,28 @@ from logparse.model import (
 )
 from logparse.store import SCHEMAS, Attempt
 
-_ROWS = 100_000
+_ROWS = 50_000
+_CELLS = 500_000  # counts of calls, which are numbers only
+_PROBLEMS = 8_192
 _EXCERPT = 300
+_ORDINALS = 200_000
+
+NULL = int(np.iinfo(np.int64).min)
+"""An unknown process, second or count in arrays."""
+
+Ints = npt.NDArray[np.int64]
+
+
+class _CallKey(NamedTuple):
+    """All of a call but process, second and count."""
+
+    kind: str
+    problem: str
+    solution: str | None
+    workspace_bytes: int | None
+    by_tool: bool
+    device: int | None
+    category: str
 
 
 class Collector:
@@ -35,40 +59,35 @@ class Collector:
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
-        self._calls: dict[tuple[Any, ...], int | None] = {}
+        self._calls: dict[_CallKey, int] = {}
+        self._cells: list[tuple[int, Ints, Ints, Ints]] = []  # call, counts, processes, seconds
+        self._cell_count = 0
         self._messages: dict[tuple[Any, ...], list[int]] = {}
         self._problems: dict[str, Problem] = {}
-        self._written_problems: set[str] = set()
+        self._written_problems: set[int] = set()
         self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in SCHEMAS}
         self._facts: set[tuple[str, str]] = set()
         self._ordinals: dict[tuple[str, str], int] = {}
+        self._next_ordinal = 0
         self.records = 0
 
     def add(
-        self,
-        records: Iterable[Record],
-        *,
-        count: int = 1,
-        pid: int | None = None,
-        second: int | None = None,
-        offset: int = 0,
-        raw: bytes = b"",
+        self, records: Iterable[Record], *, count: int = 1, pid: int | None = None, offset: int = 0, raw: bytes = b""
     ) -> None:
         """Take records of a line (or unit) that stood ``count`` times, first at ``offset``."""
         for record in records:
             self.records += 1
             if isinstance(record, Call):
-                self._call(record, count, pid, second)
+                self._call(record, np.array([count]), np.array([NULL if pid is None else pid]), np.array([NULL]))
             elif isinstance(record, Message):
                 key = (record.category, pid, record.function, record.text)
                 entry = self._messages.setdefault(key, [0, offset])
                 entry[0] += record.count * count
+                entry[1] = min(entry[1], offset)
             elif isinstance(record, Measurement):
                 self._measurement(record)
             elif isinstance(record, Fact):
-                if (record.name, record.value) not in self._facts:
-                    self._facts.add((record.name, record.value))
-                    self._rows["facts"].append({"name": record.name, "value": record.value})
+                self._fact(record)
             elif isinstance(record, Reject):
                 self._reject(record, count, offset, raw)
             elif isinstance(record, SolutionName):
@@ -82,13 +101,23 @@ class Collector:
                 )
             else:
                 self._kernel(record)
-        if self.size >= _ROWS:
-            self.flush()
+        self._flush_if_full()
 
-    @property
-    def size(self) -> int:
-        """Rows held in memory."""
-        return len(self._calls) + len(self._messages) + sum(map(len, self._rows.values()))
+    def add_counted(
+        self, records: Iterable[Record], counts: Ints, pids: Ints, seconds: Ints, *, offset: int, raw: bytes
+    ) -> None:
+        """Take records of a line that stood ``counts[i]`` times in the log of ``pids[i]`` at ``seconds[i]``."""
+        for record in records:
+            if isinstance(record, Call):
+                self.records += 1
+                self._call(record, counts, pids, seconds)
+            elif isinstance(record, Message):
+                for pid in np.unique(pids).tolist():
+                    times = int(counts[pids == pid].sum())
+                    self.add((record,), count=times, pid=None if pid == NULL else pid, offset=offset)
+            else:
+                self.add((record,), count=int(counts.sum()), offset=offset, raw=raw)
+        self._flush_if_full()
 
     def add_tables(self, tables: dict[str, pa.Table]) -> None:
         """Take ready columns."""
@@ -96,55 +125,83 @@ class Collector:
             self.records += table.num_rows
             self._attempt.add(name, table)
 
+    def _flush_if_full(self) -> None:
+        rows = len(self._calls) + len(self._messages) + sum(map(len, self._rows.values()))
+        if rows >= _ROWS or self._cell_count >= _CELLS:
+            self.flush()
+
     def flush(self) -> None:
         """Write what is held as parts."""
         self._flush_problems()
-        by_category: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        for key, count in self._calls.items():
-            kind, problem, solution, workspace, by_tool, device, pid, second, category = key
-            row = {"kind": kind, "problem": problem, "solution": solution, "workspace_bytes": workspace}
-            row |= {"by_tool": by_tool, "device": device, "pid": pid, "count": count}
-            row |= {"first_seen": second, "last_seen": second}
-            by_category.setdefault(("calls", category), []).append(row)
+        self._flush_calls()
+        by_category: dict[str, list[dict[str, Any]]] = {}
         for (category, pid, function, text), (count, offset) in self._messages.items():
             row = {"pid": pid, "function": function, "text": text, "count": count, "offset": offset}
-            by_category.setdefault(("messages", category), []).append(row)
-        for (name, category), rows in by_category.items():
-            self._write(name, rows, category)
+            by_category.setdefault(category, []).append(row)
+        self._messages.clear()
+        for category, rows in by_category.items():
+            self._write("messages", rows, category)
         for name, rows in self._rows.items():
             self._write(name, rows)
             rows.clear()
-        self._calls.clear()
-        self._messages.clear()
 
     def _write(self, name: str, rows: list[dict[str, Any]], category: str | None = None) -> None:
         if rows:
             schema = pa.schema([f for f in SCHEMAS[name] if f.name not in ("attempt", "category")])
             self._attempt.add(name, pa.Table.from_pylist(rows, schema=schema), category)
 
-    def _call(self, call: Call, count: int, pid: int | None, second: int | None) -> None:
-        text = self._problem(call.problem)
-        solution = call.solution.text if call.solution else None
-        key = (
+    def _call(self, call: Call, counts: Ints, pids: Ints, seconds: Ints) -> None:
+        key = _CallKey(
             call.problem.kind,
-            text,
-            solution,
+            self._problem(call.problem),
+            call.solution.text if call.solution else None,
             call.workspace_bytes,
             call.by_tool,
             call.device,
-            pid,
-            second,
             call.category,
         )
-        if call.count is None:
-            self._calls.setdefault(key, None)
-        else:
-            self._calls[key] = (self._calls.get(key) or 0) + call.count * count
+        if call.count is None:  # the format does not count
+            counts = np.full_like(counts, NULL)
+        elif call.count != 1:
+            counts = counts * call.count
+        self._cells.append((self._calls.setdefault(key, len(self._calls)), counts, pids, seconds))
+        self._cell_count += len(counts)
+
+    def _flush_calls(self) -> None:
+        """Calls as columns: a number per row, and each text once in a dictionary."""
+        if not self._cells:
+            return
+        numbers, counts, pids, seconds = zip(*self._cells, strict=True)
+        rows = pa.table(
+            {
+                "call": np.repeat(np.array(numbers, np.int64), [len(c) for c in counts]),
+                "pid": _nullable(np.concatenate(pids)),
+                "second": _nullable(np.concatenate(seconds)),
+                "count": _nullable(np.concatenate(counts)),
+            }
+        )
+        rows = rows.group_by(["call", "pid", "second"], use_threads=False).aggregate([("count", "sum")])
+        calls = {
+            name: pa.array(column)
+            for name, column in zip(_CallKey._fields, zip(*self._calls, strict=True), strict=True)
+        }
+        self._calls, self._cells, self._cell_count = {}, [], 0
+        for category in pc.unique(calls["category"]).to_pylist():
+            mine = pc.equal(calls["category"], category)
+            part = rows.filter(mine.take(rows["call"]))
+            columns = {name: _of_calls(column, part["call"]) for name, column in calls.items() if name != "category"}
+            second = part["second"].cast(pa.timestamp("s"))
+            columns |= {"pid": part["pid"], "count": part["count_sum"], "first_seen": second, "last_seen": second}
+            self._attempt.add("calls", pa.table(columns), category)
 
     def _measurement(self, item: Measurement) -> None:
         text = self._problem(item.problem)
         key = (text, item.solution.text)
-        ordinal = self._ordinals[key] = self._ordinals.get(key, -1) + 1
+        ordinal = self._ordinals.get(key, self._next_ordinal)
+        self._ordinals[key] = ordinal + 1
+        if len(self._ordinals) > _ORDINALS:  # bounded: later ordinals then begin above all earlier ones
+            self._next_ordinal = max(self._ordinals.values())
+            self._ordinals.clear()
         self._rows["measurements"].append(
             {
                 "origin": item.origin,
@@ -167,6 +224,14 @@ class Collector:
             }
         )
 
+    def _fact(self, fact: Fact) -> None:
+        key = (fact.name, fact.value)
+        if key not in self._facts:
+            self._facts.add(key)
+            self._rows["facts"].append({"name": fact.name, "value": fact.value})
+        if len(self._facts) > _ROWS:  # bounded: a fact written twice does no harm
+            self._facts.clear()
+
     def _reject(self, reject: Reject, count: int, offset: int, raw: bytes) -> None:
         self._rows["rejects"].append(
             {
@@ -186,22 +251,32 @@ class Collector:
 
     def _problem(self, problem: Problem) -> str:
         text = problem_text(problem)
-        if text not in self._written_problems and text not in self._problems:
+        if text not in self._problems and xxhash.xxh3_64_intdigest(text.encode()) not in self._written_problems:
             self._problems[text] = problem
+            if len(self._problems) >= _PROBLEMS:
+                self._flush_problems()
         return text
 
     def _flush_problems(self) -> None:
-        gemms = [gemm_row(p) for p in self._problems.values() if isinstance(p, GemmProblem)]
-        convs = [conv_row(p) for p in self._problems.values() if isinstance(p, ConvProblem)]
-        self._rows["gemms"] += gemms
-        self._rows["convs"] += convs
-        self._written_problems |= self._problems.keys()
+        problems = self._problems.values()
+        self._write("gemms", [gemm_row(p) for p in problems if isinstance(p, GemmProblem)])
+        self._write("convs", [conv_row(p) for p in problems if isinstance(p, ConvProblem)])
+        self._written_problems |= {xxhash.xxh3_64_intdigest(text.encode()) for text in self._problems}
         self._problems.clear()
         if len(self._written_problems) > 4 * _ROWS:  # bounded: a problem written twice does no harm
             self._written_problems.clear()
 
 
-@lru_cache(maxsize=65_536)
+def _nullable(values: Ints) -> pa.Array:
+    return pa.array(values, mask=values == NULL)
+
+
+def _of_calls(column: pa.Array, calls: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """A column of calls, per row; texts stay in a dictionary."""
+    return (column.dictionary_encode() if pa.types.is_string(column.type) else column).take(calls)
+
+
+@lru_cache(maxsize=8_192)
 def problem_text(problem: Problem) -> str:
     """``problem.text``, made once per distinct problem."""
     return problem.text

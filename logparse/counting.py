@@ -1,0 +1,154 @@
+"""Counting lines by their distinct text, in native code where it was built and else in Python, with equal results.
+
+A counter gets blocks of whole lines.  A line that bears a marker of a record language becomes an *entry*, once per
+distinct text, with a *cell* (entry, place, count) for each *place* (clock, third bracket) where it stood; for lines
+that begin as ``[date time][LIB][n]`` of a prefixed language the text is what is left without clock, third bracket and
+addresses.  A line with a marker of a block language is an *event* (start and length in the block, in order).  A line
+without any marker is foreign or blank.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from array import array
+from collections import Counter as Tally
+from itertools import accumulate
+from typing import Protocol, TypeAlias
+
+CLOCK_BYTES = 21  # [YYYY-MM-DD hh:mm:ss]
+PREFIX = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\](\[[A-Za-z]+\])(?:\[(\d{1,18})\])?(?=\[[A-Za-z]+\])")
+# An address has at least five digits (nothing is mapped below 64 KiB); shorter numbers are values, as bufData=0x6f is.
+_ADDRESS = re.compile(rb"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}(?![0-9a-zA-Z])")
+_WINDOWS_ADDRESS = re.compile(rb"(?<==)[0-9A-F]{16}(?![0-9a-zA-Z])")
+
+NOWHERE = (b"", b"")
+
+Entry: TypeAlias = tuple[bytes, bytes | None, int, bool]
+"""First raw line, its text where something was taken off, its offset, and whether it is an event too."""
+Place: TypeAlias = tuple[bytes, bytes]
+"""Clock text and third bracket, both empty for a line without prefix."""
+
+
+class Counter(Protocol):
+    """``Counter(record_markers, block_markers, starts)``; ``starts`` stand at the clock's ``]`` in prefixed records."""
+
+    @property
+    def held(self) -> int:
+        """Bytes of what ``take`` would give."""
+        ...
+
+    def count(self, data: bytes, offset: int) -> tuple[int, int, int, bytes]:
+        """Lines, foreign lines, blank lines and events (pairs of int64) of a block that stands at ``offset``."""
+        ...
+
+    def take(self) -> tuple[list[Entry], list[Place], bytes]:
+        """Entries, places and cells (triples of int64: entry, place, count) since the last call."""
+        ...
+
+
+def new_counter(
+    records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...], *, native: bool | None = None
+) -> Counter:
+    """The native counter unless it was not built, or ``native`` or ``LOGPARSE_NATIVE=0`` says otherwise."""
+    if native is None:
+        native = os.environ.get("LOGPARSE_NATIVE", "1") != "0"
+    if native:
+        try:
+            from logparse import _lines
+        except ImportError:
+            pass
+        else:
+            return _lines.Counter(records, blocks, starts)
+    return PlainCounter(records, blocks, starts)
+
+
+def masked(text: bytes) -> bytes:
+    """``text`` with ``0x@`` for each address."""
+    if b"0x" in text or b"0X" in text:
+        return _ADDRESS.sub(b"0x@", text)
+    return _WINDOWS_ADDRESS.sub(_windows, text)
+
+
+def _windows(match: re.Match[bytes]) -> bytes:
+    return b"0x@" if match[0].strip(b"0") else b"0"
+
+
+class PlainCounter:
+    """The native counter's twin."""
+
+    def __init__(self, records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...]) -> None:
+        self._records = _any_of(records)
+        self._blocks = _any_of(blocks)
+        self._starts = starts
+        self._forget()
+
+    def _forget(self) -> None:
+        self._entries: list[Entry] = []
+        self._raw: dict[bytes, int] = {}
+        self._masked: dict[bytes, int] = {}
+        self._places: dict[Place, int] = {}
+        self._cells: dict[tuple[int, int], int] = {}
+        self.held = 0
+
+    def count(self, data: bytes, offset: int) -> tuple[int, int, int, bytes]:
+        """See ``Counter``."""
+        lines = data.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        foreign = blank = 0
+        begins = list(accumulate(map(len, lines), lambda at, length: at + length + 1, initial=0))
+        first = dict(zip(reversed(lines), range(len(lines) - 1, -1, -1), strict=True))
+        watched: set[bytes] = set()
+        for line, times in Tally(lines).items():
+            number, place = self._find(line, offset + begins[first[line]])
+            if number is not None:
+                cell = (number, self._places.setdefault(place, len(self._places)))
+                self._cells[cell] = self._cells.get(cell, 0) + times
+                if self._entries[number][3]:
+                    watched.add(line)
+            elif self._blocks.search(line):
+                watched.add(line)
+            elif line.strip():
+                foreign += times
+            else:
+                blank += times
+        events = array("q")
+        if watched:
+            for line, begin in zip(lines, begins, strict=False):
+                if line in watched:
+                    events.extend((begin, len(line)))
+        return len(lines), foreign, blank, events.tobytes()
+
+    def take(self) -> tuple[list[Entry], list[Place], bytes]:
+        """See ``Counter``."""
+        cells = array("q")
+        for (entry, place), times in self._cells.items():
+            cells.extend((entry, place, times))
+        out = self._entries, list(self._places), cells.tobytes()
+        self._forget()
+        return out
+
+    def _find(self, line: bytes, offset: int) -> tuple[int | None, Place]:
+        if line.startswith(self._starts, CLOCK_BYTES - 1) and (prefix := PREFIX.match(line)) is not None:
+            key = prefix[2] + masked(line[prefix.end() :].rstrip())
+            number = self._masked.get(key)
+            if number is None:
+                number = self._masked[key] = self._enter(line, key, offset)
+            return number, (prefix[1], prefix[3] or b"")
+        number = self._raw.get(line)
+        if number is None and self._records.search(line):
+            number = self._raw[line] = self._enter(line, None, offset)
+        return number, NOWHERE
+
+    def _enter(self, line: bytes, key: bytes | None, offset: int) -> int:
+        self._entries.append((line, key, offset, self._blocks.search(line) is not None))
+        self.held += 2 * len(line) + 200
+        return len(self._entries) - 1
+
+
+def _any_of(markers: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    return re.compile(b"|".join(map(re.escape, markers)) if markers else rb"(?!)")
+
+
+__all__ = ["NOWHERE", "PREFIX", "Counter", "Entry", "Place", "PlainCounter", "masked", "new_counter"]
