@@ -552,6 +552,7 @@ FACTS: Mapping[str, str] = {
     "miopen_tweak": "git hash part of the MIOpen build",
     "rocm_version": "ROCm version",
     "hip_version": "HIP version",
+    "cuda_version": "CUDA version that PyTorch was built for",
     "pytorch_version": "x.y.z",
     "cublaslt_version": "cuBLASLt version",
     "backend": "HIP, OpenCL or CUDA",

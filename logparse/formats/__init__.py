@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from logparse.formats import machine_facts
 from logparse.formats.format import Format, Writer
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
 from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
@@ -48,6 +49,7 @@ FORMATS: tuple[Format, ...] = (
     traces_rocprof.JSON_FORMAT,
     traces_nsys.FORMAT,
     traces_ncu.FORMAT,
+    machine_facts.FORMAT,
 )
 """Every format that can be read.  Of whole-file formats the first that recognises a file reads it."""
 

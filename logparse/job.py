@@ -1,0 +1,119 @@
+"""Running a user's command as if it had been called itself: its output, its signals, its exit code.
+
+Standard output is the command's own.  Standard error is, too, unless a copy is asked for (MIOpen writes nowhere else);
+then the command sees a pipe there and no terminal, and a copy goes to a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from logparse.errors import InputError
+
+CANNOT_RUN, NOT_FOUND = 126, 127
+"""Exit codes of a shell for a command that is no program, and for one that is not there."""
+
+_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT")
+_FROM_TERMINAL = 0x80  # si_code SI_KERNEL: the whole foreground group, the command included, has got it
+_IDLE_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended.  ``code`` is what a shell would report: 128 + n for one that signal n killed."""
+
+    code: int
+    killed_by: str | None = None
+    lost_copy: str | None = None  # why the copy of standard error is not whole
+    not_run: str | None = None  # why there was nothing to run
+
+
+def run(command: Sequence[str], environ: Mapping[str, str], copy_stderr: Path | None = None) -> Ended:
+    """Run ``command`` to its end, handing on every signal that it did not get itself.
+
+    Raises InputError where signals cannot be told apart (other systems than Linux).
+    """
+    if not hasattr(signal, "sigwaitinfo"):
+        raise InputError("running a job needs Linux; elsewhere use --print, set the variables yourself and ingest")
+    try:
+        child = subprocess.Popen(command, env=dict(environ), stderr=subprocess.PIPE if copy_stderr else None)
+    except OSError as error:
+        return Ended(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN, not_run=error.strerror)
+    with _copied(child, copy_stderr) as lost, _waiting() as signals:
+        while child.poll() is None:
+            seen = signal.sigwaitinfo(signals)
+            if seen.si_signo != signal.SIGCHLD and seen.si_code != _FROM_TERMINAL:
+                with contextlib.suppress(ProcessLookupError):
+                    child.send_signal(seen.si_signo)
+    why = "; ".join(lost) or None
+    if child.returncode < 0:
+        return Ended(128 - child.returncode, signal.Signals(-child.returncode).name, why)
+    return Ended(child.returncode, None, why)
+
+
+@contextlib.contextmanager
+def _waiting() -> Iterator[set[signal.Signals]]:
+    """Signals wait to be asked for.  Blocked only after the command was started: it would inherit that."""
+    signals = {signal.SIGCHLD, *(getattr(signal, name) for name in _FORWARDED)}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield signals
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _copied(child: subprocess.Popen[bytes], path: Path | None) -> Iterator[list[str]]:
+    """Standard error to ours and to a file until the command has ended and its pipe is empty."""
+    lost: list[str] = []
+    if path is None or child.stderr is None:
+        yield lost
+        return
+    ended = threading.Event()
+    source = child.stderr.fileno()
+    pump = threading.Thread(target=_pump, args=(source, path, ended, lost), daemon=True)
+    pump.start()
+    try:
+        yield lost
+    finally:
+        ended.set()
+        pump.join()
+        child.stderr.close()
+
+
+def _pump(source: int, path: Path, ended: threading.Event, lost: list[str]) -> None:
+    """Whatever happens to the copy or to our own standard error, the pipe is emptied: the job must never wait."""
+    outputs: dict[int, str] = {os.dup(2): "standard error"}
+    try:
+        outputs[os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)] = str(path)
+    except OSError as error:
+        lost.append(f"{path}: {error.strerror}")
+    while True:
+        ready, _, _ = select.select([source], [], [], _IDLE_SECONDS)
+        if not ready and ended.is_set():
+            break  # a process that the job left behind may hold the pipe for ever
+        data = os.read(source, 1 << 16) if ready else b""
+        if ready and not data:
+            break
+        for output in list(outputs):
+            try:
+                _write(output, data)
+            except OSError as error:
+                lost.append(f"{outputs.pop(output)}: {error.strerror}")
+                os.close(output)
+    for output in outputs:
+        os.close(output)
+
+
+def _write(output: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(output, left) :]
