@@ -35,7 +35,7 @@ FEW = 0.5
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Mask bits, a LEVEL that may have disabled MASK, cut ends, uneven ranks, profile against bench."""
-    out = [*_mask(tables), *_ends(tables), *_silent(tables), *_ranks(tables), *_profile(tables)]
+    out = [*_mask(tables), *_ends(tables), *_silent(tables), *_ranks(tables), *_profile(tables), *_assigned(tables)]
     return [Finding(analyzer=NAME, message=message, evidence=evidence) for message, evidence in out]
 
 
@@ -132,6 +132,17 @@ def _profile(tables: Tables) -> Iterator[Remark]:
                 "normally (profiles are written at exit)",
                 {"problems": len(both), "different": different, "profile": int(left.sum()), "bench": int(right.sum())},
             )
+
+
+def _assigned(tables: Tables) -> Iterator[Remark]:
+    """A backward convolution of a trace runs B and W together; kernels that cannot be told apart count for neither."""
+    rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "convolution_backward_assigned")]
+    for source, value in sorted(zip(rows["source_id"], rows["value"], strict=True)):
+        yield (
+            f"{_path(tables.sources, source)}: {float(value):.1%} of the time of backward convolutions is assigned to B or W; the "
+            "rest stays B+W and is never held against F or B",
+            {"source_id": source, "assigned": value},
+        )
 
 
 ANALYZER = Analyzer(name=NAME, about="what a run's logs lack: mask bits, cut ends, missing ranks", find=find)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from analyzers import completeness
 from analyzers.analyzer import Settings, Tables
-from tests.analyzers.build import call, message, tables, work
+from tests.analyzers.build import call, facts, message, tables, work
 from tests.analyzers.example import gemm
 
 
@@ -67,3 +67,11 @@ def test_a_file_of_nothing() -> None:
     t = tables(sources=[{"source_id": "x", "run": "r", "path": "empty.csv"} | units])
     assert "empty.csv holds nothing of ours" in said(t)
     assert said(replace(t, sources=t.sources.assign(fact_lines=3))) == ""
+
+
+def test_the_share_of_backward_convolutions_that_was_told_apart() -> None:
+    told = tables(
+        facts=facts("trace", convolution_backward_assigned="0.8240"),
+        sources=[{"source_id": "trace", "run": "r", "path": "t.json", "call_lines": 1}],
+    )
+    assert "t.json: 82.4% of the time of backward convolutions" in said(told)
