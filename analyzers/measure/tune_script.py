@@ -7,11 +7,12 @@ print is ingested back (formats ``hipblaslt-bench-output`` and ``miopen-driver``
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from analyzers.measure.plan import Item
 from logparse.errors import EmissionError
 from logparse.formats.hipblaslt import bench
+from logparse.formats.miopen import driver
 from logparse.model import ConvProblem, GemmProblem, Problem
 
 _HEAD = """\
@@ -32,7 +33,7 @@ _BENCH_WORDS = (
 
 
 def script(plan: Sequence[Item], log: str = "logparse-tune.log") -> str:
-    """A shell script with one command per problem; a problem that its tool cannot state is a comment with the reason."""
+    """A shell script with one command per problem; what a tool cannot state is a comment with the reason."""
     lines, count = [], 0
     quoted = shlex.quote(log)
     for item in plan:
@@ -52,14 +53,5 @@ def _command(problem: Problem) -> str:
     if isinstance(problem, GemmProblem):
         return bench.command(problem, extra=_BENCH_WORDS)
     if isinstance(problem, ConvProblem):
-        return _driver()(problem)
+        return driver.command(problem).removeprefix("./bin/")  # from the PATH
     raise EmissionError(f"no tool runs {problem.label}")
-
-
-def _driver() -> Callable[[ConvProblem], str]:
-    try:
-        from logparse.formats.miopen import driver
-    except ImportError as error:
-        raise EmissionError("MIOpenDriver commands are not written by this version") from error
-    command: Callable[[ConvProblem], str] = driver.command
-    return command

@@ -5,7 +5,8 @@ from __future__ import annotations
 from analyzers.measure.backend import BackendType
 from analyzers.measure.backends.cublaslt import BACKEND as CUBLASLT
 from analyzers.measure.backends.cudnn import BACKEND as CUDNN
+from analyzers.measure.backends.hipblaslt import BACKEND as HIPBLASLT
 from analyzers.measure.backends.pytorch import BACKEND as PYTORCH
 from analyzers.measure.backends.recorded import BACKEND as RECORDED
 
-BACKENDS: tuple[BackendType, ...] = (PYTORCH, CUBLASLT, CUDNN, RECORDED)
+BACKENDS: tuple[BackendType, ...] = (PYTORCH, CUBLASLT, CUDNN, HIPBLASLT, RECORDED)

@@ -1,0 +1,215 @@
+"""hipBLASLt through AMD's own bindings (package ``rocm-bindings-libraries``): the heuristic list, pick first.
+
+Asked for very many solutions, the heuristic returns nearly all kernels that fit the problem: ``exhaustive`` does that.
+A solution's id is the index that logs and tuning files use, the first int32 of ``hipblasLtMatmulAlgo_t`` (read in the
+library's source).  The bindings return tuples, status first, and take pointers as plain integers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
+from analyzers.measure.backends.pytorch import OperandCache
+from analyzers.measure.backends.torch_device import Call, TorchRunnable, marker_of, torch_device
+from analyzers.measure.backends.torch_operands import GemmOperands, Matrix, matrices
+from logparse.model import GemmProblem, Problem, Solution
+
+_TYPES = {
+    "f32_r": 0,
+    "xf32_r": 0,
+    "f64_r": 1,
+    "f16_r": 2,
+    "bf16_r": 14,
+    "f8_r": 28,
+    "bf8_r": 29,
+    "f8_fnuz_r": 1000,
+    "bf8_fnuz_r": 1001,
+}
+"""hipDataType (library_types.h)."""
+_COMPUTE = {"f16_r": 0, "f32_r": 2, "f32_f16_r": 4, "f32_bf16_r": 5, "xf32_r": 6, "f64_r": 7}
+"""hipblasComputeType_t (hipblas-common.h)."""
+_EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GELU_BIAS": 36}
+"""hipblasLtEpilogue_t (hipblaslt.h)."""
+_RESULT_BYTES, _WORKSPACE_AT, _STATE_AT = 56, 24, 32
+_MOST = 20_000
+_WORKSPACE_BYTES = 76 << 20
+"""PyTorch's workspace for hipBLASLt on gfx94x; also what its logs show."""
+
+
+class HipblasLt:
+    """The backend."""
+
+    def __init__(self, place: Place) -> None:
+        from rocm.bindings import hip, hipblas, hipblaslt
+
+        self._lt: Any = hipblaslt
+        self._data, self._compute = hip.hipDataType, hipblas.hipblasComputeType_t  # plain integers are refused
+        self._place = place
+        self._device = torch_device(place.device)
+        (self._handle,) = self._ask("hipblasLtCreate")
+        self._cache = OperandCache(self._device)
+        self._results: dict[tuple[str, int], dict[str, Any]] = {}
+        self._workspace: Any = None
+        self.cache_bytes = self._device.cache_bytes
+
+    def environment(self) -> Mapping[str, str]:
+        """The device's facts and the library's version and revision."""
+        (version,) = self._ask("hipblasLtGetVersion", self._handle)
+        revision = ctypes.create_string_buffer(128)
+        self._ask("hipblasLtGetGitRevision", self._handle, ctypes.addressof(revision))
+        facts = {"hipblaslt_version": str(version), "hipblaslt_revision": revision.value.decode("ascii", "replace")}
+        return dict(self._device.facts) | facts
+
+    def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
+        """The heuristic's list, its first entry first."""
+        found = self._found(_gemm(problem), workspace_bytes, limit)
+        return [Solution("hipblaslt", index) for index in list(found)[:limit]]
+
+    def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
+        """Descriptors for this problem and a call with this algorithm."""
+        gemm = _gemm(problem)
+        entry = self._found(gemm, conditions.workspace_bytes, _MOST if self._place.exhaustive else 200).get(solution.id)
+        if entry is None:
+            raise UnsupportedError("the heuristic does not offer it")
+        operands = self._cache.operands(gemm, conditions)
+        assert isinstance(operands, GemmOperands)
+        need = int.from_bytes(entry[_WORKSPACE_AT : _WORKSPACE_AT + 8], "little")
+        with self._device.memory_errors(float(need)):
+            call = self._call(gemm, operands, entry, need)
+        marker = marker_of(self._place, solution.text)
+        return TorchRunnable(self._device, operands, call, marker=marker, workspace_bytes=need)
+
+    def refresh(self, seed: int) -> None:
+        """Other random data."""
+        self._cache.fill(seed)
+
+    def release(self) -> None:
+        """Free operands and workspace."""
+        self._cache.clear()
+        self._results.clear()
+        self._workspace = None
+        self._device.empty_cache()
+
+    def healthy(self) -> bool:
+        """Whether the device still computes."""
+        return self._device.healthy()
+
+    def _ask(self, function: str, *arguments: Any) -> tuple[Any, ...]:
+        """Call the library; what it returns behind the status.  Raises RuntimeError naming function and status."""
+        returned = getattr(self._lt, function)(*arguments)
+        status, *values = returned if isinstance(returned, tuple) else (returned,)
+        if int(status) != 0:
+            raise RuntimeError(f"{function}: {getattr(status, 'name', status)}")
+        return tuple(values)
+
+    def _found(self, gemm: GemmProblem, workspace_bytes: int | None, limit: int) -> dict[str, Any]:
+        """Heuristic results by solution index, in the library's order."""
+        offered = _WORKSPACE_BYTES if workspace_bytes is None else workspace_bytes
+        key = (gemm.text, offered)
+        if key not in self._results:
+            wanted = _MOST if self._place.exhaustive else limit
+            described = self._described(gemm)
+            (preference,) = self._ask("hipblasLtMatmulPreferenceCreate")
+            size = ctypes.c_uint64(offered)
+            name = self._lt.hipblasLtMatmulPreferenceAttributes_t.HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+            self._ask("hipblasLtMatmulPreferenceSetAttribute", preference, name, ctypes.addressof(size), 8)
+            results = (ctypes.c_uint8 * (_RESULT_BYTES * wanted))()
+            operation, layouts = described
+            order = [layouts[x] for x in "abcd"]
+            ask = (self._handle, operation, *order, preference, wanted, ctypes.addressof(results))
+            (count,) = self._ask("hipblasLtMatmulAlgoGetHeuristic", *ask)
+            self._ask("hipblasLtMatmulPreferenceDestroy", preference)
+            held = self._results[key] = {}
+            for at in range(0, int(count) * _RESULT_BYTES, _RESULT_BYTES):
+                row = bytes(results[at : at + _RESULT_BYTES])
+                if int.from_bytes(row[_STATE_AT : _STATE_AT + 4], "little") == 0:
+                    held.setdefault(str(int.from_bytes(row[:4], "little", signed=True)), row)
+        return self._results[key]
+
+    def _described(self, gemm: GemmProblem) -> tuple[Any, dict[str, Any]]:
+        scale = {"f64_r": 1, "f16_r": 2}.get(gemm.compute_type or "", 0)
+        compute = self._compute(_COMPUTE[gemm.compute_type or "f32_r"])
+        (operation,) = self._ask("hipblasLtMatmulDescCreate", compute, self._data(scale))
+        for name, trans in (("TRANSA", gemm.trans_a), ("TRANSB", gemm.trans_b)):
+            self._attribute(operation, name, ctypes.c_int32(111 if trans == "N" else 112))  # HIPBLAS_OP_N, _T
+        self._attribute(operation, "EPILOGUE", ctypes.c_int32(_EPILOGUES[_epilogue(gemm)]))
+        if gemm.bias and gemm.bias_type in _TYPES:
+            self._attribute(operation, "BIAS_DATA_TYPE", ctypes.c_int32(_TYPES[gemm.bias_type]))
+        batch = gemm.batch_count or 1
+        return operation, {name: self._layout(matrix, batch) for name, matrix in matrices(gemm).items()}
+
+    def _attribute(self, operation: Any, name: str, value: Any) -> None:
+        attribute = getattr(self._lt.hipblasLtMatmulDescAttributes_t, f"HIPBLASLT_MATMUL_DESC_{name}")
+        self._ask(
+            "hipblasLtMatmulDescSetAttribute", operation, attribute, ctypes.addressof(value), ctypes.sizeof(value)
+        )
+
+    def _layout(self, matrix: Matrix, batch: int) -> Any:
+        kind = self._data(_TYPES[matrix.dtype])
+        (layout,) = self._ask("hipblasLtMatrixLayoutCreate", kind, matrix.rows, matrix.cols, matrix.ld)
+        if batch > 1:
+            names = self._lt.hipblasLtMatrixLayoutAttribute_t
+            count, stride = ctypes.c_int32(batch), ctypes.c_int64(matrix.stride)
+            for name, value in (("BATCH_COUNT", count), ("STRIDED_BATCH_OFFSET", stride)):
+                attribute = getattr(names, f"HIPBLASLT_MATRIX_LAYOUT_{name}")
+                where = (ctypes.addressof(value), ctypes.sizeof(value))
+                self._ask("hipblasLtMatrixLayoutSetAttribute", layout, attribute, *where)
+        return layout
+
+    def _call(self, gemm: GemmProblem, operands: GemmOperands, entry: bytes, need: int) -> Call:
+        operation, layouts = self._described(gemm)
+        torch, memory = self._device.torch, operands.memory
+        if self._workspace is None or self._workspace.numel() < need:
+            self._workspace = torch.empty(max(need, 1), dtype=torch.uint8, device=self._device.device)
+        workspace, algo = self._workspace, ctypes.create_string_buffer(entry, _RESULT_BYTES)
+        stream = torch.cuda.current_stream(self._device.device).cuda_stream if self._device.is_gpu else 0
+        number: Any = {"f64_r": ctypes.c_double, "f16_r": ctypes.c_uint16}.get(gemm.compute_type or "", ctypes.c_float)
+        one, zero = number(0x3C00 if gemm.compute_type == "f16_r" else 1), number(0)
+        scalars = (ctypes.addressof(one), ctypes.addressof(one if gemm.beta == "nonzero" else zero))
+        c_memory = memory.get("c", memory["d"])
+
+        def call(i: int) -> Any:
+            if operands.bias:
+                self._attribute(operation, "BIAS_POINTER", ctypes.c_void_p(operands.bias[i].data_ptr()))
+            a, b, c, d = (x[i].data_ptr() for x in (memory["a"], memory["b"], c_memory, memory["d"]))
+            ab = (scalars[0], a, layouts["a"], b, layouts["b"])
+            cd = (scalars[1], c, layouts["c"], d, layouts["d"])
+            tail = (ctypes.addressof(algo), workspace.data_ptr(), need, stream)
+            self._ask("hipblasLtMatmul", self._handle, operation, *ab, *cd, *tail)
+            _ = one, zero  # the addresses above are theirs
+            return operands.d[i]
+
+        return call
+
+
+def _epilogue(gemm: GemmProblem) -> str:
+    words = (gemm.activation if gemm.activation not in (None, "none") else "", "bias" if gemm.bias else "")
+    return "_".join(filter(None, words)).upper() or "DEFAULT"
+
+
+def _gemm(problem: Problem) -> GemmProblem:
+    """The problem, where this backend runs it.  Raises UnsupportedError."""
+    if not isinstance(problem, GemmProblem):
+        raise UnsupportedError(f"a {problem.kind}")
+    if problem.gradient or problem.aux or _epilogue(problem) not in _EPILOGUES:
+        raise UnsupportedError(f"epilogue {problem.epilogue}")
+    scales = (problem.scale_a, problem.scale_b, problem.scale_c, problem.scale_d)
+    if any(x not in (None, "none") for x in scales) or problem.scale_alpha_vector:
+        raise UnsupportedError("scaled operands")
+    if problem.swizzle_a or problem.swizzle_b:
+        raise UnsupportedError("swizzled operands")
+    if (problem.compute_type or "f32_r") not in _COMPUTE:
+        raise UnsupportedError(f"compute type {problem.compute_type}")
+    if any(matrix.dtype not in _TYPES for matrix in matrices(problem).values()):
+        raise UnsupportedError("a type that hipBLASLt has not")
+    return problem
+
+
+def _open(place: Place) -> Backend:
+    return HipblasLt(place)
+
+
+BACKEND = BackendType("hipblaslt", "hipBLASLt's heuristic list, on request nearly all kernels (AMD's bindings)", _open)
