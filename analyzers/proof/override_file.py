@@ -107,7 +107,8 @@ class Rules:
 
     ``key`` is the library's key of a call on a target (its writer's own), ``matches`` whether the row of one key serves
     a call of another (equality, where a format has no wildcards), ``kinds`` the kinds of problems that it runs.
-    ``fastest``: of several rows of one key the library takes the fastest instead of the first.
+    ``fastest``: of several rows of one key the library takes the fastest instead of the first.  ``foreign`` says why a
+    key is none that a build with these facts writes.
     """
 
     format: str
@@ -117,6 +118,7 @@ class Rules:
     key: Callable[[Problem, Facts], str | None]
     matches: Callable[[str, str], bool] = field(default=str.__eq__)
     fastest: bool = False
+    foreign: Callable[[str, Facts], str | None] = field(default=lambda key, facts: None)
 
 
 def judge(

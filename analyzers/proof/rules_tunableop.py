@@ -350,6 +350,16 @@ def matches(row_key: str, call_key: str) -> bool:
     return len(row) == len(call) and all(x in (y, "*") for x, y in zip(row, call, strict=True))
 
 
+def foreign(key: str, facts: Facts) -> str | None:
+    """Why this PyTorch makes no such key (leading dimensions, spelling), or None."""
+    op, _, params = key.partition(",")
+    context = _Context(
+        facts, signature.dialect(facts), signature.torch_version(facts), facts.get("backend") == "CUDA", {}
+    )
+    entry = Entry(0, op, params, "Default", 0.0, 3)
+    return _leading_dims(entry, context) or _other_spelling(entry, context)
+
+
 RULES = Rules(
     format="tunableop_results",
     kinds=frozenset({"gemm", "grouped"}),
@@ -357,4 +367,5 @@ RULES = Rules(
     inspect=inspect,
     key=signature.key,
     matches=matches,
+    foreign=foreign,
 )

@@ -1,0 +1,242 @@
+"""Two runs against each other: what got slower or faster beyond noise, what is new or gone, which picks changed; and
+what an upgrade means for the overrides that were written before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from analyzers.analyzer import Tables
+from analyzers.joins import calls_by_problem, timed
+from analyzers.proof.lint import by_format, facts_of_run
+from analyzers.proof.override_file import OverrideFile, Row
+from analyzers.proof.timings import BASES, main_pick, timings
+from analyzers.target import BY_NAME, Facts, same_build, same_device
+from logparse.links import linked
+from logparse.model import problem_from_text
+
+State = Literal["slower", "faster", "changed", "same", "new", "vanished", "unknown"]
+STATES: tuple[State, ...] = ("slower", "faster", "changed", "new", "vanished", "unknown", "same")
+Action = Literal["keep", "re-measure", "drop"]
+
+FAIL_ON = 0.03
+_SIGMAS = 3.0
+_LINKED = 5000
+COLUMNS = (
+    *("problem", "state", "basis", "calls_a", "calls_b", "a_us", "b_us", "ratio", "noise", "pick_a", "pick_b"),
+    "delta_us",
+)
+
+
+@dataclass(frozen=True)
+class Diff:
+    """``rows`` has ``COLUMNS``, one row per problem, what costs most first.
+
+    ``ratio`` is B over A of one call, ``noise`` the relative standard error of it (missing: not known), ``delta_us``
+    what the change costs per run of B (negative: saves), missing where no log counts the calls.
+    """
+
+    a: str
+    b: str
+    fail_on: float
+    rows: pd.DataFrame
+
+    @property
+    def ok(self) -> bool:
+        """Whether no problem got slower by more than ``fail_on``."""
+        return not (self.rows["state"] == "slower").any()
+
+    def count(self, state: State) -> int:
+        return int((self.rows["state"] == state).sum())
+
+    @property
+    def changes(self) -> pd.DataFrame:
+        """The rows that are not ``same``."""
+        return self.rows[self.rows["state"] != "same"]
+
+    @property
+    def delta_us(self) -> float:
+        """What all changes beyond noise cost per run of B, as far as calls and times are known."""
+        moved = self.rows["state"].isin(["slower", "faster"])
+        return float(self.rows.loc[moved, "delta_us"].sum())
+
+
+def diff(a: Tables, b: Tables, fail_on: float = FAIL_ON) -> Diff:
+    """Compare run ``a`` with run ``b``.
+
+    A problem is slower (faster) when one call takes more than 1 + ``fail_on`` (less than its inverse) of what it took,
+    and three standard errors more where these are known.  Times are of one kind of evidence (``timings.BASES``), the
+    nearest to the job that both runs have.
+    """
+    left, right, after = _run(a), _run(b), timings(b)
+    names = _renamed(left["problem"], right["problem"])
+    right, after = (x.assign(problem=x["problem"].map(names)) for x in (right, after))
+    rows = _side(left, "a").merge(_side(right, "b"), on="problem", how="outer")
+    rows = rows.merge(_times(timings(a), after), on="problem", how="left")
+    rows["ratio"] = rows["b_us"] / rows["a_us"]
+    rows["state"] = _states(rows, fail_on)
+    for side in "ab":  # what the logs do not name, the evidence may say
+        rows[f"pick_{side}"] = rows[f"pick_{side}"].where(rows[f"pick_{side}"].notna(), rows[f"ran_{side}"])
+    calls = rows["calls_b"].astype("Float64").fillna(rows["calls_a"].astype("Float64")).astype("float64")
+    rows["delta_us"] = (rows["b_us"] - rows["a_us"]) * calls
+    order = rows["state"].map({state: i for i, state in enumerate(STATES)})
+    weight = rows["delta_us"].abs().fillna(0.0)
+    size = rows["ratio"].astype("float64").map(math.log, na_action="ignore").abs().fillna(0.0)
+    rows = rows.assign(order=order, weight=-weight, size=-size).sort_values(["order", "weight", "size", "problem"])
+    return Diff(a.run, b.run, fail_on, rows[list(COLUMNS)].reset_index(drop=True))
+
+
+def _run(tables: Tables) -> pd.DataFrame:
+    """One row per problem that the run called or measured: calls, pick."""
+    calls = calls_by_problem(tables.workload)
+    own = tables.measurements[tables.measurements["run"] == tables.run]
+    own = timed(own[own["kind"] != "family"])
+    names = pd.Index(calls.index).union(pd.Index(own["problem"].unique()))
+    picked = main_pick(tables).reindex(names)
+    return pd.DataFrame(
+        {"problem": names.to_numpy(), "calls": calls.reindex(names).to_numpy(), "pick": picked.to_numpy()}
+    )
+
+
+def _side(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    return rows.rename(columns={"calls": f"calls_{name}", "pick": f"pick_{name}"}).assign(**{f"in_{name}": True})
+
+
+def _renamed(left: pd.Series, right: pd.Series) -> dict[str, str]:
+    """Text in B → text in A: the same where A has it, else the only problem of A that may be meant."""
+    out = {text: text for text in right}
+    mine, theirs = sorted(set(left) - set(right)), sorted(set(right) - set(left))
+    if not mine or not theirs or max(len(mine), len(theirs)) > _LINKED:
+        return out
+    by_shape: dict[str | None, list[str]] = {}
+    for text in mine:
+        by_shape.setdefault(problem_from_text(text).shape, []).append(text)
+    pairs: list[tuple[str, str]] = []
+    for text in theirs:
+        problem = problem_from_text(text)
+        near = by_shape.get(problem.shape, ()) if problem.shape else ()
+        pairs += [(text, other) for other in near if linked(problem, problem_from_text(other))]
+    for text, other in pairs:
+        if sum(x == text for x, _ in pairs) == 1 and sum(x == other for _, x in pairs) == 1:
+            out[text] = other
+    return out
+
+
+def _times(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+    """Columns ``problem, basis, a_us, b_us, noise, ran_a, ran_b`` of the nearest evidence that both have."""
+    both = a.merge(b, on=["problem", "basis"], suffixes=("_a", "_b"))
+    both["rank"] = both["basis"].map({basis: i for i, basis in enumerate(BASES)}).fillna(len(BASES))
+    both = both.sort_values(["problem", "rank", "basis"]).drop_duplicates("problem")
+    noise = np.sqrt(both["noise_a"] ** 2 + both["noise_b"] ** 2)
+    both = both.assign(noise=noise).rename(columns={"time_us_a": "a_us", "time_us_b": "b_us"})
+    return both.rename(columns={"solution_a": "ran_a", "solution_b": "ran_b"})[
+        ["problem", "basis", "a_us", "b_us", "noise", "ran_a", "ran_b"]
+    ]
+
+
+def _states(rows: pd.DataFrame, fail_on: float) -> pd.Series:
+    ratio, noise = rows["ratio"].astype("float64"), rows["noise"].astype("float64").fillna(0.0)
+    bound = np.maximum(math.log1p(fail_on), _SIGMAS * noise)
+    moved = np.log(ratio)
+    changed = _differ(rows["pick_a"], rows["pick_b"]) | _differ(rows["ran_a"], rows["ran_b"])
+    chosen = np.select(
+        [rows["in_a"].isna(), rows["in_b"].isna(), moved > bound, moved < -bound, changed, ratio.isna()],
+        ["new", "vanished", "slower", "faster", "changed", "unknown"],
+        "same",
+    )
+    return pd.Series(chosen, index=rows.index)
+
+
+def _differ(one: pd.Series, other: pd.Series) -> pd.Series:
+    return one.notna() & other.notna() & (one != other)
+
+
+# ------------------------------------------------------------------------------------------------------ upgrade plan
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to do with one row of an old override file, and why."""
+
+    file: str
+    line: int
+    key: str
+    solution: str
+    action: Action
+    reason: str
+
+
+def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_ON) -> list[Step]:
+    """Keep, measure again or drop each row of files (judged without a target) for the machine of run ``b``.
+
+    A row whose gain was measured in ``b`` itself is decided by that: below ``floor`` it is dropped.  An index is worth
+    nothing on another build; a name (MIOpen's solvers) is, its time is not.
+    """
+    facts, times = facts_of_run(b), _measured(b)
+    out = []
+    for file in files:
+        rules = by_format(file.format)
+        work = b.workload[b.workload["kind"].isin(rules.kinds)]["problem"].drop_duplicates()
+        served: dict[str | None, list[str]] = {}
+        for text in work:
+            served.setdefault(rules.key(problem_from_text(text), {**file.facts, **facts}), []).append(text)
+        ignored = any(file.facts[x] != facts[x] for x in file.facts if _tells_build(x) and x in facts)
+        for row in file.rows:
+            action, reason = _action(file, row, facts, served if len(work) else None, times, floor)
+            reason += "; write it again, the new build ignores this file" if ignored and action == "keep" else ""
+            solution = row.solution.text if row.solution else ""
+            out.append(Step(file.name, row.line, row.key, solution, action, reason))
+    return out
+
+
+def _tells_build(fact: str) -> bool:
+    return fact.startswith("validator:") or fact in ("hipblaslt_revision", "miopen_version", "miopen_tweak")
+
+
+def _action(
+    file: OverrideFile,
+    row: Row,
+    facts: Facts,
+    served: Mapping[str | None, Sequence[str]] | None,
+    times: Mapping[tuple[str, str], float],
+    floor: float,
+) -> tuple[Action, str]:
+    rules = by_format(file.format)
+    if not row.live:
+        return "drop", row.verdicts.why
+    foreign = rules.foreign(row.key, facts)
+    if foreign is not None:
+        return "re-measure", foreign
+    calls = (
+        [] if served is None else [x for k, texts in served.items() if k and rules.matches(row.key, k) for x in texts]
+    )
+    if served is not None and not calls and None not in served:
+        return "drop", "the new run does not call it"
+    library = row.solution.library if row.solution else ""
+    name = row.solution.text if row.solution else ""
+    gains = [times[x, "Default"] / times[x, name] - 1 for x in calls if (x, name) in times and (x, "Default") in times]
+    device, build = same_device(file.facts, facts), same_build(file.facts, facts, library)
+    stale = library not in BY_NAME and build is not True
+    if gains and not stale:
+        best = max(gains)
+        gain = f"measured in the new run: {best:+.1%} against the default"
+        return ("keep" if best >= floor else "drop"), gain
+    if device is False:
+        return "re-measure", "the new run is on another device"
+    if stale:
+        what = f"another build of {library}" if build is False else f"an unknown build of {library}"
+        return "re-measure", f"the new run is of {what}, where the index may be another kernel"
+    return "keep", "same build" if library not in BY_NAME else "a name, which means the same in every build"
+
+
+def _measured(tables: Tables) -> dict[tuple[str, str], float]:
+    rows = timed(tables.measurements[tables.measurements["run"] == tables.run])
+    best = rows.groupby(["problem", "solution"])["time_us"].min().reset_index()
+    columns = (best["problem"], best["solution"], best["time_us"])
+    return {(str(p), str(s)): float(t) for p, s, t in zip(*columns, strict=True)}

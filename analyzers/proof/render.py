@@ -1,0 +1,234 @@
+"""Proof as lines, tables, markdown for a pull request and JUnit XML for CI.  Nothing is computed that is not shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from xml.etree import ElementTree
+
+import pandas as pd
+
+from analyzers.proof.coverage import Coverage
+from analyzers.proof.diff import STATES, Diff, Step
+from analyzers.proof.export import Exported
+from analyzers.proof.merge import Merged
+from analyzers.proof.override_file import OverrideFile
+from analyzers.proof.verify import Verification
+from analyzers.render import duration
+from logparse.model import problem_from_text
+
+_SHOWN = 8
+_NO_XML = {i: f"\\x{i:02x}" for i in range(32) if i not in (9, 10, 13)}
+
+
+# --------------------------------------------------------------------------------------------------------------- lint
+
+
+def lint_lines(file: OverrideFile) -> list[str]:
+    """Verdict, then each rule that is broken once, with the lines that it concerns."""
+    accepted = {True: "accepted", False: "not accepted", None: "accepted if the target is of the build that wrote it"}
+    live = sum(row.live for row in file.rows)
+    out = [f"{file.name}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows can be used"]
+    groups: dict[tuple[str, str, str, str], list[int]] = {}
+    for note in file.notes:
+        groups.setdefault((note.severity, note.rule, note.message, note.remedy), []).append(note.line or 0)
+    for (severity, rule, message, remedy), lines in groups.items():
+        shown = ", ".join(str(x) for x in lines[:_SHOWN]) + (f" and {len(lines) - _SHOWN} more" * (len(lines) > _SHOWN))
+        where = f"line {shown}: " if lines[0] else ""
+        out.append(f"  {severity} [{rule}] {where}{message}" + (f" → {remedy}" if remedy else ""))
+    return out
+
+
+def lint_frame(file: OverrideFile) -> pd.DataFrame:
+    """One row per note: file, line, severity, rule, message, remedy."""
+    columns = ["file", "line", "severity", "rule", "message", "remedy"]
+    frame = pd.DataFrame([{"file": file.name, **asdict(note)} for note in file.notes], columns=columns)
+    return frame.astype({"line": "Int64"})
+
+
+def rows_frame(file: OverrideFile) -> pd.DataFrame:
+    """One row per row of the file: line, key, solution, and whether it will be read, matched and honoured."""
+    columns = ["file", "line", "key", "solution", "read", "matched", "honoured", "why"]
+    rows = [
+        {
+            "file": file.name,
+            "line": row.line,
+            "key": row.key,
+            "solution": row.solution.text if row.solution else None,
+            **asdict(row.verdicts),
+        }
+        for row in file.rows
+    ]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(("read", "matched", "honoured"), "boolean"))
+
+
+# ----------------------------------------------------------------------------------------------------------- coverage
+
+
+def coverage_lines(found: Coverage) -> list[str]:
+    """``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, because …``."""
+    what = "convolution" if found.format.startswith("miopen") else "GEMM"
+    calls, time = found.share("calls"), found.share("time_us")
+    parts = ["no calls are known" if calls is None else f"{calls:.1%} of calls"]
+    parts.append(f"{what} time unknown" if time is None else f"{time:.1%} of the known {what} time")
+    unknown = found.share("calls", "unknown")
+    if unknown:
+        parts.append(f"a further {unknown:.1%} of calls cannot be told")
+    hits = sum(use.state == "hit" for use in found.uses)
+    out = [f"{found.file} covers {', '.join(parts)} ({hits:,} of {len(found.uses):,} problems of run {found.run})"]
+    for never, text in ((True, "can never hit"), (False, "hit nothing in this run")):
+        reasons: dict[str, list[int]] = {}
+        for idle in found.idle:
+            if idle.never is never:
+                reasons.setdefault(idle.reason, []).append(idle.line)
+        count = sum(map(len, reasons.values()))
+        if count:
+            out.append(f"{count:,} {'row' if count == 1 else 'rows'} {text}:")
+        for reason, lines in sorted(reasons.items(), key=lambda entry: (-len(entry[1]), entry[0]))[:_SHOWN]:
+            more = " …" if len(lines) > 5 else ""
+            out.append(f"  {len(lines):,} (line {', '.join(map(str, lines[:5]))}{more}): {reason}")
+    return out
+
+
+def coverage_frame(found: Coverage) -> pd.DataFrame:
+    """One row per problem of the run, what costs most first."""
+    columns = ["problem", "calls", "time_us", "state", "line", "reason", "key", "text"]
+    rows = [{**asdict(use), "text": use.problem, "problem": use.label} for use in found.uses]
+    frame = pd.DataFrame(rows, columns=columns).astype({"calls": "Int64", "line": "Int64", "time_us": "float64"})
+    return frame.sort_values(["time_us", "calls", "text"], ascending=[False, False, True], ignore_index=True)
+
+
+# ------------------------------------------------------------------------------------------------------ verify, merge
+
+
+def verify_lines(found: Verification) -> list[str]:
+    """What was applied, what it gained, what hit nothing, and the verdict last."""
+    effects: dict[str, int] = {}
+    for outcome in found.outcomes:
+        effects[outcome.effect] = effects.get(outcome.effect, 0) + 1
+    said = ", ".join(f"{count:,} {effect}" for effect, count in sorted(effects.items())) or "none"
+    out = [f"{found.before} → {found.after}: problems served by the files: {said}"]
+    timed = [x for x in found.outcomes if x.gained_us is not None]
+    if timed:
+        promise = "" if found.promised_us is None else f", {_signed(found.promised_us)} were promised for these"
+        out.append(f"gained {_signed(found.gained_us)} per run on {len(timed):,} problems{promise}")
+    if found.idle:
+        never = sum(idle.never for _, idle in found.idle)
+        out.append(f"{len(found.idle):,} rows were never hit, {never:,} of them never can be")
+    out += [f"  {name}, line {idle.line}: {idle.reason}" for name, idle in found.idle[:_SHOWN]]
+    out += [f"  failed: {failure}" for failure in found.failures]
+    return [*out, "verified" if found.ok else "not verified"]
+
+
+def verify_frame(found: Verification) -> pd.DataFrame:
+    """One row per problem that a file serves."""
+    columns = ["problem", "intended", "before", "after", "effect", "before_us", "after_us", "move", "calls"]
+    columns += ["gained_us", "promised_us", "basis", "file", "line", "text"]
+    rows = [{**asdict(x), "text": x.problem, "problem": x.label} for x in found.outcomes]
+    floats = dict.fromkeys(("before_us", "after_us", "gained_us", "promised_us"), "float64")
+    return pd.DataFrame(rows, columns=columns).astype({"calls": "Int64", "line": "Int64", **floats})
+
+
+def merge_lines(found: Merged) -> list[str]:
+    out = [f"{found.keys:,} keys; {len(found.conflicts):,} with different solutions, the fastest taken"]
+    for conflict in found.conflicts:
+        others = "; ".join(f"{x.solution} {_ms(x.time_us)} ({x.file}:{x.line})" for x in conflict.others)
+        taken = conflict.taken
+        out.append(f"  {conflict.key}: {taken.solution} {_ms(taken.time_us)} ({taken.file}:{taken.line}), not {others}")
+    return [*out, *(f"  {note}" for note in found.notes)]
+
+
+def export_lines(found: Exported) -> list[str]:
+    return [f"{found.problems:,} problems", *(f"  left out: {reason}" for reason in found.refused)]
+
+
+def _signed(us: float) -> str:
+    return duration(us) if us >= 0 else f"-{duration(-us)}"
+
+
+def _ms(us: float | None) -> str:
+    return "without a time" if us is None else f"{us / 1000:.6g} ms"
+
+
+# --------------------------------------------------------------------------------------------------------------- diff
+
+
+def diff_lines(found: Diff) -> list[str]:
+    counts = ", ".join(f"{found.count(state):,} {state}" for state in STATES if found.count(state)) or "no problem"
+    out = [f"{found.a} → {found.b}: {counts} (beyond {found.fail_on:.1%} and noise)"]
+    moved = found.rows["state"].isin(["slower", "faster"])
+    if found.rows.loc[moved, "delta_us"].notna().any():
+        word = "more" if found.delta_us > 0 else "less"
+        out.append(f"in all {duration(abs(found.delta_us))} {word} per run where the calls are known")
+    return out
+
+
+def diff_frame(found: Diff, n: int | None = None) -> pd.DataFrame:
+    """The changes as a terminal has room for, costs first; ``problem`` is the short name, ``text`` the key."""
+    rows = found.changes.head(n) if n is not None else found.changes
+    labels = [problem_from_text(text).label for text in rows["problem"]]
+    out = rows.assign(text=rows["problem"], problem=labels, change=[_percent(x) for x in rows["ratio"]])
+    names = ["state", "problem", "a_us", "b_us", "change", "delta_us", "pick_a", "pick_b", "basis", "text"]
+    return out[names].reset_index(drop=True)
+
+
+def _percent(ratio: float) -> str:
+    return "" if pd.isna(ratio) else f"{ratio - 1:+.1%}"
+
+
+def diff_markdown(found: Diff, n: int = 50) -> str:
+    """A section for a pull request: verdict and one table of the first ``n`` changes."""
+    verdict = "no problem got slower" if found.ok else f"**{found.count('slower'):,} problems got slower**"
+    lines = [f"### {_cell(found.a)} → {_cell(found.b)}: {verdict}", "", *diff_lines(found), ""]
+    frame = diff_frame(found, n)
+    if len(frame):
+        lines += ["| | problem | A µs | B µs | change | picks |", "|---|---|--:|--:|--:|---|"]
+    for row in frame.to_dict("records"):
+        times = [_number(row[name]) for name in ("a_us", "b_us")]
+        picks = [row[name] for name in ("pick_a", "pick_b") if isinstance(row[name], str)]
+        named = " → ".join(f"`{_cell(pick)}`" for pick in picks) if len(set(picks)) > 1 else ""
+        cells = [row["state"], _cell(row["problem"]), *times, row["change"], named]
+        lines.append(f"| {' | '.join(cells)} |")
+    left = len(found.changes) - len(frame)
+    return "\n".join([*lines, *([f"\n… and {left:,} more"] if left > 0 else [])]) + "\n"
+
+
+def _number(value: float) -> str:
+    return "" if pd.isna(value) else f"{value:.4g}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("`", "'").replace("\n", " ")
+
+
+def diff_junit(found: Diff) -> str:
+    """JUnit XML: a test case per problem, a failure where it got slower, skipped where nothing can be compared."""
+    rows = found.rows
+    suite = ElementTree.Element(
+        "testsuite",
+        name="logparse diff",
+        tests=str(len(rows)),
+        failures=str(found.count("slower")),
+        errors="0",
+        skipped=str(int(rows["state"].isin(["unknown", "new", "vanished"]).sum())),
+    )
+    for row in rows.to_dict("records"):
+        case = ElementTree.SubElement(suite, "testcase", classname="logparse.diff", name=_text(row["problem"]))
+        if row["state"] == "slower":
+            times = f"{row['a_us']:.4g} µs → {row['b_us']:.4g} µs ({_percent(row['ratio'])})"
+            message = f"{times}, {row['pick_a']} → {row['pick_b']}"
+            ElementTree.SubElement(case, "failure", type="slower", message=_text(message))
+        elif row["state"] in ("unknown", "new", "vanished"):
+            ElementTree.SubElement(case, "skipped", message=row["state"])
+    ElementTree.indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def _text(value: str) -> str:
+    """Characters that XML cannot hold made visible."""
+    return value.translate(_NO_XML)
+
+
+def plan_frame(steps: Sequence[Step]) -> pd.DataFrame:
+    """The upgrade plan: one row per row of the old files."""
+    return pd.DataFrame([asdict(x) for x in steps], columns=["file", "line", "key", "solution", "action", "reason"])

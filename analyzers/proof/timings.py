@@ -1,0 +1,95 @@
+"""What one call of each problem took in a run, by each kind of evidence; times of two kinds are never compared.
+
+A trace tells what the job's calls took.  A measured file tells candidates: of these the job's pick counts where a log
+names it, else (in a replay) the default, else the fastest, which is what a tuner or a find-db makes the library use.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from analyzers.analyzer import Tables
+from analyzers.joins import EVIDENCE, calls_by_problem, timed
+from analyzers.picks import picks
+
+TRACE = "trace"
+BASES = (TRACE, "replay", "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
+"""Kinds of evidence, what is nearest to the job first."""
+
+COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
+
+
+def timings(tables: Tables) -> pd.DataFrame:
+    """One row per problem and kind of evidence of the run, with ``COLUMNS``.
+
+    ``noise`` is the relative standard error of the time, missing where the evidence does not tell it.
+    """
+    frames = [x for x in (_traced(tables), _measured(tables)) if len(x)]
+    out = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COLUMNS))
+    return out.astype({"time_us": "float64", "noise": "float64"})
+
+
+def main_pick(tables: Tables) -> pd.Series:
+    """Problem → the solution that its logs say was picked most often."""
+    rows = picks(tables).groupby(["problem", "pick"])["count"].sum().reset_index()
+    rows = rows.sort_values(["problem", "count", "pick"], ascending=[True, False, True]).drop_duplicates("problem")
+    return pd.Series(rows["pick"].to_numpy(), index=rows["problem"].to_numpy(), dtype="object")
+
+
+def kernels_of(tables: Tables) -> dict[str, str]:
+    """Problem → the kernels that its calls launched in the run's traces, as one text."""
+    rows = _own(tables.kernels, tables.run).dropna(subset=["problem"])
+    names = rows.groupby("problem")["kernel"].agg(lambda names: " + ".join(sorted(set(names))))
+    return {str(problem): str(text) for problem, text in names.items()}
+
+
+def _own(frame: pd.DataFrame, run: str) -> pd.DataFrame:
+    return frame[frame["run"] == run] if "run" in frame else frame
+
+
+def _traced(tables: Tables) -> pd.DataFrame:
+    rows = _own(tables.kernels, tables.run).dropna(subset=["problem"])
+    if not len(rows):
+        return pd.DataFrame(columns=list(COLUMNS))
+    per = rows.groupby("problem").agg(total=("total_us", "sum"), most=("calls", "max"))
+    calls = calls_by_problem(tables.workload).reindex(per.index).astype("float64")
+    # The workload's count is of another log where a process has one with more calls: then it is no divisor.
+    own = tables.workload.groupby("problem")["calls_from"].first().reindex(per.index) == "profiler"
+    count = calls.where(own & calls.notna(), per["most"].astype("float64"))
+    return pd.DataFrame(
+        {
+            "problem": per.index.to_numpy(),
+            "basis": TRACE,
+            "solution": pd.Series(kernels_of(tables)).reindex(per.index).to_numpy(),
+            "time_us": (per["total"] / count).to_numpy(),
+            "noise": math.nan,
+        }
+    )
+
+
+def _measured(tables: Tables) -> pd.DataFrame:
+    rows = timed(_own(tables.measurements, tables.run))
+    rows = rows[rows["origin"].isin(EVIDENCE)]
+    rows = rows.assign(noise=_noise(rows))
+    pick = rows["problem"].map(main_pick(tables))
+    default = (rows["origin"] == "replay") & (rows["solution"] == "Default")
+    rank = np.where(rows["solution"] == pick, 0, np.where(default, 1, 2))
+    rows = rows.assign(rank=rank).sort_values(["problem", "origin", "rank", "time_us", "solution"])
+    rows = rows.drop_duplicates(["problem", "origin"]).rename(columns={"origin": "basis"})
+    return rows[list(COLUMNS)]
+
+
+def _noise(rows: pd.DataFrame) -> list[float]:
+    """Relative standard error of each time: of its samples where there are any, else the deviation in the file."""
+    out = []
+    columns = (rows["time_us"], rows["std_us"], rows["samples_us"])
+    for time, std, samples in zip(*columns, strict=True):
+        values = np.asarray(samples, dtype="float64") if isinstance(samples, (list, tuple, np.ndarray)) else np.empty(0)
+        if len(values) > 1:
+            out.append(float(1.4826 * np.median(np.abs(values / np.median(values) - 1)) / math.sqrt(len(values))))
+        else:
+            out.append(float(std) / float(time) if std is not None and not pd.isna(std) else math.nan)
+    return out

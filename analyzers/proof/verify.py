@@ -1,0 +1,243 @@
+"""Did the overrides take effect, and was it worth it?  A run before against a run after, row by row of the files.
+
+For each problem that a file serves: whether the job now runs the intended solution (by the pick that a log names, else
+by the kernels of a trace), whether its time moved, and what that gained against what was promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+
+from analyzers.analyzer import Tables
+from analyzers.joins import calls_by_problem
+from analyzers.proof.coverage import Idle, coverage, served_by
+from analyzers.proof.diff import FAIL_ON, diff
+from analyzers.proof.lint import by_format, facts_of_run
+from analyzers.proof.override_file import OverrideFile
+from analyzers.proof.timings import kernels_of, main_pick
+from logparse.formats.tunableop.solutions import hipblaslt_index
+from logparse.model import Solution, problem_from_text, solution_from_text
+
+Effect = Literal["applied", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
+Move = Literal["faster", "slower", "same", "unknown"]
+
+SIGNS: tuple[tuple[str, str], ...] = (
+    ("the override file git version are not the same", "hipBLASLt refused the tuning file: another git revision"),
+    ("No valid entries found in override file", "hipBLASLt found no usable entry in the tuning file"),
+    ("No valid solution index found in override file", "hipBLASLt could not use an entry's solution for a call"),
+    ("Failed validator", "PyTorch rejected the TunableOp file: a validator differs"),
+    ("Unmatched validator", "PyTorch rejected the TunableOp file: its set of validators differs"),
+    ("missing candidate", "PyTorch does not have a row's solution and ran the default"),
+    ("Bad algorithm", "MIOpen threw at an item of the find-db"),
+    ("Not enough workspace has been provided", "MIOpen could not run a recorded solver: its workspace is larger"),
+)
+"""Texts by which a library says that it did not honour an override, and what each means."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one problem that a row of a file serves.
+
+    Times are of one call, of one kind of evidence (``basis``).  ``gained_us`` and ``promised_us`` are per run after;
+    None where a time or the calls are unknown.
+    """
+
+    problem: str
+    label: str
+    file: str
+    line: int
+    intended: str
+    before: str | None
+    after: str | None
+    effect: Effect
+    move: Move
+    basis: str | None
+    before_us: float | None
+    after_us: float | None
+    calls: int | None
+    gained_us: float | None
+    promised_us: float | None
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All outcomes, the rows that served nothing, what the logs complain of, and why it failed (empty: it did not)."""
+
+    before: str
+    after: str
+    outcomes: tuple[Outcome, ...]
+    idle: tuple[tuple[str, Idle], ...]
+    signs: tuple[str, ...]
+    failures: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    @property
+    def gained_us(self) -> float:
+        """What the served problems gained per run after, as far as it is known."""
+        return sum(x.gained_us for x in self.outcomes if x.gained_us is not None)
+
+    @property
+    def promised_us(self) -> float | None:
+        """What was promised for those whose gain is known; None where nothing was promised."""
+        known = [x.promised_us for x in self.outcomes if x.promised_us is not None and x.gained_us is not None]
+        return sum(known) if known else None
+
+
+def verify(
+    before: Tables,
+    after: Tables,
+    files: Sequence[OverrideFile],
+    promised: Mapping[str, float] | None = None,
+    fail_on: float = FAIL_ON,
+) -> Verification:
+    """Hold the run ``after`` against ``before`` for the rows of ``files`` (judged for the machine of ``after``).
+
+    ``promised`` is µs per call by problem, what a row was expected to save.  It fails when a file is refused, when a
+    called problem demonstrably does not run its row's solution, when one got slower than ``fail_on`` and noise allow,
+    and when no row took effect at all.
+    """
+    moved = {str(row["problem"]): row for row in diff(before, after, fail_on).rows.to_dict("records")}
+    picks = (main_pick(before), main_pick(after))
+    kernels = (kernels_of(before), kernels_of(after))
+    counted = calls_by_problem(after.workload)
+    calls = {str(text): int(count) for text, count in counted.dropna().items()}
+    rocblas = facts_of_run(after).get("rocblas_version", "")
+    outcomes = []
+    for file in files:
+        kinds = by_format(file.format).kinds
+        known = {str(x) for t in (before, after) for x in t.workload.loc[t.workload["kind"].isin(kinds), "problem"]}
+        for text, row in sorted(served_by(file, sorted(known)).items()):
+            if row.solution is None:
+                continue
+            old, new = (_known(x, text) for x in picks)
+            effect = _effect(
+                row.solution, new, (kernels[0].get(text), kernels[1].get(text)), text in counted.index, rocblas
+            )
+            outcomes.append(
+                _outcome(
+                    text,
+                    file.name,
+                    row.line,
+                    row.solution.text,
+                    old,
+                    new,
+                    effect,
+                    moved.get(text),
+                    calls.get(text),
+                    promised,
+                )
+            )
+    idle = [(file.name, row) for file in files for row in coverage(file, after).idle]
+    signs = tuple(_signs(after))
+    return Verification(
+        before.run, after.run, tuple(outcomes), tuple(idle), signs, tuple(_failures(files, outcomes, signs))
+    )
+
+
+def _known(picks: pd.Series, text: str) -> str | None:
+    return str(picks[text]) if text in picks.index else None
+
+
+def _effect(
+    intended: Solution, pick: str | None, kernels: tuple[str | None, str | None], called: bool, rocblas: str
+) -> Effect:
+    if not called:
+        return "not called"
+    if intended.text == "Default":
+        return "unknown"  # a log names what the library picked, which is what Default means
+    if pick is not None:
+        return "applied" if same_solution(intended, solution_from_text(pick), rocblas) else "not applied"
+    before, after = kernels
+    if before is None or after is None:
+        return "unknown"
+    return "changed kernel" if before != after else "unchanged kernel"
+
+
+def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
+    """Whether two names mean one solution: equal, or a rocBLAS index that is hipBLASLt's (rocBLAS 5 and later)."""
+    if one.text == other.text:
+        return True
+    through = [hipblaslt_index(x, rocblas_version) if x.library == "rocblas" else None for x in (one, other)]
+    ids = [int(x.id) if x.library == "hipblaslt" else i for x, i in zip((one, other), through, strict=True)]
+    return ids[0] is not None and ids[0] == ids[1]
+
+
+def _outcome(
+    text: str,
+    file: str,
+    line: int,
+    intended: str,
+    old: str | None,
+    new: str | None,
+    effect: Effect,
+    time: Mapping[Hashable, Any] | None,
+    calls: int | None,
+    promised: Mapping[str, float] | None,
+) -> Outcome:
+    before_us, after_us = (None if time is None or pd.isna(time[x]) else float(time[x]) for x in ("a_us", "b_us"))
+    move: Move = "unknown"
+    if before_us is not None and after_us is not None and time is not None:
+        move = time["state"] if time["state"] in ("faster", "slower") else "same"
+    saved = None if before_us is None or after_us is None else before_us - after_us
+    each = (promised or {}).get(text)
+    return Outcome(
+        problem=text,
+        label=problem_from_text(text).label,
+        file=file,
+        line=line,
+        intended=intended,
+        before=old,
+        after=new,
+        effect=effect,
+        move=move,
+        basis=None if saved is None or time is None else str(time["basis"]),
+        before_us=before_us,
+        after_us=after_us,
+        calls=calls,
+        gained_us=None if saved is None or calls is None else saved * calls,
+        promised_us=None if each is None or calls is None else each * calls,
+    )
+
+
+def _signs(after: Tables) -> Iterator[str]:
+    for text, meaning in SIGNS:
+        hits = after.messages[after.messages["text"].str.contains(text, regex=False)]
+        if len(hits):
+            yield f"{meaning} ({int(hits['count'].sum())} times)"
+
+
+def _failures(files: Sequence[OverrideFile], outcomes: Sequence[Outcome], signs: Sequence[str]) -> Iterator[str]:
+    for file in files:
+        if file.accepted is False:
+            why = next((note.message for note in file.notes if note.line is None and note.severity == "error"), "")
+            yield f"{file.name} is not accepted on this machine" + (f": {why}" if why else "")
+    yield from signs
+    for outcome in outcomes:
+        if outcome.effect in ("not applied", "unchanged kernel"):
+            ran = outcome.after or "the same kernel as before"
+            yield f"{outcome.label}: {outcome.intended} was intended, {ran} ran ({outcome.file}, line {outcome.line})"
+        if outcome.move == "slower":
+            yield f"{outcome.label}: slower with the override, {outcome.before_us:.4g} to {outcome.after_us:.4g} µs"
+    if not any(outcome.effect in ("applied", "changed kernel") for outcome in outcomes):
+        shown = any(outcome.effect == "unknown" for outcome in outcomes)
+        yield (
+            "no row can be shown to have taken effect: the logs after name no pick (a bench or verbose log does)"
+            if shown
+            else "no row took effect: no call of the run is served"
+        )
+
+
+def promises(tables: Tables, findings: pd.DataFrame) -> dict[str, float]:
+    """µs per call that the findings of a ``recommend`` promised, by problem (view ``findings``)."""
+    calls = calls_by_problem(tables.workload).astype("float64")
+    rows = findings[findings["saving_us"].notna() & findings["problem"].isin(calls.index)]
+    each = rows["saving_us"].astype("float64") / rows["problem"].map(calls)
+    known = each.groupby(rows["problem"]).max()
+    return {str(problem): float(value) for problem, value in known.dropna().items()}

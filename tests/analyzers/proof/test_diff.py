@@ -1,0 +1,211 @@
+"""Diff finds what was planted and nothing else; the upgrade plan decides every row; goldens of its renderings."""
+
+from __future__ import annotations
+
+import bz2
+import math
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.analyzer import Tables
+from analyzers.proof.diff import Step, diff, upgrade_plan
+from analyzers.proof.lint import inspect
+from analyzers.proof.render import diff_frame, diff_junit, diff_lines, diff_markdown, plan_frame
+from analyzers.proof.timings import timings
+from logparse.formats.hipblaslt import tuning_file
+from logparse.formats.miopen import find_db
+from logparse.formats.tunableop import results
+from logparse.ingest import ingest
+from logparse.model import Override, Solution, problem_from_text
+from logparse.store import Store
+from tests.analyzers.build import call, facts, measurement, tables, work
+from tests.analyzers.example import ARCH, W, gemm
+from tests.conftest import CORPUS, needs_corpus
+
+G = [gemm(m).text for m in (4096, 2048, 1024, 512, 256, 128)]
+
+
+def kernel(problem: str, name: str, calls: int, total: float) -> dict[str, object]:
+    row = {"source_id": "t", "run": "r", "device": 0, "op": "aten::mm", "problem": problem, "kernel": name}
+    return row | {"calls": calls, "total_us": total}
+
+
+def run_a() -> Tables:
+    return tables(
+        workload=[work(g, 10) for g in G[:5]],
+        calls=[call(g, "hipblaslt:1", 10) for g in G[:5]],
+        kernels=[kernel(g, "k1", 10, 1000.0) for g in G[:4]],
+    )
+
+
+def run_b() -> Tables:
+    return tables(
+        workload=[work(g, 20) for g in (*G[:4], G[5])],
+        calls=[
+            call(g, s, 20) for g, s in zip((*G[:4], G[5]), ("hipblaslt:1",) * 3 + ("hipblaslt:2",) * 2, strict=True)
+        ],
+        kernels=[kernel(g, "k1", 20, t) for g, t in zip(G[:4], (2200.0, 1000.0, 2040.0, 2000.0), strict=True)],
+    )
+
+
+def test_states() -> None:
+    found = diff(run_a(), run_b())
+    states = dict(zip(found.rows["problem"], found.rows["state"], strict=True))
+    assert states == dict(zip(G, ("slower", "faster", "same", "changed", "vanished", "new"), strict=True))
+    assert found.rows["problem"].tolist()[:2] == G[:2]
+    assert found.rows["delta_us"].tolist()[:2] == [pytest.approx(200.0), pytest.approx(-1000.0)]
+    assert not found.ok
+    assert found.delta_us == pytest.approx(-800.0)
+    assert diff(run_a(), run_b(), fail_on=0.2).ok
+
+
+def test_renderings() -> None:
+    found = diff(run_a(), run_b())
+    assert diff_lines(found) == [
+        "r → r: 1 slower, 1 faster, 1 changed, 1 new, 1 vanished, 1 same (beyond 3.0% and noise)",
+        "in all 800 µs less per run where the calls are known",
+    ]
+    assert diff_markdown(found, 3) == (
+        "### r → r: **1 problems got slower**\n\n"
+        "r → r: 1 slower, 1 faster, 1 changed, 1 new, 1 vanished, 1 same (beyond 3.0% and noise)\n"
+        "in all 800 µs less per run where the calls are known\n\n"
+        "| | problem | A µs | B µs | change | picks |\n|---|---|--:|--:|--:|---|\n"
+        "| slower | TN 4096×512×1024 bf16_r | 100 | 110 | +10.0% |  |\n"
+        "| faster | TN 2048×512×1024 bf16_r | 100 | 50 | -50.0% |  |\n"
+        "| changed | TN 512×512×1024 bf16_r | 100 | 100 | +0.0% | `hipblaslt:1` → `hipblaslt:2` |\n"
+        "\n… and 2 more\n"
+    )
+    suite = ElementTree.fromstring(diff_junit(found).split("\n", 1)[1])
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("6", "1", "2")
+    [failure] = suite.iter("failure")
+    assert failure.get("message") == "100 µs → 110 µs (+10.0%), hipblaslt:1 → hipblaslt:1"
+    assert list(diff_frame(found)["state"]) == ["slower", "faster", "changed", "new", "vanished"]
+
+
+def test_noise_is_respected() -> None:
+    def one(time: float, samples: tuple[float, ...] = (), std: float | None = None) -> Tables:
+        return tables(
+            measurements=[measurement(G[0], "Default", time, origin="replay", samples_us=samples, std_us=std)]
+        )
+
+    assert diff(one(100.0), one(108.0)).count("slower") == 1
+    assert diff(one(100.0, std=5.0), one(108.0, std=5.0)).count("same") == 1
+    quiet = tuple(100.0 + x for x in (-0.1, 0.0, 0.1) * 4)
+    assert diff(one(100.0, quiet), one(108.0, tuple(x + 8 for x in quiet))).count("slower") == 1
+    assert math.isnan(timings(one(100.0))["noise"][0])
+
+
+def test_times_of_two_kinds_are_never_compared() -> None:
+    a = tables(measurements=[measurement(G[0], "Default", 100.0, origin="replay")])
+    b = tables(measurements=[measurement(G[0], "Default", 200.0, origin="bench")])
+    assert diff(a, b).count("unknown") == 1
+
+
+def test_the_only_problem_that_may_be_meant_is_compared() -> None:
+    full, vague = gemm(), gemm(lda=None, scale_type=None)
+    a = tables(measurements=[measurement(full.text, "Default", 100.0)])
+    b = tables(measurements=[measurement(vague.text, "Default", 200.0)])
+    assert diff(a, b).rows["state"].tolist() == ["slower"]
+    two = tables(measurements=[measurement(p.text, "Default", 100.0) for p in (full, gemm(lda=1088))])
+    assert sorted(diff(two, b).rows["state"]) == ["new", "vanished", "vanished"]
+
+
+@given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=6), st.floats(0.001, 0.5))
+def test_a_run_against_itself_has_no_change(times: list[float], fail_on: float) -> None:
+    t = tables(
+        measurements=[measurement(g, "hipblaslt:1", x) for g, x in zip(G, times, strict=False)],
+        workload=[work(G[0], 3)],
+    )
+    found = diff(t, t, fail_on)
+    assert set(found.rows["state"]) <= {"same", "unknown"}
+    assert len(found.changes[found.changes["state"] != "unknown"]) == 0
+
+
+@needs_corpus
+def test_exactly_the_planted_changes_of_a_shipped_find_db(tmp_path: Path, store: Store) -> None:
+    name = "gfx90a68.HIP.fdb.txt"
+    lines = bz2.decompress((CORPUS / f"miopen/{name}.bz2").read_bytes()).decode().splitlines()[:4000]
+    keys = [line.partition("=")[0] for line in lines]
+    planted: dict[str, str] = {}
+    changed = list(lines)
+    for number in range(0, 4000, 400):
+        factor, state = (1.5, "slower") if number % 800 else (0.5, "faster")
+        changed[number] = re.sub(r":([\d.e-]+),", lambda m, x=factor: f":{float(m[1]) * x:g},", lines[number])
+        planted[keys[number]] = state
+    gone, new = 1, "7" + lines[2]
+    planted[keys[gone]], planted["7" + keys[2]] = "vanished", "new"
+    changed = [line for number, line in enumerate(changed) if number != gone] + [new]
+    for run, text in (("old", lines), ("new", changed)):
+        (tmp_path / run).mkdir()
+        (tmp_path / run / name).write_text("\n".join(text) + "\n")
+        ingest([str(tmp_path / run / name)], store, run=run)
+    a, b = (Tables(run=run, **store.frames(run)) for run in ("old", "new"))
+    found = diff(a, b)
+    changes = zip(found.changes["problem"], found.changes["state"], strict=True)
+    assert {find_db.key(problem_from_text(text), {}): state for text, state in changes} == planted
+    assert len(planted) == 12
+
+
+# ------------------------------------------------------------------------------------------------------ upgrade plan
+
+HERE = {"arch": ARCH, "hipblaslt_revision": "3b3d59eb", "cu_count": "304"}
+
+
+def plan(target: dict[str, str], **more: object) -> list[Step]:
+    made = tuning_file.write(
+        [Override(problem=gemm(m), solution=Solution("hipblaslt", "7"), target=HERE) for m in (4096, 2048)], HERE
+    )
+    file = inspect("t.txt", made[0].data, {})
+    return upgrade_plan([file], tables(facts=facts("x", **target), **more))  # type: ignore[arg-type]
+
+
+def actions(steps: list[Step]) -> list[tuple[str, str]]:
+    return [(x.action, x.reason) for x in steps]
+
+
+def test_plan_of_an_unchanged_build() -> None:
+    assert actions(plan(HERE)) == [("keep", "same build")] * 2
+    assert [x for x, _ in actions(plan(HERE, workload=[work(G[0], 3)]))] == ["keep", "drop"]
+
+
+def test_plan_of_another_build_or_device() -> None:
+    assert {x for x, _ in actions(plan(HERE | {"hipblaslt_revision": "new"}))} == {"re-measure"}
+    assert "another kernel" in plan(HERE | {"hipblaslt_revision": "new"})[0].reason
+    assert "unknown build" in plan({"arch": ARCH})[0].reason
+    assert "another device" in plan(HERE | {"arch": "gfx90a"})[0].reason
+
+
+def test_plan_by_what_was_measured() -> None:
+    rows = [
+        measurement(G[0], "Default", 100.0),
+        measurement(G[0], "hipblaslt:7", 90.0),
+        measurement(G[1], "Default", 100.0),
+        measurement(G[1], "hipblaslt:7", 99.0),
+    ]
+    steps = plan(HERE, workload=[work(g, 3) for g in G[:2]], measurements=rows)
+    assert actions(steps) == [
+        ("keep", "measured in the new run: +11.1% against the default"),
+        ("drop", "measured in the new run: +1.0% against the default"),
+    ]
+    assert plan_frame(steps)["action"].tolist() == ["keep", "drop"]
+
+
+def test_plan_of_other_formats() -> None:
+    old = {f"validator:{k}": "1" for k in ("HIP_VERSION", "HIPBLASLT_VERSION", "GCN_ARCH_NAME", "ROCBLAS_VERSION")}
+    old |= {"validator:PT_VERSION": "2.6.0", "pytorch_version": "2.6.0", "backend": "HIP"}
+    made = results.write([Override(problem=gemm(), solution=Solution("torch", "Default"), target=old)], old)
+    file = inspect("r0.csv", made[0].data, {})
+    t = tables(facts=facts("x", **(old | {"validator:PT_VERSION": "2.9.1", "pytorch_version": "2.9.1"})))
+    [step] = upgrade_plan([file], t)
+    assert (step.action, step.reason.partition(",")[0]) == ("re-measure", "the key has no leading dimensions")
+    key = find_db.key(W, {})
+    text = f"{key}=GemmWrwUniversal:3.9,6422528,miopenConvolutionBwdWeightsAlgoGEMM\n{key}=x:1,2,3\n"
+    file = inspect("gfx942130.HIP.3_4_0_x.ufdb.txt", text.encode(), {})
+    steps = upgrade_plan([file], tables(facts=facts("x", arch="gfx942", cu_count="304", miopen_version="3.5.0")))
+    assert [x.action for x in steps] == ["keep", "drop"]
+    assert steps[0].reason.endswith("; write it again, the new build ignores this file")
