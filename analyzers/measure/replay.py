@@ -22,6 +22,7 @@ from analyzers.measure.drift import idle_facts, noise
 from analyzers.measure.plan import Item, plan
 from analyzers.measure.trial import CONFIRM, RACE, Confirmed, Method, Result, environment_key
 from analyzers.measure.worker import backend_named
+from logparse.errors import InputError
 from logparse.ingest import record
 from logparse.model import Fact, Measurement, Record
 from logparse.store import Store
@@ -174,6 +175,15 @@ def confirmed_pairs(store: Store, run: str | None = None) -> dict[str, Pairs]:
         samples.setdefault(str(row.problem), {})[str(row.solution)] = tuple(cast("list[float]", row.samples_us))
         pairs[str(row.problem)] = (pair["pick"], pair["winner"])
     return {text: Pairs(samples[text][pick], samples[text][winner]) for text, (pick, winner) in pairs.items()}
+
+
+def seconds(text: str) -> float:
+    """Seconds of a budget: ``90``, ``90s``, ``10m``, ``1.5h``.  Raises InputError."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in "smh" and text else (text, "s")
+    try:
+        return float(number) * {"s": 1, "m": 60, "h": 3600}[unit]
+    except ValueError:
+        raise InputError(f"a budget is a number of seconds, or like 10m or 1.5h: not {text!r}") from None
 
 
 def visible_devices() -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import pytest
 
 from analyzers.measure.backends import BACKENDS
 from analyzers.measure.crew import Limits, MeasuringError
-from analyzers.measure.replay import Options, Report, Step, confirmed_pairs, planned, replay
+from analyzers.measure.replay import Options, Report, Step, confirmed_pairs, planned, replay, seconds
 from analyzers.measure.worker import backend_named
 from logparse.errors import InputError
 from logparse.ingest import record
@@ -209,6 +209,13 @@ def _broken(place: object) -> object:
 
 
 BROKEN = type(BACKENDS[0])("broken", "cannot be opened", _broken)  # type: ignore[arg-type]
+
+
+def test_a_budget_has_a_unit() -> None:
+    assert [seconds(x) for x in ("90", "90s", "10m", "1.5h")] == [90, 90, 600, 5400]
+    for text in ("", "m", "ten"):
+        with pytest.raises(InputError, match="budget"):
+            seconds(text)
 
 
 def test_names_of_backends_are_unique_and_found() -> None:
