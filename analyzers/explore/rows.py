@@ -48,9 +48,11 @@ TEXTS = frozenset({"label", "pick", "best", "operation", "dtype", "layout", "fil
 
 TICKS = """
     with clocked as (select problem, pid, category, first_seen as second, sum(count) as calls from calls
-                     where run = $run and first_seen is not null and not by_tool group by all),
-         chosen as (select pid, category from clocked group by all
-                    qualify row_number() over (partition by pid order by sum(calls) desc, category) = 1)
+                     where run = $run and first_seen is not null and not by_tool
+                     group by problem, pid, category, first_seen),
+         chosen as (select pid, arg_max(category, calls) as category from (
+                        select pid, category, sum(calls) as calls from clocked group by pid, category order by category)
+                    group by pid)
     select c.problem, c.pid, c.second, c.calls from clocked c join chosen k
       on c.category = k.category and c.pid is not distinct from k.pid"""
 """Calls with a clock, of each process in the one category that has the most: several log the same launch."""

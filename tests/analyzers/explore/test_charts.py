@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,13 +153,26 @@ def test_markup_of_a_log_is_escaped_in_every_figure(example_points: pd.DataFrame
     for name in ("label", "best", "solver", "dtype", "layout", "library"):
         points[name] = attack
     for chart in OF_POINTS:
-        hover = [
-            str(x)
-            for trace in chart(points).data
-            for x in [trace.name, *(trace.text if isinstance(trace.text, tuple | list) else ())]
-        ]
-        assert not any("<a" in x or "<b>x" in x or "\u202e" in x for x in hover)
-        assert "javascript" not in str(chart(points).layout)
+        figure = chart(points).to_plotly_json()
+        if chart is explore.overview:  # a bar carries its raw value for the click; its template shows another, escaped
+            for trace in figure["data"]:
+                assert "%{customdata[1]}" not in trace["hovertemplate"]
+                trace["customdata"] = [x[2:] for x in trace["customdata"]]
+        for text in strings(figure):
+            assert "<a" not in text
+            assert "<b>x" not in text
+            assert "\u202e" not in text
+
+
+def strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from strings(inner)
+    elif isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.dtype == object):
+        for inner in value:
+            yield from strings(inner)
 
 
 def test_shown() -> None:

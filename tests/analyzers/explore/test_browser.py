@@ -1,0 +1,339 @@
+"""The page and the report in a real headless Chromium.
+
+Needs Playwright and Debian's chromium (``apt-get install chromium``).  Where CI is set both must be there: a browser test
+that skips itself would show nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from logparse.store import Store
+from tests.analyzers.explore.conftest import PLANTED
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+         "--no-first-run", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")  # fmt: skip
+SECONDS = 30_000
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if not os.environ.get("CI"):
+        pytest.importorskip("playwright", reason="no playwright")
+        pytest.importorskip("dash", reason="no dash")
+        if not Path(CHROMIUM).exists():
+            pytest.skip("no chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield chromium
+        chromium.close()
+
+
+@dataclass
+class Visit:
+    """A page, and what it did that it should not: errors, requests to other hosts."""
+
+    page: Page
+    errors: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+
+    def clean(self) -> None:
+        assert self.errors == []
+        assert self.outside == []
+        assert self.page.evaluate("window.ran") is None, "a script of a log ran"
+
+
+def visit(browser: Browser, theme: str = "light") -> Visit:
+    context = browser.new_context(
+        viewport={"width": 1400, "height": 1000},
+        color_scheme=theme,
+        permissions=["clipboard-read", "clipboard-write"],  # type: ignore[arg-type]
+    )
+    made = Visit(context.new_page())
+    made.page.set_default_timeout(SECONDS)
+
+    def guard(route: Any) -> None:
+        if re.match(r"(http://127\.0\.0\.1:|file:|data:|blob:)", route.request.url):
+            route.continue_()
+        else:
+            made.outside.append(route.request.url)
+            route.abort()
+
+    context.route("**/*", guard)
+    made.page.on("console", lambda x: made.errors.append(x.text) if x.type == "error" else None)
+    made.page.on("pageerror", lambda x: made.errors.append(str(x)))
+    return made
+
+
+@pytest.fixture(params=["light", "dark"])
+def themed(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Visit]:
+    made = visit(browser, request.param)
+    yield made
+    made.page.context.close()
+
+
+@pytest.fixture
+def seen(browser: Browser) -> Iterator[Visit]:
+    made = visit(browser)
+    yield made
+    made.page.context.close()
+
+
+@dataclass
+class Served:
+    url: str
+    board: Any
+
+
+def _serve(store: Store) -> Iterator[Served]:
+    from werkzeug.serving import make_server
+
+    from analyzers.explore.app import application
+    from analyzers.explore.board import Board
+
+    board = Board(store.url)
+    server = make_server("127.0.0.1", 0, application(board).server, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield Served(f"http://127.0.0.1:{server.port}/", board)
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    board.close()
+
+
+@pytest.fixture(scope="module")
+def demo(sampled: Store, browser: Browser) -> Iterator[Served]:
+    yield from _serve(sampled)
+
+
+@pytest.fixture(scope="module")
+def attacked(planted: Store, browser: Browser) -> Iterator[Served]:
+    yield from _serve(planted)
+
+
+def ready(page: Page) -> None:
+    """Everything of the view is drawn, and the analyzers have spoken."""
+    page.wait_for_selector("#charts .main-svg, #charts .no-webgl, #sql-text:visible")
+    page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
+    page.wait_for_selector("#table .ag-row, #sql-text:visible")
+
+
+def click_bar(page: Page, text: str) -> None:
+    """Click the bar of this name in the overview."""
+    box = page.locator("#chart-0 .ytick text", has_text=re.compile(f"^{re.escape(text)}$")).first.bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] + 14, box["y"] + box["height"] / 2)
+
+
+def hovered(page: Page, where: str) -> str:
+    """The hover text of the first mark of a chart, as it is shown."""
+    mark = page.locator(f"{where} .scatterlayer .point").first
+    page.emulate_media(reduced_motion="reduce")
+    box = None
+    while (now := mark.bounding_box()) != box:  # the page is still scrolling to it
+        box = now
+        page.wait_for_timeout(200)
+    assert box
+    page.mouse.move(box["x"] + box["width"] / 2 + 30, box["y"])
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=4)
+    page.wait_for_selector(f"{where} .hoverlayer text", state="attached")
+    return page.text_content(f"{where} .hoverlayer") or ""
+
+
+def test_three_clicks_from_time_to_an_override(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.goto(demo.url)
+    ready(page)
+    assert "can be gained" in page.inner_text("#verdict strong")
+
+    click_bar(page, "GEMM")
+    page.wait_for_url("**operation=GEMM*")
+    page.wait_for_selector("#table .ag-row [col-id=label]:has-text('bf16_r')")
+    page.wait_for_function(
+        "[...document.querySelectorAll('#table .ag-row [col-id=label]')].every(x => !x.textContent.startsWith('W '))"
+    )
+    page.locator("#table .ag-row [col-id=label]").first.click()
+    page.wait_for_selector("#text-override")
+    row = page.inner_text("#text-override")
+    page.click("#copy-override")
+    page.wait_for_function("async row => (await navigator.clipboard.readText()).trim() === row.trim()", arg=row)
+    assert "hipblaslt" in page.inner_text("#problem") and len(row.splitlines()) >= 2
+    page.wait_for_selector("#solutions .main-svg")
+    seen.clean()
+
+
+def test_url_is_the_state(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.goto(demo.url + "?view=weights&direction=W")
+    ready(page)
+    assert page.inner_text(".chip").startswith("Direction: W")
+    assert page.inner_text("nav .here") == "Backward weights"
+    rows = page.inner_text("#table-note")
+    page.click(".chip")
+    page.wait_for_selector(".chip", state="detached")
+    page.wait_for_function("before => document.querySelector('#table-note').textContent !== before", arg=rows)
+    page.go_back()
+    page.wait_for_selector(".chip")
+    page.wait_for_function("before => document.querySelector('#table-note').textContent === before", arg=rows)
+    seen.clean()
+
+
+def test_filters_are_reached_by_keyboard(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.goto(demo.url)
+    ready(page)
+    page.locator("aside .entry", has_text="convolution").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**operation=convolution*")
+    page.fill("#search", "W 64")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**search=W+64*")
+    page.wait_for_selector(".chip >> nth=1")
+    seen.clean()
+
+
+def test_table_sorts_filters_and_exports_what_it_shows(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.goto(demo.url + "?view=overview&direction=W")
+    ready(page)
+    shown = int(page.inner_text("#table-note").split()[0])
+    page.click("#table .ag-header-cell[col-id=time_us] .ag-header-cell-text")
+    page.wait_for_selector("#table .ag-header-cell[col-id=time_us][aria-sort=ascending]")
+    page.wait_for_selector("#table .ag-row")
+    with page.expect_download() as waiting:
+        page.click("#export")
+    lines = Path(waiting.value.path()).read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("Problem,Could save (ms),Total time (ms),Calls,Now (µs)")
+    assert len(lines) == shown + 1
+    times = [float(line.split(",")[4]) for line in lines[1:] if line.split(",")[4]]
+    assert times == sorted(times)
+    seen.clean()
+
+
+def test_both_themes_draw_every_view(themed: Visit, demo: Served) -> None:
+    from analyzers.explore.palette import THEMES
+    from analyzers.explore.selection import VIEWS
+
+    page = themed.page
+    for view in VIEWS:
+        page.goto(demo.url + f"?view={view}")
+        ready(page)
+    page.goto(demo.url + "?view=roofline")
+    ready(page)
+    first = page.evaluate("document.documentElement.dataset.theme")
+    page.click("#switch")
+    second = "dark" if first == "light" else "light"
+    page.wait_for_function(
+        "c => document.querySelector('#chart-0 .js-plotly-plot')?.layout?.paper_bgcolor === c",
+        arg=THEMES[second].panel,
+    )
+    assert page.evaluate("document.documentElement.dataset.theme") == second
+    themed.clean()
+
+
+def test_planted_markup_is_shown_and_not_run(themed: Visit, attacked: Served) -> None:
+    page = themed.page
+    for view in ("overview", "roofline", "regret", "weights", "shapes", "timeline", "compare"):
+        page.goto(attacked.url + f"?view={view}")
+        ready(page)
+    page.goto(attacked.url + "?view=weights&direction=W")
+    ready(page)
+    assert PLANTED in page.inner_text("#verdict"), "the run's name is shown as it is"
+    page.locator("#table .ag-row").first.click()
+    page.wait_for_selector("#solutions .main-svg")
+    page.hover("#solutions .scatterlayer .point >> nth=0", force=True)
+    page.wait_for_selector("#solutions .hoverlayer text")
+    assert "<img src=x" in page.inner_text("#solutions .hoverlayer") or "script" in page.inner_text(
+        "#solutions .hoverlayer"
+    )
+    assert "<img src=x" in (page.text_content("#solutions .yaxislayer-above") or "")
+    assert page.locator("img[src=x], #page a[href*=outside]").count() == 0
+    themed.clean()
+
+
+def test_sql_reads_and_cannot_write(seen: Visit, demo: Served, tmp_path: Path) -> None:
+    page = seen.page
+    page.goto(demo.url + "?view=sql")
+    ready(page)
+    page.fill("#sql-text", 'select \'<img src=x onerror="window.ran=3">\' as name, 7 as "<b>n"')
+    page.click("#sql-run")
+    page.wait_for_selector("#sql-result .ag-row")
+    assert "<img src=x" in page.inner_text("#sql-result")
+    assert "<b>n" in page.inner_text("#sql-result")
+    target = tmp_path / "stolen.csv"
+    page.fill("#sql-text", f"copy (select 1) to '{target}'")
+    page.click("#sql-run")
+    page.wait_for_function("document.querySelector('#sql-note').textContent.includes('SELECT')")
+    assert not target.exists()
+    seen.clean()
+
+
+@pytest.fixture(scope="module")
+def reports(planted: Store, sampled: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    from analyzers.explore.report import LIMIT_BYTES, write_report
+
+    folder = tmp_path_factory.mktemp("reports")
+    made = {"planted": folder / "planted.html", "demo": folder / "demo.html"}
+    for name, store in (("planted", planted), ("demo", sampled)):
+        write_report(store, made[name])
+        assert made[name].stat().st_size < LIMIT_BYTES
+    return made
+
+
+def test_report_opens_offline_and_is_linked(themed: Visit, reports: dict[str, Path]) -> None:
+    page = themed.page
+    page.goto(reports["demo"].as_uri())
+    page.wait_for_selector("#chart .main-svg")
+    assert "can be gained" in page.inner_text(".verdict strong")
+    everything = page.locator("#table tbody tr").count()
+    box = page.locator("#chart .ytick text", has_text=re.compile("^GEMM$")).first.bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] + 14, box["y"] + box["height"] / 2)
+    page.wait_for_selector("#chips button")
+    fewer = page.locator("#table tbody tr").count()
+    assert 0 < fewer < everything
+    page.fill("input[data-column=time_us]", ">1000")
+    assert 0 < page.locator("#table tbody tr").count() < fewer
+    page.click("th:has-text('Now') button")
+    page.locator("#table tbody tr").first.click()
+    page.wait_for_selector("#problem .main-svg")
+    with page.expect_download() as waiting:
+        page.click("#export")
+    lines = Path(waiting.value.path()).read_text(encoding="utf-8").splitlines()
+    assert len(lines) == page.locator("#table tbody tr").count() + 1
+    for tab in page.locator("nav button").all_inner_texts():
+        page.click(f"nav button:has-text('{tab}')")
+        page.wait_for_selector("#chart .main-svg")
+    page.click("#switch")
+    themed.clean()
+
+
+def test_planted_markup_is_not_run_in_the_report(themed: Visit, reports: dict[str, Path]) -> None:
+    page = themed.page
+    page.goto(reports["planted"].as_uri())
+    page.wait_for_selector("#chart .main-svg")
+    for tab in page.locator("nav button").all_inner_texts():
+        page.click(f"nav button:has-text('{tab}')")
+        page.wait_for_selector("#chart .main-svg")
+    page.locator("#table tbody tr").first.click()
+    page.wait_for_selector("#problem .scatterlayer .point")
+    assert "<img src=x" in hovered(page, "#problem")
+    assert PLANTED in page.inner_text("#table")
+    assert page.locator("img, #page a[href*=outside]").count() == 0
+    themed.clean()

@@ -1,0 +1,103 @@
+"""The server without a browser: who is answered, what is sent, what a CSV holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+import pytest
+
+pytest.importorskip("dash", reason="the extra `explore` is not installed")
+
+from flask.testing import FlaskClient  # noqa: E402
+
+from analyzers.explore.app import application, csv, records, tunnel  # noqa: E402
+from analyzers.explore.board import Board  # noqa: E402
+from analyzers.explore.selection import Selection  # noqa: E402
+from analyzers.explore.views import clicked  # noqa: E402
+from logparse.errors import LogparseError  # noqa: E402
+from logparse.store import Store  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def client(planted: Store) -> Iterator[FlaskClient]:
+    board = Board(planted.url)
+    yield application(board).server.test_client()
+    board.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8050", "localhost:8050", "localhost", "[::1]:8050"])
+def test_requests_that_name_this_host_are_answered(client: FlaskClient, host: str) -> None:
+    answer = client.get("/", headers={"Host": host})
+    assert answer.status_code == 200
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "http" not in policy
+    assert "'unsafe-inline'" not in policy.split("style-src")[0]
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8050", "127.0.0.1.evil.example", "localhost@evil.example"]
+)
+def test_requests_that_name_another_host_are_refused(client: FlaskClient, host: str) -> None:
+    for path in ("/", "/_dash-layout", "/_dash-dependencies"):
+        assert client.get(path, headers={"Host": host}).status_code == 403
+
+
+def test_requests_of_other_sites_are_refused(client: FlaskClient) -> None:
+    headers = {"Host": "127.0.0.1:8050", "Origin": "http://evil.example"}
+    assert client.post("/_dash-update-component", headers=headers, json={}).status_code == 403
+
+
+def test_a_store_that_cannot_be_read_says_why(tmp_path: object) -> None:
+    board = Board(f"{tmp_path}/nothing")
+    try:
+        with pytest.raises(LogparseError, match="no store at"):
+            board.cursor()
+    finally:
+        board.close()
+
+
+def test_the_tunnel_names_the_port() -> None:
+    assert "ssh -N -L 8123:127.0.0.1:8123" in tunnel(8123)
+
+
+def test_csv_runs_no_formula_and_keeps_negative_numbers() -> None:
+    frame = pd.DataFrame({"id": ["a"], "label": ["=cmd|' /C calc'!A0"], "saving_us": [-1.5]})
+    assert csv(frame) == "Problem,Could save (ms)\n'=cmd|' /C calc'!A0,-1.5\n"
+
+
+def test_records_are_json() -> None:
+    assert records(pd.DataFrame({"a": [1.0, float("nan")], "b": ["x", pd.NA]})) == [
+        {"a": 1.0, "b": "x"},
+        {"a": None, "b": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("view", "chart", "data", "boxed", "url"),
+    [
+        ("overview", 0, {"points": [{"customdata": ["direction", "W", 3, "W"]}]}, False, "?view=overview&direction=W"),
+        ("roofline", 0, {"points": [{"customdata": ["abc", "x"]}]}, False, "?view=roofline&problem=abc"),
+        ("roofline", 0, {"range": {"x": [100, 1], "y": [2, 3]}}, True, "?view=roofline&intensity=1..100&tflops=2..3"),
+        (
+            "weights",
+            0,
+            {"range": {"x": [1, 2], "y": [3, 4]}},
+            True,
+            "?view=weights&best_us=3000..4000&sibling_us=1000..2000",
+        ),
+        ("shapes", 0, {"points": [{"customdata": [3.0, 4.0, 1, 0.5]}]}, False, "?view=shapes&m=8..15&n=16..31"),
+        ("overview", 1, {"points": [{"customdata": 17}]}, False, "?view=overview"),
+        ("roofline", 0, None, True, "?view=roofline"),
+        (
+            "overview",
+            0,
+            {"points": [{"customdata": ["no such facet", "x"]}]},
+            False,
+            "?view=overview&problem=no+such+facet",
+        ),
+    ],
+)
+def test_a_click_is_a_url(view: str, chart: int, data: dict[str, object] | None, boxed: bool, url: str) -> None:
+    assert clicked(Selection(view=view), chart, data, boxed=boxed).url() == url
