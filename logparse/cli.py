@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logparse.errors import LogparseError
-from logparse.output import TableFormat, printable, write_table
+from logparse.output import TableFormat, printable, write_rows, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -247,8 +247,6 @@ def _progress(paths: Sequence[str]) -> Iterator[Progress | None]:
 
 
 def _print_ingested(results: Sequence[Ingested]) -> None:
-    import pandas as pd
-
     rows = [
         {
             "file": os.path.relpath(r.path) if r.path.startswith("/") else r.path,
@@ -266,7 +264,7 @@ def _print_ingested(results: Sequence[Ingested]) -> None:
         if r.state != "failed"
     ]
     if rows:
-        write_table(pd.DataFrame(rows), TableFormat.table)
+        write_rows(rows)
     for result in results:
         if result.state == "failed":
             typer.echo(f"error: {result.error}", err=True)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from logparse.errors import LogparseError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     import pandas as pd
 
 
@@ -46,16 +48,28 @@ def write_table(frame: pd.DataFrame, how: TableFormat, out: str | None = None) -
             sink.write(text)
 
 
+def write_rows(rows: Sequence[Mapping[str, object]]) -> None:
+    """Print rows as a table on the terminal (without pandas, which takes longer to import than most logs to read)."""
+    names = list(rows[0]) if rows else []
+    numeric = {name: all(isinstance(row[name], int | float) for row in rows) for name in names}
+    sys.stdout.write(_drawn(numeric, (tuple(row[name] for name in names) for row in rows)))
+
+
 def _terminal(frame: pd.DataFrame) -> str:
+    numeric = {str(name): frame[name].dtype.kind in "iuf" for name in frame.columns}
+    return _drawn(numeric, frame.itertuples(index=False, name=None))
+
+
+def _drawn(numeric: Mapping[str, bool], rows: Iterable[Sequence[object]]) -> str:
+    """A table with these columns, numeric ones right-aligned."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in frame.columns:
-        numeric = frame[name].dtype.kind in "iuf"
-        table.add_column(str(name), justify="right" if numeric else "left", overflow="fold")
-    for row in frame.itertuples(index=False, name=None):
+    for name, right in numeric.items():
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in rows:
         table.add_row(*(_cell(value) for value in row))
     width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS") or 4096)  # a pipe takes whole rows
     console = Console(width=width, highlight=False, markup=False)

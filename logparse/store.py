@@ -24,7 +24,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -37,6 +36,7 @@ from logparse.model import CONV_FIELDS, GEMM_FIELDS
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
+    import pyarrow.dataset as ds
 
 SCHEMA_VERSION = 1
 _TEXT_FIELDS = re.compile(
@@ -113,6 +113,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("count", pa.int64()),
             ("reason", pa.string()),
             ("text", pa.string()),
+            ("line", pa.int64()),  # a hash that equal lines share, whatever part of the file they were read with
         ]
     ),
     "gemms": pa.schema(
@@ -229,6 +230,8 @@ class Store:
         paths = [p for p in self._files("sources") if p.endswith(".parquet")]
         if not paths:
             return _COMMIT_SCHEMA.empty_table()
+        import pyarrow.dataset as ds  # brings pandas; a first ingest needs neither
+
         return ds.dataset(paths, filesystem=self._fs, schema=_COMMIT_SCHEMA, format="parquet").to_table()
 
     def forget(self, name: str) -> list[str]:
@@ -393,6 +396,8 @@ class Store:
         paths = [p for p in self._files(table) if p.endswith(".parquet") and _attempt_of(p) in live]
         if not paths:
             return schema.empty_table()
+        import pyarrow.dataset as ds
+
         partitioning = (
             ds.partitioning(pa.schema([("category", pa.string())]), flavor="hive") if table in PARTITIONED else None
         )
@@ -581,7 +586,9 @@ def _view_sql(run: str | None) -> dict[str, str]:
         "kernels": joined.format(t="kernels"),
         "facts": "select distinct s.source_id, s.run, t.name, t.value from facts_ t join commits_ s using (attempt)",
         "rejects": """
-            select s.source_id, s.path, s.run, t."offset", t.length, t.count, t.reason, t.text
-            from rejects_ t join commits_ s using (attempt)""",
+            select s.source_id, s.path, s.run, min(t."offset") as "offset", arg_min(t.length, t."offset") as length,
+                   cast(sum(t.count) as bigint) as count, t.reason, arg_min(t.text, t."offset") as text
+            from rejects_ t join commits_ s using (attempt)
+            group by s.source_id, s.path, s.run, t.reason, coalesce(t.line, t."offset")""",
         "findings": "select * from findings_" + (f" where run = '{run.replace(chr(39), chr(39) * 2)}'" if run else ""),
     }

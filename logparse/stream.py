@@ -70,8 +70,9 @@ class StreamRead:
             if not threads:
                 seen[entry.numbers] = True
             of = (nobody if threads else pids)[entry.numbers]
+            at = seconds[entry.numbers]
             self._collector.add_counted(
-                outcome.records, entry.counts, of, seconds[entry.numbers], offset=entry.offset, raw=entry.raw
+                outcome.records, entry.counts, of, at, offset=entry.offset, raw=entry.raw, text=entry.text
             )
         self.tally.saw_processes(np.unique(pids[seen]))
 

@@ -72,9 +72,19 @@ class Collector:
         self.records = 0
 
     def add(
-        self, records: Iterable[Record], *, count: int = 1, pid: int | None = None, offset: int = 0, raw: bytes = b""
+        self,
+        records: Iterable[Record],
+        *,
+        count: int = 1,
+        pid: int | None = None,
+        offset: int = 0,
+        raw: bytes = b"",
+        text: str | None = None,
     ) -> None:
-        """Take records of a line (or unit) that stood ``count`` times, first at ``offset``."""
+        """Take records of a line (or unit) that stood ``count`` times, first at ``offset``.
+
+        Rejects of lines with the same ``text`` (default: ``raw``) are one row of the view.
+        """
         for record in records:
             self.records += 1
             if isinstance(record, Call):
@@ -89,7 +99,7 @@ class Collector:
             elif isinstance(record, Fact):
                 self._fact(record)
             elif isinstance(record, Reject):
-                self._reject(record, count, offset, raw)
+                self._reject(record, count, offset, raw, raw if text is None else text.encode())
             elif isinstance(record, SolutionName):
                 self._rows["solutions"].append(
                     {
@@ -104,9 +114,9 @@ class Collector:
         self._flush_if_full()
 
     def add_counted(
-        self, records: Iterable[Record], counts: Ints, pids: Ints, seconds: Ints, *, offset: int, raw: bytes
+        self, records: Iterable[Record], counts: Ints, pids: Ints, seconds: Ints, *, offset: int, raw: bytes, text: str
     ) -> None:
-        """Take records of a line that stood ``counts[i]`` times in the log of ``pids[i]`` at ``seconds[i]``."""
+        """Take records of line ``text``, which process ``pids[i]`` wrote ``counts[i]`` times at ``seconds[i]``."""
         for record in records:
             if isinstance(record, Call):
                 self.records += 1
@@ -116,7 +126,7 @@ class Collector:
                     times = int(counts[pids == pid].sum())
                     self.add((record,), count=times, pid=None if pid == NULL else pid, offset=offset)
             else:
-                self.add((record,), count=int(counts.sum()), offset=offset, raw=raw)
+                self.add((record,), count=int(counts.sum()), offset=offset, raw=raw, text=text)
         self._flush_if_full()
 
     def add_tables(self, tables: dict[str, pa.Table]) -> None:
@@ -232,7 +242,8 @@ class Collector:
         if len(self._facts) > _ROWS:  # bounded: a fact written twice does no harm
             self._facts.clear()
 
-    def _reject(self, reject: Reject, count: int, offset: int, raw: bytes) -> None:
+    def _reject(self, reject: Reject, count: int, offset: int, raw: bytes, line: bytes) -> None:
+        same = line or str(offset).encode()
         self._rows["rejects"].append(
             {
                 "offset": offset + reject.offset,
@@ -240,6 +251,7 @@ class Collector:
                 "count": count,
                 "reason": reject.reason,
                 "text": raw[reject.offset :][:_EXCERPT].decode("utf-8", "backslashreplace"),
+                "line": xxhash.xxh3_64_intdigest(same, seed=reject.offset) - (1 << 63),
             }
         )
 
