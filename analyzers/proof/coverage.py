@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -182,8 +181,7 @@ def _may_be(row: Problem | None, problem: Problem) -> bool:
 
 
 def _idle(file: OverrideFile, uses: Sequence[Use], wildcards: bool) -> Iterator[Idle]:
-    calls = [use for use in uses if use.key is not None]
-    near = _near(calls) if len(file.rows) <= _NEAR_ROWS else {}
+    near = _by_size(use.problem for use in uses) if len(file.rows) <= _NEAR_ROWS else {}
     served = {use.line for use in uses} | {line for use in uses for line in use.maybe}
     for row in file.rows:
         solution = row.solution.text if row.solution else ""
@@ -194,17 +192,33 @@ def _idle(file: OverrideFile, uses: Sequence[Use], wildcards: bool) -> Iterator[
         elif isinstance(row.problem, Family) and not wildcards:
             yield Idle(row.line, row.key, solution, False, "a wildcard row, and the fallback is off by default")
         else:
-            like = next((near[x] for x in _masked(row.key) if x in near), None) if near else None
-            reason = f"no call, but one differs in a single field: {like}" if like else "no call of the workload"
+            reason = _near_miss(row, near) or "no call of the workload"
             yield Idle(row.line, row.key, solution, False, reason)
 
 
-def _near(uses: Sequence[Use]) -> dict[tuple[str | None, ...], str]:
-    return {masked: str(use.key) for use in uses for masked in _masked(str(use.key))}
+def _by_size(texts: Iterable[str]) -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    for text in texts:
+        out.setdefault(_size(text), []).append(text)
+    return out
 
 
-def _masked(key: str) -> Iterator[tuple[str | None, ...]]:
-    """The key's tokens with one of them left out, each in turn."""
-    tokens: list[str | None] = list(re.split(r"[,_-]", key))
-    for place in range(len(tokens)):
-        yield (*tokens[:place], None, *tokens[place + 1 :])
+def _size(text: str) -> str:
+    """The words of a problem's text that hold its sizes: no near miss differs there."""
+    return " ".join(word for word in text.split(" ") if word.partition("=")[0] in ("mnk", "in", "k", "filter"))
+
+
+def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
+    """What keeps the row from serving a call of the same sizes, where that is one thing only."""
+    text = row.problem.text if row.problem is not None else ""
+    for other in near.get(_size(text), ()):
+        words = [(a, b) for a, b in zip(text.split(" "), other.split(" "), strict=False) if _contradict(a, b)]
+        if len(words) == 1:
+            return f"no call; one differs in a single thing: it has {words[0][1]}, the row {words[0][0]}"
+    return None
+
+
+def _contradict(one: str, other: str) -> bool:
+    """Whether two words of problems' texts say different things (``?`` and ``-`` say nothing)."""
+    pairs = zip(one.partition("=")[2].split(","), other.partition("=")[2].split(","), strict=False)
+    return one.partition("=")[0] != other.partition("=")[0] or any(a != b and not {a, b} & {"?", "-"} for a, b in pairs)

@@ -1,0 +1,145 @@
+"""What took effect, what it gained against the promise, and every way in which a verification fails."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from analyzers.analyzer import Tables
+from analyzers.proof.lint import inspect
+from analyzers.proof.override_file import OverrideFile
+from analyzers.proof.render import lint_frame, lint_lines, rows_frame, verify_frame, verify_lines
+from analyzers.proof.verify import SIGNS, promises, same_solution, verify
+from logparse.formats.hipblaslt import tuning_file
+from logparse.formats.miopen import find_db
+from logparse.model import Override, Solution
+from tests.analyzers.build import call, facts, measurement, tables, work
+from tests.analyzers.example import ARCH, W, gemm
+
+HERE = {"arch": ARCH, "hipblaslt_revision": "3b3d59eb", "cu_count": "304", "hipblaslt_version": "100000"}
+ONE, TWO, GONE = gemm(4096), gemm(2048), gemm(77)
+
+
+def file(target: dict[str, str] = HERE) -> OverrideFile:
+    wanted = [Override(problem=p, solution=Solution("hipblaslt", "7"), target=HERE) for p in (ONE, TWO, GONE)]
+    return inspect("tuning.txt", tuning_file.write(wanted, HERE)[0].data, target)
+
+
+def run(label: str, one: str, two: str | None, times: tuple[float, float], **more: object) -> Tables:
+    kernel = {"source_id": "t", "run": label, "device": 0, "op": "mm", "calls": 10}
+    kernels = [
+        kernel | {"problem": p.text, "kernel": f"k{s}", "total_us": t}
+        for p, s, t in zip((ONE, TWO), (one, two), times, strict=True)
+    ]
+    calls = [call(p.text, f"hipblaslt:{s}", 10, run=label) for p, s in ((ONE, one), (TWO, two)) if s is not None]
+    works = [work(p.text, 10, run=label) for p in (ONE, TWO)]
+    return tables(label, calls=calls, workload=works, kernels=kernels, facts=facts("log", **HERE), **more)  # type: ignore[arg-type]
+
+
+def test_applied_and_gained() -> None:
+    found = verify(
+        run("a", "1", "1", (1000.0, 500.0)),
+        run("b", "7", "7", (800.0, 500.0)),
+        [file()],
+        {ONE.text: 25.0},
+    )
+    assert [(x.label, x.effect, x.move, x.gained_us) for x in found.outcomes] == [
+        (TWO.label, "applied", "same", pytest.approx(0.0)),
+        (ONE.label, "applied", "faster", pytest.approx(200.0)),
+    ]
+    assert found.ok
+    assert (found.gained_us, found.promised_us) == (pytest.approx(200.0), 250.0)
+    assert [(name, x.never, x.reason) for name, x in found.idle] == [("tuning.txt", False, "no call of the workload")]
+    assert verify_lines(found)[:2] == [
+        "a → b: problems served by the files: 2 applied",
+        "gained 200 µs per run on 2 problems, 250 µs were promised for these",
+    ]
+    assert verify_lines(found)[-1] == "verified"
+    assert verify_frame(found)["effect"].tolist() == ["applied", "applied"]
+
+
+def test_another_solution_ran() -> None:
+    found = verify(run("a", "1", "1", (1000.0, 500.0)), run("b", "1", "7", (1000.0, 400.0)), [file()])
+    assert not found.ok
+    assert found.failures == (f"{ONE.label}: hipblaslt:7 was intended, hipblaslt:1 ran (tuning.txt, line 3)",)
+
+
+def test_slower_with_the_override() -> None:
+    found = verify(run("a", "1", "1", (1000.0, 500.0)), run("b", "7", "7", (1200.0, 500.0)), [file()])
+    assert found.failures == (f"{ONE.label}: slower with the override, 100 to 120 µs",)
+    assert found.gained_us == pytest.approx(-200.0)
+    assert "gained -200 µs" in verify_lines(found)[1]
+
+
+def test_kernels_stand_in_for_picks() -> None:
+    def silent(label: str, *kernels: str) -> Tables:
+        t = run(label, *kernels, (1000.0, 500.0))  # type: ignore[arg-type]
+        return type(t)(**{**vars(t), "calls": t.calls[:0]})
+
+    same = verify(silent("a", "1", "1"), silent("b", "1", "2"), [file()])
+    assert sorted(x.effect for x in same.outcomes) == ["changed kernel", "unchanged kernel"]
+    assert same.failures == (
+        f"{ONE.label}: hipblaslt:7 was intended, the same kernel as before ran (tuning.txt, line 3)",
+    )
+
+
+def test_nothing_can_be_shown() -> None:
+    t = tables("a", workload=[work(ONE.text, 3, run="a")], facts=facts("log", **HERE))
+    found = verify(t, t, [file()])
+    assert found.failures[0].startswith("no row can be shown to have taken effect")
+    nothing = tables("a", workload=[work(gemm(5).text, 3, run="a")], facts=facts("log", **HERE))
+    assert verify(nothing, nothing, [file()]).failures == ("no row took effect: no call of the run is served",)
+
+
+def test_a_refused_file_and_the_logs_complaints() -> None:
+    a, b = run("a", "1", "1", (1000.0, 500.0)), run("b", "1", "1", (1000.0, 500.0))
+    found = verify(a, b, [file(HERE | {"hipblaslt_revision": "other"})])
+    assert found.failures[0].startswith("tuning.txt is not accepted on this machine")
+    for text, meaning in SIGNS:
+        message = {"source_id": "log", "run": "b", "category": "error", "function": "f", "pid": 1, "count": 3}
+        said = tables(messages=[message | {"text": f"x {text}: y"}]).messages
+        signs = verify(a, type(b)(**{**vars(b), "messages": said}), [file()]).signs
+        assert signs == (f"{meaning} (3 times)",)
+
+
+def test_miopens_chosen_solver() -> None:
+    def chosen(label: str, solver: str, us: float) -> Tables:
+        rows = [
+            measurement(W.text, f"miopen:{solver}", None, run=label, origin="miopen-chosen", source_id=label),
+            measurement(W.text, f"miopen:{solver}", us, run=label, origin="driver", source_id=label),
+        ]
+        return tables(label, measurements=rows, workload=[work(W.text, 4, run=label)])
+
+    text = f"{find_db.key(W, {})}=GemmWrwUniversal:3.9,6422528,miopenConvolutionBwdWeightsAlgoGEMM\n"
+    mine = inspect("gfx942130.HIP.3_4_0_x.ufdb.txt", text.encode(), {})
+    found = verify(chosen("a", "ConvDirectNaiveConvWrw", 16000.0), chosen("b", "GemmWrwUniversal", 4000.0), [mine])
+    assert [(x.effect, x.basis, x.gained_us) for x in found.outcomes] == [("applied", "driver", pytest.approx(48000.0))]
+    assert found.ok
+
+
+def test_one_kernel_under_two_names() -> None:
+    rocblas = Solution("rocblas", "478")
+    assert same_solution(rocblas, Solution("hipblaslt", "477"), "5.0.0.3b3d59eb")
+    assert not same_solution(rocblas, Solution("hipblaslt", "477"), "4.2.0-1d9f3c2b")
+    assert not same_solution(Solution("rocblas", "-9"), Solution("hipblaslt", "477"), "5.0.0")
+    assert not same_solution(Solution("miopen", "x"), Solution("miopen", "y"), "")
+
+
+def test_promises_are_per_call() -> None:
+    t = tables(workload=[work(ONE.text, 10), work(TWO.text, None)])
+    rows = pd.DataFrame({"problem": [ONE.text, TWO.text, GONE.text, ONE.text], "saving_us": [250.0, 9.0, 9.0, None]})
+    assert promises(t, rows) == {ONE.text: 25.0}
+
+
+def test_lint_renderings() -> None:
+    judged = file(HERE | {"arch": "gfx90a", "cu_count": "104"})
+    assert lint_lines(judged) == [
+        "tuning.txt: hipblaslt-tuning-file, accepted; 0 of 3 rows can be used",
+        "  error [arch] line 3, 5, 7: tuned on gfx942, the target is gfx90a: the library does not check, and the index "
+        "is another kernel there → tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)",
+        "  warning [cu-count] line 3, 5, 7: tuned with 304 CUs, the target has 104: the best solution may be another → "
+        "tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)",
+    ]
+    assert lint_frame(judged)["line"].tolist() == [3, 3, 5, 5, 7, 7]
+    assert rows_frame(judged)["honoured"].tolist() == [False] * 3
+    assert rows_frame(judged)["read"].tolist() == [True] * 3
