@@ -59,12 +59,16 @@ def split_url(url: str) -> tuple[str, str, str]:
     match = _URL.match(url)
     if match is None:
         raise InputError(f"{url!r} is not a URL")
-    return f"{match['scheme']}://{match['place']}", unquote(match["path"]), match["query"] or ""
+    return (
+        f"{match['scheme']}://{match['place']}",
+        unquote(match["path"], errors="surrogateescape"),
+        match["query"] or "",
+    )
 
 
 def join_url(place: str, path: str, query: str) -> str:
     """The URL whose parts ``split_url`` gives."""
-    return place + quote(path, safe=_UNQUOTED) + query
+    return place + quote(path, safe=_UNQUOTED, errors="surrogateescape") + query
 
 
 def resolve(url: str) -> tuple[pafs.FileSystem, str]:
@@ -76,6 +80,8 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
     if "://" not in url:
         return pafs.LocalFileSystem(), str(Path(url).absolute())
     place, path, query = split_url(url)
+    if place == "file://":
+        return pafs.LocalFileSystem(), os.path.abspath(path)
     user, at, _ = place.partition("://")[2].rpartition("@")
     if at and ":" in user:
         raise InputError(f"{place.partition('://')[0]}://…@…: a URL must not hold a password; use the environment")

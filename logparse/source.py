@@ -61,6 +61,10 @@ class InputFile:
         """Raw bytes; raises InputError when the file is gone."""
         if self._fs is None:
             return 0
+        if isinstance(self._fs, pafs.LocalFileSystem):
+            if not os.path.isfile(self._inner):
+                raise InputError(f"{printable(self.path)}: no such file")
+            return os.path.getsize(self._inner)
         info = self._fs.get_file_info(self._inner)
         if not info.is_file:
             raise InputError(f"{printable(self.path)}: no such file")
@@ -129,7 +133,7 @@ class InputFile:
 
     def local_path(self) -> str:
         """A path on this machine with the decompressed content; a temporary copy where it must be one."""
-        if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed:
+        if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed and _is_text(self._inner):
             return self._inner
         with self.open() as stream, tempfile.NamedTemporaryFile(prefix="logparse-", delete=False) as copy:
             shutil.copyfileobj(stream, copy)
@@ -205,10 +209,10 @@ class _Peekable(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         if not self._rest:
             return self._raw.read(size)
-        if size < 0:
-            out, self._rest = self._rest + self._raw.read(), b""
-        else:
-            out, self._rest = self._rest[:size], self._rest[size:]
+        if size < 0 or size > len(self._rest):
+            out, self._rest = self._rest, b""
+            return out + self._raw.read(size if size < 0 else size - len(out))
+        out, self._rest = self._rest[:size], self._rest[size:]
         return out
 
     def readinto(self, buffer: object) -> int:
@@ -279,13 +283,27 @@ def _expand(path: str) -> list[str]:
     if "://" in path:
         return _expand_url(path)
     if os.path.isdir(path):
-        return sorted(str(p.absolute()) for p in _walk(Path(path)))
+        return sorted(_named(p) for p in _walk(Path(path)))
     if os.path.lexists(path):
-        return [str(Path(path).absolute())]
+        return [_named(Path(path))]
     out: list[str] = []
     for match in sorted(glob.glob(path, recursive=True)):
         out += _expand(match) if not os.path.isdir(match) or "**" not in path else []
     return out
+
+
+def _named(path: Path) -> str:
+    """The absolute path, as a ``file://`` URL where it is no text: a name may hold any bytes, a table may not."""
+    full = str(path.absolute())
+    return full if _is_text(full) else join_url("file://", full, "")
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:  # os.fsdecode kept bytes that are no UTF-8 as lone surrogates
+        return False
+    return True
 
 
 def _walk(folder: Path) -> Iterator[Path]:
