@@ -313,9 +313,13 @@ class _Taking:
 
 
 def blocks(
-    stream: BinaryIO, offset: int = 0, size: int = BLOCK_BYTES, progress: Callable[[int], None] | None = None
+    stream: BinaryIO, offset: int = 0, size: int | None = None, progress: Callable[[int], None] | None = None
 ) -> Iterator[tuple[bytes, int]]:
-    """Blocks of whole lines with their offsets; the last may lack its line end, a longer line is a block of its own."""
+    """Blocks of whole lines with their offsets; the last may lack its line end, a longer line is a block of its own.
+
+    ``size`` (default ``BLOCK_BYTES``) is that of one read; ``progress`` gets the bytes of each.
+    """
+    size = size or BLOCK_BYTES
     rest: list[bytes | memoryview] = []
     while data := stream.read(size):
         if progress:
