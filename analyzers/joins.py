@@ -16,10 +16,11 @@ from analyzers.analyzer import Tables
 LEVELS = ("exact", "layout", "shape")
 """Levels of links, the closest first."""
 EVIDENCE = frozenset(
-    {"find-db", "tunableop", "tunableop-verbose", "bench", "tuning-file", "driver", "miopen-log", "replay"}
+    {"find-db", "tunableop", "tunableop-verbose", "bench", "tuning-file", "driver", "miopen-log", "replay-confirm"}
 )
 """Origins whose times are measurements of named solutions.  Not among them: kernel times of traces, MIOpen's chosen
-solver (a pick) and the driver's list of solutions (estimates where no record is known).
+solver (a pick), the driver's list of solutions (estimates where no record is known), and the races of a replay: of a
+replay only what was confirmed in a fresh process counts.
 """
 
 

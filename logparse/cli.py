@@ -119,6 +119,68 @@ def recommend(
         typer.echo(f"not written: {note}")
 
 
+@app.command(epilog="Example: `logparse replay --kind conv --direction W --budget 10m`")
+def replay(
+    store: StoreOption = None,
+    run: RunOption = None,
+    backend: Annotated[str, typer.Option(help="Backends, comma-separated: torch, cublaslt, cudnn …")] = "torch",
+    device: Annotated[str | None, typer.Option(help="0,1 or cpu. [default: every GPU, else cpu]")] = None,
+    kind: Annotated[str | None, typer.Option(help="gemm or conv.")] = None,
+    direction: Annotated[str | None, typer.Option(help="F, B or W.")] = None,
+    top: Annotated[int | None, typer.Option(help="Only the N most valuable problems.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Stop after this long: 90s, 10m, 1.5h.")] = None,
+    workspace: Annotated[
+        int | None, typer.Option(help="Workspace in bytes. [default: the log's, else PyTorch's]")
+    ] = None,
+    solution: Annotated[list[str] | None, typer.Option(help="A kernel of yours, pkg.module:callable.")] = None,
+    resume: Annotated[bool, typer.Option("--resume/--again", help="Skip what this machine has measured.")] = True,
+    exhaustive: Annotated[bool, typer.Option("--exhaustive", help="Enumerate, not only the heuristic's list.")] = False,
+    hot: Annotated[bool, typer.Option("--hot", help="Leave operands in the last-level cache.")] = False,
+    markers: Annotated[bool, typer.Option("--markers", help="NVTX/roctx range around each solution.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    script: Annotated[Path | None, typer.Option(help="Write the plan as a script for another machine.")] = None,
+) -> None:
+    """Measure the problems on this machine's GPUs, the most valuable first."""
+    from analyzers.measure import render
+    from analyzers.measure import replay as measuring
+    from analyzers.measure.crew import Limits
+    from analyzers.measure.trial import Method
+    from analyzers.measure.tune_script import script as script_of
+    from logparse.store import open_store
+
+    devices = tuple(f"cuda:{x}" if x.isdigit() else x for x in device.split(",")) if device else ()
+    options = measuring.Options(
+        backends=tuple(backend.split(",")),
+        devices=devices,
+        run=run,
+        kind=kind,
+        direction=direction,
+        top=top,
+        resume=resume,
+        kernels=tuple(solution or ()),
+        exhaustive=exhaustive,
+        markers=markers,
+        method=Method(workspace_bytes=workspace, cache="hot" if hot else "cold"),
+        limits=Limits(budget_s=measuring.seconds(budget) if budget else None),
+    )
+    held = open_store(store)
+    if dry_run or script:
+        plan = measuring.planned(held, options)
+        if script:
+            script.write_text(script_of(plan), encoding="utf-8")
+            typer.echo(f"wrote {script}: {len(plan)} problems; run it there, then `logparse ingest` what it wrote")
+        else:
+            frame = render.plan_rows(plan)
+            write_table(frame.drop(columns="text"), TableFormat.table)
+            typer.echo(f"{len(plan)} problems, about {frame['cost_s'].sum():,.0f} s of device time")
+        return
+    report = measuring.replay(held, options, lambda step: typer.echo(printable(render.step_line(step))))
+    for line in render.report_lines(report):
+        typer.echo(printable(line))
+    if report.interrupted:
+        raise typer.Exit(130)
+
+
 @app.command(epilog="Example: `logparse top --by time -n 10`")
 def top(
     store: StoreOption = None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -24,3 +26,27 @@ needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of rea
 def store(tmp_path: Path) -> Store:
     """An empty store."""
     return open_store(tmp_path / "store", create=True)
+
+
+# In CI a browser, torch or binding that is missing is a failure: a skip there would be a check that never ran.
+# Only the corpus may be absent.
+
+
+def _unwanted_skip(report: pytest.TestReport | pytest.CollectReport) -> bool:
+    return bool(os.environ.get("CI")) and report.skipped and "corpus" not in str(report.longrepr)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if _unwanted_skip(report):
+        report.outcome, report.longrepr = "failed", f"skipped in CI: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if _unwanted_skip(report):
+        report.outcome, report.longrepr = "failed", f"skipped in CI: {report.longrepr}"
+    return report

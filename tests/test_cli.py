@@ -29,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-VERBS = ["ingest", "recommend", "top", "show", "sql", "status", "formats", "forget"]
+VERBS = ["ingest", "recommend", "replay", "top", "show", "sql", "status", "formats", "forget"]
 
 
 @pytest.mark.parametrize("verb", VERBS)

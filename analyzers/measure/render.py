@@ -1,0 +1,46 @@
+"""A replay's plan, steps and report as lines and rows.  Nothing is measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analyzers.measure.plan import Item
+from analyzers.measure.replay import Report, Step
+from analyzers.measure.trial import Result
+
+
+def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
+    """One row per planned problem, in the order of work; ``cost_s`` and ``saving_us`` are estimates."""
+    columns = ["problem", "calls", "time_us", "saving_us", "solutions", "cost_s", "text"]
+    rows = [(x.problem.label, x.calls, x.time_us, x.saving_us, x.solutions, x.cost_s, x.problem.text) for x in items]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def step_line(step: Step) -> str:
+    """One outcome: what the library's pick takes, what the best known takes, how long is left."""
+    left = "" if step.eta_s is None else f", {step.eta_s:,.0f} s left"
+    head = f"[{step.done}/{step.total}{left}] {step.outcome.problem.label}"
+    if isinstance(step.outcome, Result):
+        pick, best = step.outcome.pick_us, step.outcome.best_us
+        times = "no time" if pick is None or best is None else f"pick {pick:,.2f} µs, best {best:,.2f} µs"
+        return f"{head}: {times}, {len(step.outcome.rows)} solutions ({step.outcome.ended})"
+    if step.confirmation is None:
+        return f"{head}: not confirmed, no pairs"
+    speedup, word = step.confirmation.speedup, "confirmed" if step.confirmation.confirmed else "not confirmed"
+    return f"{head}: {word}, ×{speedup.value:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]"
+
+
+def report_lines(report: Report) -> list[str]:
+    """What a replay did, as text."""
+    statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(report.statuses.items())) or "nothing"
+    out = [
+        f"run {report.run}: {len(report.results):,} of {report.total:,} problems in {report.seconds:,.0f} s; {statuses}",
+        f"{len(report.confirmations):,} flagged, {len(report.kept):,} confirmed under false-discovery control",
+    ]
+    if report.interrupted:
+        out.append("interrupted: everything measured is kept; the same command goes on from here")
+    elif not report.finished:
+        out.append("the budget is spent: the same command goes on from here")
+    return [*out, *report.remarks]
