@@ -36,7 +36,7 @@ def report_lines(report: Report) -> list[str]:
     """What a replay did, as text."""
     statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(report.statuses.items())) or "nothing"
     out = [
-        f"run {report.run}: {len(report.results):,} of {report.total:,} problems in {report.seconds:,.0f} s; {statuses}",
+        f"run {report.run}: {len(report.results):,} of {report.total:,} problems, {report.seconds:,.0f} s; {statuses}",
         f"{len(report.confirmations):,} flagged, {len(report.kept):,} confirmed under false-discovery control",
     ]
     if report.interrupted:
