@@ -135,7 +135,7 @@ class _Book:
         key = self.rules.key(problem, self.facts)
         if key is None:
             near = [*self.by_shape.get(problem.shape, ()), *self.patterns]
-            maybe = tuple(sorted({row.line for row in near if _may_be(row.problem, problem)}))
+            maybe = tuple(sorted({row.line for row in near if may_be(row.problem, problem)}))
             if not maybe:
                 return None, None, "miss", "no row", ()
             lines = ", ".join(map(str, maybe[:3]))
@@ -166,7 +166,7 @@ def times_of(tables: Tables) -> dict[str, float]:
     return {**{str(k): float(v) for k, v in known.items()}, **{str(k): float(v) for k, v in traced.items()}}
 
 
-def _may_be(row: Problem | None, problem: Problem) -> bool:
+def may_be(row: Problem | None, problem: Problem) -> bool:
     """Whether nothing that is known keeps the row's problem from being this one."""
     if isinstance(row, Family):
         if not isinstance(problem, GemmProblem):

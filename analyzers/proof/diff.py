@@ -14,6 +14,7 @@ import pandas as pd
 
 from analyzers.analyzer import Tables
 from analyzers.joins import calls_by_problem, timed
+from analyzers.proof.coverage import may_be
 from analyzers.proof.lint import by_format, facts_of_run
 from analyzers.proof.override_file import OverrideFile, Row
 from analyzers.proof.timings import BASES, main_pick, timings
@@ -195,6 +196,11 @@ def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_O
     return out
 
 
+def _untold(row: Row, texts: Sequence[str]) -> bool:
+    """Whether one of these calls, whose logs do not tell the whole key, may be the row's."""
+    return any(may_be(row.problem, problem_from_text(text)) for text in texts)
+
+
 def _tells_build(fact: str) -> bool:
     return fact.startswith("validator:") or fact in ("hipblaslt_revision", "miopen_version", "miopen_tweak")
 
@@ -216,7 +222,7 @@ def _action(
     calls = (
         [] if served is None else [x for k, texts in served.items() if k and rules.matches(row.key, k) for x in texts]
     )
-    if served is not None and not calls and None not in served:
+    if served is not None and not calls and not _untold(row, served.get(None, ())):
         return "drop", "the new run does not call it"
     library = row.solution.library if row.solution else ""
     name = row.solution.text if row.solution else ""

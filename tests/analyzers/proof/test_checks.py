@@ -1,0 +1,100 @@
+"""From sample files to verdicts, as the verbs do it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from analyzers.proof import checks
+from analyzers.proof.merge import merge
+from analyzers.proof.render import coverage_frame, coverage_lines, export_lines, merge_lines
+from logparse.errors import InputError
+from logparse.ingest import ingest
+from logparse.store import Store
+from tests.conftest import SAMPLES
+
+TUNED = str(SAMPLES / "tunableop/tunableop_results0.csv")
+TUNING = str(SAMPLES / "hipblaslt/tuning_7.0.txt")
+LOG = str(SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log")
+FIND_DB = str(SAMPLES / "miopen/gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt")
+
+
+@pytest.fixture
+def job(store: Store) -> Store:
+    ingest([LOG, TUNED], store, run="job")
+    return store
+
+
+def test_lint_for_a_target() -> None:
+    good, bad = checks.lint_files([TUNED, str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")], [TUNED])
+    assert (good.accepted, good.ok, bad.accepted, bad.ok) == (True, True, False, False)
+
+
+def test_coverage_of_the_job(job: Store) -> None:
+    tables = checks.tables_of(job)
+    tuned, tuning = checks.cover([TUNED, TUNING], tables)
+    assert (tuning.share("calls") or 0) > 0.9
+    assert (tuned.share("calls") or 0) > 0.5
+    lines = coverage_lines(tuned)
+    assert lines[0].startswith("tunableop_results0.csv covers ")
+    assert "hit nothing in this run" in "\n".join(lines)
+    frame = coverage_frame(tuned)
+    assert set(frame["state"]) <= {"hit", "miss", "unknown"}
+    assert len(frame) == len(tuned.uses)
+
+
+def test_words_that_name_a_run(job: Store, tmp_path: Path) -> None:
+    assert checks.tables_at(job.url).run == "job"
+    assert checks.tables_at(f"{job.url}#job").run == "job"
+    assert checks.tables_at("job", job.url).run == "job"
+    assert len(checks.tables_at(LOG, job.url).workload) > 0
+    (tmp_path / "text.txt").write_text("nothing of ours\n")
+    for word in (str(tmp_path / "text.txt"), str(tmp_path / "none")):
+        with pytest.raises(InputError, match="no store, no run"):
+            checks.tables_at(word, job.url)
+
+
+def test_a_run_against_itself(job: Store) -> None:
+    found, plan = checks.compare("job", "job", job.url, overrides=[TUNED, TUNING])
+    assert found.ok
+    assert len(found.changes[found.changes["state"] != "unknown"]) == 0
+    assert len(plan) == 20 + 17
+    assert {step.action for step in plan} == {"keep", "drop"}
+
+
+def test_verify_names_what_did_not_take_effect(job: Store) -> None:
+    found = checks.verify("job", "job", [TUNING], job.url)
+    effects = {x.effect for x in found.outcomes}
+    assert effects == {"applied", "not applied"}
+    assert not found.ok
+    assert all("was intended" in failure for failure in found.failures)
+
+
+def test_export_and_write(job: Store, tmp_path: Path) -> None:
+    made = checks.export(job, "bench", n=3)
+    assert made.problems == 3
+    [written] = checks.write(made.emissions, tmp_path / "out")
+    assert written.use == f"sh {written.path.absolute()}"
+    assert export_lines(made) == ["3 problems"]
+    chosen = checks.export(job, "csv", sql="select problem, sum(calls) as calls from workload group by all limit 2")
+    assert chosen.problems == 2
+    with pytest.raises(InputError, match="column problem"):
+        checks.export(job, "csv", sql="select calls from workload")
+
+
+def test_merge_of_a_copy_is_the_file(tmp_path: Path) -> None:
+    copy = tmp_path / "copy0.csv"
+    shutil.copy(TUNED, copy)
+    merged = merge([TUNED, str(copy)])
+    assert sorted(merged.emissions[0].data.splitlines()) == sorted(Path(TUNED).read_bytes().splitlines())
+    assert merge_lines(merged) == ["20 keys; 0 with different solutions, the fastest taken"]
+    assert merge([FIND_DB]).keys == 4
+
+
+def test_shares() -> None:
+    assert [checks.parse_share(x) for x in ("3%", "0.03", " 5 %".replace(" %", "%"))] == [0.03, 0.03, 0.05]
+    for text in ("x", "-1%", "nan", "inf"):
+        with pytest.raises(InputError):
+            checks.parse_share(text)
