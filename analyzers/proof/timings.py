@@ -16,7 +16,17 @@ from analyzers.joins import EVIDENCE, calls_by_problem, timed
 from analyzers.picks import picks
 
 TRACE = "trace"
-BASES = (TRACE, "replay", "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
+BASES = (
+    TRACE,
+    "replay-confirm",
+    "driver",
+    "bench",
+    "tunableop-verbose",
+    "miopen-log",
+    "find-db",
+    "tunableop",
+    "tuning-file",
+)
 """Kinds of evidence, what is nearest to the job first."""
 
 COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
@@ -75,7 +85,7 @@ def _measured(tables: Tables) -> pd.DataFrame:
     rows = rows[rows["origin"].isin(EVIDENCE)]
     rows = rows.assign(noise=_noise(rows))
     pick = rows["problem"].map(main_pick(tables))
-    default = (rows["origin"] == "replay") & (rows["solution"] == "Default")
+    default = (rows["origin"] == "replay-confirm") & (rows["solution"] == "Default")
     rank = np.where(rows["solution"] == pick, 0, np.where(default, 1, 2))
     rows = rows.assign(rank=rank).sort_values(["problem", "origin", "rank", "time_us", "solution"])
     rows = rows.drop_duplicates(["problem", "origin"]).rename(columns={"origin": "basis"})

@@ -90,7 +90,7 @@ def test_renderings() -> None:
 def test_noise_is_respected() -> None:
     def one(time: float, samples: tuple[float, ...] = (), std: float | None = None) -> Tables:
         return tables(
-            measurements=[measurement(G[0], "Default", time, origin="replay", samples_us=samples, std_us=std)]
+            measurements=[measurement(G[0], "Default", time, origin="replay-confirm", samples_us=samples, std_us=std)]
         )
 
     assert diff(one(100.0), one(108.0)).count("slower") == 1
@@ -101,7 +101,7 @@ def test_noise_is_respected() -> None:
 
 
 def test_times_of_two_kinds_are_never_compared() -> None:
-    a = tables(measurements=[measurement(G[0], "Default", 100.0, origin="replay")])
+    a = tables(measurements=[measurement(G[0], "Default", 100.0, origin="replay-confirm")])
     b = tables(measurements=[measurement(G[0], "Default", 200.0, origin="bench")])
     assert diff(a, b).count("unknown") == 1
 
