@@ -132,7 +132,7 @@ def export(
         rows = zip(table["problem"].to_pylist(), calls, strict=True)
         chosen = [(problem_from_text(text), count) for text, count in rows][:n]
     else:
-        chosen = _export.select(tables_of(store, run), kind, n)
+        chosen = _export.select(tables_of(store, run), kind or _export.KINDS.get(as_), n)
     return _export.export(chosen, as_, target_from(target, FORMATS))
 
 

@@ -58,8 +58,8 @@ class Diff:
 
     @property
     def changes(self) -> pd.DataFrame:
-        """The rows that are not ``same``."""
-        return self.rows[self.rows["state"] != "same"]
+        """The rows of which something is known to have changed."""
+        return self.rows[~self.rows["state"].isin(["same", "unknown"])]
 
     @property
     def delta_us(self) -> float:

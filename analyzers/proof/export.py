@@ -96,6 +96,9 @@ def _driver(problem: Problem, calls: int | None) -> str:
     return COMMANDS["miopen"](problem)
 
 
+KINDS: Mapping[str, str] = {"bench": "gemm", "yaml": "gemm", "untuned": "gemm", "driver": "conv"}
+"""The kind of problem that a tool runs."""
+
 _LINES: Mapping[str, tuple[str, Callable[[Problem, int | None], str], str]] = {
     "bench": ("bench.sh", _bench, "sh {path}"),
     "yaml": ("problems.yaml", _yaml, "hipblaslt-bench --yaml {path}"),

@@ -6,7 +6,7 @@ the row's solution loses on any of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from analyzers.analyzer import Tables
@@ -16,7 +16,8 @@ from analyzers.proof.override_file import Note, OverrideFile, Row, Rules
 from analyzers.target import Facts, machine
 from logparse.errors import InputError
 from logparse.formats.format import Head
-from logparse.model import Family, problem_from_text
+from logparse.links import linked
+from logparse.model import Family, Problem, problem_from_text
 from logparse.source import HEAD_BYTES, InputFile
 
 RULES: tuple[Rules, ...] = (rules_hipblaslt.RULES, rules_miopen.RULES, rules_tunableop.RULES)
@@ -89,37 +90,54 @@ def key_facts(file: OverrideFile) -> Facts:
     return {**file.facts, **file.target}
 
 
+def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
+    """Problems that are certainly different → the texts that may mean each.
+
+    Two logs of one job tell one call more or less fully; the fuller text stands for both.
+    """
+    out: dict[str, list[str]] = {}
+    by_shape: dict[str | None, list[Problem]] = {}
+    for text in sorted(texts, key=lambda x: (x.count("?"), x)):
+        problem = problem_from_text(text)
+        near = by_shape.setdefault(problem.shape, [])
+        mine = next((known.text for known in near if linked(problem, known)), None)
+        if mine is None:
+            near.append(problem)
+        out.setdefault(mine or text, []).append(text)
+    return out
+
+
 def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
-    """The file with a note on each row that serves several problems of the workload, saying where it loses."""
+    """The file with notes on rows that serve several problems of the workload, that lose on one, or whose recorded
+    workspace is smaller than a measured one.
+    """
     rules = by_format(file.format)
     work = tables.workload[tables.workload["kind"].isin(rules.kinds)]["problem"].drop_duplicates()
     members: dict[str, list[str]] = {}
     for text, key in keys_of(sorted(work), rules, key_facts(file)).items():
         if key is not None:
             members.setdefault(key, []).append(text)
-    times = _times(tables)
-    notes = [
-        note
-        for row in file.rows
-        if row.live and row.key in members and not isinstance(row.problem, Family)
-        for note in _collision(row, members[row.key], times)
-    ]
+    times, needed = _times(tables), _workspaces(tables)
+    notes = []
+    for row in file.rows:
+        if row.live and not isinstance(row.problem, Family):
+            notes += _collision(row, same_calls(members.get(row.key, ())), times)
+            notes += _workspace(row, needed)
     return replace(file, notes=tuple(sorted((*file.notes, *notes), key=lambda note: note.line or 0)))
 
 
-def _collision(row: Row, members: Sequence[str], times: Mapping[tuple[str, str], float]) -> list[Note]:
-    losing = [text for text in members if _loses(row, text, times)]
+def _collision(row: Row, members: Mapping[str, Sequence[str]], times: Mapping[tuple[str, str], float]) -> list[Note]:
+    losing = [text for text, same in members.items() if any(_loses(row, x, times) for x in same)]
     out = []
     if losing:
-        names = _names(losing)
-        message = (
-            f"the row's solution is slower than the default on {len(losing)} of its {len(members)} problem(s): {names}"
-        )
+        count = f"{len(losing)} of its {len(members)} problem(s)"
+        message = f"the row's solution is slower than the default on {count}: {_names(losing)}"
         out.append(Note(row.line, "warning", "loses", message, "drop the row, or measure it again on each of them"))
     if len(members) > 1:
-        unmeasured = [x for x in members if row.solution is None or (x, row.solution.text) not in times]
-        message = f"{len(members)} problems of the workload share this row: {_names(members)}"
-        remedy = f"measure the solution on each; {len(unmeasured)} of them are not measured with it"
+        name = row.solution.text if row.solution else ""
+        unmeasured = sum(not any((x, name) in times for x in same) for same in members.values())
+        message = f"{len(members)} problems of the workload share this row: {_names(list(members))}"
+        remedy = f"measure the solution on each; {unmeasured} of them are not measured with it" if unmeasured else ""
         out.append(Note(row.line, "warning" if unmeasured else "info", "collision", message, remedy))
     return out
 
@@ -128,6 +146,23 @@ def _loses(row: Row, text: str, times: Mapping[tuple[str, str], float]) -> bool:
     own = times.get((text, row.solution.text)) if row.solution is not None else None
     default = times.get((text, "Default"))
     return own is not None and default is not None and own > default
+
+
+def _workspace(row: Row, needed: Mapping[tuple[str, str], int]) -> list[Note]:
+    if row.problem is None or row.solution is None or row.workspace_bytes is None:
+        return []
+    known = needed.get((row.problem.text, row.solution.text), 0)
+    if row.workspace_bytes >= known:
+        return []
+    message = f"{row.solution.id} needs {known:,} bytes of workspace, the row says {row.workspace_bytes:,}"
+    return [Note(row.line, "error", "workspace", message, "copy it from a measured record: the call fails otherwise")]
+
+
+def _workspaces(tables: Tables) -> dict[tuple[str, str], int]:
+    rows = tables.measurements[tables.measurements["workspace_bytes"].notna() & (tables.measurements["kind"] == "conv")]
+    most = rows.groupby(["problem", "solution"])["workspace_bytes"].max().reset_index()
+    columns = (most["problem"], most["solution"], most["workspace_bytes"])
+    return {(str(p), str(s)): int(x) for p, s, x in zip(*columns, strict=True)}
 
 
 def _names(texts: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pandas as pd
 
@@ -16,7 +16,7 @@ from analyzers.analyzer import Tables
 from analyzers.joins import calls_by_problem
 from analyzers.proof.coverage import Idle, coverage, served_by
 from analyzers.proof.diff import FAIL_ON, diff
-from analyzers.proof.lint import by_format, facts_of_run
+from analyzers.proof.lint import by_format, facts_of_run, same_calls
 from analyzers.proof.override_file import OverrideFile
 from analyzers.proof.timings import kernels_of, main_pick
 from logparse.formats.tunableop.solutions import hipblaslt_index
@@ -24,6 +24,7 @@ from logparse.model import Solution, problem_from_text, solution_from_text
 
 Effect = Literal["applied", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
 Move = Literal["faster", "slower", "same", "unknown"]
+V = TypeVar("V")
 
 SIGNS: tuple[tuple[str, str], ...] = (
     ("the override file git version are not the same", "hipBLASLt refused the tuning file: another git revision"),
@@ -104,36 +105,16 @@ def verify(
     and when no row took effect at all.
     """
     moved = {str(row["problem"]): row for row in diff(before, after, fail_on).rows.to_dict("records")}
-    picks = (main_pick(before), main_pick(after))
-    kernels = (kernels_of(before), kernels_of(after))
-    counted = calls_by_problem(after.workload)
-    calls = {str(text): int(count) for text, count in counted.dropna().items()}
-    rocblas = facts_of_run(after).get("rocblas_version", "")
+    evidence = _Evidence(_Ran.of(before), _Ran.of(after), moved, facts_of_run(after).get("rocblas_version", ""))
     outcomes = []
     for file in files:
         kinds = by_format(file.format).kinds
         known = {str(x) for t in (before, after) for x in t.workload.loc[t.workload["kind"].isin(kinds), "problem"]}
-        for text, row in sorted(served_by(file, sorted(known)).items()):
-            if row.solution is None:
-                continue
-            old, new = (_known(x, text) for x in picks)
-            effect = _effect(
-                row.solution, new, (kernels[0].get(text), kernels[1].get(text)), text in counted.index, rocblas
-            )
-            outcomes.append(
-                _outcome(
-                    text,
-                    file.name,
-                    row.line,
-                    row.solution.text,
-                    old,
-                    new,
-                    effect,
-                    moved.get(text),
-                    calls.get(text),
-                    promised,
-                )
-            )
+        served = served_by(file, sorted(known))
+        for text, same in sorted(same_calls(served).items()):
+            row = served[text]
+            if row.solution is not None:
+                outcomes.append(_outcome(file.name, row.line, row.solution, text, same, evidence, promised or {}))
     idle = [(file.name, row) for file in files for row in coverage(file, after).idle]
     signs = tuple(_signs(after))
     return Verification(
@@ -141,20 +122,42 @@ def verify(
     )
 
 
-def _known(picks: pd.Series, text: str) -> str | None:
-    return str(picks[text]) if text in picks.index else None
+@dataclass(frozen=True)
+class _Ran:
+    """What a run's logs say that ran: picks and kernels by problem, and the calls (None: not counted)."""
+
+    picks: Mapping[str, str]
+    kernels: Mapping[str, str]
+    calls: Mapping[str, int | None]
+
+    @classmethod
+    def of(cls, tables: Tables) -> _Ran:
+        picks = {str(text): str(pick) for text, pick in main_pick(tables).items()}
+        calls = {str(x): None if pd.isna(n) else int(n) for x, n in calls_by_problem(tables.workload).items()}
+        return cls(picks, kernels_of(tables), calls)
 
 
-def _effect(
-    intended: Solution, pick: str | None, kernels: tuple[str | None, str | None], called: bool, rocblas: str
-) -> Effect:
-    if not called:
+@dataclass(frozen=True)
+class _Evidence:
+    before: _Ran
+    after: _Ran
+    moved: Mapping[str, Mapping[Hashable, Any]]  # rows of a ``Diff`` by problem
+    rocblas: str
+
+
+def _first(values: Mapping[str, V], texts: Sequence[str]) -> V | None:
+    return next((values[text] for text in texts if text in values), None)
+
+
+def _effect(intended: Solution, texts: Sequence[str], evidence: _Evidence) -> Effect:
+    if not any(text in evidence.after.calls for text in texts):
         return "not called"
     if intended.text == "Default":
         return "unknown"  # a log names what the library picked, which is what Default means
+    pick = _first(evidence.after.picks, texts)
     if pick is not None:
-        return "applied" if same_solution(intended, solution_from_text(pick), rocblas) else "not applied"
-    before, after = kernels
+        return "applied" if same_solution(intended, solution_from_text(pick), evidence.rocblas) else "not applied"
+    before, after = _first(evidence.before.kernels, texts), _first(evidence.after.kernels, texts)
     if before is None or after is None:
         return "unknown"
     return "changed kernel" if before != after else "unchanged kernel"
@@ -170,38 +173,37 @@ def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
 
 
 def _outcome(
-    text: str,
     file: str,
     line: int,
-    intended: str,
-    old: str | None,
-    new: str | None,
-    effect: Effect,
-    time: Mapping[Hashable, Any] | None,
-    calls: int | None,
-    promised: Mapping[str, float] | None,
+    intended: Solution,
+    text: str,
+    same: Sequence[str],
+    evidence: _Evidence,
+    promised: Mapping[str, float],
 ) -> Outcome:
-    before_us, after_us = (None if time is None or pd.isna(time[x]) else float(time[x]) for x in ("a_us", "b_us"))
+    timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
+    time = timed[0] if timed else None
+    calls = _first({x: n for x, n in evidence.after.calls.items() if n is not None}, same)
+    each = _first(promised, same)
     move: Move = "unknown"
-    if before_us is not None and after_us is not None and time is not None:
+    if time is not None:
         move = time["state"] if time["state"] in ("faster", "slower") else "same"
-    saved = None if before_us is None or after_us is None else before_us - after_us
-    each = (promised or {}).get(text)
+    gain = None if time is None else float(time["a_us"]) - float(time["b_us"])
     return Outcome(
         problem=text,
         label=problem_from_text(text).label,
         file=file,
         line=line,
-        intended=intended,
-        before=old,
-        after=new,
-        effect=effect,
+        intended=intended.text,
+        before=_first(evidence.before.picks, same),
+        after=_first(evidence.after.picks, same),
+        effect=_effect(intended, same, evidence),
         move=move,
-        basis=None if saved is None or time is None else str(time["basis"]),
-        before_us=before_us,
-        after_us=after_us,
+        basis=None if time is None else str(time["basis"]),
+        before_us=None if time is None else float(time["a_us"]),
+        after_us=None if time is None else float(time["b_us"]),
         calls=calls,
-        gained_us=None if saved is None or calls is None else saved * calls,
+        gained_us=None if gain is None or calls is None else gain * calls,
         promised_us=None if each is None or calls is None else each * calls,
     )
 

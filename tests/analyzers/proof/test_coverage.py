@@ -131,6 +131,24 @@ def test_calls_that_share_an_entry() -> None:
     assert "slower than the default on 1 of its 2" in file.notes[0].message
 
 
+def test_two_texts_of_one_call_are_no_collision() -> None:
+    made = tuning_file.write(
+        [Override(problem=ONE, solution=Solution("hipblaslt", "7"), target={"arch": ARCH})],
+        {"arch": ARCH, "hipblaslt_revision": "r"},
+    )
+    t = tables(workload=[work(ONE.text, 90), work(replace(ONE, scale_type=None, beta=None).text, 90, pid=2)])
+    assert with_collisions(inspect("t.txt", made[0].data, {}), t).notes == ()
+
+
+def test_a_recorded_workspace_that_is_too_small() -> None:
+    key = find_db.key(W, {})
+    text = f"{key}=GemmWrwUniversal:3.9,{{}},miopenConvolutionBwdWeightsAlgoGEMM\n"
+    t = tables(measurements=[measurement(W.text, "miopen:GemmWrwUniversal", 3.9, workspace_bytes=6422528)])
+    for size, rules in ((6422528, []), (6422527, ["workspace"]), (7000000, [])):
+        file = inspect("gfx942130.HIP.3_4_0_x.ufdb.txt", text.format(size).encode(), {})
+        assert [note.rule for note in with_collisions(file, t).notes] == rules
+
+
 def test_times_of_a_trace_win() -> None:
     kernel = {
         "source_id": "t",
