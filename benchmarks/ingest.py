@@ -1,20 +1,26 @@
 """How fast logs become a store, against what people run by hand, in one run and taking turns.
 
-    python benchmarks/ingest.py                    # 1 GB of each kind, three rounds
+    python benchmarks/ingest.py                    # 1 GB of each kind (find-db 500 MB), three rounds
     python benchmarks/ingest.py --gigabytes 10 --kinds bench adversarial --rounds 1
+    LOGPARSE_NATIVE=0 python benchmarks/ingest.py  # without the native counter
 
 Kinds: ``bench`` (mask 32), ``trace`` (mask 2, random addresses), ``mixed`` (40 % library lines, 59 % application,
-1 % torn or binary) and ``adversarial`` (every line distinct).  Rivals: ``sort | uniq -c`` for bench, ``sed | sort |
-uniq -c`` and mawk for trace, ``wc -l`` as the limit of any reader.  Prints MB/s, ratios of the medians and the peak
-memory (sum of PSS over all processes of the ingest).
+1 % torn or binary), ``adversarial`` (every line distinct) and ``find-db`` (rows of real files, repeated with other
+batch sizes).  Rivals: ``sort | uniq -c`` for bench, ``sed | sort | uniq -c`` and mawk for trace, ``wc -l`` as the limit
+of any reader.  Prints MB/s, ratios of the medians and the peak memory (sum of PSS over all processes of the ingest);
+``--record FILE`` appends that to a file, ``benchmarks/results/ingest.txt`` holds such records.
 """
 
 from __future__ import annotations
 
 import argparse
+import bz2
+import datetime
+import importlib.metadata
 import os
 import platform
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -22,7 +28,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from logparse.counting import PlainCounter, new_counter
+
+ROOT = Path(__file__).parents[1]
+REAL_ROWS = ROOT.parent / "shared" / "corpus" / "miopen" / "gfx942130.HIP.fdb.txt.bz2"
+SAMPLE_ROWS = ROOT / "sample_logs" / "miopen" / "gfx942130.HIP.fdb.txt"
 
 PROBLEMS = 2_000
 STRIP = r"s/^\[[^]]*\]//; s/0x[0-9a-f]*//g"
@@ -35,6 +48,7 @@ RIVALS = {
     },
     "mixed": {},
     "adversarial": {},
+    "find-db": {},
 }
 
 
@@ -51,9 +65,10 @@ def bench_line(m: int, n: int, k: int, trans: str, index: int) -> str:
     return (
         f"hipblaslt-bench --api_method c -m {m} -n {n} -k {k} --lda {lda} --ldb {ldb} --ldc {m} --ldd {m}  --stride_a 0"
         " --stride_b 0 --stride_c 0 --stride_d 0  --alpha 1.000000 --beta 0.000000"
-        f" --transA {trans[0]} --transB {trans[1]} --batch_count 1 --scaleA 0 --scaleB 0  --a_type bf16_r --b_type bf16_r"
-        " --c_type bf16_r --d_type bf16_r --scale_type f32_r --bias_type f32_r   --compute_type f32_r --algo_method index"
-        f" --solution_index {index} --activation_type none --any_stride --rotating 0 --cold_iters 0 --iters 0 \n"
+        f" --transA {trans[0]} --transB {trans[1]} --batch_count 1 --scaleA 0 --scaleB 0 "
+        " --a_type bf16_r --b_type bf16_r --c_type bf16_r --d_type bf16_r --scale_type f32_r --bias_type f32_r  "
+        f" --compute_type f32_r --algo_method index --solution_index {index} --activation_type none --any_stride"
+        " --rotating 0 --cold_iters 0 --iters 0 \n"
     )
 
 
@@ -62,10 +77,12 @@ def trace_line(m: int, n: int, k: int, trans: str, index: int) -> str:
     a, b = ((k, m) if trans[0] == "T" else (m, k)), ((n, k) if trans[1] == "T" else (k, n))
     return (
         "[%s][HIPBLASLT][4242][Trace][rocblaslt_matmul] A=0x%x"
-        f" Adesc=[type=R_16BF rows={a[0]} cols={a[1]} ld={a[0]}] B=0x%x Bdesc=[type=R_16BF rows={b[0]} cols={b[1]} ld={b[0]}]"
+        f" Adesc=[type=R_16BF rows={a[0]} cols={a[1]} ld={a[0]}]"
+        f" B=0x%x Bdesc=[type=R_16BF rows={b[0]} cols={b[1]} ld={b[0]}]"
         f" C=0x%x Cdesc=[type=R_16BF rows={m} cols={n} ld={m}] D=0x%x Ddesc=[type=R_16BF rows={m} cols={n} ld={m}]"
         f" computeDesc=[computeType=COMPUTE_32F scaleType=R_32F transA=OP_{trans[0]} transB=OP_{trans[1]}"
-        " epilogue=EPILOGUE_BIAS biasPointer=0x%x] workSpace=0x%x workSpaceSizeInBytes=33554432 alpha=1 beta=0 stream=0 \n"
+        " epilogue=EPILOGUE_BIAS biasPointer=0x%x] workSpace=0x%x workSpaceSizeInBytes=33554432"
+        " alpha=1 beta=0 stream=0 \n"
     )
 
 
@@ -84,43 +101,46 @@ def write_log(path: Path, kind: str, size: int, per_second: int) -> None:
     weights = [1 / (i + 1) for i in range(PROBLEMS)]
     bench = [bench_line(*shape, 1000 + i) for i, shape in enumerate(shapes)]
     trace = [trace_line(*shape, 1000 + i) for i, shape in enumerate(shapes)]
-    written = lines = 0
 
-    def traced(template: str) -> str:
-        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(1_770_000_000 + lines // per_second))
-        return template % (clock, *(rng.getrandbits(36) | 0x7F0000000000 for _ in range(6)))
+    def traced(i: int, line: int) -> str:
+        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(1_770_000_000 + line // per_second))
+        return trace[i] % (clock, *(rng.getrandbits(36) | 0x7F0000000000 for _ in range(6)))
 
+    def mixed(i: int, line: int) -> str:
+        roll = rng.random()
+        if roll < 0.40:
+            return bench[i] if roll < 0.2 else traced(i, line)
+        if roll < 0.99:
+            return APPLICATION[i % len(APPLICATION)].format(i, line % 997, line % 1009)
+        return bench[i][: i % 300] + (traced(i, line) if roll < 0.995 else "\x00\x01\udcff\n")
+
+    kinds: dict[str, Callable[[int, int], str]] = {
+        "bench": lambda i, line: bench[i],
+        "adversarial": lambda i, line: bench[i].replace("--solution_index ", f"--solution_index {line}"),
+        "trace": traced,
+        "mixed": mixed,
+    }
+    written = line = 0
     with path.open("w", encoding="utf-8", errors="surrogateescape") as sink:
         while written < size:
             picked = rng.choices(range(PROBLEMS), weights, k=5_000)
-            if kind == "bench":
-                block = [bench[i] for i in picked]
-            elif kind == "adversarial":
-                block = [
-                    bench[i].replace("--solution_index ", f"--solution_index {lines + j}") for j, i in enumerate(picked)
-                ]
-            elif kind == "trace":
-                block = []
-                for i in picked:
-                    block.append(traced(trace[i]))
-                    lines += 1
-            else:
-                block = []
-                for i in picked:
-                    roll = rng.random()
-                    if roll < 0.40:
-                        block.append(bench[i] if roll < 0.2 else traced(trace[i]))
-                    elif roll < 0.99:
-                        line = APPLICATION[i % len(APPLICATION)]
-                        block.append(line.format(i, lines % 997, written % 1009) if i % len(APPLICATION) < 3 else line)
-                    else:
-                        block.append(bench[i][: i % 300] + (traced(trace[i]) if roll < 0.995 else "\x00\x01\udcff\n"))
-                    lines += 1
-            if kind in ("bench", "adversarial"):
-                lines += len(block)
-            text = "".join(block)
+            text = "".join(kinds[kind](i, line + j) for j, i in enumerate(picked))
+            line += len(picked)
             sink.write(text)
             written += len(text)
+
+
+def write_find_db(path: Path, size: int) -> None:
+    """Rows of a real find-db (of the sample where that is not here), again and again with larger batches."""
+    text = bz2.decompress(REAL_ROWS.read_bytes()).decode() if REAL_ROWS.exists() else SAMPLE_ROWS.read_text()
+    rows = [re.match(r"(\d+-\d+-\d+-\d+x\d+-\d+-\d+-\d+-)(\d+)(-.*)", row) for row in text.split("\n")]
+    with path.open("w", encoding="utf-8") as sink:
+        for copy in range(1 << 30):
+            for row in rows:
+                if row is not None:
+                    sink.write(f"{row[1]}{int(row[2]) + 1024 * copy}{row[3]}\n")
+            if sink.tell() >= size:
+                return
 
 
 def pss_bytes(root: int) -> int:
@@ -168,49 +188,83 @@ def timed(command: str) -> tuple[float, int]:
     return seconds, peak
 
 
+def machine() -> Iterator[str]:
+    """What the figures were taken on."""
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
+    counter = "Python" if isinstance(new_counter((), (), ()), PlainCounter) else "native code"
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("pyarrow", "numpy", "duckdb"))
+    yield f"{datetime.date.today()}, {names[0] if names else platform.machine()}, {os.cpu_count()} cores"
+    yield f"load {os.getloadavg()[0]:.1f} at the start (other work on the machine slows all of these alike)"
+    yield f"Python {platform.python_version()}, {versions}; lines counted in {counter}"
+
+
+def measure(log: Path, kind: str, folder: Path, rounds: int, rivals: bool) -> tuple[float, list[str]]:
+    """MB/s of the ingest, and what to print of it and its rivals, who took turns."""
+    store, out = folder / "store", folder / "counts.txt"
+    commands = {
+        "logparse ingest": f"{sys.executable} -m logparse ingest {log} --store {store}",
+        "wc -l": f"wc -l {log}",
+    }
+    if rivals:
+        commands |= {name: command.format(log=log, out=out) for name, command in RIVALS[kind].items()}
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    peak = 0
+    for _ in range(rounds):
+        for name, command in commands.items():
+            shutil.rmtree(store, ignore_errors=True)
+            seconds, memory = timed(command)
+            times[name].append(seconds)
+            peak = max(peak, memory) if name == "logparse ingest" else peak
+    shutil.rmtree(store, ignore_errors=True)
+    size = log.stat().st_size / 1e6
+    ours = statistics.median(times["logparse ingest"])
+    lines = []
+    for name, taken in times.items():
+        median = statistics.median(taken)
+        spread = f"{min(taken):.2f} to {max(taken):.2f}"
+        lines.append(f"  {name:18} {median:8.2f} s ({spread})  {size / median:6.0f} MB/s  ×{median / ours:.2f} of ours")
+    lines.append(f"  peak memory of the ingest: {peak / 1e6:.0f} MB (PSS, all processes)")
+    return size / ours, lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gigabytes", type=float, default=1.0)
-    parser.add_argument("--kinds", nargs="+", default=list(RIVALS), choices=list(RIVALS))
+    parser.add_argument("--gigabytes", type=float, default=1.0, help="size of each log (find-db: half of it)")
+    parser.add_argument("--kinds", nargs="+", default=["bench", "trace", "mixed", "find-db"], choices=list(RIVALS))
     parser.add_argument("--per-second", type=int, default=1_000, help="lines per second of the log's clock")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-rivals", action="store_true")
     parser.add_argument("--folder", help="where the logs are made and kept [default: a temporary folder]")
+    parser.add_argument("--record", type=Path, help="append the figures to this file")
     args = parser.parse_args()
     folder = Path(args.folder or tempfile.mkdtemp(prefix="logparse-benchmark-"))
     folder.mkdir(parents=True, exist_ok=True)
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    told: list[str] = []
+
+    def tell(*lines: str) -> None:
+        told.extend(lines)
+        print(*lines, sep="\n", flush=True)
+
+    tell(*machine())
     speeds: dict[str, float] = {}
     for kind in args.kinds:
-        log = folder / f"{kind}-{args.gigabytes:g}-{args.per_second}.log"
+        size = int(args.gigabytes * (5e8 if kind == "find-db" else 1e9))
+        name = "gfx942130.HIP.fdb.txt" if kind == "find-db" else f"{args.per_second}.log"
+        log = folder / f"{kind}-{args.gigabytes:g}" / name
         if not log.exists():
-            write_log(log, kind, int(args.gigabytes * 1e9), args.per_second)
-        store, out = folder / "store", folder / "counts.txt"
-        commands = {
-            "logparse ingest": f"{sys.executable} -m logparse ingest {log} --store {store}",
-            "wc -l": f"wc -l {log}",
-        }
-        if not args.no_rivals:
-            commands |= {name: command.format(log=log, out=out) for name, command in RIVALS[kind].items()}
-        times: dict[str, list[float]] = {name: [] for name in commands}
-        peak = 0
-        for _ in range(args.rounds):
-            for name, command in commands.items():
-                shutil.rmtree(store, ignore_errors=True)
-                seconds, memory = timed(command)
-                times[name].append(seconds)
-                peak = max(peak, memory) if name == "logparse ingest" else peak
-        size = log.stat().st_size / 1e6
-        ours = statistics.median(times["logparse ingest"])
-        speeds[kind] = size / ours
-        print(f"\n{kind}: {size:,.0f} MB, {args.per_second} lines per clock second")
-        for name, taken in times.items():
-            median = statistics.median(taken)
-            spread = f"{min(taken):.2f}–{max(taken):.2f}"
-            print(f"  {name:18} {median:8.2f} s ({spread})  {size / median:8.0f} MB/s  ×{median / ours:.2f} of ours")
-        print(f"  peak memory of the ingest: {peak / 1e6:.0f} MB (PSS, all processes)")
+            log.parent.mkdir(exist_ok=True)
+            if kind == "find-db":
+                write_find_db(log, size)
+            else:
+                write_log(log, kind, size, args.per_second)
+        speeds[kind], lines = measure(log, kind, folder, args.rounds, not args.no_rivals)
+        tell(f"\n{kind}: {log.stat().st_size / 1e6:,.0f} MB, {args.per_second} lines per clock second", *lines)
     if {"bench", "mixed"} <= speeds.keys():
-        print(f"\nmixed / bench: {speeds['mixed'] / speeds['bench']:.2f}")
+        tell(f"\nmixed / bench: {speeds['mixed'] / speeds['bench']:.2f}")
+    if args.record:
+        with args.record.open("a", encoding="utf-8") as record:
+            record.write("\n".join(told) + "\n\n")
     if not args.folder:
         shutil.rmtree(folder)
 
