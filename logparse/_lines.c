@@ -391,7 +391,7 @@ typedef struct {
     size_t start_count;
     uint64_t seed;
     int busy;
-    size_t held; /* bytes, as of the last call */
+    size_t held; /* as of the last call */
     Bytes entries, places, cells, texts, scratch, events;
     Index entry_of, place_of, cell_of;
     uint32_t last_place;
@@ -635,7 +635,7 @@ static PyObject *Counter_count(Counter *self, PyObject *args)
     failed = scan(self, PyBytes_AS_STRING(data), (size_t)PyBytes_GET_SIZE(data), offset);
     Py_END_ALLOW_THREADS
     self->busy = 0;
-    self->held = self->entries.used + self->cells.used + self->texts.used;
+    self->held = self->entries.used + self->cells.used / 2 + self->texts.used; /* a cell becomes a row, a text objects */
     if (failed)
         return PyErr_NoMemory();
     PyObject *out = Py_BuildValue("LLLy#", self->lines, self->foreign, self->blank,
@@ -781,7 +781,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyGetSetDef properties[] = {
-    {"held", (getter)Counter_held, NULL, "Bytes held until `take`.", NULL},
+    {"held", (getter)Counter_held, NULL, "How much is held until `take`, in bytes of text.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

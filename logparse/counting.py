@@ -35,7 +35,7 @@ class Counter(Protocol):
 
     @property
     def held(self) -> int:
-        """Bytes of what ``take`` would give."""
+        """How much ``take`` would give, in bytes of text."""
         ...
 
     def count(self, data: bytes, offset: int) -> tuple[int, int, int, bytes]:

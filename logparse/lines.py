@@ -26,8 +26,10 @@ from logparse.formats.format import BlockFormat, BlockReader, Line, LineFormat, 
 from logparse.model import Record, Reject
 
 BLOCK_BYTES = 1 << 20  # small enough for caches, and for memory that is used again and not mapped anew
-_HELD_BYTES = 24 << 20  # of distinct lines and their cells, until ``take`` is due
+_HELD_BYTES = 10 << 20  # of distinct lines and their cells in one counter, until they are taken
 _HELD_OUTCOMES = 20_000
+_KNOWN = 16_384  # texts that are known to be one record …
+_LONG = 16_384  # … and are shorter than this
 _TORN = "torn: another record begins inside this line"
 
 Ints = npt.NDArray[np.int64]
@@ -98,13 +100,15 @@ class LineReader:
             self._idle += [new_counter(records, block, starts) for _ in range(self._threads)]
         self._counters = tuple(self._idle)
         self._pool: ThreadPoolExecutor | None = None
+        self.known: dict[tuple[bytes, bool], LineFormat] = {}
         self._counting: deque[tuple[bytes, int, Counter, Future[Counted]]] = deque()
         self.read = Read()
+        self._taking = _Taking(self, self.read)
 
     def feed(self, data: bytes, offset: int) -> None:
         """Read whole lines; ``offset`` is the place of ``data`` in the stream."""
         if self._threads == 1:
-            self._follow(data, offset, self._counters[0].count(data, offset))
+            self._follow(data, offset, self._counters[0], self._counters[0].count(data, offset))
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="logparse-lines")
@@ -113,18 +117,22 @@ class LineReader:
         counter = self._idle.pop()
         self._counting.append((data, offset, counter, self._pool.submit(counter.count, data, offset)))
 
-    def take(self) -> Read:
-        """What was read since the last call."""
-        while self._counting:
-            self._finish_block()
-        out, self.read = self.read, Read()
-        _Taking(self, out).take(self._counters)
+    def take(self, *, all: bool = True) -> Read:
+        """What was read since the last call; without ``all`` only what is ``full``, while counting goes on."""
+        if all:
+            while self._counting:
+                self._finish_block()
+            for counter in self._counters:
+                self._taking.add(counter)
+        out = self._taking.finish()
+        self.read = Read()
+        self._taking = _Taking(self, self.read)
         return out
 
     @property
     def full(self) -> bool:
-        """Whether ``take`` is due, so that memory stays bounded when every line is distinct."""
-        return sum(c.held for c in self._counters) > _HELD_BYTES or len(self.read.outcomes) > _HELD_OUTCOMES
+        """Whether a ``take`` is due, so that memory stays bounded when every line is distinct."""
+        return self._taking.begun or len(self.read.outcomes) > _HELD_OUTCOMES
 
     def close(self) -> Iterator[Record]:
         """Records that block languages still hold."""
@@ -175,10 +183,12 @@ class LineReader:
         data, offset, counter, counted = self._counting.popleft()
         result = counted.result()
         self._idle.append(counter)
-        self._follow(data, offset, result)
+        self._follow(data, offset, counter, result)
 
-    def _follow(self, data: bytes, offset: int, counted: Counted) -> None:
+    def _follow(self, data: bytes, offset: int, counter: Counter, counted: Counted) -> None:
         """Show block readers what concerns them: lines with their markers, and the lines between while one is awake."""
+        if counter.held > _HELD_BYTES:
+            self._taking.add(counter)
         lines, foreign, blank, events = counted
         self.read.lines += lines
         self.read.foreign += foreign
@@ -252,17 +262,22 @@ class _Taking:
         self._found: dict[tuple[str, bytes], Distinct] = {}
         self._more: dict[tuple[str, bytes], list[tuple[Ints, Ints]]] = {}
 
-    def take(self, counters: Sequence[Counter]) -> None:
-        for counter in counters:
-            self._take(counter)
+    @property
+    def begun(self) -> bool:
+        return bool(self._found)
+
+    def finish(self) -> Read:
+        """What was added, as distinct lines."""
         for key, parts in self._more.items():
             entry = self._found[key]
             entry.numbers = np.concatenate([entry.numbers, *(numbers for numbers, _ in parts)])
             entry.counts = np.concatenate([entry.counts, *(counts for _, counts in parts)])
         self._out.places += self._number
         self._out.distinct += self._found.values()
+        return self._out
 
-    def _take(self, counter: Counter) -> None:
+    def add(self, counter: Counter) -> None:
+        """Take what a counter holds."""
         entries, places, packed = counter.take()
         cells = np.frombuffer(packed, np.int64).reshape(-1, 3)
         cells = cells[np.argsort(cells[:, 0], kind="stable")]
@@ -276,13 +291,22 @@ class _Taking:
 
     def _entry(self, raw: bytes, key: bytes | None, offset: int, event: bool, numbers: Ints, counts: Ints) -> None:
         reader, out = self._reader, self._out
+        same = (raw if key is None else key, key is not None)
+        known = reader.known.get(same)
+        if known is not None:
+            self._keep(known, same[0], raw, offset, numbers, counts)
+            return
         pieces = reader.pieces(raw)
         format, start, end = pieces[-1]
         if format is None:  # a marker, but no record: foreign, unless block readers were shown it as an event
             out.foreign += 0 if event else int(counts.sum())
             return
         if len(pieces) == 1 and (key is not None) == format.prefixed:
-            self._keep(format, raw if key is None else key, raw, offset, numbers, counts)
+            self._keep(format, same[0], raw, offset, numbers, counts)
+            if len(raw) < _LONG and int(counts.sum()) > 1:  # it may well come again
+                if len(reader.known) >= _KNOWN:
+                    reader.known.clear()
+                reader.known[same] = format
             return
         times = int(counts.sum())
         out.splits += times * (len(pieces) - 1)

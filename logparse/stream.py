@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 import xxhash
@@ -15,7 +14,8 @@ from logparse.store import Attempt
 from logparse.tables import NULL, Collector, clock_second, problem_text
 
 _THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
-_REMEMBERED = 4096
+_REMEMBERED = 8192  # outcomes of lines …
+_LONG = 16_384  # … shorter than this
 _EXACT_PROBLEMS = 1 << 16
 
 
@@ -30,14 +30,14 @@ class StreamRead:
         self.reader = reader or LineReader([f for f in formats if not isinstance(f, FileFormat)], threads)
         self.bytes = 0
         self._collector = Collector(attempt)
-        self._outcome = lru_cache(maxsize=_REMEMBERED)(_outcome)  # a frequent line comes again after each ``take``
+        self._outcomes: dict[tuple[str, str], Outcome] = {}
 
     def feed(self, block: bytes, offset: int) -> None:
         """Read whole lines that stand at ``offset``."""
         self.reader.feed(block, offset)
         self.bytes += len(block)
         if self.reader.full:
-            self._absorb(self.reader.take())
+            self._absorb(self.reader.take(all=False))
 
     def finish(self, end_of_stream: bool = True) -> None:
         """Write everything; at the end of the stream block languages give what they still hold."""
@@ -64,7 +64,8 @@ class StreamRead:
         pids = np.array([int(bracket or NULL) for _, bracket in read.places], np.int64)
         nobody, seen = np.full_like(pids, NULL), np.zeros(len(pids), np.bool_)
         for entry in read.distinct:
-            outcome, times = self._outcome(entry.format, entry.text), entry.count
+            times = entry.count
+            outcome = self._outcome(entry.format, entry.text, times)
             self.tally.add(outcome, entry.format.name, times, times=times)
             threads = entry.text.startswith(_THREAD_PREFIX)
             if not threads:
@@ -76,9 +77,16 @@ class StreamRead:
             )
         self.tally.saw_processes(np.unique(pids[seen]))
 
-
-def _outcome(format: LineFormat, text: str) -> Outcome:
-    return format.read(text)
+    def _outcome(self, format: LineFormat, text: str, times: int) -> Outcome:
+        """What a format reads in a line; that of frequent ones is kept, as they come again after each ``take``."""
+        outcome = self._outcomes.get((format.name, text))
+        if outcome is None:
+            outcome = format.read(text)
+            if times > 1 and len(text) < _LONG:
+                if len(self._outcomes) >= _REMEMBERED:
+                    self._outcomes.clear()
+                self._outcomes[format.name, text] = outcome
+        return outcome
 
 
 class Tally:

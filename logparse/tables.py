@@ -30,10 +30,11 @@ from logparse.model import (
 )
 from logparse.store import SCHEMAS, Attempt
 
-_ROWS = 50_000
+_ROWS = 20_000
 _CELLS = 500_000  # counts of calls, which are numbers only
 _PROBLEMS = 8_192
 _EXCERPT = 300
+_WRITTEN = 200_000
 _ORDINALS = 200_000
 
 NULL = int(np.iinfo(np.int64).min)
@@ -239,7 +240,7 @@ class Collector:
         if key not in self._facts:
             self._facts.add(key)
             self._rows["facts"].append({"name": fact.name, "value": fact.value})
-        if len(self._facts) > _ROWS:  # bounded: a fact written twice does no harm
+        if len(self._facts) > _WRITTEN:  # bounded: a fact written twice does no harm
             self._facts.clear()
 
     def _reject(self, reject: Reject, count: int, offset: int, raw: bytes, line: bytes) -> None:
@@ -275,7 +276,7 @@ class Collector:
         self._write("convs", [conv_row(p) for p in problems if isinstance(p, ConvProblem)])
         self._written_problems |= {xxhash.xxh3_64_intdigest(text.encode()) for text in self._problems}
         self._problems.clear()
-        if len(self._written_problems) > 4 * _ROWS:  # bounded: a problem written twice does no harm
+        if len(self._written_problems) > _WRITTEN:  # bounded: a problem written twice does no harm
             self._written_problems.clear()
 
 
