@@ -6,7 +6,8 @@ from analyzers.measure.backend import BackendType
 from analyzers.measure.backends.cublaslt import BACKEND as CUBLASLT
 from analyzers.measure.backends.cudnn import BACKEND as CUDNN
 from analyzers.measure.backends.hipblaslt import BACKEND as HIPBLASLT
+from analyzers.measure.backends.miopen import BACKEND as MIOPEN
 from analyzers.measure.backends.pytorch import BACKEND as PYTORCH
 from analyzers.measure.backends.recorded import BACKEND as RECORDED
 
-BACKENDS: tuple[BackendType, ...] = (PYTORCH, CUBLASLT, CUDNN, HIPBLASLT, RECORDED)
+BACKENDS: tuple[BackendType, ...] = (PYTORCH, CUBLASLT, CUDNN, HIPBLASLT, MIOPEN, RECORDED)

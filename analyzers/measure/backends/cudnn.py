@@ -14,7 +14,7 @@ from typing import Any
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.pytorch import OperandCache
 from analyzers.measure.backends.torch_device import Tensor, TorchRunnable, marker_of, torch_device
-from analyzers.measure.backends.torch_operands import ConvOperands, conv_shapes, geometry
+from analyzers.measure.backends.torch_operands import ConvOperands, conv_shapes, geometry, strides
 from logparse.model import ConvProblem, Problem, Solution
 
 _TYPES = {"FP16": "HALF", "BF16": "BFLOAT16", "FP32": "FLOAT", "FP64": "DOUBLE"}
@@ -140,12 +140,12 @@ class Cudnn:
             "W": (graph.conv_wgrad, ("x", "dy", "w")),
         }[conv.direction]
         layouts = {"x": conv.in_layout, "w": conv.weights_layout, "dy": conv.out_layout}
-        strides = {name: _strides(shape, layouts[name]) for name, shape in shapes.items()}
-        inputs = [graph.tensor(dim=list(shapes[x]), stride=strides[x], data_type=io, name=x) for x in names[:2]]
+        steps = {name: strides(shape, layouts[name]) for name, shape in shapes.items()}
+        inputs = [graph.tensor(dim=list(shapes[x]), stride=steps[x], data_type=io, name=x) for x in names[:2]]
         stride, pad, dilation = geometry(conv)
         output = operator(*inputs, pre_padding=pad, post_padding=pad, stride=stride, dilation=dilation)
         out = names[2]
-        output.set_output(True).set_data_type(io).set_dim(list(shapes[out])).set_stride(strides[out])
+        output.set_output(True).set_data_type(io).set_dim(list(shapes[out])).set_stride(steps[out])
         try:
             graph.validate()
             graph.build_operation_graph()
@@ -175,18 +175,6 @@ def _channels_last(conv: ConvProblem) -> ConvProblem | None:
     """The same problem on channels_last operands; None where it is that already."""
     last = _LAST.get(conv.in_layout or "")
     return None if last is None else replace(conv, in_layout=last, weights_layout=last, out_layout=last)
-
-
-def _strides(shape: Sequence[int], layout: str | None) -> list[int]:
-    """Strides of an N, C, spatial… shape in memory order of its layout."""
-    order = list(range(len(shape)))
-    if layout in ("NHWC", "NDHWC"):
-        order = [0, *order[2:], 1]
-    strides, step = [0] * len(shape), 1
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= shape[axis]
-    return strides
 
 
 def _open(place: Place) -> Backend:

@@ -7,7 +7,7 @@ so D = op(A)·op(B) is computed as Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -298,6 +298,18 @@ def geometry(problem: ConvProblem) -> tuple[list[int], list[int], list[int]]:
     """Strides, paddings and dilations over the spatial axes."""
     axes = ("d", "h", "w")[3 - problem.spatial :]
     return tuple([int(getattr(problem, f"{x}_{a}")) for a in axes] for x in ("stride", "pad", "dilation"))  # type: ignore[return-value]
+
+
+def strides(shape: Sequence[int], layout: str | None) -> list[int]:
+    """Strides, in elements, of an N, C, spatial… shape that lies in memory as its layout word says."""
+    order = list(range(len(shape)))
+    if layout in ("NHWC", "NDHWC"):
+        order = [0, *order[2:], 1]
+    out, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        out[axis] = step
+        step *= shape[axis]
+    return out
 
 
 def convolve(device: TorchDevice, problem: ConvProblem, x: Tensor, w: Tensor, dy: Tensor) -> Tensor:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,30 +12,41 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("rocm.bindings.hipblaslt")
 
-from analyzers.measure.crew import Limits
-from analyzers.measure.replay import Options, replay
-from analyzers.measure.trial import Method
-from logparse.model import Solution
-from tests.analyzers.measure.problems import gemm, store_of
+from analyzers.measure.backend import Backend, Place
+from analyzers.measure.backends.hipblaslt import BACKEND
+from analyzers.measure.confirm import judge
+from analyzers.measure.trial import Laboratory, Method
+from logparse.model import GemmProblem, Solution
+from tests.analyzers.measure.problems import gemm
 
 SOURCE = Path(__file__).with_name("fake_hipblaslt.c")
-OPTIONS = Options(backends=("hipblaslt",), devices=("cpu",), method=Method(blocks=4), limits=Limits(hang_s=120))
+NAME = "libhipblaslt.so"
+SLOW, FAST, WRONG = (Solution("hipblaslt", index) for index in ("4711", "17", "23"))
 
 
-@pytest.fixture
-def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The compiled library's folder, found by workers through the loader's path; and its call log."""
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The compiled library, loaded in this process: the bindings' own loading then finds it by its soname."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
-    command = [compiler, "-O2", "-w", "-shared", "-fPIC", "-o", str(tmp_path / "libhipblaslt.so"), str(SOURCE), "-lm"]
-    subprocess.run(command, check=True)
-    for name in ("ROCM_PATH", "ROCM_HOME"):
+    built = tmp_path_factory.mktemp("hipblaslt") / NAME
+    flags = ("-O2", "-w", "-shared", "-fPIC", f"-Wl,-soname,{NAME}")
+    subprocess.run([compiler, *flags, "-o", str(built), str(SOURCE), "-lm"], check=True)
+    ctypes.CDLL(str(built))
+
+
+@pytest.fixture
+def calls(library: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("ROCM_PATH", "ROCM_HOME"):  # the bindings would load the library from there
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv("FAKE_HIPBLASLT_LOG", str(tmp_path / "calls"))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    return tmp_path
+    return tmp_path / "calls"
+
+
+@pytest.fixture
+def backend(calls: Path) -> Backend:
+    return BACKEND.open(Place())
 
 
 @pytest.mark.parametrize(
@@ -47,25 +58,19 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
     ids=lambda p: p.label,
 )
-def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(library: Path, problem: object) -> None:
-    store = store_of(library / "store", [problem])  # type: ignore[list-item]
-    report = replay(store, OPTIONS)
-    (result,) = report.results
-    assert [(row.solution, row.status) for row in result.rows] == [
-        (Solution("hipblaslt", "4711"), "ok"),
-        (Solution("hipblaslt", "17"), "ok"),
-        (Solution("hipblaslt", "23"), "wrong"),
-    ]
-    assert (result.pick, result.best) == (Solution("hipblaslt", "4711"), Solution("hipblaslt", "17"))
-    assert all(x.confirmed for x in report.confirmations.values())
-    called = {tuple(line.split()) for line in (library / "calls").read_text().splitlines()}
+def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(
+    backend: Backend, calls: Path, problem: GemmProblem
+) -> None:
+    lab = Laboratory({"hipblaslt": backend}, Place(), Method(blocks=4), lambda what: None)
+    result = lab.measure(problem)
+    assert [(row.solution, row.status) for row in result.rows] == [(SLOW, "ok"), (FAST, "ok"), (WRONG, "wrong")]
+    assert (result.pick, result.best) == (SLOW, FAST)
+    assert judge(lab.confirm(problem, SLOW, FAST).pairs).confirmed
+    called = {tuple(line.split()) for line in calls.read_text().splitlines()}
     assert called == {("4711", "0"), ("17", "64"), ("23", "128")}
-    facts = store.facts().set_index("name")["value"]
-    assert set(facts["hipblaslt_version"]) == {"100200"}
-    assert set(facts["hipblaslt_revision"]) == {"fa4e"}
+    assert lab.facts["hipblaslt_version"] == "100200"
+    assert lab.facts["hipblaslt_revision"] == "fa4e"
 
 
-def test_a_solution_that_needs_more_workspace_is_not_offered(library: Path) -> None:
-    store = store_of(library / "store", [gemm()])
-    report = replay(store, replace(OPTIONS, method=Method(blocks=4, workspace_bytes=64)))
-    assert [row.solution.id for row in report.results[0].rows] == ["4711", "17"]
+def test_a_solution_that_needs_more_workspace_is_not_offered(backend: Backend) -> None:
+    assert backend.solutions(gemm(), 200, 64) == [SLOW, FAST]
