@@ -35,8 +35,8 @@ def test_a_log_an_untuned_file_and_a_trace_of_one_training_hold_the_same_problem
     names = ("cublaslt_mask31_588.log.gz", "gpt2_untuned0.csv", "gpt2.trace.json.gz")
     ingest([str(CORPUS / "h200" / name) for name in names], store)
     calls = store.query(
-        "select path, count(distinct problem) as problems, sum(count) as calls from calls join sources using (source_id)"
-        " group by path"
+        "select path, count(distinct problem) as problems, sum(count) as calls"
+        " from calls join sources using (source_id) group by path"
     )
     calls["path"] = [Path(path).name for path in calls["path"]]
     rows = calls.set_index("path")
