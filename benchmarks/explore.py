@@ -21,17 +21,20 @@ from typing import Any
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--use-gl=angle",
          "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]  # fmt: skip
-SERVE = "from analyzers.explore.app import explore; import sys; explore(sys.argv[1], port=0, browser=False, say=lambda x: print(x, flush=True))"
+SERVE = """import sys
+from analyzers.explore.serve import explore
+explore(sys.argv[1], port=0, browser=False, say=lambda x: print(x, flush=True))"""
 DRAWN = """view => { const g = document.querySelector('#chart-0 .js-plotly-plot');
     return g && g.data && document.querySelector('nav .here')?.textContent === view; }"""
 COUNT = """() => { const g = document.querySelector('#chart-0 .js-plotly-plot'); window.drawn_ = 0;
-    g.removeAllListeners('plotly_afterplot'); g.on('plotly_afterplot', () => { window.drawn_ = performance.now(); }); }"""
+    g.removeAllListeners('plotly_afterplot');
+    g.on('plotly_afterplot', () => { window.drawn_ = performance.now(); }); }"""
 
 
 def peak_mb(pid: int) -> float:
     """Peak resident memory of a process in MB (10^6 bytes)."""
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024 / 1e6
+        return next((int(line.split()[1]) for line in status if line.startswith("VmHWM")), 0) * 1024 / 1e6
 
 
 def children(pid: int) -> list[int]:

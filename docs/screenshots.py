@@ -50,7 +50,7 @@ def pictures(url: str, out: Path, chromium: str) -> None:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
             for name, (theme, query) in PICTURES.items():
-                page = browser.new_page(viewport={"width": 1280, "height": 820}, color_scheme=theme)  # type: ignore[arg-type]
+                page = browser.new_page(viewport={"width": 1280, "height": 1000}, color_scheme=theme)  # type: ignore[arg-type]
                 page.goto(f"http://127.0.0.1:{server.port}/{query}")
                 page.wait_for_selector("#chart-0 .main-svg", timeout=60_000)
                 page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")

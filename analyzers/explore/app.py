@@ -1,18 +1,15 @@
 """The page in the browser: a Dash app on the loopback interface.
 
-The URL holds the state; a click on anything gives a new URL, and every part of the page is made anew from it.  Nothing
-is loaded from elsewhere (Content-Security-Policy forbids it), and only requests that name this host are answered, so that
-a foreign page cannot reach the server through a name of its own (DNS rebinding).
+The URL holds the state; a click on anything gives a new URL, and every part of the page is made anew from it.
+Nothing is loaded from elsewhere (Content-Security-Policy forbids it), and only requests that name this host are
+answered, so that a foreign page cannot reach the server through a name of its own (DNS rebinding).
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import re
-import threading
-import webbrowser
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,56 +25,17 @@ from analyzers.explore.charts.anything import anything
 from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.palette import theme_of
 from analyzers.explore.selection import Selection, from_url
+from analyzers.explore.serve import LOOPBACK, tunnel
 from analyzers.explore.views import clicked, draw
 from logparse.errors import LogparseError
 from logparse.sql import query
 
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 SQL_SECONDS, SQL_ROWS = 20.0, 50_000
 CSV_ROWS = 1_000_000
 
 
-def explore(
-    url: str,
-    *,
-    run: str | None = None,
-    compare: str | None = None,
-    host: str = "127.0.0.1",
-    port: int = 8050,
-    browser: bool = True,
-    say: Callable[[str], None] = print,
-) -> None:
-    """Serve the page of a store until interrupted.  Raises StoreError where there is no store, OSError for a taken port."""
-    from werkzeug.serving import make_server
-
-    from logparse.store import open_store
-
-    open_store(url).latest_run(run)
-    board = Board(url, run, compare)
-    try:
-        server = make_server(host, port, application(board, host, port).server, threaded=True)
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        address = f"http://{f'[{host}]' if ':' in host else host}:{server.port}/"
-        say(f"{address}  (Ctrl-C ends it)")
-        say(tunnel(server.port))
-        if host not in LOOPBACK:
-            say(f"warning: {host} can be reached by others, who can then read the whole store; there is no password")
-        if browser:
-            threading.Timer(0.2, webbrowser.open, [address]).start()
-        server.serve_forever()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        board.close()
-
-
-def tunnel(port: int) -> str:
-    """How to see the page from another machine."""
-    return f"From another machine: ssh -N -L {port}:127.0.0.1:{port} USER@THIS-HOST, then open http://127.0.0.1:{port}/"
-
-
 def application(board: Board, host: str = "127.0.0.1", port: int = 8050) -> Dash:
-    """The app of a board; requests whose ``Host`` is neither ``host`` nor this machine's own name are refused."""
+    """The app of a board.  Requests whose ``Host`` is neither ``host`` nor a name of this machine are refused."""
     app = Dash(
         __name__, title="logparse explore", update_title="", serve_locally=True, suppress_callback_exceptions=True
     )
@@ -101,17 +59,18 @@ _INDEX = """<!DOCTYPE html>
 def _guard(app: Dash, host: str) -> None:
     """Answer only requests that name this host, and let pages load nothing from elsewhere.
 
-    Plotly's WebGL makes its drawing functions with ``Function``, hence 'unsafe-eval'; scripts still come from here only.
+    Plotly's WebGL makes its drawing functions with ``Function``, hence 'unsafe-eval'; scripts come from here only.
     """
     names = set(LOOPBACK) | {host}
     scripts = " ".join(app.csp_hashes())  # of the inline scripts so far: call this last
     policy = (
-        f"default-src 'self'; script-src 'self' 'unsafe-eval' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        f"default-src 'self'; script-src 'self' 'unsafe-eval' {scripts}; "
+        "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
         "font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; object-src 'none'; base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'none'"
     )
 
-    @app.server.before_request
+    @app.server.before_request  # type: ignore[untyped-decorator]
     def same_host() -> None:
         name = re.sub(r":\d+\Z", "", request.headers.get("Host", "")).strip("[]").lower()
         if name not in names:
@@ -120,7 +79,7 @@ def _guard(app: Dash, host: str) -> None:
         if origin and re.sub(r"\Ahttps?://|:\d+\Z", "", origin).strip("[]").lower() not in names:
             abort(Response("Requests of other sites are not answered.\n", 403))
 
-    @app.server.after_request
+    @app.server.after_request  # type: ignore[untyped-decorator]
     def closed(response: Response) -> Response:
         response.headers["Content-Security-Policy"] = policy
         response.headers["X-Content-Type-Options"] = "nosniff"
@@ -157,7 +116,7 @@ def _navigation(app: Dash) -> None:
         return no_update if new == chosen else new.url()
 
     # The colours are the browser's business: the system's wish, until somebody chooses.
-    app.clientside_callback(
+    app.clientside_callback(  # type: ignore[no-untyped-call]
         """(clicks, theme) => {
             const wish = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
             const now = theme || wish;
@@ -241,7 +200,7 @@ def _details(app: Dash, board: Board) -> None:
         chart = dcc.Graph(id="solutions", figure=figure, config=page.CHART_CONFIG)
         return page.detail(row, told, chart, replace(chosen, problem="").url())
 
-    app.clientside_callback(
+    app.clientside_callback(  # type: ignore[no-untyped-call]
         """(children) => { if (children) { const e = document.getElementById('detail');
             setTimeout(() => e.scrollIntoView({block: 'start', behavior: 'smooth'}), 60); } return ''; }""",
         Output("detail", "data-seen"),
@@ -267,7 +226,7 @@ def _grid(app: Dash, board: Board) -> None:
             return {"rowData": [], "rowCount": 0}, ""
         return {"rowData": records(frame), "rowCount": count}, f"{count:,} problems, the largest saving first"
 
-    app.clientside_callback(
+    app.clientside_callback(  # type: ignore[no-untyped-call]
         """(search, version) => { try { dash_ag_grid.getApi('table').purgeInfiniteCache(); } catch (notThereYet) {}
             return String(version); }""",
         Output("table-box", "data-version"),

@@ -1,4 +1,4 @@
-"""What the page holds in memory: the table ``points``, the tries of every problem, the verdict as soon as it is there."""
+"""What the page holds in memory: the table ``points``, the tries of every problem, the verdict once it is there."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Board:
         threading.Thread(target=self._listen, args=(receiver,), daemon=True).start()
 
     def cursor(self, timeout_s: float = 120.0) -> duckdb.DuckDBPyConnection:
-        """A cursor of the caller's own, once ``points`` is there.  Raises LogparseError with the reason if it never is."""
+        """A cursor of the caller's own, once ``points`` is there.  Raises LogparseError where it never will be."""
         if not self._ready.wait(timeout_s):
             raise LogparseError(f"{self.url} takes longer than {timeout_s:g} s to read")
         if self.error and not self.version:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import dash_ag_grid
 import pandas as pd
@@ -19,10 +20,10 @@ from analyzers.explore.charts.overview import measure
 from analyzers.explore.plain_text import duration, visible
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection
 
-CHART_CONFIG = {"displaylogo": False, "responsive": True, "toImageButtonOptions": {"format": "svg"}}
+CHART_CONFIG: Any = {"displaylogo": False, "responsive": True, "toImageButtonOptions": {"format": "svg"}}
 INTRO = {
     "overview": "Where the time goes. Click a bar to look only at it; click a row below to see its solutions.",
-    "roofline": "Each mark is a problem: how fast it runs against what the device allows. Drag a box to select, click to open.",
+    "roofline": "How fast each problem runs against what the device allows. Drag a box to select, click to open.",
     "regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
     "weights": "The backward-weight pass of each layer against its own F and B. Far above 1× is worth a look.",
     "shapes": "How well which sizes run, and where time jumps. Click a cell to look only at it.",
@@ -59,11 +60,11 @@ def layout(store: str, tunnel: str) -> html.Div:
                 ],
             ),
             html.Div(id="verdict", className="verdict", role="status"),
-            html.Nav(id="tabs", **{"aria-label": "Views"}),
+            html.Nav(id="tabs", **_aria(label="Views")),
             html.Div(id="chips", className="chips"),
             html.Main(
                 [
-                    html.Aside(id="facets", **{"aria-label": "Filters"}),
+                    html.Aside(id="facets", **_aria(label="Filters")),
                     html.Section(
                         [
                             html.P(id="intro", className="intro"),
@@ -86,7 +87,11 @@ def layout(store: str, tunnel: str) -> html.Div:
     )
 
 
-def _table() -> list[object]:
+def _aria(**attributes: str) -> dict[str, Any]:
+    return {f"aria-{name}": value for name, value in attributes.items()}
+
+
+def _table() -> list[Any]:
     return [
         html.Div(
             [
@@ -147,7 +152,7 @@ def _column(name: str, title: str) -> dict[str, object]:
     }
 
 
-def _query_box() -> list[object]:
+def _query_box() -> list[Any]:
     return [
         html.Label("SQL", htmlFor="sql-text", className="hidden"),
         dcc.Textarea(id="sql-text", value=EXAMPLE, spellCheck=False, className="code"),
@@ -215,7 +220,7 @@ def chips(chosen: Selection) -> list[object]:
 
 def _chip(text: str, without: Selection) -> dcc.Link:
     return dcc.Link(
-        [text, html.Span(" ×", **{"aria-hidden": "true"})],
+        [text, html.Span(" ×", **_aria(hidden="true"))],
         href=without.url(),
         className="chip",
         title="Take this filter away",
@@ -283,7 +288,7 @@ def verdict(
     once = "" if calls else " (each counted once: the store has no calls of them)"
     untimed = total["untimed_calls"]
     gap = f"; {int(untimed):,} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
-    saving = f"; at most {duration(float(total['saving_us']))} could be saved" if total["savings"] else ""
+    saving = f"; findings claim up to {duration(float(total['saving_us']))}" if total["savings"] else ""
     made: list[object] = [
         html.Strong(
             visible(headline) if headline else "Reading what the analyzers say …" if not finished else "No verdict"
@@ -296,7 +301,7 @@ def verdict(
     return made
 
 
-def detail(row: pd.Series, told: Advice, chart: object, close: str) -> html.Section:
+def detail(row: pd.Series, told: Advice, chart: dcc.Graph, close: str) -> html.Section:
     """One problem: what to do, its numbers, every solution, and what to paste where."""
     numbers = [
         ("Now", duration(row["time_us"])),
@@ -306,21 +311,23 @@ def detail(row: pd.Series, told: Advice, chart: object, close: str) -> html.Sect
         ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),
         ("Of roofline", "unknown" if pd.isna(row["efficiency"]) else f"{row['efficiency']:.0%}"),
     ]
+    head = [html.H2(visible(str(row["label"]))), dcc.Link("Close", href=close, className="close")]
+    title = f"Override row ({told.override_name})" if told.override_name else "Override row"
     return html.Section(
         [
-            html.Div([html.H2(visible(str(row["label"]))), dcc.Link("Close", href=close, className="close")], className="bar"),
+            html.Div(head, className="bar"),
             html.P(visible(told.sentence), className="sentence"),
             html.Dl([html.Div([html.Dt(name), html.Dd(value)]) for name, value in numbers]),
             chart,
             _paste("Bench command", told.command, told.command_note, "bench"),
-            _paste(f"Override row ({told.override_name})" if told.override_name else "Override row", told.override, told.override_note, "override"),
+            _paste(title, told.override, told.override_note, "override"),
             html.Details([html.Summary("Full key"), html.Code(visible(str(row["problem"])))]),
         ],
         id="problem",
         className="problem",
         tabIndex="-1",
-        **{"aria-label": "One problem"},
-    )  # fmt: skip
+        **_aria(label="One problem"),
+    )
 
 
 def _paste(title: str, text: str, note: str, name: str) -> html.Div:

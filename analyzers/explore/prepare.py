@@ -31,8 +31,8 @@ _SMALL = {
     "ticks": rows.TICKS,
 }
 _TRIES = """
-    select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us, std_us,
-           samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family' order by h"""
+    select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us,
+           std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family' order by h"""
 
 
 def prepare(sender: Connection, url: str, run: str | None, folder: str, other: str | None) -> None:

@@ -202,7 +202,7 @@ _DIMENSIONS = """
          batch_count::double * (m::double * k * coalesce(type_bytes(a_type), 0)
              + k::double * n * coalesce(type_bytes(coalesce(b_type, a_type)), 0)
              + m::double * n * (coalesce(type_bytes(coalesce(d_type, a_type)), 0)
-                + case when beta = 'nonzero' then coalesce(type_bytes(coalesce(c_type, d_type)), 0) else 0 end)) as bytes,
+                + if(beta = 'nonzero', coalesce(type_bytes(coalesce(c_type, d_type)), 0), 0))) as bytes,
          case when members is not null and members <> '' then
                  coalesce(trans_a, '?') || coalesce(trans_b, '?') || ' grouped, '
                  || len(string_split(members, ',')) || ' members ' || coalesce(a_type, '?')
@@ -285,25 +285,30 @@ merged as (
          coalesce(p.pick, case when b.default_us is not null then 'Default' end) as pick,
          coalesce(p.pick_us, b.default_us) as pick_us,
          coalesce(p.basis, case when b.default_us is not null then 'default' end) as basis,
-         f.message as finding, f.advice, f.analyzer, f.per_call_us, f.held_us, coalesce(f.override, false) as has_override
+         f.message as finding, f.advice, f.analyzer, f.per_call_us, f.held_us,
+         coalesce(f.override, false) as has_override
   from bases b left join picks p using (problem) left join found_ f using (problem)),
 timed as (
-  select *, coalesce(pick_us, case when per_call_us > 0 then held_us end, best_us) as time_us, greatest(f_us, b_us) as sibling_us,
+  select *, coalesce(pick_us, if(per_call_us > 0, held_us, null), best_us) as time_us,
+         greatest(f_us, b_us) as sibling_us,
          flops / nullif(bytes, 0) as intensity,
          case when pick_us > best_us then pick_us - best_us when pick_us is not null then 0.0
               else per_call_us end as loss_us
   from merged),
 placed as (
-  select t.*, coalesce(s.file, '–') as file, s.device, least(x.peak_tflops, t.intensity * s.hbm_gbs / 1e3) as roof_tflops
+  select t.*, coalesce(s.file, '–') as file, s.device,
+         least(x.peak_tflops, t.intensity * s.hbm_gbs / 1e3) as roof_tflops
   from timed t left join places s using (source_id) left join peaks x on x.device = s.device and x.dtype = t.dtype)
 select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(operation, '?') as operation,
        coalesce(direction, '–') as direction, coalesce(dtype, '?') as dtype,
-       coalesce(nullif(split_part(case when contains(best, ':') then best
-                                       when contains(pick, ':') then pick else '' end, ':', 1), ''), 'unknown') as library,
-       coalesce(calls_from, '–') as calls_from, coalesce(origin, 'not measured') as origin, coalesce(layout, '?') as layout,
+       coalesce(nullif(split_part(case when contains(best, ':') then best when contains(pick, ':') then pick
+                                       else '' end, ':', 1), ''), 'unknown') as library,
+       coalesce(calls_from, '–') as calls_from, coalesce(origin, 'not measured') as origin,
+       coalesce(layout, '?') as layout,
        coalesce(best, 'not measured') as solver, file, calls, pick, pick_us, basis, best, best_us, time_us,
        coalesce(calls, 1) * time_us as total_us, loss_us, coalesce(calls, 1) * loss_us as saving_us,
-       pick_us / best_us - 1 as regret, finding, advice, analyzer, has_override, solutions, failed, flops, bytes, intensity,
+       pick_us / best_us - 1 as regret, finding, advice, analyzer, has_override, solutions, failed, flops,
+       bytes, intensity,
        flops / time_us / 1e6 as tflops, flops / best_us / 1e6 as best_tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
        f_us, b_us, sibling_us, best_us / sibling_us as sibling_ratio, m, n, k, batch, source_id,

@@ -113,7 +113,7 @@ def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, go.Figure]:
     }
 
 
-def _details(con: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, object]:
+def _details(con: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> Mapping[str, object]:
     """Per problem: its solutions as a figure, what to do, what to paste where."""
     con.register("ids_", pd.DataFrame({"id": list(ids)}, dtype="object"))
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
@@ -213,7 +213,8 @@ _TEMPLATE = """<!DOCTYPE html>
 <div id="chart" class="chart"></div>
 <div id="detail"></div>
 <div id="table-box"><div class="bar"><h2>Problems</h2><span id="note" class="faint"></span>
-<button id="export">Export CSV</button></div><div class="scroll"><table id="table"><thead></thead><tbody></tbody></table></div>
+<button id="export">Export CSV</button></div>
+<div class="scroll"><table id="table"><thead></thead><tbody></tbody></table></div>
 <button id="more">Show more rows</button></div>
 <footer>Made by logparse. This file asks for nothing from anywhere.</footer>
 </div>

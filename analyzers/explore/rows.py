@@ -1,7 +1,7 @@
 """Questions to the table ``points`` under a selection; every answer is a small DataFrame that a chart draws.
 
-All of it is SQL over a connection that holds ``points`` (``problems.build``, or ``over`` for a DataFrame of it), so that a
-chart gets what the eye can see and not 200,000 rows.
+All of it is SQL over a connection that holds ``points`` (``problems.build``, or ``over`` for a DataFrame of it), so
+that a chart gets what the eye can see and not 200,000 rows.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def groups(
 
 
 def sample(con: duckdb.DuckDBPyConnection, chosen: Selection, needs: Sequence[str] = (), size: int = DRAWN) -> Sample:
-    """At most ``size`` rows in which no column of ``needs`` is unknown: half the dearest, half spread evenly (by id)."""
+    """At most ``size`` rows in which every column of ``needs`` is known: half the dearest, half spread evenly."""
     where, parameters = chosen.where()
     where += "".join(f" and {name} is not null" for name in needs)
     total = con.execute(f"select count(*) from points where {where}", parameters).fetchone()
@@ -179,20 +179,21 @@ def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -
     """
     where, parameters = chosen.where()
     return con.execute(
-        f"""with long as (
-              select id, label, total_us, time_us, 'M' as axis, m as size, operation || ' ' || direction || ' ' || layout
-                     || ' ' || dtype || ', N ' || n::bigint || ', K ' || k::bigint || ', batch ' || batch::bigint as family
-              from points where {where} and m is not null and n is not null and k is not null and time_us > 0
+        f"""with known as (
+              select *, operation || ' ' || direction || ' ' || layout || ' ' || dtype as call,
+                     ', K ' || k::bigint || ', batch ' || batch::bigint as rest from points
+              where {where} and m is not null and n is not null and k is not null and time_us > 0),
+            long as (
+              select id, label, total_us, time_us, 'M' as axis, m as size, n as fixed, call, rest from known
               union all
-              select id, label, total_us, time_us, 'N' as axis, n as size, operation || ' ' || direction || ' ' || layout
-                     || ' ' || dtype || ', M ' || m::bigint || ', K ' || k::bigint || ', batch ' || batch::bigint as family
-              from points where {where} and m is not null and n is not null and k is not null and time_us > 0),
-            top as (select axis, family from long group by all having count(distinct size) >= 4
-                    order by count(distinct size) desc, sum(total_us) desc, family limit {most})
-            select axis, family, size, min(time_us) as time_us, arg_min(id, time_us) as id,
-                   arg_min(label, time_us) as label from long join top using (axis, family)
-            group by axis, family, size order by family, size""",
-        [*parameters, *parameters],
+              select id, label, total_us, time_us, 'N' as axis, n as size, m as fixed, call, rest from known),
+            top as (select axis, fixed, call, rest from long group by all having count(distinct size) >= 4
+                    order by count(distinct size) desc, sum(total_us) desc, call, fixed, rest limit {most})
+            select axis, call || if(axis = 'M', ', N ', ', M ') || fixed::bigint || rest as family, size,
+                   min(time_us) as time_us, arg_min(id, time_us) as id,
+                   arg_min(label, time_us) as label from long join top using (axis, fixed, call, rest)
+            group by axis, fixed, call, rest, size order by family, size""",
+        parameters,
     ).df()
 
 

@@ -67,7 +67,8 @@ _CLOSE = """
 _MEASUREMENTS = """
     select source_id, run, origin, kind, m.problem, library, solution, if(c.problem is null, null, raw) as raw,
            if(c.problem is null, null, algorithm) as algorithm, status, time_us, min_us, max_us, std_us,
-           null::double[] as samples_us, workspace_bytes, error, if(c.problem is null, null, key_text) as key_text, ordinal
+           null::double[] as samples_us, workspace_bytes, error, ordinal,
+           if(c.problem is null, null, key_text) as key_text
     from measurements m left join close c using (problem)"""
 
 
@@ -81,7 +82,7 @@ def headline(result: Recommendation) -> str:
     overrides = len(result.overrides)
     if ceiling.share is None:
         return (
-            f"{count:,} problems are worth a look; no pick is timed against an alternative yet, so there is no ceiling. "
+            f"{count:,} problems are worth a look; no pick is timed against an alternative, so there is no ceiling. "
             "Next: measure them (logparse replay)"
             if count
             else "Nothing is timed against an alternative yet. Next: ingest timings, or measure (logparse replay)"
@@ -95,6 +96,6 @@ def headline(result: Recommendation) -> str:
     if ceiling.saving_us <= 0:
         return f"Nothing worth doing: every pick is the best known one{known}"
     return (
-        f"At most {ceiling.share:.1%} of the compared time, {duration(ceiling.saving_us)} per run, can be gained{known}; "
-        f"{overrides:,} overrides are proposed"
+        f"At most {ceiling.share:.1%} of the compared time, {duration(ceiling.saving_us)} per run, can be gained{known}"
+        f"; {overrides:,} overrides are proposed"
     )

@@ -51,7 +51,7 @@ def overview(
         rows=-(-len(panels) // columns),
         cols=columns,
         subplot_titles=[FACETS[x] for x in panels],
-        horizontal_spacing=0.15,
+        horizontal_spacing=0.17,
         vertical_spacing=0.17,
     )
     for i, facet in enumerate(panels):
@@ -72,7 +72,7 @@ def overview(
 
 def _bars(rows: pd.DataFrame, facet: str, column: str, total: float, theme: Theme, chosen: Sequence[str]) -> go.Bar:
     """Bars of one facet; names are cut and made unique, since equal labels would stack."""
-    names = distinct(shown(str(v).partition(":")[2] or v, 24) for v in rows["value"])
+    names = distinct(shown(str(v).partition(":")[2] or v, 20) for v in rows["value"])
     return go.Bar(
         x=[float(v or 0) / total if total else 0.0 for v in rows[column].fillna(0)],
         y=names,

@@ -87,7 +87,7 @@ def _cumulative(figure: go.Figure, savings: pd.DataFrame, theme: Theme) -> str:
         fillcolor=_transparent(theme.accent),
         text=all_shown(savings["label"]),
         customdata=[[id, saving / 1e6] for id, saving in zip(savings["id"], savings["saving_us"], strict=True)],
-        hovertemplate="row %{x}: <b>%{text}</b><br>saves %{customdata[1]:.3s}s<br>together %{y:,.4~s} ms<extra></extra>",
+        hovertemplate="row %{x}: <b>%{text}</b><br>saves %{customdata[1]:.3s}s<br>in all %{y:,.4~s} ms<extra></extra>",
         row=1,
         col=2,
     )

@@ -14,7 +14,8 @@ from analyzers.explore.palette import SCALE, Theme, blank, note, styled
 from analyzers.explore.plain_text import all_shown, shown
 
 NOTHING = (
-    "No problem here has both a size and a time.<br>Next: ingest timings (find-db, TunableOp results, bench output),<br>"
+    "No problem here has both a size and a time.<br>"
+    "Next: ingest timings (find-db, TunableOp results, bench output),<br>"
     "or measure: <b>logparse replay</b>"
 )
 TO_BEST = 300  # lines from now to best that are drawn
@@ -79,7 +80,8 @@ def _ceilings(figure: go.Figure, device: Device, rows: pd.DataFrame, theme: Them
         figure.add_scatter(
             x=[peak / slope, right], y=[peak, peak], mode="lines",
             line={"color": theme.faint, "width": 1.5, "dash": "dot"},
-            name=f"{device.name}: {peak:,.0f} TFLOP/s {shown(', '.join(names), 30)}", hoverinfo="name", showlegend=False,
+            name=f"{device.name}: {peak:,.0f} TFLOP/s {shown(', '.join(names), 30)}", hoverinfo="name",
+            showlegend=False,
         )  # fmt: skip
         figure.add_annotation(
             x=math.log10(right), y=math.log10(peak), text=f"{shown(', '.join(names), 30)} {peak:,.0f} TFLOP/s",

@@ -9,7 +9,10 @@ import plotly.graph_objects as go
 from analyzers.explore.palette import SCALE, SYMBOLS, Theme, blank, note, styled
 from analyzers.explore.plain_text import all_shown, shown
 
-NOTHING = "No problem here has a known M and N.<br>Next: ingest a log with sizes (bench, profile or trace lines), or a find-db"
+NOTHING = (
+    "No problem here has a known M and N.<br>"
+    "Next: ingest a log with sizes (bench, profile or trace lines), or a find-db"
+)
 NO_FAMILY = (
     "No four problems here differ in one size only, so there is no curve over a size.<br>Next: take filters away"
 )

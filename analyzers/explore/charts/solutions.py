@@ -42,15 +42,15 @@ def specification(tries: pd.DataFrame, theme: Theme, *, pick: str | None = None,
             data.append({**_times(group, names), "name": legend, "mode": "markers", "marker": look})
     data += _failures(rows[~(rows["time_us"] > 0)], names, timed, theme)
     wide = len(timed) and float(timed["time_us"].max()) > 20 * float(timed["time_us"].min())
-    look = axis_look(theme)
-    across = {"type": "log"} if wide else {"type": "linear", "rangemode": "tozero"}
-    unit = {**look["title"], "text": "time of one call (µs)" + (", log" if wide else "")}
+    shared = axis_look(theme)
+    across: dict[str, Any] = {"type": "log"} if wide else {"type": "linear", "rangemode": "tozero"}
+    unit = {**shared["title"], "text": "time of one call (µs)" + (", log" if wide else "")}
     hidden = tries["solution"].nunique() - len(order)
     layout = {
         **layout_look(theme, title=title, height=120 + 26 * max(4, len(order))),
-        "xaxis": {**look, **across, "title": unit},
+        "xaxis": {**shared, **across, "title": unit},
         "yaxis": {
-            **look,
+            **shared,
             "type": "category",
             "categoryorder": "array",
             "categoryarray": [names[x] for x in reversed(order)],

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
@@ -58,13 +55,13 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="session")
-def example_views() -> Iterator[dict[str, pd.DataFrame]]:
+def example_views() -> dict[str, pd.DataFrame]:
     """The views of the run in which every analyzer finds something, with all fields of its problems."""
     tables = everything()
     convs = [F, B, W]
     fields = [{"problem": x.text, "shape": x.shape, "layer": x.layer, **_fields(x), "flops": x.flops} for x in convs]
     rows = pd.DataFrame(fields).assign(layout="NCHW", dtype="FP16")
-    yield {
+    return {
         "conv_problems": rows,
         "measurements": tables.measurements,
         "facts": tables.facts,

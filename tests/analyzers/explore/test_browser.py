@@ -1,7 +1,7 @@
 """The page and the report in a real headless Chromium.
 
-Needs Playwright and Debian's chromium (``apt-get install chromium``).  Where CI is set both must be there: a browser test
-that skips itself would show nothing.
+Needs Playwright and Debian's chromium (``apt-get install chromium``).  Where CI is set both must be there: a browser
+test that skips itself would show nothing.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ def test_three_clicks_from_time_to_an_override(seen: Visit, demo: Served) -> Non
     row = page.inner_text("#text-override")
     page.click("#copy-override")
     page.wait_for_function("async row => (await navigator.clipboard.readText()).trim() === row.trim()", arg=row)
-    assert "hipblaslt" in page.inner_text("#problem") and len(row.splitlines()) >= 2
+    assert "hipblaslt" in page.inner_text("#problem")
+    assert len(row.splitlines()) >= 2
     page.wait_for_selector("#solutions .main-svg")
     seen.clean()
 

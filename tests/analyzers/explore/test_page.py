@@ -9,14 +9,15 @@ import pytest
 
 pytest.importorskip("dash", reason="the extra `explore` is not installed")
 
-from flask.testing import FlaskClient  # noqa: E402
+from flask.testing import FlaskClient
 
-from analyzers.explore.app import application, csv, records, tunnel  # noqa: E402
-from analyzers.explore.board import Board  # noqa: E402
-from analyzers.explore.selection import Selection  # noqa: E402
-from analyzers.explore.views import clicked  # noqa: E402
-from logparse.errors import LogparseError  # noqa: E402
-from logparse.store import Store  # noqa: E402
+from analyzers.explore.app import application, csv, records
+from analyzers.explore.board import Board
+from analyzers.explore.selection import Selection
+from analyzers.explore.serve import tunnel
+from analyzers.explore.views import clicked
+from logparse.errors import LogparseError
+from logparse.store import Store
 
 
 @pytest.fixture(scope="module")
