@@ -36,6 +36,14 @@ RunOption = Annotated[str | None, typer.Option("--run", help="Run label. [defaul
 FormatOption = Annotated[TableFormat, typer.Option("--format", help="How to print the table.")]
 OutputOption = Annotated[str | None, typer.Option("--output", "-o", help="Write the table to a file.")]
 
+TargetOption = Annotated[
+    list[str] | None,
+    typer.Option("--target", help="Facts of the machine that will read the files: a file, or KEY=VALUE."),
+]
+FilesArgument = Annotated[list[str], typer.Argument(help="Override files (TunableOp CSV, tuning file, user find-db).")]
+FailOnOption = Annotated[str, typer.Option("--fail-on", help="Slower by more than this fails, e.g. 3%.")]
+RUN_HELP = "A store (its latest run), STORE#RUN, a run's label, or log files."
+
 
 @app.command(epilog="Example: `logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv`")
 def ingest(
@@ -281,6 +289,160 @@ def forget(
 
     for path in open_store(store).forget(name):
         typer.echo(f"forgot {printable(path)}")
+
+
+@app.command(epilog="Example: `logparse lint tunableop_results0.csv --target gpus=8 --against logparse-store`")
+def lint(
+    files: FilesArgument,
+    against: Annotated[str | None, typer.Option(help="The workload: " + RUN_HELP)] = None,
+    target: TargetOption = None,
+    as_format: Annotated[str | None, typer.Option("--as", help="Format name, instead of recognising it.")] = None,
+    rows: Annotated[bool, typer.Option("--rows", help="One row per row of the file, with its verdicts.")] = False,
+    format: FormatOption = TableFormat.table,
+    output: OutputOption = None,
+) -> None:
+    """Say per row whether the library will read, match and honour it; exit code 3 on errors."""
+    import pandas as pd
+
+    from analyzers.proof import checks, render
+
+    tables = checks.tables_at(against) if against else None
+    judged = checks.lint_files(files, target or [], tables, as_format)
+    if rows or format is not TableFormat.table:
+        frame = render.rows_frame if rows else render.lint_frame
+        write_table(pd.concat([frame(file) for file in judged], ignore_index=True), format, output)
+    else:
+        for file in judged:
+            for line in render.lint_lines(file):
+                typer.echo(printable(line))
+    if not all(file.ok for file in judged):
+        raise typer.Exit(checks.FAILED)
+
+
+@app.command(epilog="Example: `logparse coverage tunableop_results0.csv --against logparse-store`")
+def coverage(
+    files: FilesArgument,
+    against: Annotated[str | None, typer.Option(help="The workload: " + RUN_HELP + " [default: the store]")] = None,
+    target: TargetOption = None,
+    wildcards: Annotated[bool, typer.Option("--wildcards", help="PyTorch's wildcard fallback is on.")] = False,
+    store: StoreOption = None,
+    run: RunOption = None,
+    format: FormatOption = TableFormat.table,
+    output: OutputOption = None,
+) -> None:
+    """Replay a run's calls against override files: what they cover, and which rows can never hit."""
+    import pandas as pd
+
+    from analyzers.proof import checks, render
+    from logparse.store import open_store
+
+    tables = checks.tables_at(against, store) if against else checks.tables_of(open_store(store), run)
+    found = checks.cover(files, tables, target or [], wildcards=wildcards)
+    if format is not TableFormat.table or output is not None:
+        frames = [render.coverage_frame(x).assign(file=x.file) for x in found]
+        write_table(pd.concat(frames, ignore_index=True), format, output)
+    else:
+        for line in (line for x in found for line in render.coverage_lines(x)):
+            typer.echo(printable(line))
+    if not all(x.hits for x in found):
+        raise typer.Exit(checks.FAILED)
+
+
+@app.command(epilog="Example: `logparse verify before after overrides/*/tunableop_results0.csv`")
+def verify(
+    before: Annotated[str, typer.Argument(help=RUN_HELP)],
+    after: Annotated[str, typer.Argument(help=RUN_HELP)],
+    files: FilesArgument,
+    fail_on: FailOnOption = "3%",
+    store: StoreOption = None,
+    format: FormatOption = TableFormat.table,
+    output: OutputOption = None,
+) -> None:
+    """Check that overrides took effect and what they gained against the promise; exit code 3 when not."""
+    from analyzers.proof import checks, render
+
+    found = checks.verify(before, after, files, store, checks.parse_share(fail_on))
+    frame = render.verify_frame(found)
+    write_table(frame.drop(columns="text") if format is TableFormat.table else frame, format, output)
+    if format is TableFormat.table:
+        for line in render.verify_lines(found):
+            typer.echo(printable(line))
+    if not found.ok:
+        raise typer.Exit(checks.FAILED)
+
+
+@app.command(epilog="Example: `logparse diff rocm64 rocm70 --fail-on 3% --junit diff.xml --overrides tuning.txt`")
+def diff(
+    a: Annotated[str, typer.Argument(help=RUN_HELP)],
+    b: Annotated[str, typer.Argument(help=RUN_HELP)],
+    fail_on: FailOnOption = "3%",
+    overrides: Annotated[list[str] | None, typer.Option(help="Old override files, for an upgrade plan.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a section for a pull request.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
+    store: StoreOption = None,
+    n: Annotated[int, typer.Option("-n", help="Changes to print.")] = 20,
+    format: FormatOption = TableFormat.table,
+    output: OutputOption = None,
+) -> None:
+    """Compare two runs: slower, faster, new and gone problems, changed picks; exit code 3 when something got slower."""
+    from analyzers.proof import checks, render
+
+    found, plan = checks.compare(a, b, store, checks.parse_share(fail_on), overrides or [])
+    if markdown:
+        markdown.write_text(render.diff_markdown(found), encoding="utf-8")
+    if junit:
+        junit.write_text(render.diff_junit(found), encoding="utf-8")
+    frame = render.diff_frame(found, n if format is TableFormat.table else None)
+    if len(frame) or format is not TableFormat.table:
+        write_table(frame.drop(columns="text") if format is TableFormat.table else frame, format, output)
+    if format is TableFormat.table:
+        for line in render.diff_lines(found):
+            typer.echo(printable(line))
+        if plan:
+            write_table(render.plan_frame(plan).drop(columns="key"), format)
+    if not found.ok:
+        raise typer.Exit(checks.FAILED)
+
+
+@app.command(epilog="Example: `logparse merge tunableop_results?.csv --gpus 8 --out merged`")
+def merge(
+    files: FilesArgument,
+    out: Annotated[Path, typer.Option(help="Folder for the merged files.")] = Path("merged"),
+    gpus: Annotated[int, typer.Option(min=1, help="Copies of a TunableOp CSV, one per device.")] = 1,
+) -> None:
+    """Merge TunableOp CSVs or user find-dbs of one build: the fastest wins, conflicts are listed."""
+    from analyzers.proof import checks, render
+    from analyzers.proof.merge import merge as merge_files
+
+    merged = merge_files(files, gpus)
+    for line in render.merge_lines(merged):
+        typer.echo(printable(line))
+    for file in checks.write(merged.emissions, out):
+        typer.echo(f"wrote {os.path.relpath(file.path)}")
+
+
+@app.command(epilog="Example: `logparse export --as yaml --kind gemm -n 50 --out problems`")
+def export(
+    as_: Annotated[str, typer.Option("--as", help="bench, yaml, driver, untuned or csv.")],
+    store: StoreOption = None,
+    run: RunOption = None,
+    kind: Annotated[str | None, typer.Option(help="gemm, grouped or conv.")] = None,
+    n: Annotated[int | None, typer.Option("-n", help="Only the most called.")] = None,
+    sql: Annotated[str | None, typer.Option(help="A SELECT with a column problem (and calls) instead.")] = None,
+    target: TargetOption = None,
+    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("problems"),
+) -> None:
+    """Write problems as input for the libraries' own tools."""
+    from analyzers.proof import checks, render
+    from logparse.store import open_store
+
+    made = checks.export(open_store(store), as_, run=run, kind=kind, n=n, sql=sql, target=target or [])
+    for line in render.export_lines(made):
+        typer.echo(printable(line))
+    for file in checks.write(made.emissions, out):
+        typer.echo(
+            f"wrote {os.path.relpath(file.path)}: {file.use}" if file.use else f"wrote {os.path.relpath(file.path)}"
+        )
 
 
 def _missing(store: Store) -> list[str]:

@@ -29,7 +29,23 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-VERBS = ["ingest", "recommend", "replay", "top", "show", "sql", "status", "formats", "forget"]
+VERBS = [
+    "ingest",
+    "recommend",
+    "replay",
+    "top",
+    "show",
+    "sql",
+    "status",
+    "formats",
+    "forget",
+    "lint",
+    "coverage",
+    "verify",
+    "diff",
+    "merge",
+    "export",
+]
 
 
 @pytest.mark.parametrize("verb", VERBS)
