@@ -136,6 +136,28 @@ def test_damaged_text_is_ingested_and_conserved(format: Format) -> None:
         check_conservation(store)
 
 
+FOUND = [
+    (
+        "tunableop_verbose",
+        "finding fastest for GemmTunableOp_float_TN(tn_8_8_8_ld_8_8_8) out of 2 candidates\n"
+        "├──tuning using warmup iters 1 [10 ms] and tuning iters 1 [10 ms] instance id=1,"
+        " GemmTunableOp_float_TN(tn_8_8_8_ld_8_8_8) Default\n"
+        "├──found better instance id=1. -0.00.562336ms. Default min 1 max 1 mean 1 std 1\n",
+    )
+]
+"""What fuzzing by hand found."""
+
+
+@pytest.mark.parametrize(("name", "text"), FOUND)
+def test_what_fuzzing_found_stays_mended(store: Store, tmp_path: Path, name: str, text: str) -> None:
+    assert any(format.name == name for format in FORMATS)
+    (tmp_path / "found.log").write_text(text)
+    (result,) = ingest([str(tmp_path / "found.log")], store)
+    assert result.state == "new"
+    assert result.units["reject"] == 1
+    check_conservation(store)
+
+
 @given(st.lists(st.sampled_from(PIECES) | st.binary(max_size=3), max_size=30))
 def test_heads_of_anything_are_recognised_or_not(pieces: list[bytes]) -> None:
     head = Head(pieces[0].decode("latin-1") if pieces else "", b"".join(pieces))

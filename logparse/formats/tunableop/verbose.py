@@ -45,7 +45,7 @@ CATEGORY = "tunableop"
 _OP = r"(?P<op>(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_[^(,\s]+)"
 _KEY = rf"{_OP}\((?P<params>[^)\s]*)\)"
 _ID = r"id=(?P<id>\d+)"
-_MS = r"(?:[-+]?(?:nan|inf)|[-+]?[\d.]+(?:e[-+]?\d+)?)"
+_MS = r"(?:[-+]?(?:nan|inf)|[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?)"
 _CANDIDATE = rf"{_ID}, {_KEY} (?P<sol>\S+)"
 
 
