@@ -234,6 +234,49 @@ def test_workers_and_one_process_give_the_same_views(tmp_path: Path, monkeypatch
     assert seen[0] == seen[1]
 
 
+def test_memory_is_bounded_when_every_line_is_distinct(tmp_path: Path) -> None:
+    """200,000 distinct messages and 10,000 distinct calls: all at once in memory they are more than the bound."""
+    with (tmp_path / "distinct.log").open("w") as log:
+        for number in range(200_000):
+            log.write(
+                f"[2026-02-03 04:05:06][HIPBLASLT][7][Api][rocblaslt_function] value={number} and some more text\n"
+            )
+            if number % 20 == 0:
+                log.write(BENCH.format(m=number + 1, i=number) + "\n")
+    code = (
+        "import resource, sys\nfrom logparse.cli import app\napp(sys.argv[1:], standalone_mode=False)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    )
+    command = ["ingest", str(tmp_path / "distinct.log"), "--store", str(tmp_path / "s")]
+    out = subprocess.run([sys.executable, "-c", code, *command], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(out.stdout.split()[-1]) < 400
+    store = open_store(tmp_path / "s")
+    assert store.query("select count(*) as n from messages")["n"][0] == 200_000
+    assert len(counts(store)) == 10_000
+    check_conservation(store)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see worker processes")
+def test_an_interrupt_ends_workers(tmp_path: Path) -> None:
+    for number in range(4):
+        with (tmp_path / f"log_{number}.log").open("w") as log:
+            log.writelines(BENCH.format(m=m, i=m) + "\n" for m in range(25_000))
+    command = [sys.executable, "-m", "logparse", "ingest", "--store", str(tmp_path / "s"), "--jobs", "2"]
+    child = subprocess.Popen([*command, str(tmp_path / "log_*.log")], cwd=ROOT, stdout=-3, stderr=-3)
+    children = Path(f"/proc/{child.pid}/task/{child.pid}/children")
+    workers: list[str] = []
+    while len(workers) < 3 and child.poll() is None:  # two, and the resource tracker of multiprocessing
+        time.sleep(0.05)
+        workers = children.read_text().split() if children.exists() else []
+    time.sleep(0.5)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(timeout=60) != 0
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
 def test_two_ingests_into_one_store_at_once_both_land(tmp_path: Path) -> None:
     for number in range(2):
         (tmp_path / f"log_{number}.log").write_text(bench(*[number + 1] * 2000))
