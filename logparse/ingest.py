@@ -241,7 +241,7 @@ class _Ingest:
         tail = replace(whole, start=end, tail=True)
         result = None
         if end > at.start:
-            result = self._commit_stream(stream, replace(whole, content_hash=self.file.digest(end), end=end))
+            result = self._commit_stream(stream, replace(whole, content_hash=hashing.whole_lines, end=end))
             tail = replace(tail, replaces=())
         rest = self._stream_read()
         rest.feed(last, place)

@@ -154,11 +154,12 @@ class InputFile:
 
 
 class Hashing(io.RawIOBase):
-    """A raw stream that hashes what passes through it."""
+    """A raw stream that hashes what passes through it; ``whole_lines`` is the hash up to the last line end."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
         self._state = xxhash.xxh3_128()
+        self._at_line_end = self._state.copy()
         self.count = 0
 
     def readable(self) -> bool:
@@ -177,7 +178,11 @@ class Hashing(io.RawIOBase):
         return data
 
     def _seen(self, data: bytes) -> None:
-        self._state.update(data)
+        cut = data.rfind(b"\n") + 1
+        if cut:
+            self._state.update(memoryview(data)[:cut])
+            self._at_line_end = self._state.copy()
+        self._state.update(memoryview(data)[cut:])
         self.count += len(data)
 
     def finish(self) -> str:
@@ -186,8 +191,9 @@ class Hashing(io.RawIOBase):
             pass
         return str(self._state.hexdigest())
 
-    def digest(self) -> str:
-        return str(self._state.hexdigest())
+    @property
+    def whole_lines(self) -> str:
+        return str(self._at_line_end.hexdigest())
 
     def close(self) -> None:
         if not self.closed:
