@@ -30,6 +30,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 VERBS = [
+    *("ingest", "recommend", "replay", "top", "show", "sql", "status", "formats", "forget"),
+    *("lint", "coverage", "verify", "diff", "merge", "export"),
+]
     "ingest",
     "recommend",
     "replay",
