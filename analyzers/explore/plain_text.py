@@ -10,8 +10,6 @@ import html
 import math
 from collections.abc import Iterable
 
-_BIDI = {ord(c): f"\\u{ord(c):04x}" for c in "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
-
 
 def shown(text: object, longest: int = 120) -> str:
     """``text`` as it stands, for a place that renders HTML: marked-up characters become entities, control and
@@ -26,11 +24,9 @@ def shown(text: object, longest: int = 120) -> str:
 
 def visible(text: str) -> str:
     """Control and direction characters written out, for places that render plain text."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable():  # direction characters are not printable to Python either
         return text
-    return "".join(
-        c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text.translate(_BIDI)
-    )
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def all_shown(texts: Iterable[object], longest: int = 120) -> list[str]:

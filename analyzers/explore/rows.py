@@ -18,7 +18,7 @@ from analyzers.explore.selection import FACETS, Selection
 if TYPE_CHECKING:
     import duckdb
 
-DRAWN = 5_000
+DRAWN = 3_000
 """Points that one chart draws; more cannot be told apart, and the browser would take longer than 300 ms."""
 
 TABLE: Mapping[str, str] = {
@@ -175,14 +175,15 @@ def cells(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -> pd.DataFrame:
     """Problems that differ in one size only, where that size takes at least four values: ``family, size, time_us, id``.
 
-    The size is M, else N.  Over it a good library's time grows evenly; steps are cliffs, a flat line is a fixed cost.
+    The size is M, else N; of the 20,000 dearest problems.  Over it a good library's time grows evenly; steps are cliffs, a flat line is a fixed cost.
     """
     where, parameters = chosen.where()
     return con.execute(
         f"""with known as (
               select *, operation || ' ' || direction || ' ' || layout || ' ' || dtype as call,
                      ', K ' || k::bigint || ', batch ' || batch::bigint as rest from points
-              where {where} and m is not null and n is not null and k is not null and time_us > 0),
+              where {where} and m is not null and n is not null and k is not null and time_us > 0
+              order by total_us desc limit 20000),
             long as (
               select id, label, total_us, time_us, 'M' as axis, m as size, n as fixed, call, rest from known
               union all

@@ -164,7 +164,7 @@
     section.append(key);
     box.append(section);
     if (!told.figure) { section.removeChild(chart); return; }
-    const shared = data.charts[Object.keys(data.charts)[0]].layout, figure = JSON.parse(JSON.stringify(told.figure));
+    const shared = data.charts[Object.keys(data.charts)[0]].layout.template.layout, figure = JSON.parse(JSON.stringify(told.figure));
     for (const name of ['font', 'hoverlabel', 'colorway', 'paper_bgcolor', 'plot_bgcolor', 'hovermode']) figure.layout[name] = shared[name];
     figure.layout.legend = { orientation: 'h', y: 1, yanchor: 'bottom', x: 0 };
     const made = dark() ? recoloured(figure) : figure;

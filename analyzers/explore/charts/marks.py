@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,9 @@ HOVER = (
 """Texts arrive through ``text`` and ``customdata``, already made safe; nothing of a log stands in a template."""
 
 
-def hover_data(points: pd.DataFrame) -> list[list[object]]:
+def hover_data(points: pd.DataFrame) -> np.ndarray:
     """``customdata`` of problem points: id, fastest solution, seconds now, seconds at best, TFLOP/s."""
-    return [
+    return columns(
         [id, solver, _none(now), _none(best), _none(rate)]
         for id, solver, now, best, rate in zip(
             points["id"],
@@ -30,7 +30,17 @@ def hover_data(points: pd.DataFrame) -> list[list[object]]:
             points["tflops"],
             strict=True,
         )
-    ]
+    )
+
+
+def columns(rows: Iterable[Sequence[object]]) -> np.ndarray:
+    """``customdata`` as an array of objects, which plotly takes as it is; it would walk through every list."""
+    return np.array([tuple(row) for row in rows], dtype=object)
+
+
+def texts(values: Iterable[object]) -> np.ndarray:
+    """Labels made safe, in the form that plotly takes without looking at each."""
+    return np.array(all_shown(values), dtype=object)
 
 
 def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> np.ndarray:

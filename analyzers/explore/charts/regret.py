@@ -6,8 +6,9 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from analyzers.explore.charts.marks import columns, texts
 from analyzers.explore.palette import Theme, blank, styled
-from analyzers.explore.plain_text import all_shown, duration
+from analyzers.explore.plain_text import duration
 
 NOTHING = (
     "No pick is timed against an alternative here, so there is no regret to show.<br>"
@@ -85,8 +86,8 @@ def _cumulative(figure: go.Figure, savings: pd.DataFrame, theme: Theme) -> str:
         marker={"size": 7},
         fill="tozeroy",
         fillcolor=_transparent(theme.accent),
-        text=all_shown(savings["label"]),
-        customdata=[[id, saving / 1e6] for id, saving in zip(savings["id"], savings["saving_us"], strict=True)],
+        text=texts(savings["label"]),
+        customdata=columns(zip(savings["id"], savings["saving_us"] / 1e6, strict=True)),
         hovertemplate="row %{x}: <b>%{text}</b><br>saves %{customdata[1]:.3s}s<br>in all %{y:,.4~s} ms<extra></extra>",
         row=1,
         col=2,

@@ -9,9 +9,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analyzers.devices import Device, devices
-from analyzers.explore.charts.marks import HOVER, categories, hover_data, sizes
+from analyzers.explore.charts.marks import HOVER, categories, hover_data, sizes, texts
 from analyzers.explore.palette import SCALE, Theme, blank, note, styled
-from analyzers.explore.plain_text import all_shown, shown
+from analyzers.explore.plain_text import shown
 
 NOTHING = (
     "No problem here has both a size and a time.<br>"
@@ -107,7 +107,7 @@ def _judged(figure: go.Figure, rows: pd.DataFrame, diameter: pd.Series, theme: T
         x=rows["intensity"],
         y=rows["tflops"],
         mode="markers",
-        text=all_shown(rows["label"]),
+        text=texts(rows["label"]),
         customdata=hover_data(rows),
         hovertemplate=HOVER,
         name="timed picks",
@@ -141,7 +141,7 @@ def _plain(figure: go.Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Th
                 x=part["intensity"],
                 y=part["tflops"],
                 mode="markers",
-                text=all_shown(part["label"]),
+                text=texts(part["label"]),
                 customdata=hover_data(part),
                 hovertemplate=HOVER,
                 name=name,

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from analyzers.explore.charts.marks import columns, texts
 from analyzers.explore.palette import SCALE, SYMBOLS, Theme, blank, note, styled
-from analyzers.explore.plain_text import all_shown, shown
+from analyzers.explore.plain_text import shown
 
 NOTHING = (
     "No problem here has a known M and N.<br>"
@@ -94,8 +95,8 @@ def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> go.
             y=list(rows["time_us"]),
             mode="lines+markers",
             name=shown(f"{name} over {axis}", 60),
-            text=all_shown(rows["label"]),
-            customdata=[[id] for id in rows["id"]],
+            text=texts(rows["label"]),
+            customdata=columns([id] for id in rows["id"]),
             line={"color": theme.categories[i % len(theme.categories)], "width": 1.5},
             marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 7},
             hovertemplate="<b>%{text}</b><br>%{x:,} → %{y:,.4~g} µs<extra></extra>",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from analyzers.explore.charts.marks import categories, sizes
+from analyzers.explore.charts.marks import categories, columns, sizes, texts
 from analyzers.explore.palette import Theme, blank, note, styled
 from analyzers.explore.plain_text import all_shown, shown
 
@@ -57,7 +58,7 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
                 y=part["best_us"] / 1e3,
                 mode="markers",
                 name=shown(name or "other solvers", 34),
-                text=all_shown(part["label"]),
+                text=texts(part["label"]),
                 customdata=_data(part),
                 hovertemplate=HOVER,
                 marker={
@@ -75,10 +76,10 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
     return note(figure, remark, theme) if remark else figure
 
 
-def _data(part: pd.DataFrame) -> list[list[object]]:
-    return [
+def _data(part: pd.DataFrame) -> np.ndarray:
+    return columns(
         [id, w / 1e6, w / s, s / 1e6, best]
         for id, w, s, best in zip(
             part["id"], part["best_us"], part["sibling_us"], all_shown(part["best"], 60), strict=True
         )
-    ]
+    )
