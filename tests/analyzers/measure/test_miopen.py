@@ -124,7 +124,7 @@ def test_the_slow_pick_is_found_and_confirmed(backend: Backend) -> None:
     ]
     pick, best = Solution("miopen", SLOW["W"]), Solution("miopen", FAST["W"])
     assert (result.pick, result.best) == (pick, best)
-    assert judge(lab.confirm(SMALL, pick, best).pairs).speedup.low > 3
+    assert judge(lab.confirm(SMALL, pick, best).pairs).confirmed
 
 
 def test_every_solver_of_the_registry_has_an_algorithm() -> None:
