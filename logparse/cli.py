@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +68,41 @@ def ingest(
     failed = [result for result in results if result.state == "failed"]
     if failed or not any(result.recognised for result in results):
         raise typer.Exit(1)
+
+
+@app.command(epilog="Example: `logparse capture --dir logs -- torchrun --nproc-per-node 8 train.py`")
+def capture(
+    command: Annotated[list[str] | None, typer.Argument(help="The job, after `--`.")] = None,
+    masks: Annotated[str, typer.Option(help="hipBLASLt log categories: numbers and names.")] = "32,64",
+    folder: Annotated[
+        Path | None, typer.Option("--dir", help="New folder for the logs. [default: one of its own]")
+    ] = None,
+    store: StoreOption = None,
+    run: Annotated[str | None, typer.Option("--run", help="Label of this run. [default: the time of the call]")] = None,
+    markers: Annotated[bool, typer.Option("--markers", help="roctx ranges by hipBLASLt.")] = False,
+    tunableop: Annotated[bool, typer.Option(help="Record the keys that TunableOp has no tuned row for.")] = True,
+    print_only: Annotated[bool, typer.Option("--print", help="Only print the exports and what they mean.")] = False,
+) -> None:
+    """Run a job with its libraries' logs switched on, then ingest them; the exit code is the job's."""
+    from logparse import capture as capturing
+
+    words = command or []
+    if not words and not print_only:
+        raise typer.BadParameter("a command after `--`, or --print", param_hint="COMMAND")
+    plan = capturing.plan(words, folder, masks, markers=markers, tunableop=tunableop)
+    if print_only:
+        typer.echo(capturing.exports(plan), nl=False)
+        return
+
+    def opened() -> Store:
+        from logparse.store import open_store
+
+        return open_store(store, create=True)
+
+    code, results = capturing.capture(words, plan, opened, lambda line: typer.echo(line, err=True), run=run)
+    with redirect_stdout(sys.stderr):  # standard output is the job's
+        _print_ingested(results)
+    raise typer.Exit(code)
 
 
 @app.command(epilog="Example: `logparse recommend --target tunableop_results0.csv --out overrides`")

@@ -31,23 +31,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 VERBS = [
     *("ingest", "recommend", "replay", "top", "show", "sql", "status", "formats", "forget"),
-    *("lint", "coverage", "verify", "diff", "merge", "export"),
-]
-    "ingest",
-    "recommend",
-    "replay",
-    "top",
-    "show",
-    "sql",
-    "status",
-    "formats",
-    "forget",
-    "lint",
-    "coverage",
-    "verify",
-    "diff",
-    "merge",
-    "export",
+    *("lint", "coverage", "verify", "diff", "merge", "export", "capture"),
 ]
 
 
