@@ -67,7 +67,7 @@ def main() -> int:
     if options.smoke:
         options.budget, options.count = min(options.budget, 55.0), min(options.count, 4)
     with tempfile.TemporaryDirectory() as folder:
-        _unpack(options.wheels, folder)
+        unpack_wheels(options.wheels, folder)
         return _run(options)
 
 
@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
         problems, workspaces, about = _gemms(options)
         backends = _backends(options, ("cublaslt", "nvmath"))
     else:
-        problems, workspaces, about = _wgrads(options), {}, {}
+        problems, workspaces, about = sampled_wgrads(options.find_db, options.count, options.seed), {}, {}
         backends = _backends(options, ("torch", "torch"), ("cudnn", "cudnn"))
     outcomes: list[Outcome] = []
 
@@ -126,10 +126,10 @@ def _gemms(options: argparse.Namespace) -> tuple[list[Problem], dict[str, int], 
     return problems, workspaces, about
 
 
-def _wgrads(options: argparse.Namespace) -> list[Problem]:
-    """A seeded sample of the W problems above 2 GFLOP that torch can state."""
+def sampled_wgrads(find_db: str | None, count: int, seed: int) -> list[Problem]:
+    """A seeded sample of a find-db's W problems above 2 GFLOP that torch can state."""
     found = set()
-    for line in _lines(options.find_db):
+    for line in _lines(find_db):
         try:
             problem = problem_from_key(line.partition("=")[0])
         except ValueError:
@@ -137,7 +137,7 @@ def _wgrads(options: argparse.Namespace) -> list[Problem]:
         if _is_wanted(problem):
             found.add(problem)
     ordered = sorted(found, key=lambda problem: problem.text)
-    return random.Random(options.seed).sample(ordered, min(options.count, len(ordered)))
+    return random.Random(seed).sample(ordered, min(count, len(ordered)))
 
 
 def _is_wanted(problem: Problem) -> bool:
@@ -166,7 +166,7 @@ def _backends(options: argparse.Namespace, *wanted: tuple[str, str]) -> list[str
     return names or ["torch"]
 
 
-def _unpack(wheels: str | None, folder: str) -> None:
+def unpack_wheels(wheels: str | None, folder: str) -> None:
     """Wheels are zip files: unpacked onto the path of this process and of its workers."""
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     for wheel in sorted(Path(wheels).glob("*.whl")) if wheels else ():

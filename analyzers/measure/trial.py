@@ -39,6 +39,9 @@ RACE, CONFIRM = "replay", "replay-confirm"
 _BANDS = ((20.0, 64), (100.0, 24), (1_000.0, 6), (10_000.0, 2))
 """Executions per sample, by latency below … µs: about 1 ms, long for the timer, short for the budget."""
 
+_HICCUP_US = 1_000.0
+"""A single execution that takes longer, and far too long, is believed: timing it again is what makes races dear."""
+
 
 class SickError(Exception):
     """The device no longer answers in this process: only a new process will measure right."""
@@ -376,7 +379,7 @@ class Trial:
         """A single execution where that tells enough, else a whole sample."""
         runnable = self._ready(solution)
         once, hopeless = runnable.sample_us(1), 2 * self._lab.method.rules.hopeless * self._fastest
-        if once > hopeless:
+        if hopeless < once < max(4 * hopeless, _HICCUP_US):
             once = min(once, runnable.sample_us(1))  # a hiccup is no verdict
         self._single_us[solution.text] = once
         if once > hopeless:
