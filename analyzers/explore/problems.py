@@ -240,7 +240,8 @@ _STAGES: Mapping[str, str] = {
     "tried_": """
         select source_id, origin, hash(problem) as h, any_value(kind) as kind,
                count(distinct solution) filter (good) as solutions, count(*) filter (not good) as failed,
-               min(time_us) filter (good) as best_us, arg_min(solution, time_us) filter (good) as best,
+               min(time_us) filter (good) as best_us,
+               arg_min(solution, {'t': time_us, 's': solution}) filter (good) as best,
                avg(time_us) filter (good and solution = 'Default') as default_us
         from (select *, coalesce(status = 'ok' and time_us > 0 and isfinite(time_us), false) as good
               from measurements where kind <> 'family')
@@ -249,7 +250,7 @@ _STAGES: Mapping[str, str] = {
     "rows_": """
         with work as (
           select hash(problem) as h, any_value(kind) as kind, sum(calls)::double as calls,
-                 any_value(calls_from) as calls_from from workload where run = $run group by h)
+                 min(calls_from) as calls_from from workload where run = $run group by h)
         select '' as part, w.h, w.kind, w.calls, w.calls_from, t.* exclude (h, kind)
         from work w left join (
             select * from tried_ qualify row_number() over (

@@ -175,7 +175,8 @@ def cells(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -> pd.DataFrame:
     """Problems that differ in one size only, where that size takes at least four values: ``family, size, time_us, id``.
 
-    The size is M, else N; of the 20,000 dearest problems.  Over it a good library's time grows evenly; steps are cliffs, a flat line is a fixed cost.
+    The size is M, else N; of the 20,000 dearest problems.
+    Over it a good library's time grows evenly; steps are cliffs, a flat line is a fixed cost.
     """
     where, parameters = chosen.where()
     return con.execute(

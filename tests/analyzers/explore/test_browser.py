@@ -136,9 +136,17 @@ def ready(page: Page) -> None:
 
 def click_bar(page: Page, text: str) -> None:
     """Click the bar of this name in the overview."""
-    box = page.locator("#chart-0 .ytick text", has_text=re.compile(f"^{re.escape(text)}$")).first.bounding_box()
-    assert box
-    page.mouse.click(box["x"] + box["width"] + 14, box["y"] + box["height"] / 2)
+    page.mouse.click(*beside(page, "#chart-0", text))
+
+
+def beside(page: Page, chart: str, text: str) -> tuple[float, float]:
+    """A point just right of this axis label, once the chart is not being drawn anew."""
+    label = page.locator(f"{chart} .ytick text", has_text=re.compile(f"^{re.escape(text)}$")).first
+    box = None
+    while box is None or label.bounding_box() != box:
+        page.wait_for_timeout(300)
+        box = label.bounding_box()
+    return box["x"] + box["width"] + 14, box["y"] + box["height"] / 2
 
 
 def hovered(page: Page, where: str) -> str:
@@ -299,9 +307,7 @@ def test_report_opens_offline_and_is_linked(themed: Visit, reports: dict[str, Pa
     page.wait_for_selector("#chart .main-svg")
     assert "can be gained" in page.inner_text(".verdict strong")
     everything = page.locator("#table tbody tr").count()
-    box = page.locator("#chart .ytick text", has_text=re.compile("^GEMM$")).first.bounding_box()
-    assert box
-    page.mouse.click(box["x"] + box["width"] + 14, box["y"] + box["height"] / 2)
+    page.mouse.click(*beside(page, "#chart", "GEMM"))
     page.wait_for_selector("#chips button")
     fewer = page.locator("#table tbody tr").count()
     assert 0 < fewer < everything
