@@ -8,6 +8,13 @@ fails by itself when the median regret exceeds 1.05: over ordinary shapes that w
 ``wgrads``: a seeded sample of backward-weight convolutions of a MIOpen find-db above 2 GFLOP: PyTorch's default,
 benchmark mode, channels_last with and without its transposes, and all of cuDNN's plans.
 
+Two checks of the method itself, on fewer of the same problems (``repeatability-`` and ``null-`` records):
+
+    python benchmarks/gpu_replay.py wgrads --repeat --find-db …     # the same replay twice, in other processes
+    python benchmarks/gpu_replay.py wgrads --null --find-db …       # PyTorch's default against copies of itself
+
+``--repeat`` fails below 95 % of findings that confirm again; ``--null`` above 1 % of false findings.
+
 Raw samples, device, driver, versions and date go into one JSON file per record.  ``--wheels`` names a folder of wheels
 (nvmath-python, nvidia-cudnn-frontend) to use without installing them.
 """
@@ -27,11 +34,13 @@ import tempfile
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import method_checks
 
 from analyzers.measure.backend import Place, UnsupportedError
 from analyzers.measure.backends.torch_operands import conv_shapes
@@ -63,7 +72,11 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=200, help="solutions per problem")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--smoke", action="store_true", help="few problems in a minute, to see that it works")
+    parser.add_argument("--repeat", action="store_true", help="the same problems twice: how many findings come again")
+    parser.add_argument("--null", action="store_true", help="the default against itself: how many findings are false")
     options = parser.parse_args()
+    if options.repeat or options.null:
+        options.budget, options.count = min(options.budget, 110.0), min(options.count, 16)
     if options.smoke:
         options.budget, options.count = min(options.budget, 55.0), min(options.count, 4)
     with tempfile.TemporaryDirectory() as folder:
@@ -78,17 +91,13 @@ def _run(options: argparse.Namespace) -> int:
     else:
         problems, workspaces, about = sampled_wgrads(options.find_db, options.count, options.seed), {}, {}
         backends = _backends(options, ("torch", "torch"), ("cudnn", "cudnn"))
-    outcomes: list[Outcome] = []
-
-    def sink(outcome: Outcome, device: str) -> None:
-        outcomes.append(outcome)
-        print(_line(outcome), flush=True)
-
-    method = Method(limit=options.limit, seed=options.seed)
+    if options.null:
+        return method_checks.null(options, problems[: options.count], _replayed)
+    if options.repeat:
+        return method_checks.repeat(options, backends, problems[: options.count], workspaces, _replayed)
     quiet = dict(idle_facts(options.device))
-    crew = Crew(backends, [Place(device=options.device)], method, Limits(budget_s=options.budget), sink)
     started = time.monotonic()
-    finished = crew.run(problems, workspaces)
+    outcomes, finished = _replayed(options, backends, problems, workspaces, options.budget)
     record = _record(options, outcomes, about) | {
         "backends": backends,
         "before": quiet,
@@ -98,6 +107,25 @@ def _run(options: argparse.Namespace) -> int:
         "problems_planned": len(problems),
     }
     return _finish(options, record)
+
+
+def _replayed(
+    options: argparse.Namespace,
+    backends: Sequence[str],
+    problems: Sequence[Problem],
+    workspaces: Mapping[str, int],
+    budget_s: float,
+) -> tuple[list[Outcome], bool]:
+    """Race and confirm in fresh processes; the outcomes, and whether the budget sufficed."""
+    outcomes: list[Outcome] = []
+
+    def sink(outcome: Outcome, device: str) -> None:
+        outcomes.append(outcome)
+        print(_line(outcome), flush=True)
+
+    method = Method(limit=options.limit, seed=options.seed)
+    crew = Crew(backends, [Place(device=options.device)], method, Limits(budget_s=budget_s), sink)
+    return outcomes, crew.run(problems, workspaces)
 
 
 # ------------------------------------------------------------------------------------------------ what to measure

@@ -5,8 +5,8 @@
 
 * racing: what ``logparse replay`` does, its checks for correctness included.
 * exhaustive: every solution gets as many samples as a race's finalist (16), and is checked; the best median wins.
-* TunableOp (pytorch ``aten/src/ATen/cuda/tunable/TunableOp.h``): 3 executions, out above 1.5× the best mean; 10 more, out
-  above 1.15×; then 30 ms (at most 100 executions), the best mean wins.  Its warm-up and rotation are as ours.
+* TunableOp (pytorch ``aten/src/ATen/cuda/tunable/TunableOp.h``): 3 executions, out above 1.5× the best mean; 10 more,
+  out above 1.15×; then 30 ms (at most 100 executions), the best mean wins.  Its warm-up and rotation are as ours.
 
 The order of the three changes from problem to problem.  GPU seconds are those of the solutions' executions; building
 plans and their first, warming execution cost all three the same and are left out.  What each one chose is timed again,

@@ -1,0 +1,247 @@
+"""Does a finding come again, and does the method find what is not there?  (``gpu_replay.py --repeat`` and ``--null``)
+
+``COPIES`` is a backend whose solutions are all PyTorch's default under other names: whatever is confirmed of them is
+false.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from analyzers.measure.backend import (
+    Backend,
+    BackendType,
+    Conditions,
+    OutOfMemoryError,
+    Place,
+    Runnable,
+    UnsupportedError,
+)
+from analyzers.measure.backends.pytorch import BACKEND as TORCH
+from analyzers.measure.confirm import Confirmation, judge_all
+from analyzers.measure.crew import Outcome
+from analyzers.measure.drift import idle_facts, noise
+from analyzers.measure.stats import median
+from analyzers.measure.trial import Confirmed, Laboratory, Method, Result
+from logparse.model import DEFAULT, Problem, Solution
+
+LEAST_AGAIN, MOST_FALSE = 0.95, 0.01
+COPIES_EACH, PAIRS = 8, 300
+
+Replayed: TypeAlias = Callable[
+    [argparse.Namespace, Sequence[str], Sequence[Problem], Mapping[str, int], float], tuple[list[Outcome], bool]
+]
+
+
+class CopiesOfDefault:
+    """PyTorch's default call, eight times."""
+
+    def __init__(self, place: Place) -> None:
+        self._inner: Backend = TORCH.open(place)
+        self.cache_bytes = self._inner.cache_bytes
+
+    def environment(self) -> Mapping[str, str]:
+        return dict(self._inner.environment()) | {"null": "1"}
+
+    def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
+        self._inner.solutions(problem, 1)  # raises where torch does not run it
+        return [Solution("copy", str(index)) for index in range(min(limit, COPIES_EACH))]
+
+    def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Runnable:
+        return self._inner.prepare(problem, DEFAULT, conditions)
+
+    def refresh(self, seed: int) -> None:
+        self._inner.refresh(seed)
+
+    def release(self) -> None:
+        self._inner.release()
+
+    def healthy(self) -> bool:
+        return self._inner.healthy()
+
+
+COPIES = BackendType("copies", "PyTorch's default under several names", CopiesOfDefault)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One run's verdicts by problem text; ``raced`` holds all that were measured, with or without a finding."""
+
+    raced: frozenset[str]
+    judged: Mapping[str, Confirmation]
+    kept: frozenset[str]
+    winners: Mapping[str, str]
+
+
+def verdicts(outcomes: Sequence[Outcome]) -> Replay:
+    """What a run says: confirmed findings under false-discovery control, as ``logparse replay`` reports them."""
+    confirmed = {x.problem.text: x for x in outcomes if isinstance(x, Confirmed)}
+    judged, kept = judge_all({text: x.pairs for text, x in confirmed.items()})
+    raced = frozenset(x.problem.text for x in outcomes if isinstance(x, Result) and x.pick_us)
+    # A winner whose confirmation the budget cut off is neither found nor refuted.
+    unsure = {x.problem.text for x in outcomes if isinstance(x, Result) and x.worth_confirming} - confirmed.keys()
+    return Replay(raced - unsure, judged, frozenset(kept), {text: x.winner.text for text, x in confirmed.items()})
+
+
+def compared(first: Replay, second: Replay) -> dict[str, Any]:
+    """How many findings of the first run the second one makes too, over the problems of both."""
+    common = first.raced & second.raced
+    found = first.kept & common
+    again = found & second.kept
+    ratios = [first.judged[x].speedup.value / second.judged[x].speedup.value for x in again]
+    return {
+        "problems": len(common),
+        "found": len(found),
+        "found_again": len(again),
+        "share": len(again) / len(found) if found else math.nan,
+        "found_only_in_the_second": len((second.kept & common) - first.kept),
+        "same_winner": sum(first.winners[x] == second.winners[x] for x in again),
+        "median_change_of_speedup": median([abs(math.log(ratio)) for ratio in ratios]),
+        "largest_change_of_speedup": max((abs(math.log(ratio)) for ratio in ratios), default=math.nan),
+    }
+
+
+def repeat(
+    options: argparse.Namespace,
+    backends: Sequence[str],
+    problems: Sequence[Problem],
+    workspaces: Mapping[str, int],
+    replayed: Replayed,
+) -> int:
+    """Twice the same, each in half of the budget."""
+    started, runs = time.monotonic(), []
+    for turn in (1, 2):
+        print(f"-- run {turn} of 2: {len(problems)} problems", flush=True)
+        outcomes, _ = replayed(options, backends, problems, workspaces, options.budget / 2)
+        runs.append((verdicts(outcomes), outcomes))
+    (first, outcomes), (second, _) = runs
+    both = compared(first, second), compared(second, first)
+    found, again = (sum(side[key] for side in both) for key in ("found", "found_again"))
+    share = again / found if found else math.nan
+    totals = {
+        "found": found,
+        "found_again": again,
+        "share": share,
+        "first_to_second": both[0],
+        "second_to_first": both[1],
+    }
+    rows = [
+        _row(text, run.judged[text], text in run.kept, turn)
+        for turn, run in ((1, first), (2, second))
+        for text in run.judged
+    ]
+    print(f"{again} of {found} findings (counted both ways) came again")
+    passed = share >= LEAST_AGAIN
+    return _written(options, "repeatability", outcomes, totals, rows, passed, time.monotonic() - started)
+
+
+def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Replayed) -> int:
+    """The whole replay on copies, in half of the budget; then as many forced confirmations as fit the other half."""
+    started = time.monotonic()
+    outcomes, _ = replayed(options, [f"{Path(__file__).stem}:COPIES"], problems, {}, options.budget / 2)
+    run = verdicts(outcomes)
+    print(f"-- races of copies: {len(run.judged)} flagged, {len(run.kept)} confirmed of {len(run.raced)} problems")
+    forced = _forced(options, problems, started + options.budget)
+    judged, kept = judge_all({key: x.pairs for key, x in forced.items()})
+    alone = sum(x.confirmed for x in judged.values())
+    tried, false = len(run.raced) + len(forced), len(run.kept) + alone
+    totals = {
+        "races": len(run.raced),
+        "races_flagged": len(run.judged),
+        "races_confirmed": len(run.kept),
+        "forced": len(forced),
+        "forced_confirmed": alone,
+        "forced_confirmed_under_control": len(kept),
+        "share_false": false / tried if tried else math.nan,
+        "upper_95": _upper(false, tried),
+    }
+    rows = [_row(f"{key[0]} #{key[1]}", judged[key], key in kept, 1) for key in judged]
+    print(f"{false} false findings in {tried} trials; at 95 % confidence the share is below {totals['upper_95']:.2%}")
+    passed = totals["share_false"] <= MOST_FALSE
+    return _written(options, "null", outcomes, totals, rows, passed, time.monotonic() - started)
+
+
+def _forced(
+    options: argparse.Namespace, problems: Sequence[Problem], deadline: float
+) -> dict[tuple[str, int], Confirmed]:
+    """Copies confirmed against each other without a race, problem after problem and over again."""
+    place = Place(device=options.device)
+    lab = Laboratory({"copies": COPIES.open(place)}, place, Method(seed=options.seed), lambda what: None)
+    out: dict[tuple[str, int], Confirmed] = {}
+    dead: set[str] = set()
+    for turn in range(PAIRS):
+        for problem in problems:
+            if len(out) >= PAIRS or time.monotonic() > deadline:
+                return out
+            if problem.text in dead:
+                continue
+            pair = (Solution("copy", "0"), Solution("copy", str(1 + turn % (COPIES_EACH - 1))))
+            try:
+                out[problem.text, turn] = lab.confirm(problem, *pair)
+            except (UnsupportedError, OutOfMemoryError) as error:
+                dead.add(problem.text)
+                print(f"  left out: {problem.label}: {error}")
+        print(f"-- {len(out)} confirmations of copies", flush=True)
+        if len(dead) == len(problems):
+            break
+    return out
+
+
+def _upper(count: int, trials: int) -> float:
+    """Clopper and Pearson's one-sided upper bound, by bisection: the share at which so few are seen in 5 % of cases."""
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        share = (low + high) / 2
+        seen = sum(math.comb(trials, k) * share**k * (1 - share) ** (trials - k) for k in range(count + 1))
+        low, high = (share, high) if seen > 0.05 else (low, share)
+    return high
+
+
+def _row(text: str, confirmation: Confirmation, kept: bool, run: int) -> dict[str, Any]:
+    ratio = confirmation.speedup
+    values = {"speedup": ratio.value, "low": ratio.low, "high": ratio.high, "p": confirmation.p}
+    return {"run": run, "problem": text, **values, "confirmed": kept}
+
+
+def _written(
+    options: argparse.Namespace,
+    name: str,
+    outcomes: Sequence[Outcome],
+    totals: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    passed: bool,
+    seconds: float,
+) -> int:
+    facts = dict(next((x.facts for x in outcomes if x.facts), {}))
+    device = str(facts.get("device", "unknown")).replace(" ", "-")
+    quiet = dict(idle_facts(options.device))
+    record = {
+        "record": f"{name} of {options.record}",
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "seed": options.seed,
+        "smoke": options.smoke,
+        "environment": facts,
+        "remarks": noise(quiet),
+        "seconds": round(seconds, 1),
+        "summary": totals,
+        "passed": passed,
+        "confirmations": rows,
+    }
+    folder = Path(options.results)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}{'-smoke' if options.smoke else ''}-{device}-{record['date'][:10]}.json"
+    path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    print(json.dumps(totals, indent=1))
+    print(f"{'passed' if passed else 'FAILED'}, {seconds:.0f} s on {device}; {path}")
+    return 0 if passed else 1
