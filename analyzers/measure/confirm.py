@@ -1,7 +1,8 @@
 """Confirmation: the winner of a race and the library's pick again, interleaved, in a fresh process.
 
 The winner of many was lucky in part (the winner's curse), and the pick was timed at another moment.  So both run in
-ABBA order with fresh inputs in each block, and only the ratio of a block's pair counts: what drifts slowly cancels.
+ABBA and BAAB order by turns with fresh inputs in each block, and only the ratio of a block's pair counts: what drifts
+slowly cancels, and whatever the first place in a block costs falls on both.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class Pairs:
-    """Paired samples, µs: entry i of both is of one ABBA block, the mean of its two samples."""
+    """Paired samples, µs: entry i of both is of one block, the mean of its two samples."""
 
     pick_us: tuple[float, ...]
     winner_us: tuple[float, ...]
@@ -49,16 +50,18 @@ class Confirmation:
 def interleave(
     pick: S, winner: S, sample: Callable[[S, int], float], *, blocks: int = 12, doubtful: int = 4, floor: float = 0.03
 ) -> Pairs:
-    """Samples in ABBA order; ``sample(solution, block)`` gives one time in µs with the inputs of that block.
+    """Samples in ABBA and BAAB order by turns; ``sample(solution, block)`` gives one time, µs, on that block's inputs.
 
     Stops early, after ``doubtful`` blocks, where every block was below the floor: such a winner cannot confirm.
     """
     above: list[float] = []
     below: list[float] = []
     for block in range(blocks):
-        times = [sample(solution, block) for solution in (pick, winner, winner, pick)]
-        above.append((times[0] + times[3]) / 2)
-        below.append((times[1] + times[2]) / 2)
+        outer, inner = (pick, winner) if block % 2 == 0 else (winner, pick)
+        times = [sample(solution, block) for solution in (outer, inner, inner, outer)]
+        means = ((times[0] + times[3]) / 2, (times[1] + times[2]) / 2)
+        above.append(means[block % 2])
+        below.append(means[1 - block % 2])
         if block + 1 >= doubtful and all(a <= b * (1 + floor) for a, b in zip(above, below, strict=True)):
             break
     return Pairs(tuple(above), tuple(below))

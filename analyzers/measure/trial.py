@@ -390,7 +390,8 @@ class Trial:
         runnable = self._ready(solution)
         if taken == 1:
             self._check(solution, runnable)
-        self._fresh_inputs(taken)
+        # Other random data in each round of the race; within a round all solutions see the same.
+        self._fresh_inputs(self._lab.method.seed + taken.bit_length() - 1, solution)
         return runnable.sample_us(executions(self._single_us[solution.text]))
 
     def _ready(self, solution: Solution) -> Runnable:
@@ -413,13 +414,17 @@ class Trial:
             )
             self._give_up(solution, "wrong", what)
 
-    def _fresh_inputs(self, taken: int) -> None:
-        """Other random data in each round of the race; within a round all solutions see the same."""
-        seed = self._lab.method.seed + taken.bit_length() - 1
+    def _fresh_inputs(self, seed: int, first: Solution) -> None:
+        """Other random data, then a sample of whoever comes first that does not count.
+
+        Whoever runs right after the data were written finds other caches and clocks than the rest, and that would
+        always be the same one: without this, a copy of the pick beat it.
+        """
         if seed != self._seed:
             self._seed = seed
             for backend in self._lab.backends.values():
                 backend.refresh(seed)
+            self._ready(first).sample_us(executions(self._single_us[first.text]))
 
     def _failed(self, solution: Solution, error: Exception) -> NoReturn:
         text = f"{type(error).__name__}: {error}"[:300]
@@ -445,7 +450,7 @@ class Trial:
     # ------------------------------------------------------------------ a confirmation
 
     def pairs(self, pick: Solution, winner: Solution) -> Pairs:
-        """Both again, in ABBA order, checked once and with fresh inputs in each block."""
+        """Both again, interleaved, checked once and with fresh inputs in each block."""
         self._offers()
         for solution in (pick, winner):
             self._lab.tell(solution)
@@ -455,11 +460,8 @@ class Trial:
         method = self._lab.method
 
         def sample(solution: Solution, block: int) -> float:
-            if block != self._seed:
-                self._seed = block
-                for backend in self._lab.backends.values():
-                    backend.refresh(block)
             self._lab.tell(solution)
+            self._fresh_inputs(method.seed + block, solution)
             return self._ready(solution).sample_us(executions(self._single_us[solution.text]))
 
         return interleave(pick, winner, sample, blocks=method.blocks, floor=method.floor)

@@ -1,0 +1,86 @@
+"""One problem in a laboratory without a device: what it makes of solutions whose times are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from analyzers.measure.backend import Conditions, Place
+from analyzers.measure.confirm import judge
+from analyzers.measure.trial import Laboratory, Method
+from logparse.model import Problem, Solution
+from tests.analyzers.measure.problems import gemm
+
+PICK, COPY = Solution("x", "pick"), Solution("x", "copy")
+
+
+class ColdAfterRefresh:
+    """Equal solutions; whoever runs first on new data is slower, as on a real device."""
+
+    cache_bytes = 0
+
+    def __init__(self, times: Mapping[Solution, float]) -> None:
+        self.times, self.cold, self.seeds = times, False, [0]
+        self.ran: list[tuple[Solution, int]] = []
+
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+    def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
+        return list(self.times)[:limit]
+
+    def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Run:
+        return Run(self, solution)
+
+    def refresh(self, seed: int) -> None:
+        self.cold = True
+        self.seeds.append(seed)
+
+    def release(self) -> None:
+        pass
+
+    def healthy(self) -> bool:
+        return True
+
+
+class Run:
+    workspace_bytes = None
+
+    def __init__(self, backend: ColdAfterRefresh, solution: Solution) -> None:
+        self._backend, self._solution = backend, solution
+
+    def error(self) -> float:
+        return 0.0
+
+    def sample_us(self, count: int) -> float:
+        slower, self._backend.cold = 1.2 if self._backend.cold else 1.0, False
+        self._backend.ran.append((self._solution, count))
+        return self._backend.times[self._solution] * slower
+
+
+def laboratory(backend: ColdAfterRefresh) -> Laboratory:
+    made = Laboratory({"x": backend}, Place(), Method(), lambda what: None)
+    backend.ran.clear()
+    return made
+
+
+def test_a_copy_of_the_pick_is_neither_winner_nor_confirmed() -> None:
+    backend = ColdAfterRefresh({PICK: 100.0, COPY: 100.0})
+    lab = laboratory(backend)
+    result = lab.measure(gemm())
+    assert result.best == PICK
+    assert {sample for row in result.rows for sample in row.samples_us} == {100.0}
+    pairs = lab.confirm(gemm(), PICK, COPY).pairs
+    assert pairs.pick_us == pairs.winner_us
+    assert not judge(pairs).confirmed
+    assert len(set(backend.seeds)) > 3, "inputs were fresh"
+
+
+@pytest.mark.parametrize(("slow_us", "singles"), [(400.0, 2), (1e6, 1)], ids=["perhaps a hiccup", "no hiccup"])
+def test_what_is_hopeless_runs_as_little_as_tells(slow_us: float, singles: int) -> None:
+    slow = Solution("x", "slow")
+    backend = ColdAfterRefresh({PICK: 100.0, slow: slow_us})
+    result = laboratory(backend).measure(gemm())
+    assert [count for solution, count in backend.ran if solution == slow] == [1] * singles
+    assert (result.best, len(result.rows[1].samples_us)) == (PICK, 1)
