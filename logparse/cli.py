@@ -70,7 +70,10 @@ def ingest(
         raise typer.Exit(1)
 
 
-@app.command(epilog="Example: `logparse capture --dir logs -- torchrun --nproc-per-node 8 train.py`")
+@app.command(
+    context_settings={"allow_interspersed_args": False},  # what follows the program is the program's
+    epilog="Example: `logparse capture --dir logs -- torchrun --nproc-per-node 8 train.py`",
+)
 def capture(
     command: Annotated[list[str] | None, typer.Argument(help="The job, after `--`.")] = None,
     masks: Annotated[str, typer.Option(help="hipBLASLt log categories: numbers and names.")] = "32,64",
@@ -92,6 +95,8 @@ def capture(
     plan = capturing.plan(words, folder, masks, markers=markers, tunableop=tunableop)
     if print_only:
         typer.echo(capturing.exports(plan), nl=False)
+        for warning in plan.warnings:
+            typer.echo(f"warning: {printable(warning)}", err=True)
         return
 
     def opened() -> Store:
@@ -537,8 +542,8 @@ def main() -> None:
     try:
         # A pasted profile record begins with "- {"; a blank before it keeps it from being taken for an option.
         app(args=[f" {word}" if word.startswith("- ") else word for word in sys.argv[1:]])
-    except LogparseError as error:
-        typer.echo(f"error: {error}", err=True)
+    except (LogparseError, PermissionError, FileNotFoundError) as error:
+        typer.echo(f"error: {printable(str(error))}", err=True)
         sys.exit(1)
     except BrokenPipeError:  # `logparse sql … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
