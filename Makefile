@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO := build/demo
 
-.PHONY: demo test lint clean transcript
+.PHONY: demo test lint clean transcript screenshots
 
 # --system-site-packages keeps a torch that the machine already has (a ROCm image brings its own).
 $(VENV)/.installed: pyproject.toml
@@ -36,3 +36,7 @@ clean:
 # The transcript in README.md, from a real run.
 transcript: $(VENV)/.installed
 	$(BIN)/python docs/transcript.py
+
+# The pictures in README.md (needs the extra `explore`, Playwright and Chromium).
+screenshots: $(VENV)/.tested
+	$(BIN)/python docs/screenshots.py

@@ -187,11 +187,16 @@ def replay(
     markers: Annotated[bool, typer.Option("--markers", help="NVTX/roctx range around each solution.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
     script: Annotated[Path | None, typer.Option(help="Write the plan as a script for another machine.")] = None,
+    profile_command: Annotated[
+        str | None,
+        typer.Option(metavar="SOLUTION", help="Print profilers' command lines for the plan's first problem."),
+    ] = None,
 ) -> None:
     """Measure the problems on this machine's GPUs, the most valuable first."""
     from analyzers.measure import render
     from analyzers.measure import replay as measuring
     from analyzers.measure.crew import Limits
+    from analyzers.measure.profile import profile_lines
     from analyzers.measure.trial import Method
     from analyzers.measure.tune_script import script as script_of
     from logparse.store import open_store
@@ -212,9 +217,12 @@ def replay(
         limits=Limits(budget_s=measuring.seconds(budget) if budget else None),
     )
     held = open_store(store)
-    if dry_run or script:
+    if dry_run or script or profile_command:
         plan = measuring.planned(held, options)
-        if script:
+        if profile_command:
+            for line in profile_lines(plan, profile_command, options):
+                typer.echo(line)
+        elif script:
             script.write_text(script_of(plan), encoding="utf-8")
             typer.echo(f"wrote {script}: {len(plan)} problems; run it there, then `logparse ingest` what it wrote")
         else:
@@ -485,6 +493,39 @@ def export(
         )
 
 
+@app.command(epilog="Example: `logparse explore --port 8050`")
+def explore(
+    store: StoreOption = None,
+    run: RunOption = None,
+    compare: Annotated[str | None, typer.Option("--compare", help="Another store, shown beside this one.")] = None,
+    host: Annotated[
+        str, typer.Option(help="Interface; others than 127.0.0.1 show the store to the network.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="0: any free one.")] = 8050,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
+) -> None:
+    """Look at a run in the browser: from where the time goes to this row, this override."""
+    from analyzers.explore.serve import explore as serve
+    from logparse.store import open_store
+
+    serve(open_store(store).url, run=run, compare=compare, host=host, port=port, browser=browser, say=typer.echo)
+
+
+@app.command(epilog="Example: `logparse report --out report.html`")
+def report(
+    store: StoreOption = None,
+    run: RunOption = None,
+    out: Annotated[str, typer.Option("--out", "-o", help="The HTML file.")] = "report.html",
+    top: Annotated[int, typer.Option("-n", help="Problems to show.")] = 500,
+) -> None:
+    """Write one HTML file with the same charts, which opens offline."""
+    from analyzers.explore.report import write_report
+    from logparse.store import open_store
+
+    made = write_report(open_store(store), out, run=run, top=top)
+    typer.echo(f"{out}: {made.shown:,} of {made.total:,} problems")
+
+
 def _missing(store: Store) -> list[str]:
     """What the latest run's logs lack."""
     from analyzers.advise import missing
@@ -542,7 +583,7 @@ def main() -> None:
     try:
         # A pasted profile record begins with "- {"; a blank before it keeps it from being taken for an option.
         app(args=[f" {word}" if word.startswith("- ") else word for word in sys.argv[1:]])
-    except (LogparseError, PermissionError, FileNotFoundError) as error:
+    except (LogparseError, PermissionError, FileNotFoundError, ConnectionError) as error:
         typer.echo(f"error: {printable(str(error))}", err=True)
         sys.exit(1)
     except BrokenPipeError:  # `logparse sql … | head`

@@ -31,7 +31,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 VERBS = [
     *("ingest", "recommend", "replay", "top", "show", "sql", "status", "formats", "forget"),
-    *("lint", "coverage", "verify", "diff", "merge", "export", "capture"),
+    *("lint", "coverage", "verify", "diff", "merge", "export", "capture", "explore", "report"),
 ]
 
 

@@ -27,8 +27,9 @@ from analyzers.explore.charts import solutions as _solutions
 from analyzers.explore.charts import timeline as _timeline
 from analyzers.explore.charts import weights as _weights
 from analyzers.explore.palette import Theme, theme_of
-from analyzers.explore.problems import points, store_points
+from analyzers.explore.problems import points
 from analyzers.explore.selection import Selection
+from analyzers.explore.verdict import store_points
 
 __all__ = [
     "backward_weights",

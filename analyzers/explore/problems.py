@@ -26,8 +26,6 @@ from logparse.model import CONV_FIELDS, GEMM_FIELDS, TYPE_BYTES, Finding
 if TYPE_CHECKING:
     import duckdb
 
-    from logparse.store import Store
-
 _TEXT, _NUMBER = "object", "float64"
 VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
     "gemm_problems": {
@@ -95,16 +93,6 @@ def points(
             con.register(name, _with_columns(given.get(name), columns))
         runs = () if workload is None else workload["run"].dropna().unique()
         build(con, str(max(runs)) if len(runs) else "", compared, found(findings))
-        return con.execute("select * from points order by total_us desc nulls last, id").df()
-
-
-def store_points(store: Store, run: str | None = None) -> pd.DataFrame:
-    """The table of a store's run (default the latest), with what ``recommend`` finds in it."""
-    from analyzers.explore.verdict import analyse
-
-    analysis = analyse(store, run)
-    with store.connect() as con:
-        build(con, analysis.run, analysis.compared, analysis.found)
         return con.execute("select * from points order by total_us desc nulls last, id").df()
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.explore.plain_text import duration
-from analyzers.explore.problems import found
+from analyzers.explore.problems import build, found
 from analyzers.picks import compare
 from analyzers.recommend import Recommendation, recommend
 
@@ -40,6 +40,14 @@ def analyse(store: Store, run: str | None = None, settings: Settings | None = No
         compared=compare(tables, settings),
         found=found(result.findings),
     )
+
+
+def store_points(store: Store, run: str | None = None) -> pd.DataFrame:
+    """The table of a store's run (default the latest), with what ``recommend`` finds in it."""
+    analysis = analyse(store, run)
+    with store.connect() as con:
+        build(con, analysis.run, analysis.compared, analysis.found)
+        return con.execute("select * from points order by total_us desc nulls last, id").df()
 
 
 def _tables(store: Store, run: str) -> Tables:

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from analyzers.explore import rows
-from analyzers.explore.problems import build, points, store_points
+from analyzers.explore.problems import build, points
 from analyzers.explore.selection import Selection
+from analyzers.explore.verdict import store_points
 from logparse.model import ConvProblem, GemmProblem, problem_from_text
 from logparse.store import Store
 from tests.analyzers.example import B, F, W
