@@ -1,0 +1,88 @@
+"""One problem and solution under a vendor's profiler: the command line, and the program that it runs.
+
+The program prepares and warms first; only the executions between the profiler's start and stop are collected where the
+profiler can be told so (``ncu``, ``nsys``).  ``rocprofv3`` collects all, with a roctx range around what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+
+from analyzers.measure.backend import Conditions, Place
+from analyzers.measure.check import acceptable, error_bound
+from analyzers.measure.plan import Item
+from analyzers.measure.replay import Options
+from analyzers.measure.trial import Laboratory, Method
+from analyzers.measure.worker import backend_named
+from logparse.errors import InputError
+from logparse.model import Problem, Solution, problem_from_text, solution_from_text
+
+TOOLS = {
+    "ncu": "ncu --profile-from-start off --set full --export logparse-profile --force-overwrite",
+    "nsys": "nsys profile --trace cuda,nvtx,cublas,cudnn --capture-range cudaProfilerApi --stats true"
+    " --output logparse-profile --force-overwrite true",
+    "rocprofv3": "rocprofv3 --kernel-trace --marker-trace --stats --output-file logparse-profile --",
+}
+"""Each tool's words in front of a program: options of Nsight Compute 2024, Nsight Systems 2024, ROCm 6.3, and later."""
+
+_EXECUTIONS = 10
+
+
+def profile_command(
+    problem: Problem, solution: Solution, *, backend: str, device: str = "cuda:0", tool: str = "ncu"
+) -> str:
+    """The line to paste.  Raises KeyError on a tool that ``TOOLS`` has not."""
+    words = (sys.executable, "-m", __name__, problem.text, solution.text, "--backend", backend, "--device", device)
+    return f"{TOOLS[tool]} {shlex.join(words)}"
+
+
+def profile_lines(plan: Sequence[Item], solution: str, options: Options) -> list[str]:
+    """A line per tool for a solution of the plan's first problem.  Raises InputError on an empty plan."""
+    if not plan:
+        raise InputError("the plan is empty: no problem to profile")
+    device = options.devices[0] if options.devices else "cuda:0"
+    how = {"backend": options.backends[0], "device": device}
+    return [profile_command(plan[0].problem, solution_from_text(solution), **how, tool=tool) for tool in TOOLS]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one solution a few times between the profiler's start and stop; 1 where its result is wrong."""
+    parser = argparse.ArgumentParser(description="Run one solution of one problem, for a profiler.")
+    parser.add_argument("problem", help="the problem's text, as in the store")
+    parser.add_argument("solution", help="Default, cudnn:eng0_k1=2 …")
+    parser.add_argument("--backend", default="torch")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--count", type=int, default=_EXECUTIONS, help="executions that the profiler sees")
+    options = parser.parse_args(arguments)
+    problem, solution = problem_from_text(options.problem), solution_from_text(options.solution)
+    place = Place(device=options.device, markers=True)
+    backend = backend_named(options.backend).open(place)
+    sets = Laboratory({options.backend: backend}, place, Method(), lambda what: None).sets(problem)
+    runnable = backend.prepare(problem, solution, Conditions(sets=sets))
+    error = runnable.error()
+    with _collected(options.device):
+        time_us = runnable.sample_us(options.count)
+    print(f"{time_us:.2f} µs (under the profiler), relative error {error:.1e}: {solution.text} for {problem.label}")
+    return 0 if acceptable(error, error_bound(problem)) else 1
+
+
+@contextlib.contextmanager
+def _collected(device: str) -> Iterator[None]:
+    """The profiler's start and stop, where the device has one."""
+    import torch
+
+    if torch.device(device).type != "cuda":
+        yield
+        return
+    torch.cuda.profiler.start()
+    yield
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

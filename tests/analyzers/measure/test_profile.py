@@ -1,0 +1,41 @@
+"""The profilers' command lines, and the program that they run."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from analyzers.measure.plan import Item
+from analyzers.measure.profile import TOOLS, main, profile_command, profile_lines
+from analyzers.measure.replay import Options
+from logparse.errors import InputError
+from logparse.model import DEFAULT, Solution, problem_from_text
+from tests.analyzers.measure.problems import SMALL_W, gemm
+
+NAMED = Solution("cudnn", "layout=NHWC,stored,eng65_k2=1")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_the_line_survives_a_shell(tool: str) -> None:
+    words = shlex.split(profile_command(SMALL_W, NAMED, backend="cudnn", tool=tool))
+    assert words[0] == tool
+    at = words.index("-m")
+    assert words[at + 1] == "analyzers.measure.profile"
+    assert problem_from_text(words[at + 2]) == SMALL_W
+    assert words[at + 3 :] == [NAMED.text, "--backend", "cudnn", "--device", "cuda:0"]
+
+
+def test_lines_are_of_the_first_problem_of_the_plan() -> None:
+    items = [Item(p, calls=1, time_us=1.0, regret=0.1, solutions=2, cost_s=1.0) for p in (gemm(), SMALL_W)]
+    lines = profile_lines(items, "Default", Options(devices=("cuda:1",)))
+    assert [line.split()[0] for line in lines] == list(TOOLS)
+    assert all(gemm().text in shlex.split(line) and line.endswith("torch --device cuda:1") for line in lines)
+    with pytest.raises(InputError, match="empty"):
+        profile_lines([], "Default", Options())
+
+
+def test_the_program_runs_and_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    assert main([gemm().text, DEFAULT.text, "--device", "cpu", "--count", "2"]) == 0
+    assert "relative error" in capsys.readouterr().out
