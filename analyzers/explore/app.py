@@ -19,13 +19,13 @@ from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 from flask import Response, abort, request
 
 from analyzers.explore import page, rows
+from analyzers.explore.address import LOOPBACK, tunnel
 from analyzers.explore.advice import advice
 from analyzers.explore.board import Board
 from analyzers.explore.charts.anything import anything
 from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.palette import theme_of
 from analyzers.explore.selection import Selection, from_url
-from analyzers.explore.serve import LOOPBACK, tunnel
 from analyzers.explore.views import clicked, draw
 from logparse.errors import LogparseError
 from logparse.sql import query

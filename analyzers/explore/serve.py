@@ -8,11 +8,10 @@ import webbrowser
 from collections.abc import Callable
 from typing import Any
 
+from analyzers.explore.address import LOOPBACK, tunnel
 from analyzers.explore.board import Board
 from logparse.errors import LogparseError
 from logparse.store import open_store
-
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def explore(
@@ -25,12 +24,15 @@ def explore(
     browser: bool = True,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve the page of a store until interrupted.  Raises StoreError where there is none, OSError for a taken port."""
+    """Serve the page of a store until interrupted.  Raises LogparseError where there is none, or for a taken port."""
     open_store(url).latest_run(run)
     board = Board(url, run, compare)  # reads while Dash is imported
     try:
         make_server, application = _server()
-        server = make_server(host, port, application(board, host, port).server, threaded=True)
+        try:
+            server = make_server(host, port, application(board, host, port).server, threaded=True)
+        except OSError as error:
+            raise LogparseError(f"{host}:{port}: {error.strerror or error}; name another with --port") from None
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         address = f"http://{f'[{host}]' if ':' in host else host}:{server.port}/"
         say(f"{address}  (Ctrl-C ends it)")
@@ -54,8 +56,3 @@ def _server() -> tuple[Callable[..., Any], Callable[..., Any]]:
     except ImportError as error:
         raise LogparseError(f"the page needs Dash ({error}): pip install 'logparse[explore]'") from None
     return make_server, application
-
-
-def tunnel(port: int) -> str:
-    """How to see the page from another machine."""
-    return f"From another machine: ssh -N -L {port}:127.0.0.1:{port} USER@THIS-HOST, then open http://127.0.0.1:{port}/"

@@ -11,10 +11,10 @@ pytest.importorskip("dash", reason="the extra `explore` is not installed")
 
 from flask.testing import FlaskClient
 
+from analyzers.explore.address import tunnel
 from analyzers.explore.app import application, csv, records
 from analyzers.explore.board import Board
 from analyzers.explore.selection import Selection
-from analyzers.explore.serve import tunnel
 from analyzers.explore.views import clicked
 from logparse.errors import LogparseError
 from logparse.store import Store
