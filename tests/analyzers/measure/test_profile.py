@@ -27,7 +27,7 @@ def test_the_line_survives_a_shell(tool: str) -> None:
 
 
 def test_lines_are_of_the_first_problem_of_the_plan() -> None:
-    items = [Item(p, calls=1, time_us=1.0, regret=0.1, solutions=2, cost_s=1.0) for p in (gemm(), SMALL_W)]
+    items = [Item(problem=p, calls=1, time_us=1.0, regret=0.1, solutions=2, cost_s=1.0) for p in (gemm(), SMALL_W)]
     lines = profile_lines(items, "Default", Options(devices=("cuda:1",)))
     assert [line.split()[0] for line in lines] == list(TOOLS)
     assert all(gemm().text in shlex.split(line) and line.endswith("torch --device cuda:1") for line in lines)
