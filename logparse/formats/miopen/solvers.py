@@ -66,6 +66,7 @@ def direction_of_solver(solver: str) -> Direction | None:
         return None
     return next((direction for pattern, direction in _DIRECTION_OF if pattern.search(solver)), None)
 
+
 _REGISTRY = """
 1 ConvAsm3x3U, 2 ConvAsm1x1U, 3 ConvAsm1x1UV2, 5 ConvAsm5x10u2v2f1, 6 ConvAsm5x10u2v2b1,
 7 ConvAsm7x7c3h224w224k64u2v2p3q3f1, 8 ConvOclDirectFwd11x11, 9 ConvOclDirectFwdGen, 11 ConvOclDirectFwd,
