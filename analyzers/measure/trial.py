@@ -376,15 +376,20 @@ class Trial:
         return time_us
 
     def _first_sample(self, solution: Solution) -> float:
-        """A single execution where that tells enough, else a whole sample."""
-        runnable = self._ready(solution)
-        once, hopeless = runnable.sample_us(1), 2 * self._lab.method.rules.hopeless * self._fastest
-        if hopeless < once < max(4 * hopeless, _HICCUP_US):
+        """A single execution or a few where that tells enough, else a whole sample."""
+        runnable, hopeless = self._ready(solution), self._lab.method.rules.hopeless * self._fastest
+        once = runnable.sample_us(1)
+        if 2 * hopeless < once < max(8 * hopeless, _HICCUP_US):
             once = min(once, runnable.sample_us(1))  # a hiccup is no verdict
         self._single_us[solution.text] = once
-        if once > hopeless:
+        if once > 2 * hopeless:  # twice, because a single execution is timed long by what surrounds it
             return once
-        return runnable.sample_us(executions(once))
+        count = executions(once)
+        if once > hopeless:
+            glance = runnable.sample_us(max(1, count // 8))
+            if glance > hopeless:
+                return glance
+        return runnable.sample_us(count)
 
     def _next_sample(self, solution: Solution, taken: int) -> float:
         runnable = self._ready(solution)
