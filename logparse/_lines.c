@@ -12,6 +12,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #define CLOCK 21   /* bytes of "[YYYY-MM-DD hh:mm:ss]" */
 #define BRACKET 18 /* digits of a process or thread: any more are none */
@@ -801,6 +804,11 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_lines", .
 PyMODINIT_FUNC PyInit__lines(void)
 {
     PyObject *made = NULL;
+#ifdef __GLIBC__
+    /* Blocks of a megabyte come and go: by default the kernel would map, zero and unmap each of them. */
+    mallopt(M_MMAP_THRESHOLD, 8 << 20);
+    mallopt(M_TRIM_THRESHOLD, 32 << 20);
+#endif
     if (PyType_Ready(&CounterType) < 0 || !(made = PyModule_Create(&module)))
         return NULL;
     Py_INCREF(&CounterType);

@@ -27,6 +27,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from logparse.columns import column
+from logparse.columns import table as arrow_table
 from logparse.errors import StoreError
 from logparse.formats.format import UNITS, Unit
 from logparse.links import links_sql
@@ -229,7 +231,7 @@ class Store:
     def _commit_table(self) -> pa.Table:
         paths = [p for p in self._files("sources") if p.endswith(".parquet")]
         if not paths:
-            return _COMMIT_SCHEMA.empty_table()
+            return arrow_table([], _COMMIT_SCHEMA)
         import pyarrow.dataset as ds  # brings pandas; a first ingest needs neither
 
         return ds.dataset(paths, filesystem=self._fs, schema=_COMMIT_SCHEMA, format="parquet").to_table()
@@ -441,7 +443,7 @@ class Attempt:
         import xxhash
 
         identity = xxhash.xxh3_128_hexdigest(f"{row.source_id}\0{row.start}\0{row.content_hash}\0{row.tail}".encode())
-        table = pa.Table.from_pylist([_commit_row(row)], schema=_COMMIT_SCHEMA)
+        table = arrow_table([_commit_row(row)], _COMMIT_SCHEMA)
         make_folder(self._fs, f"{self._root}/sources")
         return self._put(f"{self._root}/sources/{identity}.parquet", _parquet_bytes(table))
 
@@ -503,12 +505,12 @@ def _encoding(schema: pa.Schema) -> dict[str, list[str]]:
 
 def _column(rows: pa.Table, wanted: pa.Field, attempt: str) -> pa.Array | pa.ChunkedArray:
     if wanted.name == "attempt":
-        return pa.repeat(pa.scalar(attempt), rows.num_rows)
+        return pa.repeat(column([attempt], pa.string())[0], rows.num_rows)
     if wanted.name in rows.column_names:
-        column = rows[wanted.name]
-        if pa.types.is_dictionary(column.type) and column.type.value_type == wanted.type:
-            return column  # the same Parquet type, written without making every value first
-        return column.cast(wanted.type)
+        given = rows[wanted.name]
+        if pa.types.is_dictionary(given.type) and given.type.value_type == wanted.type:
+            return given  # the same Parquet type, written without making every value first
+        return given.cast(wanted.type)
     return pa.nulls(rows.num_rows, wanted.type)
 
 

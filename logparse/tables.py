@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
+from logparse.columns import column, numbers, table
 from logparse.model import (
     CONV_FIELDS,
     GEMM_FIELDS,
@@ -132,9 +132,9 @@ class Collector:
 
     def add_tables(self, tables: dict[str, pa.Table]) -> None:
         """Take ready columns."""
-        for name, table in tables.items():
-            self.records += table.num_rows
-            self._attempt.add(name, table)
+        for name, ready in tables.items():
+            self.records += ready.num_rows
+            self._attempt.add(name, ready)
 
     def _flush_if_full(self) -> None:
         rows = len(self._calls) + len(self._messages) + sum(map(len, self._rows.values()))
@@ -159,7 +159,7 @@ class Collector:
     def _write(self, name: str, rows: list[dict[str, Any]], category: str | None = None) -> None:
         if rows:
             schema = pa.schema([f for f in SCHEMAS[name] if f.name not in ("attempt", "category")])
-            self._attempt.add(name, pa.Table.from_pylist(rows, schema=schema), category)
+            self._attempt.add(name, table(rows, schema), category)
 
     def _call(self, call: Call, counts: Ints, pids: Ints, seconds: Ints) -> None:
         key = _CallKey(
@@ -182,27 +182,22 @@ class Collector:
         """Calls as columns: a number per row, and each text once in a dictionary."""
         if not self._cells:
             return
-        numbers, counts, pids, seconds = zip(*self._cells, strict=True)
-        rows = pa.table(
-            {
-                "call": np.repeat(np.array(numbers, np.int64), [len(c) for c in counts]),
-                "pid": _nullable(np.concatenate(pids)),
-                "second": _nullable(np.concatenate(seconds)),
-                "count": _nullable(np.concatenate(counts)),
-            }
-        )
-        rows = rows.group_by(["call", "pid", "second"], use_threads=False).aggregate([("count", "sum")])
-        calls = {
-            name: pa.array(column)
-            for name, column in zip(_CallKey._fields, zip(*self._calls, strict=True), strict=True)
+        numbers_of, *parts = zip(*self._cells, strict=True)
+        call = np.repeat(np.array(numbers_of, np.int64), [len(counts) for counts in parts[0]])
+        counts, pids, seconds = (np.concatenate(part) for part in parts)
+        schema = SCHEMAS["calls"]
+        keys = {
+            name: column(values, schema.field(name).type)
+            for name, values in zip(_CallKey._fields, zip(*self._calls, strict=True), strict=True)
         }
+        category_of = [key.category for key in self._calls]
         self._calls, self._cells, self._cell_count = {}, [], 0
-        for category in pc.unique(calls["category"]).to_pylist():
-            mine = pc.equal(calls["category"], category)
-            part = rows.filter(mine.take(rows["call"]))
-            columns = {name: _of_calls(column, part["call"]) for name, column in calls.items() if name != "category"}
-            second = part["second"].cast(pa.timestamp("s"))
-            columns |= {"pid": part["pid"], "count": part["count_sum"], "first_seen": second, "last_seen": second}
+        for category in dict.fromkeys(category_of):
+            mine = np.array([other == category for other in category_of])[call]
+            number, pid, second, count = _summed(call[mine], pids[mine], seconds[mine], counts[mine])
+            columns = {name: _of_calls(values, number) for name, values in keys.items() if name != "category"}
+            time = numbers(second, NULL, pa.timestamp("s"))
+            columns |= {"pid": numbers(pid, NULL), "count": numbers(count, NULL), "first_seen": time, "last_seen": time}
             self._attempt.add("calls", pa.table(columns), category)
 
     def _measurement(self, item: Measurement) -> None:
@@ -280,13 +275,20 @@ class Collector:
             self._written_problems.clear()
 
 
-def _nullable(values: Ints) -> pa.Array:
-    return pa.array(values, mask=values == NULL)
+def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """One row per call, process and second; a sum of unknown counts is unknown."""
+    order = np.lexsort((seconds, pids, call))
+    call, pids, seconds, counts = call[order], pids[order], seconds[order], counts[order]
+    differs = (call[1:] != call[:-1]) | (pids[1:] != pids[:-1]) | (seconds[1:] != seconds[:-1])
+    first = np.concatenate(([0], np.flatnonzero(differs) + 1))
+    sums = np.add.reduceat(np.where(counts == NULL, 0, counts), first)
+    sums[~np.logical_or.reduceat(counts != NULL, first)] = NULL
+    return call[first], pids[first], seconds[first], sums
 
 
-def _of_calls(column: pa.Array, calls: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def _of_calls(values: pa.Array, call: Ints) -> pa.Array:
     """A column of calls, per row; texts stay in a dictionary."""
-    return (column.dictionary_encode() if pa.types.is_string(column.type) else column).take(calls)
+    return (values.dictionary_encode() if pa.types.is_string(values.type) else values).take(numbers(call, NULL))
 
 
 @lru_cache(maxsize=8_192)
