@@ -352,12 +352,14 @@ def _open_folder() -> Iterator[Path]:
 
 
 AS_NOBODY = """
-import codecs, os, sys
+import codecs, contextlib, io, os, sys
 for name in ("utf-8-sig", "unicode_escape", "latin-1", "ascii"):
     codecs.lookup(name)
 import duckdb, pandas, pyarrow.dataset, rich.table
 import logparse.ingest, logparse.location
-from logparse.cli import main
+from logparse.cli import app, main
+with contextlib.redirect_stdout(io.StringIO()):  # what the program imports when a verb runs
+    app(["formats"], standalone_mode=False)
 if os.geteuid() == 0:  # only now: another user may not be able to read the interpreter's own files
     os.setgid(65534)
     os.setuid(65534)
