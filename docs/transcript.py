@@ -17,7 +17,8 @@ def main() -> None:
     """Run the demo against a store of its own and replace the transcript."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        environment = os.environ | {"LOGPARSE_STORE": f"{folder}/store", "PATH": path, "COLUMNS": "150"}
+        environment = os.environ | {"LOGPARSE_STORE": f"{folder}/store", "PATH": path}
+        environment.pop("COLUMNS", None)  # whole rows, not a terminal's
         demo = ["sh", str(ROOT / "sample_logs" / "demo.sh")]
         out = subprocess.run(demo, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
     text = "\n".join(line.rstrip() for line in out.strip().splitlines()).replace(str(ROOT), "$PWD")
