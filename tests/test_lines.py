@@ -62,6 +62,13 @@ def test_a_whole_record_spliced_into_another_is_salvaged() -> None:
     assert (out.lines, out.splits, out.foreign) == (2, 1, 1)
 
 
+def test_a_record_whose_beginning_is_torn_off_is_no_foreign_line() -> None:
+    out = read(f"{API[10:]}\n")
+    (entry,) = out.distinct
+    assert entry.format.read(entry.text).unit == "reject"
+    assert (out.lines, out.splits, out.foreign) == (1, 1, 1)
+
+
 def test_application_text_before_a_record_is_split_off() -> None:
     out = read(f"[rank0]: loss 3.2 {API}\n")
     assert (out.lines, out.splits, out.foreign, len(out.distinct)) == (1, 1, 1, 1)

@@ -166,7 +166,8 @@ FORMAT = LineFormat(
     name="hipblaslt-log",
     about="hipBLASLt and cuBLASLt log lines: Error, Trace, Hints, Info, Api (log masks 1 to 31)",
     markers=(b"][HIPBLASLT][", b"][cublasLt]["),
-    start=rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]\[(?:HIPBLASLT|cublasLt)\]\[",
+    # where the clock is torn off, the record still begins (and is rejected) at the library's bracket
+    start=rb"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?\]\[(?:HIPBLASLT|cublasLt)\]\[",
     read=read,
     prefixed=True,
 )
