@@ -7,11 +7,17 @@
  *
  * The scan itself holds no Python object but the block, and runs without the interpreter's lock.
  */
+#define _DEFAULT_SOURCE /* pread */
+#define _FILE_OFFSET_BITS 64
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifndef _WIN32
+#include <unistd.h>
+#endif
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -19,6 +25,8 @@
 #define CLOCK 21   /* bytes of "[YYYY-MM-DD hh:mm:ss]" */
 #define BRACKET 18 /* digits of a process or thread: any more are none */
 #define NONE UINT32_MAX
+#define EVENT 40          /* an event becomes a line, an outcome and its records */
+#define CHUNK (1 << 20) /* bytes read at a time: they stay in the cache until they are scanned */
 enum { RECORD = 1, BLOCK = 2 };
 
 /* ------------------------------------------------------------------------------------------- growing arrays */
@@ -395,7 +403,7 @@ typedef struct {
     uint64_t seed;
     int busy;
     size_t held; /* as of the last call */
-    Bytes entries, places, cells, texts, scratch, events;
+    Bytes entries, places, cells, texts, scratch, events, chunk;
     Index entry_of, place_of, cell_of;
     uint32_t last_place;
     char last[96]; /* the last prefix, which most lines repeat */
@@ -495,7 +503,7 @@ static int count_line(Counter *self, uint32_t number, uint32_t place)
 }
 
 static int event(Counter *self, int64_t start, size_t length)
-{
+{ /* `start` as everywhere here: in the stream */
     int64_t span[2] = {start, (int64_t)length};
     return append(&self->events, span, sizeof span);
 }
@@ -537,7 +545,7 @@ static int find_prefix(Counter *self, const char *line, size_t length, Prefix *p
 }
 
 /* A line with a prefix: 1 when it was one, 0 when not, -1 without memory. */
-static int scan_prefixed(Counter *self, const char *line, size_t length, int64_t start, int64_t offset)
+static int scan_prefixed(Counter *self, const char *line, size_t length, int64_t start)
 {
     Prefix prefix;
     const char *end = line + length;
@@ -559,7 +567,7 @@ static int scan_prefixed(Counter *self, const char *line, size_t length, int64_t
     uint64_t hash = hash_of(key, key_length, self->seed ^ 1);
     Entry *entry = find_entry(self, hash, key, key_length, 1, &number);
     if (!entry) {
-        Entry made = {.hash = hash, .key_length = key_length, .raw_length = length, .offset = offset + start, .masked = 1};
+        Entry made = {.hash = hash, .key_length = key_length, .raw_length = length, .offset = start, .masked = 1};
         made.event = (kinds_in(&self->search, line, length) & BLOCK) != 0;
         entry = new_entry(self, made, key, line, &number);
     }
@@ -568,10 +576,10 @@ static int scan_prefixed(Counter *self, const char *line, size_t length, int64_t
     return 1;
 }
 
-static int scan_line(Counter *self, const char *line, size_t length, int64_t start, int64_t offset)
+static int scan_line(Counter *self, const char *line, size_t length, int64_t start)
 {
     if (*line == '[') {
-        int done = scan_prefixed(self, line, length, start, offset);
+        int done = scan_prefixed(self, line, length, start);
         if (done)
             return done < 0 ? -1 : 0;
     }
@@ -589,7 +597,7 @@ static int scan_line(Counter *self, const char *line, size_t length, int64_t sta
             self->blank += length == 0;
             return 0;
         }
-        Entry made = {.hash = hash, .key_length = length, .raw_length = length, .offset = offset + start};
+        Entry made = {.hash = hash, .key_length = length, .raw_length = length, .offset = start};
         made.event = (kinds & BLOCK) != 0;
         entry = new_entry(self, made, line, line, &number);
         if (!entry)
@@ -601,6 +609,9 @@ static int scan_line(Counter *self, const char *line, size_t length, int64_t sta
     return nowhere == NONE ? -1 : count_line(self, number, nowhere);
 }
 
+/* How much is held: a cell becomes a row, a text becomes objects. */
+static inline size_t held(const Counter *self) { return self->entries.used + self->cells.used / 2 + self->texts.used; }
+
 static int scan(Counter *self, const char *data, size_t length, int64_t offset)
 {
     const char *end = data + length;
@@ -611,41 +622,106 @@ static int scan(Counter *self, const char *data, size_t length, int64_t offset)
         self->lines++;
         if (stop == line)
             self->blank++;
-        else if (scan_line(self, line, (size_t)(stop - line), line - data, offset) < 0)
+        else if (scan_line(self, line, (size_t)(stop - line), offset + (line - data)) < 0)
             return -1;
         line = stop + 1;
     }
     return 0;
 }
 
+#ifndef _WIN32
+/* Scans the lines of a file from `*start` to `end`, which begin lines, or until more than `limit` is held; `*start` is
+ * then where it stopped.  0, or an errno; EIO when the file ends before `end`. */
+static int scan_file(Counter *self, int file, int64_t *start, int64_t end, size_t limit)
+{
+    Bytes *chunk = &self->chunk; /* holds what was read and not scanned, the part of a line */
+    int64_t read_to = *start;
+    for (chunk->used = 0; *start < end && held(self) + EVENT * self->events.used <= limit;) {
+        size_t want = end - read_to < CHUNK ? (size_t)(end - read_to) : CHUNK;
+        char *at = room(chunk, want);
+        if (!at)
+            return ENOMEM;
+        ssize_t got = pread(file, at, want, read_to);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got ? errno : EIO;
+        chunk->used += (size_t)got;
+        read_to += got;
+        size_t whole = chunk->used; /* lines end here */
+        if (read_to < end)
+            while (whole && chunk->data[whole - 1] != '\n')
+                whole--;
+        if (scan(self, chunk->data, whole, *start) < 0)
+            return ENOMEM;
+        *start += (int64_t)whole;
+        chunk->used -= whole;
+        memmove(chunk->data, chunk->data + whole, chunk->used);
+    }
+    return 0;
+}
+#endif
+
 /* ------------------------------------------------------------------------------------------------ Python's side */
+
+static int begin(Counter *self)
+{
+    if (self->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "this counter is counting in another thread");
+        return -1;
+    }
+    self->busy = 1;
+    self->lines = self->foreign = self->blank = 0;
+    self->events.used = 0;
+    return 0;
+}
+
+static PyObject *end(Counter *self, int error, long long stop)
+{
+    self->busy = 0;
+    self->held = held(self);
+    if (error == ENOMEM)
+        return PyErr_NoMemory();
+    if (error) {
+        errno = error;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    PyObject *out = Py_BuildValue("LLLy#L", self->lines, self->foreign, self->blank,
+                                  self->events.data ? self->events.data : "", (Py_ssize_t)self->events.used, stop);
+    forget(&self->events, 1 << 20);
+    return out;
+}
 
 static PyObject *Counter_count(Counter *self, PyObject *args)
 {
     PyObject *data;
     long long offset;
-    if (!PyArg_ParseTuple(args, "SL", &data, &offset))
+    if (!PyArg_ParseTuple(args, "SL", &data, &offset) || begin(self) < 0)
         return NULL;
-    if (self->busy) {
-        PyErr_SetString(PyExc_RuntimeError, "this counter is counting in another thread");
-        return NULL;
-    }
-    self->busy = 1;
-    self->lines = self->foreign = self->blank = 0;
-    self->events.used = 0;
     int failed;
     Py_BEGIN_ALLOW_THREADS
     failed = scan(self, PyBytes_AS_STRING(data), (size_t)PyBytes_GET_SIZE(data), offset);
     Py_END_ALLOW_THREADS
-    self->busy = 0;
-    self->held = self->entries.used + self->cells.used / 2 + self->texts.used; /* a cell becomes a row, a text objects */
-    if (failed)
-        return PyErr_NoMemory();
-    PyObject *out = Py_BuildValue("LLLy#", self->lines, self->foreign, self->blank,
-                                  self->events.data ? self->events.data : "", (Py_ssize_t)self->events.used);
-    forget(&self->events, 1 << 20);
-    return out;
+    return end(self, failed ? ENOMEM : 0, offset + PyBytes_GET_SIZE(data));
 }
+
+#ifndef _WIN32
+static PyObject *Counter_count_file(Counter *self, PyObject *args)
+{
+    int file;
+    long long start, stop;
+    Py_ssize_t limit;
+    if (!PyArg_ParseTuple(args, "iLLn", &file, &start, &stop, &limit) || begin(self) < 0)
+        return NULL;
+    int error;
+    int64_t at = start;
+    Py_BEGIN_ALLOW_THREADS
+    error = scan_file(self, file, &at, stop, (size_t)limit);
+    Py_END_ALLOW_THREADS
+    forget(&self->chunk, 2 * CHUNK);
+    return end(self, error, at);
+}
+#endif
 
 static PyObject *entry_tuple(const Counter *self, const Entry *entry)
 {
@@ -770,6 +846,7 @@ static void Counter_dealloc(Counter *self)
     PyTypeObject *type = Py_TYPE(self);
     reset(self, 0);
     forget(&self->events, 0);
+    forget(&self->chunk, 0);
     free(self->search.markers);
     free(self->starts);
     Py_XDECREF(self->markers);
@@ -778,7 +855,11 @@ static void Counter_dealloc(Counter *self)
 
 static PyMethodDef methods[] = {
     {"count", (PyCFunction)(void (*)(void))Counter_count, METH_VARARGS,
-     "count(data, offset) -> (lines, foreign, blank, events): whole lines that stand at `offset`."},
+     "count(data, offset) -> (lines, foreign, blank, events, stop): whole lines that stand at `offset`."},
+#ifndef _WIN32
+    {"count_file", (PyCFunction)(void (*)(void))Counter_count_file, METH_VARARGS,
+     "count_file(fd, start, end, limit) -> the same for lines of a file, until more than `limit` is held."},
+#endif
     {"take", (PyCFunction)(void (*)(void))Counter_take, METH_NOARGS, "take() -> (entries, places, cells)."},
     {NULL, NULL, 0, NULL},
 };

@@ -3,8 +3,8 @@
 A counter gets blocks of whole lines.  A line that bears a marker of a record language becomes an *entry*, once per
 distinct text, with a *cell* (entry, place, count) for each *place* (clock, third bracket) where it stood; for lines
 that begin as ``[date time][LIB][n]`` of a prefixed language the text is what is left without clock, third bracket and
-addresses.  A line with a marker of a block language is an *event* (start and length in the block, in order).  A line
-without any marker is foreign or blank.
+addresses.  A line with a marker of a block language is an *event* (start and length, in order).  A line
+without any marker is foreign or blank.  All offsets are places in the stream.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ NOWHERE = (b"", b"")
 
 Entry: TypeAlias = tuple[bytes, bytes | None, int, bool]
 """First raw line, its text where something was taken off, its offset, and whether it is an event too."""
+Counted: TypeAlias = tuple[int, int, int, bytes, int]
+"""Lines, foreign lines, blank lines, events (pairs of int64), and the offset where counting stopped."""
 Place: TypeAlias = tuple[bytes, bytes]
 """Clock text and third bracket, both empty for a line without prefix."""
 
@@ -38,8 +40,8 @@ class Counter(Protocol):
         """How much ``take`` would give, in bytes of text."""
         ...
 
-    def count(self, data: bytes, offset: int) -> tuple[int, int, int, bytes]:
-        """Lines, foreign lines, blank lines and events (pairs of int64) of a block that stands at ``offset``."""
+    def count(self, data: bytes, offset: int) -> Counted:
+        """Count a block of whole lines that stands at ``offset``."""
         ...
 
     def take(self) -> tuple[list[Entry], list[Place], bytes]:
@@ -74,6 +76,17 @@ def _windows(match: re.Match[bytes]) -> bytes:
     return b"0x@" if match[0].strip(b"0") else b"0"
 
 
+class FileCounter(Counter, Protocol):
+    """The native counter, which reads files by itself (not on Windows)."""
+
+    def count_file(self, file: int, start: int, end: int, limit: int) -> Counted:
+        """Count lines of a file descriptor's bytes, until more than ``limit`` is held.  Raises OSError.
+
+        Lines begin at ``start`` and at ``end``.
+        """
+        ...
+
+
 class PlainCounter:
     """The native counter's twin."""
 
@@ -91,17 +104,17 @@ class PlainCounter:
         self._cells: dict[tuple[int, int], int] = {}
         self.held = 0
 
-    def count(self, data: bytes, offset: int) -> tuple[int, int, int, bytes]:
+    def count(self, data: bytes, offset: int) -> Counted:
         """See ``Counter``."""
         lines = data.split(b"\n")
         if not lines[-1]:
             lines.pop()
         foreign = blank = 0
-        begins = list(accumulate(map(len, lines), lambda at, length: at + length + 1, initial=0))
+        begins = list(accumulate(map(len, lines), lambda at, length: at + length + 1, initial=offset))
         first = dict(zip(reversed(lines), range(len(lines) - 1, -1, -1), strict=True))
         watched: set[bytes] = set()
         for line, times in Tally(lines).items():
-            number, place = self._find(line, offset + begins[first[line]])
+            number, place = self._find(line, begins[first[line]])
             if number is not None:
                 cell = (number, self._places.setdefault(place, len(self._places)))
                 self._cells[cell] = self._cells.get(cell, 0) + times
@@ -118,7 +131,7 @@ class PlainCounter:
             for line, begin in zip(lines, begins, strict=False):
                 if line in watched:
                     events.extend((begin, len(line)))
-        return len(lines), foreign, blank, events.tobytes()
+        return len(lines), foreign, blank, events.tobytes(), offset + len(data)
 
     def take(self) -> tuple[list[Entry], list[Place], bytes]:
         """See ``Counter``."""
@@ -151,4 +164,15 @@ def _any_of(markers: tuple[bytes, ...]) -> re.Pattern[bytes]:
     return re.compile(b"|".join(map(re.escape, markers)) if markers else rb"(?!)")
 
 
-__all__ = ["NOWHERE", "PREFIX", "Counter", "Entry", "Place", "PlainCounter", "masked", "new_counter"]
+__all__ = [
+    "NOWHERE",
+    "PREFIX",
+    "Counted",
+    "Counter",
+    "Entry",
+    "FileCounter",
+    "Place",
+    "PlainCounter",
+    "masked",
+    "new_counter",
+]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import datetime
 import io
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, BinaryIO, cast
 
@@ -22,7 +24,7 @@ from logparse.formats.format import UNITS, FileFormat, Format, Outcome, Unit
 from logparse.lines import LineReader, blocks
 from logparse.model import Record
 from logparse.output import printable
-from logparse.source import Hashing, InputFile, find_inputs
+from logparse.source import Hashing, InputFile, digests, find_inputs, last_line_end
 from logparse.store import Attempt, Commit, Store, open_store
 from logparse.stream import StreamRead, Tally
 from logparse.tables import Collector
@@ -31,6 +33,7 @@ from logparse.workers import each, report
 FOREIGN = "foreign"
 _LIVE_SECONDS = 3.0
 _PARALLEL_BYTES = 32 << 20
+_RANGED_BYTES = 16 << 20
 
 Progress = Callable[[str, int], None]
 """Called with a path and the raw bytes read since the last call."""
@@ -156,6 +159,19 @@ class _Stretch:
     tail: bool = False
 
 
+@dataclass(frozen=True)
+class _Passed:
+    """A stream that was read to its end: hashes of all raw bytes and of those up to the last line's end, how many they
+    are, and the last line, if it has no end, with its place.
+    """
+
+    digest: str
+    digest_of_lines: str
+    end: int
+    last: bytes
+    place: int
+
+
 class _Ingest:
     """One input on its way into the store."""
 
@@ -218,35 +234,57 @@ class _Ingest:
 
     def _stream(self, at: _Stretch) -> Ingested:
         """Lines of several languages and of nobody.  A last line without its end is committed apart: it may grow."""
-        hashing = Hashing(self.file.raw())
         stream = self._stream_read()
-        last, place = b"", at.start
+        path = self.file.plain_path if stream.reader.reads_files else None
+        if path is not None and self.file.size - at.start > _RANGED_BYTES:
+            passed = self._pass_ranges(stream, path, at.start)
+        else:
+            passed = self._pass_blocks(stream, at.start)
+        source = at.source_id or _source_id(self.task.path, passed.digest)
+        whole = replace(at, source_id=source, content_hash=passed.digest, end=passed.end)
+        if not passed.last or self.file.compressed:
+            if passed.last:
+                stream.feed(passed.last, passed.place)
+            return self._commit_stream(stream, whole)
+        end = passed.end - len(passed.last)
+        tail = replace(whole, start=end, tail=True)
+        result = None
+        if end > at.start:
+            result = self._commit_stream(stream, replace(whole, content_hash=passed.digest_of_lines, end=end))
+            tail = replace(tail, replaces=())
+        rest = self._stream_read()
+        rest.feed(passed.last, passed.place)
+        part = self._commit_stream(rest, tail)
+        return part if result is None else _sum(result, part)
+
+    def _pass_blocks(self, stream: StreamRead, start: int) -> _Passed:
+        """Feed a stream of any kind, block by block."""
+        hashing = Hashing(self.file.raw())
+        last, place = b"", start
         with hashing:
             content = self.file.decompressed(cast(BinaryIO, hashing))
-            while at.start > hashing.count and content.read(min(1 << 20, at.start - hashing.count)):
+            while start > hashing.count and content.read(min(1 << 20, start - hashing.count)):
                 pass
-            for block, offset in blocks(content, at.start, progress=self._report):
+            for block, offset in blocks(content, start, progress=self._report):
                 cut = block.rfind(b"\n") + 1
                 if cut:
                     stream.feed(block[:cut], offset)
                 last, place = block[cut:], offset + cut
             digest = hashing.finish()
-        source = at.source_id or _source_id(self.task.path, digest)
-        whole = replace(at, source_id=source, content_hash=digest, end=hashing.count)
-        if not last or self.file.compressed:
-            if last:
-                stream.feed(last, place)
-            return self._commit_stream(stream, whole)
-        end = hashing.count - len(last)
-        tail = replace(whole, start=end, tail=True)
-        result = None
-        if end > at.start:
-            result = self._commit_stream(stream, replace(whole, content_hash=hashing.whole_lines, end=end))
-            tail = replace(tail, replaces=())
-        rest = self._stream_read()
-        rest.feed(last, place)
-        part = self._commit_stream(rest, tail)
-        return part if result is None else _sum(result, part)
+        return _Passed(digest, hashing.whole_lines, hashing.count, last, place)
+
+    def _pass_ranges(self, stream: StreamRead, path: str, start: int) -> _Passed:
+        """Let counters read a plain local file by themselves, while it is hashed beside them."""
+        with open(path, "rb", buffering=0) as raw, ThreadPoolExecutor(1) as beside:
+            file = raw.fileno()
+            size = os.fstat(file).st_size
+            place = last_line_end(file, start, size)
+            hashed = beside.submit(digests, path, (place, size))
+            for count in stream.read_file(file, start, place):
+                self._report(count)
+            last = os.pread(file, size - place, place)
+            digest_of_lines, digest = hashed.result()
+        return _Passed(digest, digest_of_lines, size, last, place)
 
     def _report(self, count: int) -> None:
         if self._progress:

@@ -10,30 +10,41 @@ trace in the result.  Block languages depend on order: their readers follow one 
 
 from __future__ import annotations
 
+import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from logparse.counting import NOWHERE, PREFIX, Counter, Place, PlainCounter, masked, new_counter
+from logparse.counting import (
+    NOWHERE,
+    PREFIX,
+    Counted,
+    Counter,
+    FileCounter,
+    Place,
+    PlainCounter,
+    masked,
+    new_counter,
+)
 from logparse.formats.format import BlockFormat, BlockReader, Line, LineFormat, Outcome
 from logparse.model import Record, Reject
 
 BLOCK_BYTES = 1 << 20  # small enough for caches, and for memory that is used again and not mapped anew
 _HELD_BYTES = 14 << 20  # of distinct lines and their cells in one counter, until they are taken
 _HELD_OUTCOMES = 20_000
+_RANGE_BYTES = (8 << 20, 256 << 20)  # of a file, at a time: from, to
 _KNOWN = 16_384  # texts that are known to be one record …
 _LONG = 16_384  # … and are shorter than this
 _TORN = "torn: another record begins inside this line"
 
 Ints = npt.NDArray[np.int64]
-Counted = tuple[int, int, int, bytes]
 
 
 @dataclass(slots=True)
@@ -101,27 +112,60 @@ class LineReader:
         self._counters = tuple(self._idle)
         self._pool: ThreadPoolExecutor | None = None
         self.known: dict[tuple[bytes, bool], LineFormat] = {}
-        self._counting: deque[tuple[bytes, int, Counter, Future[Counted]]] = deque()
+        self._counting: deque[_Counting] = deque()
         self.read = Read()
         self._taking = _Taking(self, self.read)
 
     def feed(self, data: bytes, offset: int) -> None:
         """Read whole lines; ``offset`` is the place of ``data`` in the stream."""
+        text = _Text(data, offset)
         if self._threads == 1:
-            self._follow(data, offset, self._counters[0], self._counters[0].count(data, offset))
+            self._follow(text, offset, self._counters[0], self._counters[0].count(data, offset))
             return
+        if not self._idle:
+            self._finish()
+        counter = self._idle.pop()
+        counted = self._workers().submit(counter.count, data, offset)
+        self._counting.append(_Counting(text, offset, offset + len(data), counter, counted))
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether counters read files by themselves: then nothing here waits for Python, nor Python for the disk."""
+        return hasattr(self._counters[0], "count_file")
+
+    def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
+        """Read the lines of a file descriptor's bytes ``start`` to ``end``, where lines begin.
+
+        Gives the number of bytes done, so that the caller can ``take``.  Raises OSError.
+        """
+        text = _Text(b"", start, file)
+        ranges = _ranges(file, start, end, self._threads)
+        try:
+            while True:
+                while self._idle and (span := next(ranges, None)) is not None:
+                    self._counting.append(self._count_range(text, *span, self._idle.pop()))
+                if not self._counting:
+                    return
+                yield self._finish()
+        finally:
+            for part in self._counting:
+                part.counted.exception()  # the file may be closed when this returns
+
+    def _count_range(self, text: _Text, start: int, end: int, counter: Counter) -> _Counting:
+        count = cast(FileCounter, counter).count_file
+        counted = self._workers().submit(count, cast(int, text.file), start, end, _HELD_BYTES)
+        return _Counting(text, start, end, counter, counted)
+
+    def _workers(self) -> ThreadPoolExecutor:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="logparse-lines")
-        if not self._idle:
-            self._finish_block()
-        counter = self._idle.pop()
-        self._counting.append((data, offset, counter, self._pool.submit(counter.count, data, offset)))
+        return self._pool
 
     def take(self, *, all: bool = True) -> Read:
         """What was read since the last call; without ``all`` only what is ``full``, while counting goes on."""
         if all:
             while self._counting:
-                self._finish_block()
+                self._finish()
             for counter in self._counters:
                 self._taking.add(counter)
         out = self._taking.finish()
@@ -179,34 +223,37 @@ class LineReader:
 
     # ------------------------------------------------------------------------------------- block languages
 
-    def _finish_block(self) -> None:
-        data, offset, counter, counted = self._counting.popleft()
+    def _finish(self) -> int:
+        """Wait for the earliest part that is being counted, and follow it.  Returns its length."""
+        text, start, end, counter, counted = self._counting.popleft()
         result = counted.result()
-        self._idle.append(counter)
-        self._follow(data, offset, counter, result)
+        stop = result[-1]
+        self._follow(text, start, counter, result)
+        if stop < end:  # the counter was full
+            self._counting.appendleft(self._count_range(text, stop, end, counter))
+        else:
+            self._idle.append(counter)
+        return stop - start
 
-    def _follow(self, data: bytes, offset: int, counter: Counter, counted: Counted) -> None:
+    def _follow(self, text: _Text, at: int, counter: Counter, counted: Counted) -> None:
         """Show block readers what concerns them: lines with their markers, and the lines between while one is awake."""
-        if counter.held > _HELD_BYTES:
-            self._taking.add(counter)
-        lines, foreign, blank, events = counted
+        if counter.held > _HELD_BYTES or (text.file is not None and not self.known):
+            self._taking.add(counter)  # of a file also once early: what is frequent is read while counting goes on
+        lines, foreign, blank, events, stop = counted
         self.read.lines += lines
         self.read.foreign += foreign
         self.read.blank += blank
-        at = 0
         for start, length in np.frombuffer(events, np.int64).reshape(-1, 2).tolist():
-            if at < start:
-                self._follow_between(data, at, start, offset)
-            self._event(data[start : start + length], offset + start)
+            self._follow_between(text, at, start)
+            self._event(text.span(start, length), start)
             at = start + length + 1
-        self._follow_between(data, at, len(data), offset)
+        self._follow_between(text, at, stop)
 
-    def _follow_between(self, data: bytes, at: int, stop: int, offset: int) -> None:
+    def _follow_between(self, text: _Text, at: int, stop: int) -> None:
         while at < stop and self._awake:
-            end = data.find(b"\n", at, stop)
-            end = stop if end < 0 else end
-            self._between(data[at:end], offset + at)
-            at = end + 1
+            line = text.line(at, stop)
+            self._between(line, at)
+            at += len(line) + 1
 
     @property
     def _awake(self) -> bool:
@@ -250,6 +297,59 @@ def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at:
         if line.find(marker, at) >= 0:
             return start.search(line, at)
     return None
+
+
+class _Text:
+    """A stretch of a stream: a block, or a window of a file that is read again where it is asked for."""
+
+    _WINDOW = 1 << 20
+    _LINE = 1 << 12
+
+    def __init__(self, data: bytes, offset: int, file: int | None = None) -> None:
+        self.file = file
+        self._data = data
+        self._offset = offset
+
+    def span(self, start: int, length: int) -> bytes:
+        at = start - self._offset
+        if self.file is not None and (at < 0 or at + length > len(self._data)):
+            self._data, self._offset, at = os.pread(self.file, max(length, self._WINDOW), start), start, 0
+        return self._data[at : at + length]
+
+    def line(self, start: int, stop: int) -> bytes:
+        """The line that begins at ``start``, without its end; the last one ends at ``stop``."""
+        length = self._LINE
+        while True:
+            text = self.span(start, min(length, stop - start))
+            end = text.find(b"\n")
+            if end >= 0 or length >= stop - start:
+                return text if end < 0 else text[:end]
+            length *= 4
+
+
+class _Counting(NamedTuple):
+    """A part of a stream that is being counted."""
+
+    text: _Text
+    start: int
+    end: int
+    counter: Counter
+    counted: Future[Counted]
+
+
+def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int, int]]:
+    """Ranges of whole lines: small at first and at the end, so that all threads begin early and end together."""
+    smallest, size = _RANGE_BYTES[0], _RANGE_BYTES[0]
+    while start < end:
+        stop = min(end, start + max(smallest, min(size, (end - start) // (2 * threads))))
+        while stop < end:  # to the line's end
+            data = os.pread(file, 1 << 16, stop - 1)
+            cut = data.find(b"\n")
+            stop = min(end, stop + (cut if cut >= 0 else len(data)))
+            if cut >= 0 or not data:
+                break
+        yield start, stop
+        start, size = stop, min(2 * size, _RANGE_BYTES[1])
 
 
 class _Taking:

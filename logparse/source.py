@@ -131,6 +131,11 @@ class InputFile:
                     yield Line(part.decode("utf-8", "backslashreplace"), place)
                     place += len(part) + 1
 
+    @property
+    def plain_path(self) -> str | None:
+        """The path of a local file that is not compressed, else None."""
+        return self._inner if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed else None
+
     def local_path(self) -> str:
         """A path on this machine with the decompressed content; a temporary copy where it must be one."""
         if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed and _is_text(self._inner):
@@ -151,6 +156,34 @@ class InputFile:
                 state.update(data)
                 left = None if left is None else left - len(data)
         return state.hexdigest()
+
+
+def digests(path: str, ends: Sequence[int]) -> list[str]:
+    """Hashes of a file's first bytes up to each of ``ends`` (ascending).  Raises InputError when it is shorter."""
+    state, out, at = xxhash.xxh3_128(), [], 0
+    buffer = memoryview(bytearray(8 << 20))
+    with open(path, "rb", buffering=0) as raw:
+        for end in ends:
+            while at < end:
+                count = raw.readinto(buffer[: min(len(buffer), end - at)])
+                if not count:
+                    raise InputError(f"{printable(path)}: became shorter while it was read")
+                state.update(buffer[:count])
+                at += count
+            out.append(state.hexdigest())
+    return out
+
+
+def last_line_end(file: int, start: int, end: int) -> int:
+    """The place behind the last line end from ``start`` to ``end`` of a file descriptor, ``start`` if there is none."""
+    stop = end
+    while stop > start:
+        begin = max(start, stop - (1 << 16))
+        cut = os.pread(file, stop - begin, begin).rfind(b"\n")
+        if cut >= 0:
+            return begin + cut + 1
+        stop = begin
+    return start
 
 
 class Hashing(io.RawIOBase):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import xxhash
@@ -38,6 +38,14 @@ class StreamRead:
         self.bytes += len(block)
         if self.reader.full:
             self._absorb(self.reader.take(all=False))
+
+    def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
+        """Read lines of a file descriptor's bytes; gives the bytes done each time.  Raises OSError."""
+        for count in self.reader.read_file(file, start, end):
+            self.bytes += count
+            if self.reader.full:
+                self._absorb(self.reader.take(all=False))
+            yield count
 
     def finish(self, end_of_stream: bool = True) -> None:
         """Write everything; at the end of the stream block languages give what they still hold."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import tempfile
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.counting import PlainCounter, masked, new_counter
+from logparse.counting import FileCounter, PlainCounter, masked, new_counter
 from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat
 from logparse.ingest import ingest
@@ -104,6 +106,32 @@ def test_a_counter_forgets_what_it_gave(is_native: bool) -> None:
         assert counter.held == 0
 
 
+@native
+@given(st.lists(PIECES, max_size=60).map(b"".join), st.sampled_from([1, 300, 1 << 20]), st.sampled_from([1, 7, 64]))
+def test_ranges_of_a_file_are_counted_as_blocks_of_it(data: bytes, held: int, size: int) -> None:
+    """Whatever the ranges and however little may be held at a time."""
+    with tempfile.TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
+        file.write(data)
+        file.flush()
+        patch.setattr("logparse.lines._HELD_BYTES", held)
+        patch.setattr("logparse.lines._RANGE_BYTES", (size, 4 * size))
+        reader, plain = LineReader(STREAMS, 2), LineReader(STREAMS, native=False)
+        assert sum(reader.read_file(file.fileno(), 0, len(data))) == len(data)
+        plain.feed(data, 0)
+        one, two = reader.take(), plain.take()
+        list(reader.close())
+    assert (one.lines, one.foreign, one.blank, one.splits) == (two.lines, two.foreign, two.blank, two.splits)
+    places = [{(d.format.name, d.text): (d.offset, d.raw, d.places) for d in out.distinct} for out in (one, two)]
+    assert places[0] == places[1]
+
+
+@native
+def test_a_file_that_became_shorter_is_an_error() -> None:
+    counter = new_counter(*MARKERS)
+    with tempfile.TemporaryFile() as file, pytest.raises(OSError, match="error"):
+        cast(FileCounter, counter).count_file(file.fileno(), 0, 10, 1 << 20)
+
+
 @given(st.text(alphabet="0x1aFgX =\n", max_size=60).map(str.encode))
 def test_a_mask_is_stable(text: bytes) -> None:
     """Masking what is masked changes nothing, and no mask grows a line."""
@@ -160,14 +188,25 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
     log.write_bytes(b"hipblaslt-bench -m 1\n" + real_lines())
     expected = views_of(log, tmp_path / "store", jobs=1)
     assert expected["rejects"].count("\n") > 10
-    ways = [(2, 1 << 16, 1 << 30, "1"), (3, 5000, 1 << 18, "1"), (1, 5000, 1 << 18, "1"), (2, 1 << 20, 1 << 18, "0")]
-    for number, (jobs, block, held, is_native) in enumerate(ways):
+    blocks_of = (1 << 40, 0)  # no file is large enough for ranges
+    ways = [
+        (2, *blocks_of, 1 << 16, 1 << 30, "1"),
+        (3, *blocks_of, 5000, 1 << 18, "1"),
+        (1, *blocks_of, 5000, 1 << 18, "1"),
+        (2, *blocks_of, 1 << 20, 1 << 18, "0"),
+        (1, 0, 1 << 20, 0, 1 << 30, "1"),
+        (2, 0, 3000, 0, 1 << 18, "1"),
+        (3, 0, 100_000, 0, 1 << 14, "1"),
+    ]
+    for number, (jobs, ranged, span, block, held, is_native) in enumerate(ways):
+        monkeypatch.setattr("logparse.ingest._RANGED_BYTES", ranged)
+        monkeypatch.setattr("logparse.lines._RANGE_BYTES", (span, 4 * span))
         monkeypatch.setattr("logparse.lines.BLOCK_BYTES", block)
         monkeypatch.setattr("logparse.lines._HELD_BYTES", held)
         monkeypatch.setenv("LOGPARSE_NATIVE", is_native)
         seen = views_of(log, tmp_path / f"store{number}", jobs)
         for view in VIEWS:
-            assert seen[view] == expected[view], (view, jobs, block, held, is_native)
+            assert seen[view] == expected[view], (view, ways[number])
 
 
 @pytest.mark.parametrize("threads", [1, 3])

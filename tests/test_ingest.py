@@ -76,8 +76,12 @@ def test_equal_files_of_several_ranks_all_count(store: Store, tmp_path: Path) ->
     assert counts(store) == {64: 3}
 
 
+@pytest.mark.parametrize("by_ranges", [False, True], ids=["blocks", "ranges"])
 @pytest.mark.parametrize("first", [bench(64, 32), bench(64) + BENCH.format(m=32, i=33)[:100], "", "no line end"])
-def test_a_grown_log_gives_what_one_reading_of_it_gives(store: Store, tmp_path: Path, first: str) -> None:
+def test_a_grown_log_gives_what_one_reading_of_it_gives(
+    store: Store, tmp_path: Path, first: str, by_ranges: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logparse.ingest._RANGED_BYTES", -1 if by_ranges else 1 << 40)
     whole = bench(64, 32, 16)
     text = whole if whole.startswith(first) else first + "\n" + whole
     log = tmp_path / "run_7.log"
