@@ -37,7 +37,7 @@ from logparse.formats.format import BlockFormat, BlockReader, Line, LineFormat, 
 from logparse.model import Record, Reject
 
 BLOCK_BYTES = 1 << 20  # small enough for caches, and for memory that is used again and not mapped anew
-_HELD_BYTES = 14 << 20  # of distinct lines and their cells in one counter, until they are taken
+_HELD_BYTES = 10 << 20  # of distinct lines and their cells in one counter, until they are taken
 _HELD_OUTCOMES = 20_000
 _RANGE_BYTES = (8 << 20, 256 << 20)  # of a file, at a time: from, to
 _KNOWN = 16_384  # texts that are known to be one record …
