@@ -27,7 +27,7 @@ from logparse.output import printable
 from logparse.source import Hashing, InputFile, digests, find_inputs, last_line_end
 from logparse.store import Attempt, Commit, Store, open_store
 from logparse.stream import StreamRead, Tally
-from logparse.tables import Collector
+from logparse.tables import Collector, storable
 from logparse.workers import each, report
 
 FOREIGN = "foreign"
@@ -222,7 +222,7 @@ class _Ingest:
         attempt = self.store.attempt()
         collector, tally = Collector(attempt), Tally()
         digest, size = self.file.digest(), self.file.size
-        for outcome in format.read(self.file):
+        for outcome in map(storable, format.read(self.file)):
             tally.add(outcome)
             collector.add(outcome.records, offset=outcome.at)
             collector.add_tables(dict(outcome.tables))

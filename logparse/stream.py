@@ -11,7 +11,7 @@ from logparse.formats.format import UNITS, FileFormat, Format, LineFormat, Outco
 from logparse.lines import Ints, LineReader, Read
 from logparse.model import Call
 from logparse.store import Attempt
-from logparse.tables import NULL, Collector, clock_second, problem_text
+from logparse.tables import NULL, Collector, clock_second, problem_text, storable
 
 _THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
 _REMEMBERED = 8192  # outcomes of lines …
@@ -60,7 +60,8 @@ class StreamRead:
         tally.splits += read.splits
         tally.units["foreign"] += read.foreign
         tally.units["blank"] += read.blank
-        for outcome, raw, language in read.outcomes:
+        for told, raw, language in read.outcomes:
+            outcome = storable(told)
             tally.add(outcome, language, outcome.lines)
             times = outcome.lines if outcome.unit == "reject" else 1  # of a torn piece: it stood so many times
             collector.add(outcome.records, count=times, offset=outcome.at, raw=raw)
@@ -89,7 +90,7 @@ class StreamRead:
         """What a format reads in a line; that of frequent ones is kept, as they come again after each ``take``."""
         outcome = self._outcomes.get((format.name, text))
         if outcome is None:
-            outcome = format.read(text)
+            outcome = storable(format.read(text))
             if times > 1 and len(text) < _LONG:
                 if len(self._outcomes) >= _REMEMBERED:
                     self._outcomes.clear()

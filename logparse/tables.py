@@ -13,12 +13,14 @@ import pyarrow as pa
 import xxhash
 
 from logparse.columns import column, numbers, table
+from logparse.formats.format import Outcome
 from logparse.model import (
     CONV_FIELDS,
     GEMM_FIELDS,
     Call,
     ConvProblem,
     Fact,
+    Family,
     GemmProblem,
     Kernel,
     Measurement,
@@ -302,19 +304,51 @@ def _text_of_equals(problem: Problem) -> str:
     return problem.text
 
 
+_LIMIT = 1 << 63
+
+
+def storable(outcome: Outcome) -> Outcome:
+    """The outcome, or a reject in its place where a number in it needs more than 64 bits (a torn or damaged one)."""
+    if all(_fits(record) for record in outcome.records):
+        return outcome
+    return Outcome("reject", (Reject("a number beyond 64 bits"),), outcome.lines, outcome.at)
+
+
+def _fits(record: Record) -> bool:
+    problem = getattr(record, "problem", None)
+    return (problem is None or _problem_fits(problem)) and not any(
+        isinstance(value, int) and abs(value) >= _LIMIT for value in vars(record).values()
+    )
+
+
+@lru_cache(maxsize=65_536)
+def _problem_fits(problem: Problem) -> bool:
+    if isinstance(problem, Family):
+        return _problem_fits(problem.problem)
+    numbers = [value for value in vars(problem).values() if isinstance(value, int)]
+    for member in getattr(problem, "members", ()):
+        numbers += [value for value in vars(member).values() if value is not None]
+    return all(abs(number) < _LIMIT for number in numbers)
+
+
+def _flops(problem: GemmProblem | ConvProblem) -> int | None:
+    flops = problem.flops
+    return None if flops is None or abs(flops) >= _LIMIT else flops
+
+
 def gemm_row(problem: GemmProblem) -> dict[str, Any]:
     """The row of table ``gemms``: the normal form's fields."""
     normal = problem.normal
     row: dict[str, Any] = {name: getattr(normal, name) for name in GEMM_FIELDS}
     members = ",".join(member.text for member in normal.members) or None
     head = {"problem": problem.text, "kind": problem.kind, "shape": problem.shape}
-    return head | row | {"members": members, "epilogue": normal.epilogue, "flops": normal.flops}
+    return head | row | {"members": members, "epilogue": normal.epilogue, "flops": _flops(normal)}
 
 
 def conv_row(problem: ConvProblem) -> dict[str, Any]:
     """The row of table ``convs``."""
     row: dict[str, Any] = {name: getattr(problem, name) for name in CONV_FIELDS}
-    return {"problem": problem.text, "shape": problem.shape, "layer": problem.layer, "flops": problem.flops} | row
+    return {"problem": problem.text, "shape": problem.shape, "layer": problem.layer, "flops": _flops(problem)} | row
 
 
 @lru_cache(maxsize=4096)

@@ -217,6 +217,17 @@ def test_crlf_lines_are_read(store: Store, tmp_path: Path) -> None:
     assert counts(store) == {64: 1}
 
 
+def test_numbers_beyond_64_bits_are_rejects_and_large_products_unknown(store: Store, tmp_path: Path) -> None:
+    huge = BENCH.format(m=10**25, i=1)
+    large = BENCH.format(m=10**13, i=2).replace("-n 512", "-n 9000000")
+    (tmp_path / "huge.log").write_text(f"{huge}\n{large}\n")
+    assert one(ingest([str(tmp_path / "huge.log")], store)).state == "new"
+    assert list(store.rejects()["reason"]) == ["a number beyond 64 bits"]
+    assert counts(store) == {10**13: 1}
+    assert store.gemm_problems()["flops"].isna().all()
+    check_conservation(store)
+
+
 def test_a_very_long_line_is_one_line(store: Store, tmp_path: Path) -> None:
     (tmp_path / "long.log").write_bytes(b"x" * (20 << 20) + b"\n" + bench(64).encode())
     assert one(ingest([str(tmp_path / "long.log")], store)).lines == 2
