@@ -280,8 +280,13 @@ class _Ingest:
             size = os.fstat(file).st_size
             place = last_line_end(file, start, size)
             hashed = beside.submit(digests, path, (place, size))
-            for count in stream.read_file(file, start, place):
-                self._report(count)
+            try:
+                for count in stream.read_file(file, start, place):
+                    self._report(count)
+            except OSError as error:
+                if os.fstat(file).st_size < place:
+                    raise InputError(f"{printable(path)}: became shorter while it was read") from error
+                raise
             last = os.pread(file, size - place, place)
             digest_of_lines, digest = hashed.result()
         return _Passed(digest, digest_of_lines, size, last, place)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from logparse.counting import PlainCounter, new_counter
 from logparse.ingest import Ingested, ingest
 from logparse.model import Fact
 from logparse.store import Store, open_store
@@ -104,6 +105,21 @@ def test_a_grown_log_is_read_only_where_it_is_new(store: Store, tmp_path: Path) 
         sink.write(bench(32))
     assert one(ingest([str(log)], store)).lines == 1
     assert len(store.sources()) == 1
+
+
+@pytest.mark.skipif(isinstance(new_counter((), (), ()), PlainCounter), reason="the native counter was not built")
+def test_a_log_that_becomes_shorter_fails_by_name(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "run.log"
+    log.write_text(bench(*range(1, 200)))
+    monkeypatch.setattr("logparse.ingest._RANGED_BYTES", 0)
+    monkeypatch.setattr("logparse.lines._RANGE_BYTES", (2000, 2000))
+    result = one(ingest([str(log)], store, progress=lambda path, count: os.truncate(log, 5000)))
+    assert result.state == "failed"
+    assert "run.log" in result.error
+    assert "shorter" in result.error
+    assert store.sources().empty
 
 
 def test_a_changed_prefix_is_a_new_source(store: Store, tmp_path: Path) -> None:
