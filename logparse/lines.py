@@ -108,7 +108,7 @@ class LineReader:
         self._threads = 1 if isinstance(counter, PlainCounter) else threads
         self._idle = [counter]
         if self._threads > 1:  # one more than threads, so that none waits for us
-            self._idle += [new_counter(records, block, starts) for _ in range(self._threads)]
+            self._idle += [new_counter(records, block, starts, native=native) for _ in range(self._threads)]
         self._counters = tuple(self._idle)
         self._pool: ThreadPoolExecutor | None = None
         self.known: dict[tuple[bytes, bool], LineFormat] = {}

@@ -115,7 +115,7 @@ def test_ranges_of_a_file_are_counted_as_blocks_of_it(data: bytes, held: int, si
         file.flush()
         patch.setattr("logparse.lines._HELD_BYTES", held)
         patch.setattr("logparse.lines._RANGE_BYTES", (size, 4 * size))
-        reader, plain = LineReader(STREAMS, 2), LineReader(STREAMS, native=False)
+        reader, plain = LineReader(STREAMS, 2, native=True), LineReader(STREAMS, native=False)
         assert sum(reader.read_file(file.fileno(), 0, len(data))) == len(data)
         plain.feed(data, 0)
         one, two = reader.take(), plain.take()
@@ -127,7 +127,7 @@ def test_ranges_of_a_file_are_counted_as_blocks_of_it(data: bytes, held: int, si
 
 @native
 def test_a_file_that_became_shorter_is_an_error() -> None:
-    counter = new_counter(*MARKERS)
+    counter = new_counter(*MARKERS, native=True)
     with tempfile.TemporaryFile() as file, pytest.raises(OSError, match="error"):
         cast(FileCounter, counter).count_file(file.fileno(), 0, 10, 1 << 20)
 
