@@ -616,7 +616,9 @@ class Override:
     """Use this solution for this problem on this target.
 
     ``target`` holds facts of the machine that will read it.  ``time_us`` and ``workspace_bytes`` are those of the
-    measurement that it rests on, ``key_text`` the library's own key where a file gave it.
+    measurement that it rests on, ``key_text`` the library's own key where a file gave it.  ``parameters`` are the
+    solver's tuned ones, verbatim (MIOpen's perf-db): without them a tunable solver is not the one that was measured.
+    ``fallback`` is the next best measured solution, for a library that takes a second where the first does not apply.
     """
 
     problem: Problem
@@ -626,6 +628,8 @@ class Override:
     default_us: float | None = None
     workspace_bytes: int | None = None
     key_text: str | None = None
+    parameters: str | None = None
+    fallback: Override | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,6 +56,7 @@ FORMATS: tuple[Format, ...] = (
 WRITERS: tuple[Writer, ...] = (
     hipblaslt_tuning_file.WRITER,
     miopen_find_db.WRITER,
+    miopen_perf_db.WRITER,
     tunableop_results.WRITER,
     tunableop_untuned.WRITER,
     rocblas.WRITER,

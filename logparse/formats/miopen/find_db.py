@@ -117,10 +117,10 @@ def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
     """A user find-db with one record per problem, its fastest solution first and a slower one as safety net.
 
-    Several overrides of one problem are the fastest and its net (at most two are written: when the first cannot be
-    applied, MIOpen takes the second instead of searching).  Every field is matched or checked by MIOpen, so none has a
-    neutral value: time and workspace are the measured ones (a workspace too small fails at run time, one too large
-    makes MIOpen skip the solver), the algorithm is that of the key's direction.
+    Several overrides of one problem, or one and its ``fallback``, are the fastest and its net (at most two are written:
+    when the first cannot be applied, MIOpen takes the second instead of searching).  Every field is matched or checked
+    by MIOpen, so none has a neutral value: time and workspace are the measured ones (a workspace too small fails at run
+    time, one too large makes MIOpen skip the solver), the algorithm is that of the key's direction.
 
     Raises EmissionError naming what is unknown.
     """
@@ -132,12 +132,21 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
                 f"no find-db key for {override.problem.text}: a size, type or layout is unknown; "
                 "a find-db or a MIOpen log of level 6 of this problem supplies it"
             )
-        by_key.setdefault(text, []).append(override)
+        rows = by_key.setdefault(text, [])
+        rows.append(override)
+        if override.fallback is not None and _can_stand_in(override.fallback):
+            rows.append(override.fallback)
     if not by_key:
         return []
     name = file_name(target)
     lines = [f"{text}={';'.join(_items(rows))}\n" for text, rows in sorted(by_key.items())]
     return [Emission(name, "".join(lines).encode(), _USE.format(name=name))]
+
+
+def _can_stand_in(row: Override) -> bool:
+    """Whether all that MIOpen checks is known: a net that cannot be written must not keep the override from being."""
+    timed = row.time_us is not None and 0 < row.time_us < math.inf and row.workspace_bytes is not None
+    return timed and (row.solution.algorithm is not None or known_algorithm(row.solution.id) is not None)
 
 
 def _is_key(text: str | None) -> bool:
@@ -189,7 +198,8 @@ unset MIOPEN_FIND_MODE     # the default (5) looks up first, as do 2 and 3; 1 (N
 # PyTorch: torch.backends.cudnn.benchmark = False (from 2.7 on, True searches again).
 # Verify: MIOPEN_LOG_LEVEL=5 prints "Chosen Algorithm: <solver> , <workspace>, <ms>",
 # MIOpenDriver prints "Solution: <id>/<solver>".
-# Tunable solvers run at their default parameters unless the perf-db (.udb.txt) has a row for the problem too.
+# Tunable solvers run at their default parameters unless a perf-db (the .udb.txt beside this file, or the system's) has
+# a row for the problem too; they may then be several times slower than measured.
 """
 
 FORMAT = FileFormat(

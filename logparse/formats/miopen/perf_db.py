@@ -20,6 +20,7 @@ and W) and its layout, so the other one's sizes stay unknown; ``perf_key_of`` of
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,10 +28,10 @@ from functools import lru_cache
 from typing import Any
 
 from logparse.errors import EmissionError
-from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source
-from logparse.formats.miopen.find_db import facts_of_name, file_name
-from logparse.formats.miopen.problem_key import TYPES, split_types
-from logparse.model import ConvProblem, Fact, Measurement, Record, Reject, Solution
+from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source, Writer
+from logparse.formats.miopen.find_db import FILE_NAME, facts_of_name, file_name
+from logparse.formats.miopen.problem_key import TYPES, problem_from_key, split_types
+from logparse.model import ConvProblem, Fact, Measurement, Override, Problem, Record, Reject, Solution
 
 ORIGIN = "perf-db"
 _NUMBERS = (
@@ -38,6 +39,10 @@ _NUMBERS = (
     *("pad_h", "pad_w", "pad_d", "conv_stride_h", "conv_stride_w", "conv_stride_d"),
     *("dilation_h", "dilation_w", "dilation_d", "bias", "group_count"),
 )
+_FIRST_TEXT = [3, 2]
+"""The first MIOpen (ROCm 6.2) that reads perf-dbs as text."""
+_BASE_NAME = re.compile(r"(?P<base>gfx\w+?)(?:_1\.\d\.0)?\.u?db(?:\.txt)?")
+"""A system perf-db and the user's before ROCm 6.2: device, no backend, no build."""
 _WORDS = ("layout", "data_type", "direction")
 _KEY = re.compile(rf"[23]x(?:\d{{1,9}}x){{{len(_NUMBERS) - 1}}}[A-Za-z]\w*x(?:{'|'.join(TYPES)})\w*x[FBW]", re.ASCII)
 _QUERY = f"select {', '.join('c.' + x for x in (*_NUMBERS, *_WORDS))}, p.solver, p.params " + (
@@ -119,9 +124,20 @@ def recognise(head: Head) -> bool:
     return bool(equals) and b":" in payload and _KEY.fullmatch(key.decode("latin-1")) is not None
 
 
+def facts_of_file(name: str) -> list[Fact]:
+    """What a perf-db's name says of the device (and build) it is of."""
+    base = None if FILE_NAME.fullmatch(name) else _BASE_NAME.fullmatch(name)
+    # MIOpen gives the device the same word in all its names; a find-db's holds the backend too.
+    return facts_of_name(name) if base is None else [x for x in facts_of_name(f"{base['base']}.HIP.fdb.txt") if _of(x)]
+
+
+def _of(fact: Fact) -> bool:
+    return fact.name in ("arch", "cu_count")
+
+
 def read(source: Source) -> Iterator[Outcome]:
     """Facts of the name, then every row."""
-    facts = facts_of_name(source.name)
+    facts = facts_of_file(source.name)
     kind = re.search(r"(u?)db(?:\.txt)?$", source.name)
     facts += [Fact("perf_db", "user" if kind[1] else "system")] if kind else []
     if facts:
@@ -195,24 +211,68 @@ def records_text(rows: Iterable[Measurement]) -> str:
         if row.key_text is None or _KEY.fullmatch(row.key_text) is None:
             raise EmissionError(f"no perf-db key for {row.problem.text}")
         by_key.setdefault(row.key_text, {}).setdefault(row.solution.id, row.solution.raw)
-    return "".join(
-        f"{key}={';'.join(f'{solver}:{params}' for solver, params in solvers.items())}\n"
-        for key, solvers in by_key.items()
-    )
+    return "".join(_line(key, solvers) for key, solvers in by_key.items())
 
 
-def write(rows: Sequence[Measurement], target: Mapping[str, str]) -> Emission:
-    """The user perf-db of the target with these rows: what makes a tunable solver of a user find-db run as measured.
+def accepts(override: Override) -> bool:
+    """Whether something is to be written: MIOpen solvers, chosen or in reserve, whose tuned parameters are known."""
+    miopen = isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
+    return miopen and any(x.parameters is not None for x in _with_fallback(override))
 
-    Parameters are copied, never made.  Raises EmissionError naming the fact that the file's name needs.
+
+def key(problem: Problem, target: Mapping[str, str]) -> str | None:
+    """The perf-db key; None for what is no convolution, or one with a field unknown that the key needs."""
+    return perf_key_of(problem) if isinstance(problem, ConvProblem) else None
+
+
+def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
+    """The user perf-db that goes with a user find-db: what makes its tunable solvers run as they were measured.
+
+    Parameters are copied, never made; of one key and solver those of the fastest override are written.  Raises
+    EmissionError naming the fact that the file's name needs, for a MIOpen before 3.2 (ROCm 6.2; its user perf-db is
+    sqlite, a text file would not be read), and for a problem of which the key is not known.
     """
+    version = [int(x) for x in target.get("miopen_version", "").split(".")[:2] if x.isdigit()]
+    if version and version < _FIRST_TEXT:
+        raise EmissionError(
+            f"perf-db: MIOpen {target['miopen_version']} keeps it in sqlite (text since 3.2, ROCm 6.2); tune the "
+            "solver there with MIOPEN_FIND_ENFORCE=3"
+        )
+    by_key: dict[str, dict[str, str]] = {}
+    every = (x for override in overrides for x in _with_fallback(override))
+    for override in sorted(every, key=lambda x: math.inf if x.time_us is None else x.time_us):
+        if override.parameters is None:
+            continue
+        text = _key_of(override, target)
+        if text is None or any(x in override.parameters for x in ";\n\r"):
+            what = f"perf-db key for {override.problem.text}" if text is None else "row can hold these parameters"
+            raise EmissionError(f"no {what}: {override.solution.text}")
+        by_key.setdefault(text, {}).setdefault(override.solution.id, override.parameters)
+    if not by_key:
+        return []
     name = file_name(target, "udb")
-    return Emission(name, records_text(rows).encode(), _USE.format(name=name))
+    return [Emission(name, "".join(_line(x, by_key[x]) for x in sorted(by_key)).encode(), _USE.format(name=name))]
+
+
+def _with_fallback(override: Override) -> Sequence[Override]:
+    return (override,) if override.fallback is None else (override, override.fallback)
+
+
+def _key_of(override: Override, target: Mapping[str, str]) -> str | None:
+    """From the find-db key that a file gave, which is MIOpen's own word, else from the problem."""
+    with contextlib.suppress(ValueError):
+        return perf_key_of(problem_from_key(override.key_text or ""))
+    return key(override.problem, target)
+
+
+def _line(key: str, solvers: Mapping[str, str]) -> str:
+    return f"{key}={';'.join(f'{solver}:{params}' for solver, params in solvers.items())}\n"
 
 
 _USE = """\
-# MIOpen user perf-db {name}
-export MIOPEN_USER_DB_PATH={{folder}}  # the folder of the .ufdb.txt that it goes with
+# MIOpen user perf-db {name}: tuned parameters for solvers of the .ufdb.txt beside it.
+# MIOpen adds the system's rows to it (per solver), and warns "Invalid config loaded from Perf Db" of one it cannot use.
+export MIOPEN_USER_DB_PATH={{folder}}
 """
 
 
@@ -221,4 +281,11 @@ FORMAT = FileFormat(
     about="MIOpen perf-db, text (*.db.txt, *.udb.txt) and sqlite (*.db, *.udb): which solvers are tuned",
     recognise=recognise,
     read=read,
+)
+WRITER = Writer(
+    name="miopen-perf-db",
+    about="MIOpen user perf-db (*.udb.txt): tuned parameters of the user find-db's solvers",
+    accepts=accepts,
+    key=key,
+    write=write,
 )

@@ -6,6 +6,7 @@ import bz2
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,10 @@ from hypothesis import strategies as st
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Head, Outcome
-from logparse.formats.miopen import perf_db
+from logparse.formats.miopen import find_db, perf_db
 from logparse.formats.miopen.perf_db import perf_key_of, problem_from_perf_key
 from logparse.formats.miopen.problem_key import problem_from_key
-from logparse.model import ConvProblem, Fact, Measurement, Reject
+from logparse.model import ConvProblem, Fact, Measurement, Override, Reject, Solution
 
 from .test_find_db import TARGET, Text, problems
 
@@ -100,10 +101,86 @@ def test_recognised() -> None:
 def test_text_to_object_to_text() -> None:
     text = (SAMPLES / "gfx942130.db.txt").read_text()
     assert perf_db.records_text(tuned(list(perf_db.read(Text(text.encode(), "x.db.txt"))))) == text
-    emission = perf_db.write(tuned([perf_db.read_record(LINE)]), TARGET)
+
+
+FIND_KEY = "512-28-28-1x1-256-56-56-64-0x0-2x2-1x1-0-NCHW-FP16-B"
+WINOGRAD = Override(
+    problem=problem_from_key(FIND_KEY), solution=Solution("miopen", "ConvBinWinogradRxSf3x2"), target=TARGET,
+    time_us=10.0, workspace_bytes=0, parameters="257",
+)  # fmt: skip
+CK = replace(
+    WINOGRAD, solution=Solution("miopen", "ConvHipImplicitGemmBwdXdlops"), time_us=20.0,
+    parameters="Device<256, 128> Filter1x1Stride1Pad0",
+)  # fmt: skip
+
+
+def test_what_is_written_beside_a_find_db() -> None:
+    """The parameters of the chosen solver and of its safety net, under the key of the find-db record's problem."""
+    (emission,) = perf_db.write([replace(WINOGRAD, fallback=CK)], TARGET)
     assert (emission.name, emission.data.decode()) == ("gfx942130.HIP.3_4_0_abc-dirty.udb.txt", LINE + "\n")
+    (beside,) = find_db.write([replace(WINOGRAD, fallback=CK)], TARGET)
+    assert beside.name == emission.name.replace(".udb.", ".ufdb.")
+    assert [item.split(":")[0] for item in beside.data.decode().partition("=")[2].split(";")] == [
+        "ConvBinWinogradRxSf3x2",
+        "ConvHipImplicitGemmBwdXdlops",
+    ]
+    vague = replace(WINOGRAD, problem=replace(WINOGRAD.problem, pad_h=None), key_text=FIND_KEY)  # type: ignore[type-var]
+    assert perf_db.write([vague], TARGET)[0].data.decode() == LINE.partition(";")[0] + "\n"
+    assert perf_db.write([], {}) == []
+
+
+def test_the_net_is_left_out_where_miopen_would_not_take_it() -> None:
+    for net in (replace(CK, workspace_bytes=None), replace(CK, time_us=None)):
+        (beside,) = find_db.write([replace(WINOGRAD, fallback=net)], TARGET)
+        assert ";" not in beside.data.decode()
+
+
+def test_only_what_has_parameters_is_accepted() -> None:
+    bare = replace(WINOGRAD, parameters=None)
+    assert [perf_db.accepts(x) for x in (WINOGRAD, bare, replace(bare, fallback=CK))] == [True, False, True]
+    assert not perf_db.accepts(replace(WINOGRAD, solution=Solution("hipblaslt", "3")))
+
+
+def test_what_would_not_be_read_is_not_written() -> None:
     with pytest.raises(EmissionError, match="miopen_tweak"):
-        perf_db.write([], {k: v for k, v in TARGET.items() if k != "miopen_tweak"})
+        perf_db.write([WINOGRAD], {k: v for k, v in TARGET.items() if k != "miopen_tweak"})
+    with pytest.raises(EmissionError, match="sqlite"):
+        perf_db.write([WINOGRAD], {**TARGET, "miopen_version": "3.1.0"})
+    with pytest.raises(EmissionError, match="parameters"):
+        perf_db.write([replace(WINOGRAD, parameters="1;2")], TARGET)
+    with pytest.raises(EmissionError, match="no perf-db key"):
+        perf_db.write([replace(WINOGRAD, problem=replace(WINOGRAD.problem, pad_h=None))], TARGET)  # type: ignore[type-var]
+
+
+parameters = st.text(st.characters(codec="ascii", exclude_categories=["C"], exclude_characters=";"), max_size=40)
+
+
+@given(st.lists(st.tuples(problems(), st.sampled_from(["ConvAsm1x1U", "ConvBinWinogradRxSf3x2"]), parameters)))
+def test_object_to_text_to_object(entries: list[tuple[ConvProblem, str, str]]) -> None:
+    wanted: dict[tuple[str | None, str], str] = {}
+    overrides = []
+    for problem, solver, text in entries:
+        wanted.setdefault((perf_key_of(problem), solver), text)
+        overrides.append(Override(problem=problem, solution=Solution("miopen", solver), target=TARGET, parameters=text))
+    for emission in perf_db.write(overrides, TARGET):
+        found = tuned(list(perf_db.read(Text(emission.data, emission.name))))
+        assert {(row.key_text, row.solution.id): row.solution.raw for row in found} == wanted
+        assert found[0].solution.library == "miopen"
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("gfx942130.db.txt", ["gfx942", "304"]),
+        ("gfx942_38.db", ["gfx942", "38"]),
+        ("gfx906_60_1.1.0.udb", ["gfx906", "60"]),
+        ("gfx90878.db", ["gfx908", "120"]),
+        ("gfx942130.HIP.3_4_0_abc.udb.txt", ["gfx942", "304", "HIP", "3.4.0", "abc"]),
+        ("miopen.db", []),
+    ],
+)
+def test_facts_of_names(name: str, facts: list[str]) -> None:
+    assert [fact.value for fact in perf_db.facts_of_file(name)] == facts
 
 
 def sqlite_of(path: Path, text: str) -> None:
