@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 _B = re.compile(r"dgrad|bwd_?data|backward_?data|igemm_bwd_|naive_conv_(?:ab_)?(?:\w*packed_)?bwd_", re.IGNORECASE)
 _W = re.compile(r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|bwd_?filter", re.IGNORECASE)
@@ -37,6 +38,7 @@ def first_of_weights(kernels: Sequence[str]) -> int | None:
     return last + 1 + between.count("o") if re.fullmatch("o*i*", between) else None
 
 
+@lru_cache(maxsize=4096)  # a trace launches the same few hundred kernels again and again
 def _role(name: str) -> str:
     """B or W as the name says, ``o``/``i`` conversion of an output or input, ``t`` of either, ``?`` a main kernel."""
     for role, pattern in (("o", _OUTPUT), ("i", _INPUT), ("t", _CONVERSION)):

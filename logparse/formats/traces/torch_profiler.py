@@ -63,22 +63,29 @@ _EVENT = re.compile(
 """The events that matter, as Kineto and Python's json spell them; other spellings of them are parsed."""
 
 
-def _whole_block(space: bytes, line: bytes, inner: bytes) -> re.Pattern[bytes]:
-    """All events of a block at once, with this white space after a colon or comma, between lines, and in arguments."""
+_FAST_NAME = rb'"([^"]*(?:(?<=\\)"[^"]*)*)"'
+"""As ``_NAME``, three times as fast: a quote behind a backslash ends the name only where the event goes on there."""
+
+
+def _whole_block(space: bytes, line: bytes, inner: bytes, rest: bytes) -> re.Pattern[bytes]:
+    """All events of a block at once, with this white space after a colon or comma, between lines, and in arguments.
+
+    ``rest`` are the arguments behind the id, without braces.
+    """
     number, colon, comma = _NUMBER, b'":' + space, b"," + space
     return re.compile(
         rb"\{" + line + rb'"(?:ph' + colon + rb'"(?:X"' + comma + rb'"cat' + colon
-        + rb'"(?:(cpu_op|kernel|gpu_memcpy|gpu_memset)"' + comma + rb'"name' + colon + _NAME
+        + rb'"(?:(cpu_op|kernel|gpu_memcpy|gpu_memset)"' + comma + rb'"name' + colon + _FAST_NAME
         + comma + rb'"pid' + colon + rb"(-?\d+)" + comma + rb'"tid' + colon + rb"-?\d+"
         + rb"," + line + rb'"ts' + colon + number + comma + rb'"dur' + colon + number
-        + rb"," + line + rb'"args' + colon + rb"\{" + inner + rb'"External id' + colon + rb"(\d+)([^{}]*)\}"
+        + rb"," + line + rb'"args' + colon + rb"\{" + inner + rb'"External id' + colon + rb"(\d+)" + rest
         + rb'|(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*")|[a-zM]")'
         + rb'|name' + colon + rb'"[^"\\]*"' + comma + rb'"ph' + colon + rb'"[Mi]")'
     )  # fmt: skip
 
 
-_KINETO_BLOCK = _whole_block(b" ", rb"\n    ", rb"\n      ")
-_ANY_BLOCK = _whole_block(rb"\s*", rb"\s*", rb"\s*")
+_KINETO_BLOCK = _whole_block(b" ", rb"\n    ", rb"\n      ", rb"([^}]*)\}(?=\n  \}|\Z)")
+_ANY_BLOCK = _whole_block(rb"\s*", rb"\s*", rb"\s*", rb"([^{}]*)\}")
 _OTHER = re.compile(rb'\s*"ph":\s*"(?:[a-zM]|X",\s*"cat":\s*"(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*)"')
 """Events of which nothing is kept."""
 _ID = re.compile(rb'"[Ee]xternal id":\s*(\d+)')  # "external id" before PyTorch 1.11
@@ -151,7 +158,7 @@ class _Reader:
         """A whole block of events that all look as expected; False (and nothing done) where one does not."""
         pattern = _KINETO_BLOCK if batch.kineto else _ANY_BLOCK
         found = pattern.findall(b"{" + batch.block)
-        if len(found) != batch.count:
+        if len(found) != batch.count or b"{" in b"".join([event[-1] for event in found]):
             return False
         columns, foreign, process = self._columns, 0, b""
         kinds, names = columns.plain_kinds, columns.raw_names

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 1 << 18
 _LARGEST = 32 << 20
 """Bytes that one event, the header or the tail may take."""
 
