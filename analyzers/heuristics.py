@@ -17,6 +17,7 @@ from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.joins import calls_of, facts_by_source, timed
 from analyzers.picks import BY_DEFAULT, DEFAULT_TEXT, INCOMPARABLE, MEASURED, UNMEASURED, compare
 from analyzers.target import arch, machine, same_device, serves
+from analyzers.tuned import completed
 from logparse.model import Finding, Override, Problem, Solution, problem_from_text, solution_from_text
 
 NAME = "suboptimal-pick"
@@ -66,7 +67,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         finding = _pick({str(key): value for key, value in row.items()}, facts, settings)
         if finding is not None:
             findings.append(finding)
-    return [*findings, *_hidden_records(tables, facts)]
+    return [*completed(findings, tables, facts), *_hidden_records(tables, facts)]
 
 
 def _distribution(rows: pd.DataFrame) -> Finding:
