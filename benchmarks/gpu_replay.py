@@ -1,12 +1,16 @@
 """The measured records of the README, one command each, on a machine with torch and a GPU (no store, no DuckDB).
 
     python benchmarks/gpu_replay.py gemms  --log cublaslt_mask31_588.log.gz [--wheels DIR] [--smoke]
+    python benchmarks/gpu_replay.py gemms  --log profile_mask64.log         # hipBLASLt's profile lines do as well
     python benchmarks/gpu_replay.py wgrads --find-db gfx942130.HIP.fdb.txt.bz2 [--wheels DIR] [--smoke]
+    python benchmarks/gpu_replay.py wgrads --flagged --find-db …            # only those that the find-db shows as slow
 
-``gemms``: every GEMM of a cuBLASLt (or hipBLASLt) log, the library's pick against the best of its heuristic list.  It
-fails by itself when the median regret exceeds 1.05: over ordinary shapes that would mean that we measure wrongly.
+``gemms``: every GEMM of a cuBLASLt or hipBLASLt log (Trace, bench or profile lines), the library's pick against the
+best of its heuristic list.  It fails by itself when the median regret exceeds 1.05: over ordinary shapes that would
+mean that we measure wrongly.
 ``wgrads``: a seeded sample of backward-weight convolutions of a MIOpen find-db above 2 GFLOP: PyTorch's default,
-benchmark mode, channels_last with and without its transposes, and all of cuDNN's plans.
+benchmark mode, channels_last with and without its transposes, and all of cuDNN's plans.  Of those that ``logparse
+recommend`` calls slow in the find-db (on AMD's device) it says how many confirm here, and lists those that do not.
 
 Two checks of the method itself, on fewer of the same problems (``repeatability-`` and ``null-`` records):
 
@@ -22,46 +26,40 @@ Raw samples, device, driver, versions and date go into one JSON file per record.
 from __future__ import annotations
 
 import argparse
-import bz2
 import datetime
-import gzip
 import importlib.util
 import json
 import os
-import random
 import sys
 import tempfile
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import method_checks
+from inputs import gemms_of, sampled_wgrads, slow_wgrads
 
-from analyzers.measure.backend import Place, UnsupportedError
-from analyzers.measure.backends.torch_operands import conv_shapes
+from analyzers.measure.backend import Place
 from analyzers.measure.confirm import judge, judge_all
 from analyzers.measure.crew import Crew, Limits, Outcome
 from analyzers.measure.drift import idle_facts, noise
 from analyzers.measure.stats import median
 from analyzers.measure.trial import Confirmed, Method, Result
-from logparse.formats.hipblaslt import log as blaslt_log
-from logparse.formats.miopen.problem_key import problem_from_key
-from logparse.model import Call, ConvProblem, GemmProblem, Problem
+from logparse.model import Problem
 
 LARGEST_MEDIAN_REGRET = 1.05
-LEAST_FLOPS = 2e9
 
 
 def main() -> int:
     """Parse, measure, write the record, print a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("record", choices=("gemms", "wgrads"))
-    parser.add_argument("--log", help="cuBLASLt or hipBLASLt log with Trace lines (.gz allowed)")
+    parser.add_argument("--log", help="cuBLASLt or hipBLASLt log with Trace, bench or profile lines (.gz allowed)")
     parser.add_argument("--find-db", help="MIOpen find-db text (.bz2 allowed)")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--backend", help="comma-separated; default: what is importable")
@@ -72,6 +70,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=200, help="solutions per problem")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--smoke", action="store_true", help="few problems in a minute, to see that it works")
+    parser.add_argument("--flagged", action="store_true", help="wgrads: only what the find-db shows as slow")
     parser.add_argument("--repeat", action="store_true", help="the same problems twice: how many findings come again")
     parser.add_argument("--null", action="store_true", help="the default against itself: how many findings are false")
     options = parser.parse_args()
@@ -85,11 +84,20 @@ def main() -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    slow: list[Problem] = []
+    workspaces: Mapping[str, int] = {}
+    about: Mapping[str, Mapping[str, Any]] = {}
     if options.record == "gemms":
-        problems, workspaces, about = _gemms(options)
+        found = gemms_of(options.log)
+        problems, workspaces, about = found.problems[: 6 if options.smoke else None], found.workspaces, found.about
+        options.kind = "-".join(["gemms", *sorted(set(found.categories) - {"trace"})])
         backends = _backends(options, ("cublaslt", "nvmath"))
     else:
-        problems, workspaces, about = sampled_wgrads(options.find_db, options.count, options.seed), {}, {}
+        slow = slow_wgrads(options.find_db)
+        problems = (
+            slow[: options.count] if options.flagged else sampled_wgrads(options.find_db, options.count, options.seed)
+        )
+        options.kind = "wgrads-flagged" if options.flagged else "wgrads"
         backends = _backends(options, ("torch", "torch"), ("cudnn", "cudnn"))
     if options.null:
         return method_checks.null(options, problems[: options.count], _replayed)
@@ -99,6 +107,7 @@ def _run(options: argparse.Namespace) -> int:
     started = time.monotonic()
     outcomes, finished = _replayed(options, backends, problems, workspaces, options.budget)
     record = _record(options, outcomes, about) | {
+        "input": Path(options.log or options.find_db).name,
         "backends": backends,
         "before": quiet,
         "remarks": noise(quiet),
@@ -106,6 +115,8 @@ def _run(options: argparse.Namespace) -> int:
         "seconds": round(time.monotonic() - started, 1),
         "problems_planned": len(problems),
     }
+    if options.record == "wgrads":
+        record["slow_in_find_db"] = _said_slow(slow, record)
     return _finish(options, record)
 
 
@@ -126,65 +137,6 @@ def _replayed(
     method = Method(limit=options.limit, seed=options.seed)
     crew = Crew(backends, [Place(device=options.device)], method, Limits(budget_s=budget_s), sink)
     return outcomes, crew.run(problems, workspaces)
-
-
-# ------------------------------------------------------------------------------------------------ what to measure
-
-
-def _gemms(options: argparse.Namespace) -> tuple[list[Problem], dict[str, int], dict[str, Any]]:
-    """Distinct GEMMs of the log, most called first, with the workspace and the pick that it tells."""
-    calls: Counter[Problem] = Counter()
-    workspaces: dict[str, int] = {}
-    picks: dict[str, set[str]] = {}
-    for line in _lines(options.log):
-        for call in blaslt_log.read(line).records:
-            if not isinstance(call, Call) or not isinstance(call.problem, GemmProblem) or call.problem.members:
-                continue
-            calls[call.problem] += call.count or 1
-            text = call.problem.text
-            if call.workspace_bytes is not None:
-                workspaces[text] = max(workspaces.get(text, 0), call.workspace_bytes)
-            if call.solution is not None:
-                picks.setdefault(text, set()).add(call.solution.text)
-    problems: list[Problem] = [problem for problem, _ in calls.most_common(6 if options.smoke else None)]
-    about = {
-        problem.text: {"calls": count, "logged_picks": sorted(picks.get(problem.text, ()))}
-        for problem, count in calls.items()
-    }
-    return problems, workspaces, about
-
-
-def sampled_wgrads(find_db: str | None, count: int, seed: int) -> list[Problem]:
-    """A seeded sample of a find-db's W problems above 2 GFLOP that torch can state."""
-    found = set()
-    for line in _lines(find_db):
-        try:
-            problem = problem_from_key(line.partition("=")[0])
-        except ValueError:
-            continue
-        if _is_wanted(problem):
-            found.add(problem)
-    ordered = sorted(found, key=lambda problem: problem.text)
-    return random.Random(seed).sample(ordered, min(count, len(ordered)))
-
-
-def _is_wanted(problem: Problem) -> bool:
-    if not isinstance(problem, ConvProblem) or problem.direction != "W" or (problem.flops or 0) <= LEAST_FLOPS:
-        return False
-    try:
-        conv_shapes(problem)
-    except UnsupportedError:
-        return False
-    return problem.in_layout == "NCHW"
-
-
-def _lines(path: str | None) -> Iterator[str]:
-    if path is None:
-        sys.exit("this record needs its input: --log for gemms, --find-db for wgrads")
-    opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix, open)
-    with opened(path, "rt", encoding="utf-8", errors="replace") as stream:
-        for line in stream:
-            yield line.rstrip("\n")
 
 
 def _backends(options: argparse.Namespace, *wanted: tuple[str, str]) -> list[str]:
@@ -217,14 +169,16 @@ def _line(outcome: Outcome) -> str:
     return f"{gain} {len(outcome.rows):3d} solutions {outcome.seconds:5.1f} s ({outcome.ended}) {outcome.problem.label}"
 
 
-def _record(options: argparse.Namespace, outcomes: Sequence[Outcome], about: dict[str, Any]) -> dict[str, Any]:
+def _record(
+    options: argparse.Namespace, outcomes: Sequence[Outcome], about: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
     results = [x for x in outcomes if isinstance(x, Result)]
     confirmed = [x for x in outcomes if isinstance(x, Confirmed)]
     judged, kept = judge_all({x.problem.text: x.pairs for x in confirmed})
     regrets = [_regret(result) for result in results]
     known = sorted(x for x in regrets if x is not None)
     return {
-        "record": options.record,
+        "record": options.kind,
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "seed": options.seed,
         "smoke": options.smoke,
@@ -242,7 +196,7 @@ def _record(options: argparse.Namespace, outcomes: Sequence[Outcome], about: dic
             "statuses": dict(Counter(row.status for x in results for row in x.rows)),
             "drifted": sum(x.drifted for x in results),
         },
-        "results": [_result(x) | about.get(x.problem.text, {}) for x in results],
+        "results": [_result(x) | dict(about.get(x.problem.text, {})) for x in results],
         "confirmations": [
             {
                 "problem": x.problem.text,
@@ -259,6 +213,49 @@ def _record(options: argparse.Namespace, outcomes: Sequence[Outcome], about: dic
             for x in confirmed
         ],
     }
+
+
+def _said_slow(slow: Sequence[Problem], record: Mapping[str, Any]) -> dict[str, Any]:
+    """What became here of the problems that the find-db shows as slow; a measured one is in one of the two lists."""
+    measured = {row["problem"]: row for row in record["results"] if row["pick"]}
+    tried = {row["problem"]: row for row in record["confirmations"]}
+    confirmed: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for problem in slow:
+        result, pair = measured.get(problem.text), tried.get(problem.text)
+        if pair:
+            values = {key: pair[key] for key in ("speedup", "low", "high", "winner")}
+            (confirmed if pair["confirmed"] else others).append({"label": problem.label, **values})
+        elif result:
+            why = result["ended"] if result["best"] == result["pick"] else "no time to confirm it"
+            others.append({"label": problem.label, "why": why})
+    return {
+        "in_find_db": len(slow),
+        "measured": len(confirmed) + len(others),
+        "confirmed": confirmed,
+        "not_confirmed": others,
+        "confirmed_by_stored_layout": sum("stored" in x["winner"] for x in confirmed),
+    }
+
+
+def _said_slow_lines(said: Mapping[str, Any]) -> list[str]:
+    confirmed, others = said["confirmed"], said["not_confirmed"]
+    head = (
+        f"slow in the find-db: {said['in_find_db']} above 2 GFLOP, {said['measured']} measured here; "
+        f"{len(confirmed)} confirmed, {len(others)} not confirmed "
+        f"({said['confirmed_by_stored_layout']} of the confirmed by tensors stored in the other layout)"
+    )
+
+    def said_of(x: Mapping[str, Any]) -> str:
+        if "why" in x:
+            return f"{x['label']}: {x['why']}"
+        return f"{x['label']}: ×{x['speedup']:.3f} [{x['low']:.3f}, {x['high']:.3f}] {x['winner']}"
+
+    return [
+        head,
+        *(f"  confirmed     {said_of(x)}" for x in confirmed),
+        *(f"  not confirmed {said_of(x)}" for x in others),
+    ]
 
 
 def _regret(result: Result) -> float | None:
@@ -296,9 +293,11 @@ def _finish(options: argparse.Namespace, record: dict[str, Any]) -> int:
     device = str(record["environment"].get("device", "unknown")).replace(" ", "-")
     folder = Path(options.results)
     folder.mkdir(parents=True, exist_ok=True)
-    name = f"{options.record}{'-smoke' if options.smoke else ''}-{device}-{record['date'][:10]}.json"
+    name = f"{options.kind}{'-smoke' if options.smoke else ''}-{device}-{record['date'][:10]}.json"
     (folder / name).write_text(json.dumps(record, indent=1), encoding="utf-8")
     print(json.dumps(record["summary"], indent=1))
+    for line in _said_slow_lines(record["slow_in_find_db"]) if "slow_in_find_db" in record else ():
+        print(line)
     print(f"{record['seconds']} s on {device}; {folder / name}")
     regret = record["summary"]["median_regret"]
     if options.record == "gemms" and not regret <= LARGEST_MEDIAN_REGRET:

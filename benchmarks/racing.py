@@ -29,7 +29,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from gpu_replay import sampled_wgrads, unpack_wheels
+from gpu_replay import unpack_wheels
+from inputs import sampled_wgrads
 
 from analyzers.measure.backend import Backend, Conditions, Place, Runnable, UnsupportedError
 from analyzers.measure.check import acceptable, error_bound

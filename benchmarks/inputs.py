@@ -1,0 +1,170 @@
+"""What the GPU records measure: the GEMMs of a log, the backward weights of a find-db (no store, no DuckDB)."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from analyzers.analyzer import Settings
+from analyzers.convolution import backward_weights, best_times
+from analyzers.measure.backend import UnsupportedError
+from analyzers.measure.backends.torch_operands import conv_shapes
+from logparse.formats.format import LineFormat, Outcome
+from logparse.formats.hipblaslt import bench, log, profile
+from logparse.formats.miopen import find_db
+from logparse.formats.miopen.problem_key import problem_from_key
+from logparse.model import Call, ConvProblem, GemmProblem, Problem
+
+LEAST_FLOPS = 2e9
+_LOGS: tuple[LineFormat, ...] = (profile.FORMAT, bench.FORMAT, log.FORMAT)
+
+
+def _opened(path: str | None, what: str) -> BinaryIO:
+    if path is None:
+        sys.exit(f"this record needs its input: {what}")
+    opener: Callable[..., Any] = {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix, open)
+    stream: BinaryIO = opener(path, "rb")
+    return stream
+
+
+def _lines(stream: BinaryIO) -> Iterator[str]:
+    with stream:
+        for line in stream:
+            yield line.decode("utf-8", "replace").rstrip("\n")
+
+
+# ------------------------------------------------------------------------------------------------ GEMMs of a log
+
+
+@dataclass
+class Gemms:
+    """The distinct GEMMs of a log with their calls, and by problem text the workspace and the picks that it tells."""
+
+    calls: Counter[Problem] = field(default_factory=Counter)
+    workspaces: dict[str, int] = field(default_factory=dict)
+    picks: dict[str, set[str]] = field(default_factory=dict)
+    categories: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The most called first."""
+        return [problem for problem, _ in self.calls.most_common()]
+
+    @property
+    def about(self) -> Mapping[str, Mapping[str, Any]]:
+        """What goes into the record beside a problem's result."""
+        return {
+            problem.text: {"calls": count, "logged_picks": sorted(self.picks.get(problem.text, ()))}
+            for problem, count in self.calls.items()
+        }
+
+
+def gemms_of(path: str | None) -> Gemms:
+    """Read a log with Trace, bench or profile lines (.gz allowed); grouped GEMMs are left out."""
+    found = Gemms()
+    for line in _lines(_opened(path, "--log")):
+        for call in _read(line).records:
+            if not isinstance(call, Call) or not isinstance(call.problem, GemmProblem) or call.problem.members:
+                continue
+            text = call.problem.text
+            found.calls[call.problem] += call.count or 1
+            found.categories[call.category] += 1
+            if call.workspace_bytes is not None:
+                found.workspaces[text] = max(found.workspaces.get(text, 0), call.workspace_bytes)
+            if call.solution is not None:
+                found.picks.setdefault(text, set()).add(call.solution.text)
+    return found
+
+
+def _read(line: str) -> Outcome:
+    data = line.encode()
+    for format in _LOGS:
+        if any(marker in data for marker in format.markers):
+            return format.read(line)
+    return Outcome("foreign")
+
+
+# ------------------------------------------------------------------------------------------------ W of a find-db
+
+
+def sampled_wgrads(path: str | None, count: int, seed: int) -> list[Problem]:
+    """A seeded sample of a find-db's W problems above 2 GFLOP that torch can state."""
+    found = set()
+    for line in _lines(_opened(path, "--find-db")):
+        try:
+            problem = problem_from_key(line.partition("=")[0])
+        except ValueError:
+            continue
+        if _is_wanted(problem):
+            found.add(problem)
+    ordered = sorted(found, key=lambda problem: problem.text)
+    return random.Random(seed).sample(ordered, min(count, len(ordered)))
+
+
+def slow_wgrads(path: str | None) -> list[Problem]:
+    """The W problems of a find-db that ``logparse recommend`` calls slow beside their F and B (the analyzer's own
+    criterion and defaults), the one that loses most first; above 2 GFLOP, as in the sample.
+    """
+    tables: dict[str, list[pa.Table]] = {"measurements": [], "convs": []}
+    for outcome in find_db.read(_FindDb(path)):
+        for name, table in outcome.tables.items():
+            if name in tables:
+                tables[name].append(table)
+    measured = _frame(tables["measurements"], "origin", "kind", "problem", "solution", "status", "time_us")
+    layers = _frame(tables["convs"], "problem", "direction", "layer", "flops").drop_duplicates("problem")
+    best = best_times(measured.assign(source_id="find-db")).merge(layers, on="problem")
+    w = backward_weights(best, Settings())
+    w = w[w["slow"]].assign(loss=w["best_us"] - w["sibling_us"]).sort_values(["loss", "problem"], ascending=False)
+    by_text = {problem.text: problem for problem in sampled_wgrads(path, sys.maxsize, 0)}
+    return [by_text[text] for text in w["problem"] if text in by_text]
+
+
+@dataclass(frozen=True)
+class _FindDb:
+    """A find-db file as a format's source."""
+
+    path: str | None
+
+    @property
+    def name(self) -> str:
+        return Path(self.path or "").name.removesuffix(".bz2").removesuffix(".gz")
+
+    def open(self) -> BinaryIO:
+        return _opened(self.path, "--find-db")
+
+    def lines(self) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def local_path(self) -> str:
+        raise NotImplementedError
+
+
+def _frame(tables: list[pa.Table], *columns: str) -> Any:
+    """Columns of several tables as one DataFrame of plain strings and numbers."""
+    plain = []
+    for table in tables:
+        chosen = table.select(list(columns))
+        types = [pa.string() if pa.types.is_dictionary(x.type) else x.type for x in chosen.schema]
+        plain.append(chosen.cast(pa.schema(list(zip(columns, types, strict=True)))))
+    return pa.concat_tables(plain).to_pandas()
+
+
+def _is_wanted(problem: Problem) -> bool:
+    if not isinstance(problem, ConvProblem) or problem.direction != "W" or (problem.flops or 0) <= LEAST_FLOPS:
+        return False
+    try:
+        conv_shapes(problem)
+    except UnsupportedError:
+        return False
+    return problem.in_layout == "NCHW"
