@@ -39,7 +39,8 @@ from logparse.model import Record, Reject
 BLOCK_BYTES = 1 << 20  # small enough for caches, and for memory that is used again and not mapped anew
 _HELD_BYTES = 10 << 20  # of distinct lines and their cells in one counter, until they are taken
 _HELD_OUTCOMES = 20_000
-_RANGE_BYTES = (8 << 20, 256 << 20)  # of a file, at a time: from, to
+_FIRST_BYTES = 24 << 20  # of a file: enough to meet what is frequent, which is read while the rest is counted
+_RANGE_BYTES = (8 << 20, 256 << 20)  # of the rest, at a time: from, to
 _KNOWN = 16_384  # texts that are known to be one record …
 _LONG = 16_384  # … and are shorter than this
 _TORN = "torn: another record begins inside this line"
@@ -104,6 +105,7 @@ class LineReader:
         block = tuple(dict.fromkeys(m for f in blocks for m in f.markers))
         starts = tuple(m for f, _, _ in self._records if f.prefixed for m in f.markers if m.startswith(b"]["))
         self._markers = tuple({*records, *block})
+        self._record_markers = [(m, number) for number, (_, _, markers) in enumerate(self._records) for m in markers]
         counter = new_counter(records, block, starts, native=native)
         self._threads = 1 if isinstance(counter, PlainCounter) else threads
         self._idle = [counter]
@@ -140,13 +142,17 @@ class LineReader:
         """
         text = _Text(b"", start, file)
         ranges = _ranges(file, start, end, self._threads)
+
+        def begin() -> None:
+            while self._idle and (span := next(ranges, None)) is not None:
+                self._counting.append(self._count_range(text, *span, self._idle.pop()))
+
         try:
-            while True:
-                while self._idle and (span := next(ranges, None)) is not None:
-                    self._counting.append(self._count_range(text, *span, self._idle.pop()))
-                if not self._counting:
-                    return
-                yield self._finish()
+            begin()
+            while self._counting:
+                done = self._finish()
+                begin()  # before the caller reads what was counted: that takes its time
+                yield done
         finally:
             for part in self._counting:
                 part.counted.exception()  # the file may be closed when this returns
@@ -189,7 +195,8 @@ class LineReader:
     def pieces(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
         """The stretches of a line, each with the format whose record begins there (None: of nobody)."""
         found: list[tuple[int, int, int]] = []  # begin, number of the format, end
-        for number, (_, start, markers) in enumerate(self._records):
+        for number in {number for marker, number in self._record_markers if marker in line}:
+            _, start, markers = self._records[number]
             at = 0
             while (match := _next(start, markers, line, at)) is not None:
                 at = match.end()
@@ -338,10 +345,11 @@ class _Counting(NamedTuple):
 
 
 def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Ranges of whole lines: small at first and at the end, so that all threads begin early and end together."""
-    smallest, size = _RANGE_BYTES[0], _RANGE_BYTES[0]
+    """Ranges of whole lines: a small one first, then large ones, small again at the end: all threads end together."""
+    smallest, largest = _RANGE_BYTES
+    size = _FIRST_BYTES
     while start < end:
-        stop = min(end, start + max(smallest, min(size, (end - start) // (2 * threads))))
+        stop = min(end, start + size)
         while stop < end:  # to the line's end
             data = os.pread(file, 1 << 16, stop - 1)
             cut = data.find(b"\n")
@@ -349,7 +357,8 @@ def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int
             if cut >= 0 or not data:
                 break
         yield start, stop
-        start, size = stop, min(2 * size, _RANGE_BYTES[1])
+        start = stop
+        size = max(smallest, min(largest, (end - start) // (2 * threads)))
 
 
 class _Taking:

@@ -8,7 +8,7 @@ field means *the format does not tell*.  Sizes are counts of elements, times car
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -125,7 +125,7 @@ class GemmProblem:
         A scale or swizzle that is absent is in here too, unless the type is one that needs it: Trace lines and
         TunableOp keys never print it, bench lines always do, and both must give one text.
         """
-        out: set[str] = set()
+        out: set[str] = set(self._scales_that_cannot_matter())
         if self.batch_count == 1:
             out.add("batch_mode")
         if self.beta == "zero":
@@ -134,45 +134,60 @@ class GemmProblem:
             out |= {"bias_type", "bias_source"}
         if self.aux is False:
             out.add("aux_type")
-        for x in "abcd":
-            narrow = getattr(self, f"{x}_type") in NARROW
-            if not narrow and getattr(self, f"scale_{x}") in (None, "none"):
-                out.add(f"scale_{x}")
-            if x in "ab" and not getattr(self, f"swizzle_{x}"):
-                out.add(f"swizzle_{x}")
+        if not self.swizzle_a:
+            out.add("swizzle_a")
+        if not self.swizzle_b:
+            out.add("swizzle_b")
         if self.members:
             out |= {"m", "n", "k", "lda", "ldb", "ldc", "ldd", "stride_a", "stride_b", "stride_c", "stride_d"}
         return frozenset(out)
+
+    def _scales_that_cannot_matter(self) -> Iterator[str]:
+        for name, type, scale in (
+            ("scale_a", self.a_type, self.scale_a),
+            ("scale_b", self.b_type, self.scale_b),
+            ("scale_c", self.c_type, self.scale_c),
+            ("scale_d", self.d_type, self.scale_d),
+        ):
+            if type not in NARROW and scale in (None, "none"):
+                yield name
 
     @cached_property
     def normal(self) -> GemmProblem:
         """The same call in normal form: C ≡ T for real types, strides 0 at batch 1, irrelevant fields dropped."""
         change: dict[str, Any] = {}
-        for side in ("a", "b"):
-            if getattr(self, f"trans_{side}") == "C" and getattr(self, f"{side}_type") not in COMPLEX:
-                change[f"trans_{side}"] = "T"
+        if self.trans_a == "C" and self.a_type not in COMPLEX:
+            change["trans_a"] = "T"
+        if self.trans_b == "C" and self.b_type not in COMPLEX:
+            change["trans_b"] = "T"
         if self.batch_count == 1 and not self.members:
-            change |= {f"stride_{x}": 0 for x in "abcd"}
+            change |= _NO_STRIDES
         change |= dict.fromkeys(self.irrelevant)
-        change = {name: value for name, value in change.items() if getattr(self, name) != value}
+        mine = vars(self)
+        change = {name: value for name, value in change.items() if mine[name] != value}
         return replace(self, **change) if change else self
 
     @cached_property
     def text(self) -> str:
         """The canonical key: every field in fixed order, ``?`` where unknown, ``-`` where it cannot matter."""
-        normal = self.normal
-        words: list[str] = [self.kind]
-        for word, names in _GEMM_WORDS:
-            words.append(f"{word}=" + ",".join(normal._cell(name) for name in names))
+        text = f"{self.kind} {self.normal._words()}"
         if self.members:
-            words.append("members=" + ",".join(member.text for member in self.members))
-        return " ".join(words)
+            text += " members=" + ",".join(member.text for member in self.members)
+        return text
 
-    def _cell(self, name: str) -> str:
-        value = getattr(self, name)
-        if value is None:
-            return "-" if name in self.irrelevant else "?"
-        return str(int(value)) if isinstance(value, bool) else str(value)
+    def _words(self, free: frozenset[str] = frozenset()) -> str:
+        mine, irrelevant = vars(self), self.irrelevant
+        cells: list[object] = []  # made for each distinct line of a log: one loop, no calls
+        for name in GEMM_FIELDS:
+            value = mine[name]
+            if name in free:
+                value = "*"
+            elif value is None:
+                value = "-" if name in irrelevant else "?"
+            elif value is True or value is False:
+                value = int(value)
+            cells.append(value)
+        return _GEMM_TEXT % tuple(cells)
 
     @cached_property
     def shape(self) -> str | None:
@@ -241,6 +256,8 @@ _GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("beta", ("beta",)),
 )
 GEMM_FIELDS: tuple[str, ...] = tuple(name for _, names in _GEMM_WORDS for name in names)
+_GEMM_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in names) for word, names in _GEMM_WORDS)
+_NO_STRIDES = {f"stride_{x}": 0 for x in "abcd"}
 GEMM_LAYOUT: tuple[str, ...] = (
     *("trans_a", "trans_b", "lda", "ldb", "ldc", "ldd"),
     *("stride_a", "stride_b", "stride_c", "stride_d"),
@@ -395,11 +412,7 @@ class Family:
 
     @property
     def text(self) -> str:
-        words = []
-        for word, names in _GEMM_WORDS:
-            cells = ("*" if name in self.free else self.problem.normal._cell(name) for name in names)
-            words.append(f"{word}=" + ",".join(cells))
-        return " ".join(["family", *words])
+        return f"family {self.problem.normal._words(self.free)}"
 
     @property
     def shape(self) -> None:
@@ -637,7 +650,8 @@ class Finding:
     """What an analyzer found about one problem (or, with ``problem`` None, about the run).
 
     ``saving_us`` is per run of the workload, with ``saving_low_us``/``saving_high_us`` where an interval is known;
-    ``per_call_us`` is the loss of one call.  None means unknown, never zero.
+    ``per_call_us`` is the loss of one call, with its own interval.  ``interval_from`` says what the interval is of, and
+    ``p`` is the p-value of a confirmation (``docs/findings.md``).  None means unknown, never zero.
     """
 
     analyzer: str
@@ -648,6 +662,10 @@ class Finding:
     saving_high_us: float | None = None
     saving_share: float | None = None
     per_call_us: float | None = None
+    per_call_low_us: float | None = None
+    per_call_high_us: float | None = None
+    interval_from: str | None = None
+    p: float | None = None
     calls: int | None = None
     evidence: Mapping[str, object] = field(default_factory=dict)
     override: Override | None = None

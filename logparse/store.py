@@ -17,6 +17,7 @@ import json
 import os
 import re
 import secrets
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -294,7 +295,9 @@ class Store:
         """An in-memory DuckDB connection with the views; ``run`` limits every view to one run."""
         import duckdb
 
-        con = duckdb.connect(config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
+        config = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+        config["temp_directory"] = tempfile.gettempdir()  # by default it is .tmp, wherever the user happens to be
+        con = duckdb.connect(config=config)
         rows = [row for row in self.commits() if run is None or row.run == run]
         con.register("commits_", pa.Table.from_pylist([_commit_row(row) for row in rows], schema=_COMMIT_SCHEMA))
         live = {row.attempt for row in rows}

@@ -8,7 +8,7 @@ import numpy as np
 import xxhash
 
 from logparse.formats.format import UNITS, FileFormat, Format, LineFormat, Outcome, Unit
-from logparse.lines import Ints, LineReader, Read
+from logparse.lines import LineReader, Read
 from logparse.model import Call
 from logparse.store import Attempt
 from logparse.tables import NULL, Collector, clock_second, problem_text, storable
@@ -84,7 +84,7 @@ class StreamRead:
             self._collector.add_counted(
                 outcome.records, entry.counts, of, at, offset=entry.offset, raw=entry.raw, text=entry.text
             )
-        self.tally.saw_processes(np.unique(pids[seen]))
+        self.tally.saw_processes(set(pids[seen].tolist()))
 
     def _outcome(self, format: LineFormat, text: str, times: int) -> Outcome:
         """What a format reads in a line; that of frequent ones is kept, as they come again after each ``take``."""
@@ -131,10 +131,10 @@ class Tally:
         if "convs" in outcome.tables:  # a format that gives tables gives each problem of the file once
             self._tabled += outcome.tables["convs"].num_rows
 
-    def saw_processes(self, pids: Ints) -> None:
+    def saw_processes(self, pids: set[int]) -> None:
         """Take the processes that prefixes named; whether it is one is all that matters."""
         if len(self._pids) < 2:
-            self._pids |= set(pids[pids != NULL][:2].tolist())
+            self._pids |= set(sorted(pids - {NULL})[:2])
 
     @property
     def problems(self) -> int:

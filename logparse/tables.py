@@ -309,7 +309,7 @@ _LIMIT = 1 << 63
 
 def storable(outcome: Outcome) -> Outcome:
     """The outcome, or a reject in its place where a number in it needs more than 64 bits (a torn or damaged one)."""
-    if all(_fits(record) for record in outcome.records):
+    if outcome.unit == "reject" or all(_fits(record) for record in outcome.records):
         return outcome
     return Outcome("reject", (Reject("a number beyond 64 bits"),), outcome.lines, outcome.at)
 

@@ -114,6 +114,7 @@ def test_ranges_of_a_file_are_counted_as_blocks_of_it(data: bytes, held: int, si
         file.write(data)
         file.flush()
         patch.setattr("logparse.lines._HELD_BYTES", held)
+        patch.setattr("logparse.lines._FIRST_BYTES", size)
         patch.setattr("logparse.lines._RANGE_BYTES", (size, 4 * size))
         reader, plain = LineReader(STREAMS, 2, native=True), LineReader(STREAMS, native=False)
         assert sum(reader.read_file(file.fileno(), 0, len(data))) == len(data)
@@ -200,6 +201,7 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
     ]
     for number, (jobs, ranged, span, block, held, is_native) in enumerate(ways):
         monkeypatch.setattr("logparse.ingest._RANGED_BYTES", ranged)
+        monkeypatch.setattr("logparse.lines._FIRST_BYTES", span)
         monkeypatch.setattr("logparse.lines._RANGE_BYTES", (span, 4 * span))
         monkeypatch.setattr("logparse.lines.BLOCK_BYTES", block)
         monkeypatch.setattr("logparse.lines._HELD_BYTES", held)

@@ -18,7 +18,7 @@ there hipblaslt-bench's documented defaults hold.  Not told by any version: kern
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple
 
@@ -95,7 +95,34 @@ _OTHER_MODE = frozenset({"--yaml", "--data", "--help", "-h", "--version"})
 """With these the command line names no problem."""
 
 FLAGS: Mapping[str, Flag] = {**_LOGGED, **_TOOL_ONLY}
-_ALIASES = {"sizem": "m", "sizen": "n", "sizek": "k", "r": "precision", "i": "iters", "j": "cold_iters"}
+_ALIASES: Mapping[str, str] = {
+    "sizem": "m",
+    "sizen": "n",
+    "sizek": "k",
+    "r": "precision",
+    "i": "iters",
+    "j": "cold_iters",
+}
+
+
+class _Known(NamedTuple):
+    """A flag as reading a line needs it, looked up once per word."""
+
+    name: str  # without dashes, aliases resolved
+    matches: Callable[[str], object] | None
+    optional: bool
+    tool: bool
+
+
+_KNOWN: Mapping[str, _Known] = {
+    token: _Known(
+        _ALIASES.get(token.lstrip("-"), token.lstrip("-")),
+        flag.value and flag.value.fullmatch,
+        flag.optional,
+        token in _TOOL_ONLY,
+    )
+    for token, flag in FLAGS.items()
+}
 
 _ALWAYS = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d", "transA", "transB", "batch_count")
 _ALWAYS_TYPES = ("a_type", "b_type", "c_type", "d_type", "compute_type")
@@ -194,29 +221,31 @@ def _words(tokens: Sequence[str]) -> _Words:
 
 def _pairs(tokens: Sequence[str], words: _Words) -> Iterator[tuple[str, str | None]]:
     at = 0
-    while at < len(tokens):
+    end = len(tokens)
+    while at < end:
         token = tokens[at]
         at += 1
-        if token in _END_OF_COMMAND:
-            words.tool = True
-            return
-        if token == "\\":
-            raise _TornError("the command goes on in the next line")
-        flag = FLAGS.get(token)
-        if flag is None:
+        known = _KNOWN.get(token)
+        if known is None:
+            if token in _END_OF_COMMAND:
+                words.tool = True
+                return
+            if token == "\\":
+                raise _TornError("the command goes on in the next line")
             raise _TornError(f"unknown flag {token[:60]!r}")
-        words.tool |= token in _TOOL_ONLY
-        value = tokens[at] if at < len(tokens) and tokens[at] not in FLAGS else None
-        if value is None or flag.value is None or not flag.value.fullmatch(value):
+        name, matches, optional, tool = known
+        if tool:
+            words.tool = True
+        value = tokens[at] if at < end and tokens[at] not in _KNOWN else None
+        if value is not None and matches is not None and matches(value):
+            at += 1
+        else:
             if value is not None and value not in _END_OF_COMMAND:
                 raise _TornError(f"{token} cannot be {value[:60]!r}")
-            if not flag.optional:
+            if not optional:
                 raise _TornError(f"{token} has no value")
             value = None
-        else:
-            at += 1
-        name = token.lstrip("-")
-        yield _ALIASES.get(name, name), value
+        yield name, value
 
 
 def _solution(words: _Words) -> Solution | None:
@@ -305,13 +334,15 @@ def _common(words: _Words) -> dict[str, Any]:
         "swizzle_b": words.flag("swizzleB"),
         "beta": beta_of(values.get("beta"), values.get("betai")),
     }
-    names = {f.name for f in fields(Member)}
-    sizes = [{name: value for name, value in member.items() if name in names} for member in words.members]
+    sizes = [{name: value for name, value in member.items() if name in _OF_MEMBER} for member in words.members]
     if words.flag("grouped_gemm"):
         out["members"] = tuple(Member(**_whole(member)) for member in sizes)
     else:
         out |= sizes[0]
     return out
+
+
+_OF_MEMBER = frozenset(f.name for f in fields(Member))
 
 
 def _whole(member: dict[str, int]) -> dict[str, int]:
