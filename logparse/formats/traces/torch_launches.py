@@ -54,7 +54,7 @@ def operators_by_time(source: Source, columns: Columns) -> Ints:
         for batch in TraceEvents(stream).batches():
             i = 0
             while i < len(batch.bodies):
-                event, taken, _ = parse(batch.bodies, i)
+                event, taken, _ = parse(batch, i)
                 if event is not None:
                     times.add(event)
                 i += taken

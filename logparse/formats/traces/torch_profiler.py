@@ -44,14 +44,14 @@ operator and 30 per kernel are held until the end, whatever else the trace has.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from logparse.formats.format import FileFormat, Head, Outcome, Source
 from logparse.formats.traces.torch_launches import operators_by_time
 from logparse.formats.traces.torch_operators import OPERATORS, operation
 from logparse.formats.traces.torch_records import Columns, records_of
-from logparse.formats.traces.trace_events import Batch, TraceEvents, is_kernel, is_operator, parse
+from logparse.formats.traces.trace_events import Batch, TraceEvents, is_kernel, is_operator, loads, parse
 from logparse.model import Fact, Record, Reject
 
 _NAME = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
@@ -67,10 +67,10 @@ _FAST_NAME = rb'"([^"]*(?:(?<=\\)"[^"]*)*)"'
 """As ``_NAME``, three times as fast: a quote behind a backslash ends the name only where the event goes on there."""
 
 
-def _whole_block(space: bytes, line: bytes, inner: bytes, rest: bytes) -> re.Pattern[bytes]:
+def _whole_block(space: bytes, line: bytes, inner: bytes) -> re.Pattern[bytes]:
     """All events of a block at once, with this white space after a colon or comma, between lines, and in arguments.
 
-    ``rest`` are the arguments behind the id, without braces.
+    The last group are the arguments behind the id up to the first closing brace: see ``_are_whole``.
     """
     number, colon, comma = _NUMBER, b'":' + space, b"," + space
     return re.compile(
@@ -78,14 +78,22 @@ def _whole_block(space: bytes, line: bytes, inner: bytes, rest: bytes) -> re.Pat
         + rb'"(?:(cpu_op|kernel|gpu_memcpy|gpu_memset)"' + comma + rb'"name' + colon + _FAST_NAME
         + comma + rb'"pid' + colon + rb"(-?\d+)" + comma + rb'"tid' + colon + rb"-?\d+"
         + rb"," + line + rb'"ts' + colon + number + comma + rb'"dur' + colon + number
-        + rb"," + line + rb'"args' + colon + rb"\{" + inner + rb'"External id' + colon + rb"(\d+)" + rest
+        + rb"," + line + rb'"args' + colon + rb"\{" + inner + rb'"External id' + colon + rb"(\d+)([^}]*)\}"
         + rb'|(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*")|[a-zM]")'
         + rb'|name' + colon + rb'"[^"\\]*"' + comma + rb'"ph' + colon + rb'"[Mi]")'
     )  # fmt: skip
 
 
-_KINETO_BLOCK = _whole_block(b" ", rb"\n    ", rb"\n      ", rb"([^}]*)\}(?=\n  \}|\Z)")
-_ANY_BLOCK = _whole_block(rb"\s*", rb"\s*", rb"\s*", rb"([^{}]*)\}")
+_KINETO_BLOCK = _whole_block(b" ", rb"\n    ", rb"\n      ")
+_ANY_BLOCK = _whole_block(rb"\s*", rb"\s*", rb"\s*")
+
+
+def _are_whole(arguments: Sequence[bytes]) -> bool:
+    """Whether each text up to its first closing brace is all: no object within, and the brace in no string."""
+    text = b"".join(arguments)
+    return b"{" not in text and b"\\" not in text and not any(one.count(b'"') & 1 for one in arguments)
+
+
 _OTHER = re.compile(rb'\s*"ph":\s*"(?:[a-zM]|X",\s*"cat":\s*"(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*)"')
 """Events of which nothing is kept."""
 _ID = re.compile(rb'"[Ee]xternal id":\s*(\d+)')  # "external id" before PyTorch 1.11
@@ -147,7 +155,7 @@ class _Reader:
                         self.foreign += 1
                     i += 1
                     continue
-            event, taken, reason = parse(bodies, i)
+            event, taken, reason = parse(batch, i)
             if event is None:
                 yield Outcome("reject", [Reject(reason, 0, len(body) + 2)], at=batch.offset(i))
             else:
@@ -158,7 +166,7 @@ class _Reader:
         """A whole block of events that all look as expected; False (and nothing done) where one does not."""
         pattern = _KINETO_BLOCK if batch.kineto else _ANY_BLOCK
         found = pattern.findall(b"{" + batch.block)
-        if len(found) != batch.count or b"{" in b"".join([event[-1] for event in found]):
+        if len(found) != batch.count or not _are_whole([event[-1] for event in found]):
             return False
         columns, foreign, process = self._columns, 0, b""
         kinds, names = columns.plain_kinds, columns.raw_names
@@ -206,8 +214,7 @@ class _Reader:
         key = name + text
         kind = self._remembered.get(key)
         if kind is None:
-            event, _, _ = parse([text], 0)
-            kind = self._problem_kind(name.decode(), event)
+            kind = self._problem_kind(name.decode(), _arguments(text))
             if len(self._remembered) >= _REMEMBERED:
                 self._remembered.clear()
             self._remembered[key] = kind
@@ -235,6 +242,13 @@ class _Reader:
             columns.copies[str(event.get("name"))] += 1
         else:
             self.foreign += 1
+
+
+def _arguments(text: bytes) -> object:
+    try:
+        return loads(b"{" + text + b"}")
+    except (ValueError, RecursionError):
+        return None
 
 
 def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:

@@ -71,6 +71,13 @@ class Batch:
                 self._bodies = [self.block[a:b] for a, b in zip(self._places, ends, strict=True)]
         return self._bodies
 
+    def joined(self, i: int, count: int) -> bytes:
+        """``count`` bodies from ``i`` on with what stood between them."""
+        if not self._places:
+            return _KINETO_CUT.join(self.bodies[i : i + count])
+        last = i + count - 1
+        return self.block[self._places[i] : self._places[last] + len(self.bodies[last])]
+
     def offset(self, i: int) -> int:
         """Byte offset of the opening brace of event ``i`` in the file."""
         before = self.bodies[:i]
@@ -150,7 +157,7 @@ class TraceEvents:
 
     def _object(self, text: bytes, part: str) -> dict[str, Any]:
         try:
-            value = _loads(text)
+            value = loads(text)
         except ValueError as error:
             self._damaged(f"{part}: {error}", len(text))
             return {}
@@ -229,25 +236,27 @@ def _one_event(buffer: bytes, start: int) -> tuple[bytes | None, int]:
 _TOKEN = re.compile(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
-def parse(bodies: list[bytes], i: int) -> tuple[dict[str, Any] | None, int, str]:
+def parse(batch: Batch, i: int) -> tuple[dict[str, Any] | None, int, str]:
     """The event that begins with body ``i``, how many bodies it takes, and why it is none.
 
     Raises nothing: an event that cannot be read is None and takes one body.
     """
+    bodies = batch.bodies
     text = bodies[i]
     reason = ""
-    for joined in range(1, _JOINED + 1):
+    for count in range(1, _JOINED + 1):
         try:
-            value = _loads(b"{" + text + b"}")
+            value = loads(b"{" + text + b"}")
         except ValueError as error:
             reason = reason or str(error)
-            if i + joined >= len(bodies) or text.count(b"{") <= text.count(b"}"):
+            within = text.count(b"{") > text.count(b"}") or "Unterminated string" in str(error)
+            if i + count >= len(bodies) or not within:
                 break
-            text += b"},{" + bodies[i + joined]
+            text = batch.joined(i, count + 1)
         except RecursionError:
             return None, 1, "nested too deeply"
         else:
-            return (value, joined, "") if isinstance(value, dict) else (None, 1, "no event")
+            return (value, count, "") if isinstance(value, dict) else (None, 1, "no event")
     return None, 1, reason
 
 
@@ -262,6 +271,7 @@ def is_kernel(event: Mapping[str, Any]) -> bool:
     return event.get("ph") == "X" and event.get("cat") == "kernel" and isinstance(event.get("name"), str) and timed
 
 
-def _loads(text: bytes) -> Any:
+def loads(text: bytes) -> Any:
+    """A JSON value.  Raises ValueError, or RecursionError where it is nested too deeply."""
     # Kineto prints control characters and bad UTF-8 of names as they are
     return json.loads(text.decode("utf-8-sig", "backslashreplace"), strict=False)

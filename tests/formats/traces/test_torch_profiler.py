@@ -151,6 +151,24 @@ def test_objects_within_arguments_do_not_cut_an_event() -> None:
     assert units(outcomes(FORMAT, text)) == {"foreign": 40}
 
 
+ODD = ['say "}"', "back\\slash\\", '\\"', '\\\\"', "}, {", "a}}", '", "pid": 1', "\u00e9\u2028", "{", '{"']
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("note", ["", "}", "{", {"x": "}}"}, ["}", {}]], ids=repr)
+def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
+    """Texts that look like the end of an event are read as the slow way reads them, which parses every event."""
+    text = TEXT.decode().replace('"aten::copy_"', json.dumps(name)).replace('"igemm_wrw', json.dumps(name)[:-1])
+    text = text.replace('"stream":', f'"note": {json.dumps(note)}, "stream":')
+    text = text.replace('"Input type":', f'"note": {json.dumps(note)}, "Input type":')
+    content = json.loads(text)
+    parsed = json.dumps({**content, "traceEvents": shuffled_keys(content["traceEvents"])})
+    for spelled in (text, json.dumps(content), json.dumps(content, separators=(",", ":"))):
+        found = outcomes(FORMAT, spelled.encode())
+        assert units(found) == units(outcomes(FORMAT, parsed.encode()))
+        assert everything(found) == everything(outcomes(FORMAT, parsed.encode()))
+
+
 def test_a_damaged_event_is_one_reject() -> None:
     text = TEXT.replace(b'"name": "aten::relu"', b'"name": aten::relu"')
     found = outcomes(FORMAT, text)
