@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from logparse.formats.format import Outcome
 from logparse.formats.traces.gradients import first_of_weights
-from logparse.formats.traces.torch_operators import Operation
+from logparse.formats.traces.torch_inputs import Operation
 from logparse.model import Call, ConvProblem, Fact, Kernel, Measurement, Message, Problem, Record, Solution
 
 CATEGORY = "profiler"

@@ -1,0 +1,55 @@
+"""What a profiler event says of an operator's inputs, and what reading them gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from logparse.model import Problem
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What one operator computes: one problem, or those of the gradients that a convolution's backward ran.
+
+    ``problems`` are in the order in which PyTorch computes them (input gradient first); ``whole`` stands for all of
+    them together, None where the model has no word for that.
+    """
+
+    problems: tuple[Problem, ...]
+    whole: Problem | None = None
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Of each input its sizes, its strides, its C++ type and, of what is no tensor, its value as text."""
+
+    dims: Sequence[Any]
+    strides: Sequence[Any]
+    types: Sequence[Any]
+    values: Sequence[Any]
+
+    def tensor(self, i: int) -> tuple[list[int], list[int]]:
+        """Sizes and strides of input ``i``.  Raises ValueError where there is no such tensor."""
+        dims, strides = self.dims[i], self.strides[i]
+        good = isinstance(dims, list) and isinstance(strides, list) and len(dims) == len(strides)
+        if not good or not all(isinstance(x, int) and x >= 0 for x in [*dims, *strides]):
+            raise ValueError(f"input {i} is no tensor")
+        return dims, strides
+
+    def value(self, i: int) -> str:
+        return str(self.values[i]) if i < len(self.values) else ""
+
+    def type(self, i: int) -> str:
+        return str(self.types[i]) if i < len(self.types) else ""
+
+
+Reader: TypeAlias = Callable[[Inputs], "Operation | None"]
+"""Inputs to what they compute.  Raises ValueError, IndexError or OverflowError where they do not say enough."""
+
+
+def contiguous_strides(dims: Sequence[int]) -> list[int]:
+    """Strides of a tensor without gaps, in the order of its dimensions."""
+    return [math.prod(dims[i + 1 :]) for i in range(len(dims))]
