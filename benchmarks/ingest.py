@@ -1,14 +1,15 @@
 """How fast logs become a store, against what people run by hand, in one run and taking turns.
 
-    python benchmarks/ingest.py                    # 1 GB of each kind (find-db 500 MB), three rounds
+    python benchmarks/ingest.py                    # 1 GB of each kind (find-db and trace-json 500 MB), three rounds
     python benchmarks/ingest.py --gigabytes 10 --kinds bench adversarial --rounds 1
     LOGPARSE_NATIVE=0 python benchmarks/ingest.py  # without the native counter
 
 Kinds: ``bench`` (mask 32), ``trace`` (mask 2, random addresses), ``mixed`` (40 % library lines, 59 % application,
-1 % torn or binary), ``adversarial`` (every line distinct) and ``find-db`` (rows of real files, repeated with other
-batch sizes).  Rivals: ``sort | uniq -c`` for bench, ``sed | sort | uniq -c`` and mawk for trace, ``wc -l`` as the limit
-of any reader.  Prints MB/s, ratios of the medians and the peak memory (sum of PSS over all processes of the ingest);
-``--record FILE`` appends that to a file, ``benchmarks/results/ingest.txt`` holds such records.
+1 % torn or binary), ``adversarial`` (every line distinct), ``find-db`` (rows of real files, repeated with other
+batch sizes) and ``trace-json`` (events of a real torch.profiler trace, repeated with other ids and times).  Rivals:
+``sort | uniq -c`` for bench, ``sed | sort | uniq -c`` and mawk for trace, ``json.load`` for trace-json, ``wc -l`` as
+the limit of any reader.  Prints MB/s, ratios of the medians and the peak memory (sum of PSS over all processes of the
+ingest); ``--record FILE`` appends that to a file, ``benchmarks/results/ingest.txt`` holds such records.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import bz2
 import datetime
+import gzip
 import importlib.metadata
 import os
 import platform
@@ -35,6 +37,8 @@ from logparse.counting import PlainCounter, new_counter
 
 ROOT = Path(__file__).parents[1]
 REAL_ROWS = ROOT.parent / "shared" / "corpus" / "miopen" / "gfx942130.HIP.fdb.txt.bz2"
+REAL_TRACE = ROOT.parent / "shared" / "corpus" / "h200" / "resnet50.trace.json.gz"
+SAMPLE_TRACE = ROOT / "sample_logs" / "traces" / "job.trace.json"
 SAMPLE_ROWS = ROOT / "sample_logs" / "miopen" / "gfx942130.HIP.fdb.txt"
 
 PROBLEMS = 2_000
@@ -49,7 +53,10 @@ RIVALS = {
     "mixed": {},
     "adversarial": {},
     "find-db": {},
+    "trace-json": {"json.load": sys.executable + " -c 'import json; json.load(open(\"{log}\"))'"},
 }
+HALVES = ("find-db", "trace-json")
+FILES = {"find-db": "gfx942130.HIP.fdb.txt", "trace-json": "job.trace.json"}
 
 
 def problems(rng: random.Random) -> list[tuple[int, int, int, str]]:
@@ -143,6 +150,23 @@ def write_find_db(path: Path, size: int) -> None:
                 return
 
 
+def write_trace_json(path: Path, size: int) -> None:
+    """Events of a real trace (of the sample where that is not here), again and again with later ids and times."""
+    text = gzip.decompress(REAL_TRACE.read_bytes()) if REAL_TRACE.exists() else SAMPLE_TRACE.read_bytes()
+    start, end = text.index(b'"traceEvents": [\n') + len(b'"traceEvents": [\n'), text.rindex(b"\n  ]")
+    number = re.compile(rb'("(?:External id|correlation|id|Ev Idx|ts)": )(\d+)')
+    later = 1 + max(int(match[2]) for match in number.finditer(text) if match[1] != b'"ts": ')
+    with path.open("wb") as sink:
+        sink.write(text[:start])
+        for copy in range(1 << 30):
+            shift = copy * later
+            sink.write(number.sub(lambda match: b"%s%d" % (match[1], int(match[2]) + shift), text[start:end]))  # noqa: B023
+            if sink.tell() >= size:
+                break
+            sink.write(b",\n")
+        sink.write(text[end:])
+
+
 def pss_bytes(root: int) -> int:
     """Proportional set size of a process and all its descendants."""
     parents: dict[int, list[int]] = {}
@@ -209,13 +233,13 @@ def measure(log: Path, kind: str, folder: Path, rounds: int, rivals: bool) -> tu
     if rivals:
         commands |= {name: command.format(log=log, out=out) for name, command in RIVALS[kind].items()}
     times: dict[str, list[float]] = {name: [] for name in commands}
-    peak = 0
+    peaks = dict.fromkeys(commands, 0)
     for _ in range(rounds):
         for name, command in commands.items():
             shutil.rmtree(store, ignore_errors=True)
             seconds, memory = timed(command)
             times[name].append(seconds)
-            peak = max(peak, memory) if name == "logparse ingest" else peak
+            peaks[name] = max(peaks[name], memory)
     shutil.rmtree(store, ignore_errors=True)
     size = log.stat().st_size / 1e6
     ours = statistics.median(times["logparse ingest"])
@@ -224,14 +248,18 @@ def measure(log: Path, kind: str, folder: Path, rounds: int, rivals: bool) -> tu
         median = statistics.median(taken)
         spread = f"{min(taken):.2f} to {max(taken):.2f}"
         lines.append(f"  {name:18} {median:8.2f} s ({spread})  {size / median:6.0f} MB/s  ×{median / ours:.2f} of ours")
-    lines.append(f"  peak memory of the ingest: {peak / 1e6:.0f} MB (PSS, all processes)")
+    lines.append(f"  peak memory of the ingest: {peaks['logparse ingest'] / 1e6:.0f} MB (PSS, all processes)")
+    if "json.load" in peaks:
+        lines.append(f"  peak memory of json.load: {peaks['json.load'] / 1e6:.0f} MB")
     return size / ours, lines
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gigabytes", type=float, default=1.0, help="size of each log (find-db: half of it)")
-    parser.add_argument("--kinds", nargs="+", default=["bench", "trace", "mixed", "find-db"], choices=list(RIVALS))
+    parser.add_argument(
+        "--gigabytes", type=float, default=1.0, help="size of each log (find-db and trace-json: half of it)"
+    )
+    parser.add_argument("--kinds", nargs="+", default=["bench", "trace", "mixed", *HALVES], choices=list(RIVALS))
     parser.add_argument("--per-second", type=int, default=1_000, help="lines per second of the log's clock")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-rivals", action="store_true")
@@ -249,13 +277,15 @@ def main() -> None:
     tell(*machine())
     speeds: dict[str, float] = {}
     for kind in args.kinds:
-        size = int(args.gigabytes * (5e8 if kind == "find-db" else 1e9))
-        name = "gfx942130.HIP.fdb.txt" if kind == "find-db" else f"{args.per_second}.log"
+        size = int(args.gigabytes * (5e8 if kind in HALVES else 1e9))
+        name = FILES.get(kind, f"{args.per_second}.log")
         log = folder / f"{kind}-{args.gigabytes:g}" / name
         if not log.exists():
             log.parent.mkdir(exist_ok=True)
             if kind == "find-db":
                 write_find_db(log, size)
+            elif kind == "trace-json":
+                write_trace_json(log, size)
             else:
                 write_log(log, kind, size, args.per_second)
         speeds[kind], lines = measure(log, kind, folder, args.rounds, not args.no_rivals)
