@@ -60,5 +60,6 @@ WRITERS: tuple[Writer, ...] = (
     tunableop_results.WRITER,
     tunableop_untuned.WRITER,
     rocblas.WRITER,
+    aiter.WRITER,
 )
 """Every override file that a library reads back."""

@@ -23,11 +23,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from logparse.formats.format import FileFormat, Head, Outcome, Source
-from logparse.model import Call, Fact, GemmProblem, Measurement, Record, Reject, Solution, SolutionName, Status
+from logparse.errors import EmissionError
+from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source, Writer
+from logparse.model import (
+    NARROW,
+    Call,
+    Fact,
+    GemmProblem,
+    Measurement,
+    Override,
+    Problem,
+    Record,
+    Reject,
+    Solution,
+    SolutionName,
+    Status,
+)
 
 ORIGIN = "aiter"
 ONLINE_ORIGIN = "aiter-online"
@@ -206,9 +220,129 @@ def _online(values: Mapping[str, str]) -> list[Record]:
     return [measured, *([SolutionName(solution=solution, kernel_name=kernel)] if kernel else [])]
 
 
+# ---------------------------------------------------------------------------------------------------- writing
+
+KEY_COLUMNS = ("gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle")
+"""What aiter looks a bf16 GEMM up by; every one of these columns must be there (``set_index``)."""
+COLUMNS = (*KEY_COLUMNS, "libtype", "solidx", "splitK", "us", "kernelName", "err_ratio", "tflops", "bw")
+"""The newest bf16 header; the readers since ``cu_num`` came find all that they look for in it."""
+BY_KERNEL_NAME = frozenset({"asm", "flydsl"})
+"""Backends that aiter finds a kernel of by its name, not by ``solidx``."""
+BACKENDS = BY_KERNEL_NAME | {"hipblaslt", "opus", "skinny", "triton", "torch"}
+"""``libtype`` texts of aiter's table ``solMap``; any other raises a KeyError at the call."""
+_NAMES = {ours: theirs for theirs, ours in _TYPES.items()}
+
+
+def key(problem: Problem, target: Mapping[str, str]) -> str | None:
+    """``gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle``: what aiter looks a call up by.
+
+    None for what is no call of aiter (another layout than TN, a batch, an epilogue, a β other than 0) and where the
+    device or a field is unknown.  Leading dimensions are no part of it.  A row with a larger, padded M serves a call
+    too, where there is none of its own: what aiter pads to depends on its version.
+    """
+    cells = _cells(problem, target)
+    return None if None in cells.values() else ",".join(str(cell) for cell in cells.values())
+
+
+def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
+    if not isinstance(problem, GemmProblem) or problem.members:
+        return {"one GEMM": None}
+    p = problem.normal
+    if (p.trans_a, p.trans_b, p.batch_count, p.beta or "zero", p.activation or "none") != ("T", "N", 1, "zero", "none"):
+        return {"a TN layout, one batch, β = 0 and no epilogue": None}
+    dtype = _NAMES.get(p.a_type or "") if p.a_type == p.b_type else None
+    scales = {p.scale_a, p.scale_b}
+    scaled = None if p.a_type in NARROW and None in scales else bool(scales - {None, "none"})
+    row = (p.n, p.m, p.k, p.bias, dtype, _NAMES.get(p.d_type or ""), scaled, bool(p.swizzle_a))
+    device = (target.get("arch", "").partition(":")[0] or None, target.get("cu_count") or None)
+    return dict(zip(KEY_COLUMNS, (*device, *row), strict=True))
+
+
+def accepts(override: Override) -> bool:
+    """What aiter itself measured, and kernels that nobody else has: an index of hipBLASLt alone may be anyone's."""
+    if not isinstance(override.problem, GemmProblem) or override.solution.library not in BACKENDS:
+        return False
+    own = (override.key_text or "").count(",") == len(KEY_COLUMNS) - 1
+    return own or override.solution.library not in ("hipblaslt", "torch")
+
+
+def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
+    """``bf16_tuned_gemm.csv`` of the newest generation: one row per key, of several overrides the fastest.
+
+    ``parameters`` of an override is the kernel's name where the backend goes by that.  ``us``, ``tflops`` and ``bw``
+    are of the override's time and empty without one; ``err_ratio`` is nobody's measurement and stays empty.
+
+    Raises EmissionError where the target's arch or CU count, a field of the key or a kernel's name is not known, and
+    where overrides of one key differ and have no times.
+    """
+    rows: dict[str, tuple[list[str], float | None]] = {}
+    for override in overrides:
+        cells = _cells(override.problem, target)
+        unknown = [name for name, cell in cells.items() if cell is None]
+        if unknown:
+            raise EmissionError(f"aiter: no row for {override.problem.text}: it does not tell {', '.join(unknown)}")
+        text = ",".join(str(cell) for cell in cells.values())
+        new = ([*_backend(override), *_speed(override)], override.time_us)
+        rows[text] = _faster(text, rows.get(text), new)
+    body = [f"{text},{','.join(row)}" for text, (row, _) in sorted(rows.items())]
+    data = "".join(f"{line}\n" for line in [",".join(COLUMNS), *body]).encode()
+    return [Emission("bf16_tuned_gemm.csv", data, _USE)] if body else []
+
+
+def _backend(override: Override) -> list[str]:
+    """``libtype,solidx,splitK`` of the solution."""
+    given = override.solution
+    if given.text == "Default":
+        return ["torch", "0", "0"]
+    index = re.fullmatch(r"(\d+|heuristic)(?:,splitK=(\d+))?", given.id)
+    if given.library not in BACKENDS or index is None:
+        raise EmissionError(f"aiter: {given.text} is no solution that its table can name")
+    if given.library in BY_KERNEL_NAME and not override.parameters:
+        raise EmissionError(f"aiter: {given.text} is found by its kernel's name, which is not known")
+    return [given.library, "-1" if index[1] == "heuristic" else index[1], index[2] or "0"]
+
+
+def _speed(override: Override) -> list[str]:
+    """``us,kernelName,err_ratio,tflops,bw``, as aiter's tuner computes them (10¹² operations/s, 10⁹ bytes/s)."""
+    gemm, us, kernel = override.problem, override.time_us, override.parameters or ""
+    assert isinstance(gemm, GemmProblem)
+    if re.search(r'[,"\s]', kernel):
+        raise EmissionError(f"aiter: a kernel's name cannot be {kernel!r}")
+    if us is None or not 0 < us < math.inf:
+        return ["", kernel, "", "", ""]
+    rate = [f"{(total or 0) / us / per:.2f}" for total, per in ((gemm.flops, 1e6), (gemm.bytes, 1e3))]
+    return [f"{us:.4f}".rstrip("0").rstrip("."), kernel, "", *rate]
+
+
+def _faster(
+    key: str, old: tuple[list[str], float | None] | None, new: tuple[list[str], float | None]
+) -> tuple[list[str], float | None]:
+    if old is None or old[0][:3] == new[0][:3]:
+        return new if old is None or old[1] is None else old
+    if old[1] is None or new[1] is None:
+        raise EmissionError(f"aiter: {old[0][0]}:{old[0][1]} and {new[0][0]}:{new[0][1]} for {key}, and not two times")
+    return old if old[1] <= new[1] else new
+
+
+_USE = """\
+export AITER_CONFIG_GEMM_BF16={path}
+# This path alone takes the place of aiter's own table; to keep that, join both with a colon:
+#   AITER_CONFIG_GEMM_BF16=<aiter>/configs/bf16_tuned_gemm.csv:{path}
+# To see that rows are hit: AITER_LOG_TUNED_CONFIG=1 prints "is tuned on cu_num" for each shape,
+# and "not found tuned config" without it.
+"""
+
+
 FORMAT = FileFormat(
     name="aiter",
     about="ROCm/aiter tuned and untuned GEMM tables, online tuning cache",
     recognise=recognise,
     read=read,
+)
+WRITER = Writer(
+    name="aiter",
+    about="aiter bf16 GEMM table (AITER_CONFIG_GEMM_BF16)",
+    accepts=accepts,
+    key=key,
+    write=write,
 )
