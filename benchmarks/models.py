@@ -1,0 +1,92 @@
+"""Two image models in plain torch, for machines without torchvision: same layers, shapes and parameter counts.
+
+ResNet-50 (He et al., 2015; the stride in the 3×3, as everyone trains it): 25,557,032 parameters.  RegNetY-3.2GF
+(Radosavovic et al., 2020; grouped 3×3 with squeeze and excitation): 19,436,338 parameters.  Weights are random.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+REGNET_WIDTHS, REGNET_DEPTHS, REGNET_GROUP = (72, 216, 576, 1512), (2, 5, 13, 1), 24
+
+
+def convolution(
+    c: int, k: int, window: int = 1, stride: int = 1, groups: int = 1, *, relu: bool = True
+) -> nn.Sequential:
+    """Convolution and batch norm, with or without ReLU behind them."""
+    conv = nn.Conv2d(c, k, window, stride, window // 2, groups=groups, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(k), *([nn.ReLU(inplace=True)] if relu else []))
+
+
+class Residual(nn.Module):
+    """A body beside the identity, or beside a 1×1 where the shape changes."""
+
+    def __init__(self, body: nn.Sequential, c: int, k: int, stride: int) -> None:
+        super().__init__()
+        self.body = body
+        self.beside = nn.Identity() if (c, stride) == (k, 1) else convolution(c, k, 1, stride, relu=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """ReLU of the sum."""
+        return torch.relu_(self.body(x) + self.beside(x))
+
+
+class SqueezeExcite(nn.Module):
+    """Channels weighted by what two 1×1 convolutions make of their means."""
+
+    def __init__(self, width: int, squeezed: int) -> None:
+        super().__init__()
+        self.weigh = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1),
+            nn.Conv2d(width, squeezed, 1),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(squeezed, width, 1),
+            nn.Sigmoid(),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The weighted channels."""
+        return x * self.weigh(x)
+
+
+def resnet50() -> nn.Sequential:
+    """Bottlenecks 3, 4, 6, 3."""
+    layers: list[nn.Module] = [convolution(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)]
+    c = 64
+    for stage, depth in enumerate((3, 4, 6, 3)):
+        inner, k = 64 << stage, 256 << stage
+        for index in range(depth):
+            stride = 2 if stage and not index else 1
+            body = nn.Sequential(
+                convolution(c, inner), convolution(inner, inner, 3, stride), convolution(inner, k, relu=False)
+            )
+            layers.append(Residual(body, c, k, stride))
+            c = k
+    return nn.Sequential(*layers, *_head(c))
+
+
+def regnet_y_3_2gf() -> nn.Sequential:
+    """Every stage begins with stride 2; a block squeezes to a quarter of what comes into it."""
+    layers: list[nn.Module] = [convolution(3, 32, 3, 2)]
+    c = 32
+    for k, depth in zip(REGNET_WIDTHS, REGNET_DEPTHS, strict=True):
+        for index in range(depth):
+            stride = 1 if index else 2
+            body = nn.Sequential(
+                convolution(c, k),
+                convolution(k, k, 3, stride, k // REGNET_GROUP),
+                SqueezeExcite(k, round(c / 4)),
+                convolution(k, k, relu=False),
+            )
+            layers.append(Residual(body, c, k, stride))
+            c = k
+    return nn.Sequential(*layers, *_head(c))
+
+
+def _head(c: int) -> tuple[nn.Module, ...]:
+    return nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(c, 1000)
+
+
+MODELS = {"ResNet-50": resnet50, "RegNetY-3.2GF": regnet_y_3_2gf}
