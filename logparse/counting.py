@@ -91,8 +91,8 @@ class PlainCounter:
     """The native counter's twin."""
 
     def __init__(self, records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...]) -> None:
-        self._records = _any_of(records)
-        self._blocks = _any_of(blocks)
+        self._records = any_of(records)
+        self._blocks = any_of(blocks)
         self._starts = starts
         self._forget()
 
@@ -160,7 +160,8 @@ class PlainCounter:
         return len(self._entries) - 1
 
 
-def _any_of(markers: tuple[bytes, ...]) -> re.Pattern[bytes]:
+def any_of(markers: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    """Matches where one of the texts stands, nowhere when there is none."""
     return re.compile(b"|".join(map(re.escape, markers)) if markers else rb"(?!)")
 
 
@@ -173,6 +174,7 @@ __all__ = [
     "FileCounter",
     "Place",
     "PlainCounter",
+    "any_of",
     "masked",
     "new_counter",
 ]

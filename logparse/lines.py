@@ -30,6 +30,7 @@ from logparse.counting import (
     FileCounter,
     Place,
     PlainCounter,
+    any_of,
     masked,
     new_counter,
 )
@@ -104,7 +105,7 @@ class LineReader:
         records = tuple(dict.fromkeys(m for f, _, _ in self._records for m in f.markers))
         block = tuple(dict.fromkeys(m for f in blocks for m in f.markers))
         starts = tuple(m for f, _, _ in self._records if f.prefixed for m in f.markers if m.startswith(b"]["))
-        self._markers = tuple({*records, *block})
+        self._marker = any_of((*records, *block))
         self._record_markers = [(m, number) for number, (_, _, markers) in enumerate(self._records) for m in markers]
         counter = new_counter(records, block, starts, native=native)
         self._threads = 1 if isinstance(counter, PlainCounter) else threads
@@ -226,7 +227,7 @@ class LineReader:
 
     def is_ours(self, piece: bytes) -> bool:
         """Whether any language's marker stands in it."""
-        return any(marker in piece for marker in self._markers)
+        return self._marker.search(piece) is not None
 
     # ------------------------------------------------------------------------------------- block languages
 

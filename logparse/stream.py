@@ -69,7 +69,7 @@ class StreamRead:
         self._absorb_distinct(read)
 
     def _absorb_distinct(self, read: Read) -> None:
-        seconds = np.array([clock_second(clock) if clock else NULL for clock, _ in read.places], np.int64)
+        seconds = np.array([clock_second(clock) for clock, _ in read.places], np.int64)
         pids = np.array([int(bracket or NULL) for _, bracket in read.places], np.int64)
         nobody, seen = np.full_like(pids, NULL), np.zeros(len(pids), np.bool_)
         for entry in read.distinct:

@@ -245,6 +245,15 @@ def test_numbers_beyond_64_bits_are_rejects_and_large_products_unknown(store: St
     check_conservation(store)
 
 
+@pytest.mark.parametrize("clock", ["2026-99-02 02:40:00", "2026-01-02 24:40:00", "0000-00-00 00:00:00"])
+def test_a_clock_that_shows_no_time_is_an_unknown_one(store: Store, tmp_path: Path, clock: str) -> None:
+    log = tmp_path / "run.log"
+    lines = [f"[{at}][HIPBLASLT][42][Info][rocblaslt] ready" for at in ("2026-01-02 03:04:05", clock)]
+    log.write_text("\n".join(lines) + "\n")
+    result = one(ingest([str(log)], store))
+    assert (result.state, result.units["message"], result.units["reject"]) == ("new", 2, 0)
+
+
 def test_a_very_long_line_is_one_line(store: Store, tmp_path: Path) -> None:
     (tmp_path / "long.log").write_bytes(b"x" * (20 << 20) + b"\n" + bench(64).encode())
     assert one(ingest([str(tmp_path / "long.log")], store)).lines == 2
@@ -252,7 +261,7 @@ def test_a_very_long_line_is_one_line(store: Store, tmp_path: Path) -> None:
 
 
 def test_workers_and_one_process_give_the_same_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("logparse.ingest._PARALLEL_BYTES", 0)
+    monkeypatch.setattr("logparse.executors.local._WORTH", 0)
     for number in range(4):
         (tmp_path / f"log_{number}.log").write_text(bench(*range(number, number + 9)) + TRACE.format(s=number, pid=1))
     views = ("sources", "calls", "workload", "messages", "gemm_problems", "links", "facts", "rejects")
