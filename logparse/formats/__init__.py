@@ -19,6 +19,7 @@ from logparse.formats.tables import aiter, plain, rocblas
 from logparse.formats.traces import ncu as traces_ncu
 from logparse.formats.traces import nsys as traces_nsys
 from logparse.formats.traces import rocprof as traces_rocprof
+from logparse.formats.traces import rocprof_json as traces_rocprof_json
 from logparse.formats.traces import torch_profiler as traces_torch_profiler
 from logparse.formats.tunableop import results as tunableop_results
 from logparse.formats.tunableop import untuned as tunableop_untuned
@@ -45,8 +46,8 @@ FORMATS: tuple[Format, ...] = (
     aiter.FORMAT,
     plain.FORMAT,
     traces_torch_profiler.FORMAT,
-    traces_rocprof.CSV_FORMAT,
-    traces_rocprof.JSON_FORMAT,
+    traces_rocprof.FORMAT,
+    traces_rocprof_json.FORMAT,
     traces_nsys.FORMAT,
     traces_ncu.FORMAT,
     machine_facts.FORMAT,

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logparse.formats.format import Head
-from logparse.formats.traces import rocprof
+from logparse.formats.traces import rocprof, rocprof_json
 from logparse.model import Kernel, Message
 from logparse.source import InputFile
 from tests.conftest import SAMPLES
-from tests.formats.traces.reading import facts, outcomes, records, totals, units
+from tests.formats.traces.reading import everything, facts, outcomes, records, totals, units
 
 FOLDER = SAMPLES / "traces"
 GEMM = "Cijk_Ailk_Bljk_BBS_BH_MT256x256x64"
@@ -23,7 +23,7 @@ TRACE = (FOLDER / "4242_kernel_trace.csv").read_bytes()
 
 
 def test_kernel_trace() -> None:
-    found = outcomes(rocprof.CSV_FORMAT, FOLDER / "4242_kernel_trace.csv")
+    found = outcomes(rocprof.FORMAT, FOLDER / "4242_kernel_trace.csv")
     assert totals(found) == {("", GEMM): (2, 78.0), ("", RELU): (1, 4.0)}
     assert [(k.min_us, k.max_us, k.device) for k in records(found, Kernel)] == [(38.5, 39.5, 4), (4.0, 4.0, 4)]
     assert units(found) == {"foreign": 1, "measurement": 3, "reject": 1}
@@ -37,25 +37,25 @@ def test_older_columns_and_plain_agents() -> None:
         b'"KERNEL_DISPATCH",4,1,2,"copy_kernel(float*, float const*)",1,1000000,1512480\n'
         b'"KERNEL_DISPATCH",4,1,2,"copy_kernel(float*, float const*)",1,1000000,999\n'
     )
-    found = outcomes(rocprof.CSV_FORMAT, text)
+    found = outcomes(rocprof.FORMAT, text)
     assert totals(found) == {("", "copy_kernel(float*, float const*)"): (1, 512.48)}
     assert units(found) == {"foreign": 1, "measurement": 1, "reject": 1}
 
 
 def test_statistics_are_the_same_totals() -> None:
-    stats = outcomes(rocprof.CSV_FORMAT, FOLDER / "4242_kernel_stats.csv")
-    assert totals(stats) == totals(outcomes(rocprof.CSV_FORMAT, FOLDER / "4242_kernel_trace.csv"))
+    stats = outcomes(rocprof.FORMAT, FOLDER / "4242_kernel_stats.csv")
+    assert totals(stats) == totals(outcomes(rocprof.FORMAT, FOLDER / "4242_kernel_trace.csv"))
     assert units(stats) == {"foreign": 1, "measurement": 2}
 
 
 def test_markers() -> None:
-    found = outcomes(rocprof.CSV_FORMAT, FOLDER / "4242_marker_api_trace.csv")
+    found = outcomes(rocprof.FORMAT, FOLDER / "4242_marker_api_trace.csv")
     assert [(m.text, m.count) for m in records(found, Message)] == [("hipblasLtMatmul", 2)]
     assert units(found) == {"foreign": 1, "message": 2}
 
 
 def test_json_gives_ranges() -> None:
-    found = outcomes(rocprof.JSON_FORMAT, FOLDER / "4242_results.json")
+    found = outcomes(rocprof_json.FORMAT, FOLDER / "4242_results.json")
     assert totals(found) == {
         ("hipblasLtMatmul", GEMM): (2, 78.0),
         ("step", "relu_kernel(float*)"): (1, 4.0),
@@ -69,19 +69,37 @@ def test_json_gives_ranges() -> None:
 def test_json_of_one_process_as_an_object() -> None:
     content = json.loads(RESULTS)
     one = {"rocprofiler-sdk-tool": content["rocprofiler-sdk-tool"][0]}
-    assert totals(outcomes(rocprof.JSON_FORMAT, json.dumps(one).encode())) == totals(
-        outcomes(rocprof.JSON_FORMAT, RESULTS)
+    assert totals(outcomes(rocprof_json.FORMAT, json.dumps(one).encode())) == totals(
+        outcomes(rocprof_json.FORMAT, RESULTS)
     )
+
+
+def test_damaged_json_gives_what_stands_before_the_damage() -> None:
+    at = RESULTS.index(b'"start_timestamp": 90000')
+    for text in (RESULTS[:at], RESULTS[:at] + b"oops" + RESULTS[at:]):
+        found = outcomes(rocprof_json.FORMAT, text)
+        assert totals(found) == {("", GEMM): (2, 78.0)}  # the calls that launched them stand behind
+        assert units(found) == {"measurement": 2, "reject": 1}
+        (reject,) = [o for o in found if o.unit == "reject"]
+        assert RESULTS[: reject.at].count(b'"dispatch_info"') == 2
+        assert RESULTS[reject.at :].lstrip().startswith(b"{")
+
+
+def test_order_of_parts_does_not_matter() -> None:
+    (process,) = json.loads(RESULTS)["rocprofiler-sdk-tool"]
+    process["buffer_records"] = dict(reversed(process["buffer_records"].items()))
+    text = json.dumps({"rocprofiler-sdk-tool": [dict(reversed(process.items()))]}).encode()
+    assert everything(outcomes(rocprof_json.FORMAT, text)) == everything(outcomes(rocprof_json.FORMAT, RESULTS))
 
 
 @settings(max_examples=200)
 @given(st.sampled_from([RESULTS, TRACE]), st.integers(0, 3500), st.integers(0, 60), st.binary(max_size=8))
 def test_damage_never_raises(text: bytes, at: int, length: int, junk: bytes) -> None:
-    format = rocprof.JSON_FORMAT if text is RESULTS else rocprof.CSV_FORMAT
+    format = rocprof_json.FORMAT if text is RESULTS else rocprof.FORMAT
     damaged = text[:at] + junk + text[at + length :]
     found = outcomes(format, damaged)
     assert all(outcome.lines >= 0 for outcome in found)
-    if format is rocprof.CSV_FORMAT and rocprof.recognise_csv(Head("x.csv", damaged)):
+    if format is rocprof.FORMAT and rocprof.recognise(Head("x.csv", damaged)):
         lines = damaged.count(b"\n") + (not damaged.endswith(b"\n"))
         assert sum(units(found).values()) == lines
 
@@ -92,12 +110,12 @@ def test_any_json_is_read(value: object) -> None:
     process = json.loads(RESULTS)["rocprofiler-sdk-tool"][0]
     for key in process:
         text = json.dumps({"rocprofiler-sdk-tool": [{**process, key: value}]})
-        assert all(o.lines >= 0 for o in outcomes(rocprof.JSON_FORMAT, text.encode()))
+        assert all(o.lines >= 0 for o in outcomes(rocprof_json.FORMAT, text.encode()))
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("4242_*")), ids=lambda p: p.name)
 def test_recognise(path: object) -> None:
     head = InputFile(str(path)).head()
-    assert rocprof.CSV_FORMAT.recognise(head) is str(path).endswith(".csv")
-    assert rocprof.JSON_FORMAT.recognise(head) is str(path).endswith(".json")
-    assert not rocprof.CSV_FORMAT.recognise(Head("x.csv", b"a,b\r,c\n"))
+    assert rocprof.FORMAT.recognise(head) is str(path).endswith(".csv")
+    assert rocprof_json.FORMAT.recognise(head) is str(path).endswith(".json")
+    assert not rocprof.FORMAT.recognise(Head("x.csv", b"a,b\r,c\n"))
