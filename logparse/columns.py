@@ -21,7 +21,8 @@ def column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
         inner = column([item for value in values if value is not None for item in value], type.value_type)
         return pa.Array.from_buffers(type, len(values), [valid, _ends(sizes)], children=[inner])
     if pa.types.is_string(type):
-        texts = [b"" if value is None else value.encode() for value in values]
+        # "backslashreplace": a half escape of JSON is a lone surrogate, which no table holds
+        texts = [b"" if value is None else value.encode("utf-8", "backslashreplace") for value in values]
         return pa.Array.from_buffers(
             type, len(values), [valid, _ends(list(map(len, texts))), pa.py_buffer(b"".join(texts))]
         )

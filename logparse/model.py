@@ -595,7 +595,10 @@ class SolutionName:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """GPU kernels of one name that an operator launched (traces).  ``problem`` None: the operator is no problem."""
+    """GPU kernels of one name that an operator launched (traces).  ``problem`` None: the operator is no problem.
+
+    ``dram_gb_per_s`` is the achieved bandwidth of device memory (10^9 bytes per second), the mean over the launches.
+    """
 
     op: str
     kernel: str
@@ -605,6 +608,7 @@ class Kernel:
     max_us: float
     device: int | None = None
     problem: Problem | None = None
+    dram_gb_per_s: float | None = None
 
 
 @dataclass(frozen=True)

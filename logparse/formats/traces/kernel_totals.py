@@ -12,6 +12,7 @@ class KernelTotals:
 
     def __init__(self) -> None:
         self._totals: dict[tuple[str, str, int | None], list[float]] = {}
+        self._rates: dict[tuple[str, str, int | None], tuple[int, float]] = {}
 
     def add(
         self,
@@ -23,6 +24,7 @@ class KernelTotals:
         calls: int = 1,
         min_us: float | None = None,
         max_us: float | None = None,
+        dram_gb_per_s: float | None = None,
     ) -> None:
         """``calls`` kernels that took ``us`` in all, each between ``min_us`` and ``max_us``."""
         least, most = us if min_us is None else min_us, us if max_us is None else max_us
@@ -31,10 +33,22 @@ class KernelTotals:
         entry[1] += us
         entry[2] = min(entry[2], least)
         entry[3] = max(entry[3], most)
+        if dram_gb_per_s is not None:
+            count, total_rate = self._rates.get((op, kernel, device), (0, 0.0))
+            self._rates[op, kernel, device] = count + calls, total_rate + calls * dram_gb_per_s
 
     def records(self) -> Iterator[Kernel]:
         """One record per operator, kernel and device, in the order in which they came."""
-        for (op, kernel, device), (calls, total, least, most) in self._totals.items():
+        for key, (calls, total, least, most) in self._totals.items():
+            op, kernel, device = key
+            count, rates = self._rates.get(key, (0, 0.0))
             yield Kernel(
-                op=op, kernel=kernel, calls=int(calls), total_us=total, min_us=least, max_us=most, device=device
+                op=op,
+                kernel=kernel,
+                calls=int(calls),
+                total_us=total,
+                min_us=least,
+                max_us=most,
+                device=device,
+                dram_gb_per_s=rates / count if count else None,
             )

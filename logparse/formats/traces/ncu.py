@@ -9,10 +9,10 @@
 Made by ``ncu --csv --metrics gpu__time_duration.sum,dram__bytes.sum.per_second COMMAND`` or any section that holds
 them; ``--page raw`` gives one line per launch with the metrics as columns and their units on the second line.
 
-The time of a launch is ``gpu__time_duration.sum`` (``Duration`` in a section).  The model's ``Kernel`` has no
-bandwidth, so that becomes a message per kernel: the mean over launches of ``dram__bytes.sum.per_second`` or of bytes
-over time, in GB/s (10^9).  A line is a measurement where it holds the time, a message where it holds the bandwidth,
-else foreign.  Numbers are read with thousands separated by commas.
+The time of a launch is ``gpu__time_duration.sum`` (``Duration`` in a section), its bandwidth
+``dram__bytes.sum.per_second`` or bytes over time, in GB/s (10^9).  A line is a measurement where it holds one of these
+(of a launch without a time: a message), else foreign.  Numbers are read with thousands separated by commas.
+A message says the bandwidth of each kernel in words.
 """
 
 from __future__ import annotations
@@ -62,8 +62,10 @@ class _Table:
         self._units: dict[str, str] = {}  # of metrics that are columns
         self._totals = KernelTotals()
         self._key: tuple[str, str, str] | None = None  # the launch in hand: process, ID, kernel
+        self._device: int | None = None
         self._launch: dict[str, float] = {}
-        self._rates: dict[str, list[float]] = {}
+        self._lines = 0  # of this launch, with what is measured
+        self._timeless: Counter[str] = Counter()  # launches with a bandwidth alone, by kernel
         self._count: Counter[str] = Counter()
         self._facts: dict[Record, None] = {}
 
@@ -89,69 +91,82 @@ class _Table:
         else:
             row = dict(zip(self._columns, cells, strict=True))
             try:
-                self._count[self._row(row)] += 1
+                self._count["foreign"] += not self._row(row)
             except ValueError as error:
                 yield Outcome("reject", [Reject(str(error))], at=line.offset)
 
-    def _row(self, row: Mapping[str, str]) -> str:
+    def _row(self, row: Mapping[str, str]) -> bool:
+        """Whether the line holds something measured; such a line is counted with its launch."""
         if not row["ID"]:
             self._units = dict(row)
-            return "foreign"
+            return False
         if row.get("CC"):
             self._facts[Fact("arch", "sm_" + row["CC"].replace(".", ""))] = None
-        if set(_LONG) <= row.keys():
-            name, unit, value = (row[key] for key in _LONG)
-            return self._metrics(row, {name: (value, unit)})
-        return self._metrics(row, {name: (row[name], unit) for name, unit in self._units.items() if name in row})
-
-    def _metrics(self, row: Mapping[str, str], metrics: Mapping[str, tuple[str, str]]) -> str:
         key = (row.get("Process ID", ""), row["ID"], row.get(_KERNEL, ""))
         if key != self._key:  # ncu prints one launch after the other
             self._finish()
-            self._key = key
+            device = row.get("Device", "")
+            self._key, self._device = key, int(device) if device.isdecimal() else None
+        if set(_LONG) <= row.keys():
+            name, unit, value = (row[key] for key in _LONG)
+            measured = self._metric(name, value, unit)
+        else:  # a list: every column counts, also behind one that was measured
+            columns = [(name, row[name], unit) for name, unit in self._units.items() if name in row]
+            measured = sum(self._metric(*column) for column in columns) > 0
+        self._lines += measured
+        return measured
+
+    def _metric(self, name: str, value: str, unit: str) -> bool:
         launch = self._launch
-        unit = "foreign"
-        for name, (value, of) in metrics.items():
-            if name in _TIME and "us" not in launch:
-                launch["us"] = _number(value, name) * _factor(of, _US, name)
-                device = row.get("Device", "")
-                self._totals.add("", key[2], int(device) if device.isdecimal() else None, launch["us"])
-                unit = "measurement"
-            elif name in _RATE and "/" in of and "rate" not in launch:
-                launch["rate"] = _number(value, name) * _bytes(of.partition("/")[0], name)
-                unit = unit if unit == "measurement" else "message"
-            elif name in _BYTES and name not in launch:
-                launch[name] = _number(value, name) * _bytes(of, name)
-                unit = unit if unit == "measurement" else "message"
-        return unit
+        if name in _TIME and "us" not in launch:
+            launch["us"] = _number(value, name) * _factor(unit, _US, name)
+        elif name in _RATE and "/" in unit and "rate" not in launch:
+            launch["rate"] = _number(value, name) * _bytes(unit.partition("/")[0], name)
+        elif name in _BYTES and name not in launch:
+            launch[name] = _number(value, name) * _bytes(unit, name)
+        else:
+            return False
+        return True
 
     def _finish(self) -> None:
-        """Add the bandwidth of the launch in hand: as printed, or bytes over time."""
+        """Add the launch in hand; its bandwidth is the one printed, or bytes over time."""
         launch, self._launch = self._launch, {}
+        lines, self._lines = self._lines, 0
+        if self._key is None:
+            return
+        us = launch.get("us")
+        self._count["message" if us is None else "measurement"] += lines
+        if us is None:
+            self._timeless[self._key[2]] += bool(lines)
+            return
         moved = launch.get("dram__bytes.sum")
         if moved is None and {"dram__bytes_read.sum", "dram__bytes_write.sum"} <= launch.keys():
             moved = launch["dram__bytes_read.sum"] + launch["dram__bytes_write.sum"]
         rate = launch.get("rate")
-        if rate is None and moved is not None and launch.get("us", 0.0) > 0:
-            rate = moved / launch["us"] * 1e6
-        if rate is not None and self._key is not None:
-            total = self._rates.setdefault(self._key[2], [0, 0.0])
-            total[0] += 1
-            total[1] += rate
+        if rate is None and moved is not None and us > 0:
+            rate = moved / us * 1e6
+        self._totals.add("", self._key[2], self._device, us, dram_gb_per_s=None if rate is None else rate / 1e9)
 
     def close(self) -> Iterator[Outcome]:
         """What the lines made."""
         self._finish()
         yield Outcome("fact", list(self._facts), lines=0)
-        yield Outcome("measurement", list(self._totals.records()), lines=self._count["measurement"])
+        kernels = list(self._totals.records())
+        yield Outcome("measurement", kernels, lines=self._count["measurement"])
         messages = [
             Message(
                 category=CATEGORY,
-                function=kernel,
-                text=f"achieved DRAM bandwidth: {total / count / 1e9:.1f} GB/s, mean of the launches",
-                count=int(count),
+                function=kernel.kernel,
+                text=f"achieved DRAM bandwidth: {kernel.dram_gb_per_s:.1f} GB/s, mean of the launches",
+                count=kernel.calls,
             )
-            for kernel, (count, total) in self._rates.items()
+            for kernel in kernels
+            if kernel.dram_gb_per_s is not None
+        ]
+        messages += [
+            Message(category=CATEGORY, function=kernel, text="bandwidth without a time", count=count)
+            for kernel, count in self._timeless.items()
+            if count
         ]
         yield Outcome("message", messages, lines=self._count["message"])
         yield Outcome("foreign", lines=self._count["foreign"])

@@ -63,17 +63,29 @@ def test_nsys_recognise() -> None:
 def test_ncu_details() -> None:
     found = outcomes(ncu.FORMAT, FOLDER / "ncu_details.csv")
     assert totals(found) == {("", "nvjet_sm90"): (2, 30.0)}
+    (kernel,) = records(found, Kernel)
+    assert kernel.dram_gb_per_s == 2000.0  # the mean of 2.5 TB/s and 1,500 GB/s
     (message,) = records(found, Message)
     assert (message.function, message.count) == ("nvjet_sm90", 2)
     assert message.text == "achieved DRAM bandwidth: 2000.0 GB/s, mean of the launches"
-    assert units(found) == {"foreign": 4, "measurement": 2, "message": 2, "reject": 1}
+    assert units(found) == {"foreign": 4, "measurement": 4, "reject": 1}
     assert facts(found) == {"arch": "sm_90"}
 
 
 def test_ncu_raw_page() -> None:
     found = outcomes(ncu.FORMAT, FOLDER / "ncu_raw.csv")
     assert totals(found) == {("", "copy"): (1, 10.0)}
-    assert [m.text for m in records(found, Message)] == ["achieved DRAM bandwidth: 2000.0 GB/s, mean of the launches"]
+    assert [k.dram_gb_per_s for k in records(found, Kernel)] == [2000.0]
+
+
+def test_ncu_bandwidth_without_a_time_is_said() -> None:
+    lines = [line for line in DETAILS.splitlines(keepends=True) if b"gpu__time_duration" not in line]
+    found = outcomes(ncu.FORMAT, b"".join(lines))
+    assert records(found, Kernel) == []
+    assert [(m.function, m.text, m.count) for m in records(found, Message)] == [
+        ("nvjet_sm90", "bandwidth without a time", 2)
+    ]
+    assert units(found) == {"foreign": 4, "message": 2}
 
 
 @settings(max_examples=200)
