@@ -48,8 +48,8 @@ from analyzers.measure.backend import Place
 from analyzers.measure.confirm import judge, judge_all
 from analyzers.measure.crew import Crew, Limits, Outcome
 from analyzers.measure.drift import idle_facts, noise
+from analyzers.measure.outcomes import Confirmed, Method, Result
 from analyzers.measure.stats import median
-from analyzers.measure.trial import Confirmed, Method, Result
 from logparse.model import Problem
 
 LARGEST_MEDIAN_REGRET = 1.05

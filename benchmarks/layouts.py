@@ -39,8 +39,10 @@ from analyzers.measure.backends.torch_operands import dtype_of
 from analyzers.measure.backends.torch_ways import named
 from analyzers.measure.confirm import interleave, judge
 from analyzers.measure.drift import idle_facts, noise
+from analyzers.measure.outcomes import Method
+from analyzers.measure.samples import executions
 from analyzers.measure.stats import median
-from analyzers.measure.trial import Laboratory, Method, executions
+from analyzers.measure.trial import Laboratory
 from logparse.model import DEFAULT, ConvProblem
 
 LAYOUTS = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}

@@ -32,8 +32,9 @@ from analyzers.measure.backends.pytorch import BACKEND as TORCH
 from analyzers.measure.confirm import Confirmation, judge_all
 from analyzers.measure.crew import Outcome
 from analyzers.measure.drift import idle_facts, noise
+from analyzers.measure.outcomes import Confirmed, Method, Result
 from analyzers.measure.stats import median
-from analyzers.measure.trial import Confirmed, Laboratory, Method, Result
+from analyzers.measure.trial import Laboratory
 from logparse.model import DEFAULT, Problem, Solution
 
 LEAST_AGAIN, MOST_FALSE = 0.95, 0.01

@@ -34,8 +34,10 @@ from inputs import sampled_wgrads
 
 from analyzers.measure.backend import Backend, Conditions, Place, Runnable, UnsupportedError
 from analyzers.measure.check import acceptable, error_bound
+from analyzers.measure.outcomes import Method
+from analyzers.measure.samples import executions
 from analyzers.measure.stats import median
-from analyzers.measure.trial import Laboratory, Method, executions
+from analyzers.measure.trial import Laboratory
 from analyzers.measure.worker import backend_named
 from logparse.model import Problem, Solution, problem_from_text, solution_from_text
 

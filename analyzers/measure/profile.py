@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 
 from analyzers.measure.backend import Conditions, Place
 from analyzers.measure.check import acceptable, error_bound
+from analyzers.measure.outcomes import Method
 from analyzers.measure.plan import Item
 from analyzers.measure.replay import Options
-from analyzers.measure.trial import Laboratory, Method
+from analyzers.measure.trial import Laboratory
 from analyzers.measure.worker import backend_named
 from logparse.errors import InputError
 from logparse.model import Problem, Solution, problem_from_text, solution_from_text

@@ -19,8 +19,8 @@ from analyzers.measure.backends.recorded import measurements_of
 from analyzers.measure.confirm import Confirmation, Pairs, judge, judge_all
 from analyzers.measure.crew import Crew, History, Limits, Outcome
 from analyzers.measure.drift import idle_facts, noise
+from analyzers.measure.outcomes import CONFIRM, RACE, Confirmed, Method, Result, environment_key
 from analyzers.measure.plan import Item, plan
-from analyzers.measure.trial import CONFIRM, RACE, Confirmed, Method, Result, environment_key
 from analyzers.measure.worker import backend_named
 from logparse.errors import InputError
 from logparse.ingest import record

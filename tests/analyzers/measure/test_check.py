@@ -9,8 +9,9 @@ import pytest
 
 from analyzers.measure.check import acceptable, depth, error_bound
 from analyzers.measure.drift import Drift, noise
+from analyzers.measure.outcomes import environment_key
 from analyzers.measure.roofline import bound_us, headroom
-from analyzers.measure.trial import environment_key, executions
+from analyzers.measure.samples import executions
 from tests.analyzers.measure.problems import SMALL_W, gemm
 
 H200 = {"device": "NVIDIA H200", "arch": "sm_90", "cu_count": "132"}

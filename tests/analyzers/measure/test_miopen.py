@@ -17,7 +17,8 @@ from analyzers.measure.backend import Backend, Conditions, Place, UnsupportedErr
 from analyzers.measure.backends.miopen import BACKEND
 from analyzers.measure.check import acceptable, error_bound
 from analyzers.measure.confirm import judge
-from analyzers.measure.trial import Laboratory, Method
+from analyzers.measure.outcomes import Method
+from analyzers.measure.trial import Laboratory
 from logparse.formats.miopen.solvers import SOLVERS, known_algorithm
 from logparse.model import Direction, Solution
 from tests.analyzers.measure.problems import SMALL_W, gemm

@@ -8,7 +8,8 @@ import pytest
 
 from analyzers.measure.backend import Conditions, Place
 from analyzers.measure.confirm import judge
-from analyzers.measure.trial import Laboratory, Method
+from analyzers.measure.outcomes import Method
+from analyzers.measure.trial import Laboratory
 from logparse.model import Problem, Solution
 from tests.analyzers.measure.problems import gemm
 
