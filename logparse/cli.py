@@ -17,7 +17,8 @@ from logparse.output import TableFormat, printable, write_rows, write_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from logparse.ingest import Ingested, Progress
+    from logparse.executors import Progress
+    from logparse.ingest import Ingested
     from logparse.store import Store
 
 app = typer.Typer(
@@ -42,6 +43,9 @@ TargetOption = Annotated[
 ]
 FilesArgument = Annotated[list[str], typer.Argument(help="Override files (TunableOp CSV, tuning file, user find-db).")]
 FailOnOption = Annotated[str, typer.Option("--fail-on", help="Slower by more than this fails, e.g. 3%.")]
+EngineOption = Annotated[
+    str, typer.Option(help="local; ray (of $RAY_ADDRESS, of this machine, or one of its own); ray://HOST:PORT.")
+]
 RUN_HELP = "A store (its latest run), STORE#RUN, a run's label, or log files."
 
 
@@ -51,18 +55,19 @@ def ingest(
     store: StoreOption = None,
     run: Annotated[str | None, typer.Option("--run", help="Label of this run. [default: the time of the call]")] = None,
     format: Annotated[str | None, typer.Option("--format", help="Format name, instead of recognising it.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Worker processes. [default: one per core]")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Files at once. [default: one per core]")] = 0,
     max_ratio: Annotated[float, typer.Option(help="Refuse compressed files that expand more than this.")] = 2000.0,
+    engine: EngineOption = "local",
 ) -> None:
     """Read logs and tuning files into the store."""
+    from logparse.executors import open_executor
     from logparse.ingest import ingest as ingest_paths
     from logparse.store import open_store
 
     target = open_store(store, create=True)
-    with _progress(paths) as progress:
-        workers = jobs or os.cpu_count() or 1
+    with open_executor(engine, jobs) as executor, _progress(paths) as progress:
         results = ingest_paths(
-            paths, target, run=run, format=format, jobs=workers, max_ratio=max_ratio, progress=progress
+            paths, target, run=run, format=format, max_ratio=max_ratio, progress=progress, executor=executor
         )
     _print_ingested(results)
     failed = [result for result in results if result.state == "failed"]
@@ -122,7 +127,17 @@ def recommend(
         "overrides"
     ),
     n: Annotated[int, typer.Option("-n", help="Findings to print.")] = 20,
+    min_gain: Annotated[str, typer.Option(help="Propose nothing that gains less of a problem's own time.")] = "3%",
     min_saving: Annotated[float, typer.Option(help="Leave out findings that save less (µs per run).")] = 0.0,
+    max_rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows of an override file at most, the most valuable first.")
+    ] = None,
+    family_regret: Annotated[
+        str, typer.Option(help="What a wildcard row may lose against exact rows (PyTorch 2.15).")
+    ] = "1%",
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps that the logs are of. [default: as the traces mark]")
+    ] = None,
     slow_factor: Annotated[float, typer.Option(help="W is slow above this many times the slower of F and B …")] = 3.0,
     slow_floor_ms: Annotated[float, typer.Option(help="… and above this many ms.")] = 0.05,
     query_cost_us: Annotated[float, typer.Option(help="Host time of one heuristic query (µs).")] = 30.0,
@@ -137,6 +152,7 @@ def recommend(
     from analyzers import render
     from analyzers.advise import advise, write
     from analyzers.analyzer import Settings
+    from analyzers.proof.checks import parse_share
     from analyzers.target import target_from
     from logparse.formats import FORMATS, WRITERS
     from logparse.store import open_store
@@ -147,6 +163,10 @@ def recommend(
         query_cost_us=query_cost_us,
         same_build=same_build,
         min_saving_us=min_saving,
+        floor_share=parse_share(min_gain),
+        max_rows=max_rows,
+        family_regret=parse_share(family_regret),
+        steps=steps,
         target=target_from(target or [], FORMATS),
     )
     found = advise(open_store(store), settings, run)
@@ -161,10 +181,10 @@ def recommend(
         write_table(render.brief(frame).head(n), format, output)
     for file in written:
         typer.echo(f"wrote {os.path.relpath(file.path)}")
-        for line in file.use.splitlines():
+        for line in [] if file.applied else file.use.splitlines():
             typer.echo(f"    {line}")
     for note in notes:
-        typer.echo(f"not written: {note}")
+        typer.echo(f"note: {printable(note)}")
 
 
 @app.command(epilog="Example: `logparse replay --kind conv --direction W --budget 10m`")
@@ -467,6 +487,31 @@ def merge(
         typer.echo(printable(line))
     for file in checks.write(merged.emissions, out):
         typer.echo(f"wrote {os.path.relpath(file.path)}")
+
+
+@app.command(epilog="Example: `logparse convert tunableop_results0.csv --to hipblaslt --out tuning`")
+def convert(
+    files: FilesArgument,
+    to: Annotated[str, typer.Option("--to", help="tunableop, hipblaslt, aiter or rocblas.")],
+    target: TargetOption = None,
+    same_build: Annotated[
+        bool, typer.Option("--same-build", help="Vouch for a device or build that no file tells.")
+    ] = False,
+    gpus: Annotated[int, typer.Option(min=1, help="Copies of a TunableOp CSV, one per device.")] = 1,
+    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("converted"),
+) -> None:
+    """Write tuned GEMMs of one library's file as another's, where both count solutions alike."""
+    from analyzers.proof import checks, render
+
+    made = checks.convert(files, to, target or [], same_build=same_build, gpus=gpus)
+    for line in render.convert_lines(made):
+        typer.echo(printable(line))
+    for file in checks.write(made.emissions, out):
+        typer.echo(f"wrote {os.path.relpath(file.path)}")
+        for line in file.use.splitlines():
+            typer.echo(f"    {line}")
+    if not made.emissions:
+        raise typer.Exit(1)
 
 
 @app.command(epilog="Example: `logparse export --as yaml --kind gemm -n 50 --out problems`")

@@ -1,7 +1,7 @@
 """Paths to a store: recognise, read, count, commit.
 
-Each file is a task of its own; a file that fails leaves the others alone.  The commit of a source is its row file,
-written last (see ``store``), so an ingest can be killed at any moment and simply run again.
+Each file is a task of its own, wherever the executor runs it; a file that fails leaves the others alone.  The commit of
+a source is its row file, written last (see ``store``), so an ingest can be killed at any moment and simply run again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import io
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, BinaryIO, cast
@@ -19,27 +19,25 @@ from typing import Any, BinaryIO, cast
 import xxhash
 
 from logparse.errors import InputError, LogparseError
+from logparse.executors.executor import Executor, Progress, Resources, TaskError, report, reporting
+from logparse.executors.local import LocalExecutor
 from logparse.formats import FORMATS
 from logparse.formats.format import UNITS, FileFormat, Format, Outcome, Unit
 from logparse.lines import LineReader, blocks
-from logparse.model import Record
+from logparse.model import Fact, Record
 from logparse.output import printable
 from logparse.source import Hashing, InputFile, digests, find_inputs, last_line_end
 from logparse.store import Attempt, Commit, Store, open_store
 from logparse.stream import StreamRead, Tally
 from logparse.tables import Collector, storable
-from logparse.workers import each, report
 
 FOREIGN = "foreign"
 _LIVE_SECONDS = 3.0
-_PARALLEL_BYTES = 32 << 20
 _RANGED_BYTES = 16 << 20
-
-Progress = Callable[[str, int], None]
-"""Called with a path and the raw bytes read since the last call."""
+_ASKED_TOGETHER = 32  # files whose size is asked for at once: each may be a request to another machine
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there is one per file, and there may be very many
 class Ingested:
     """What became of one input."""
 
@@ -71,35 +69,63 @@ def ingest(
     jobs: int = 1,
     max_ratio: float = 2000.0,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> list[Ingested]:
     """Read every input into the store.  One result per input, failures included.
 
     ``run`` labels the inputs (default: a label of this call's own); ``format`` names the format instead of recognising
-    it.  Raises InputError when there is no such format.
+    it.  ``executor`` does the work (default: ``jobs`` processes of this machine); ``progress`` is called with a path
+    and the raw bytes read since the last call.  Raises InputError when there is no such format.
     """
-    formats = _chosen(format)
+    _chosen(format)
     files, missing = find_inputs(paths)
     label = run or datetime.datetime.now().isoformat(timespec="milliseconds")
-    failed = [Ingested(path=message.split(":", 1)[0], state="failed", error=message) for message in missing]
     store.sweep()
-    known = {row.path: row for row in store.commits()}
-    sizes = {path: _size(path) for path in files}
-    total = sum(sizes.values())
-    if jobs > 1 and len(files) > 1 and total > _PARALLEL_BYTES:
-        tasks = [_Task(store.url, f, label, format, max_ratio, max(1, round(jobs * sizes[f] / total))) for f in files]
-        return failed + _parallel(tasks, jobs, progress, sizes)
-    tasks = [_Task(store.url, path, label, format, max_ratio, jobs) for path in files]
-    return failed + [_ingest_one(task, store, formats, task.path in known, progress) for task in tasks]
+    read = _Reader(store, label, format, max_ratio)
+    results: dict[str, Ingested] = {}
+    elsewhere = [path for path in files if path != "-"]
+    for path, result in _read_all(read, elsewhere, executor or LocalExecutor(jobs), progress):
+        results[path] = result
+    if "-" in files:  # is of this process
+        with reporting(progress):
+            results["-"] = read(_Task("-", 1))
+    failed = [Ingested(path=path, state="failed", error=message) for path, message in missing]
+    return failed + [results[path] for path in files]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Task:
-    store: str
+    """A file to read with so many threads, and what was known of it at the start."""
+
     path: str
-    run: str
-    format: str | None
-    max_ratio: float
     threads: int
+    size: int = 0
+    known: tuple[Commit, ...] = ()
+
+
+def _read_all(
+    read: _Reader, files: Sequence[str], executor: Executor, progress: Progress | None
+) -> Iterator[tuple[str, Ingested]]:
+    """The files by the executor, large ones first so that none is left alone at the end."""
+    with ThreadPoolExecutor(_ASKED_TOGETHER) as asking:
+        sizes = dict(zip(files, asking.map(_size, files), strict=True))
+    known = read.store.known()
+    share = executor.together / max(1, sum(sizes.values()))
+    most = executor.cpus
+
+    def tasks() -> Iterator[_Task]:
+        for path in sorted(files, key=lambda path: -sizes[path]):
+            size = sizes[path]
+            yield _Task(path, max(1, min(most, round(share * size))), size, tuple(known(path)))
+
+    def resources(task: _Task) -> Resources:
+        return Resources(cpus=task.threads, weight=task.size)
+
+    for task, result in executor.map_unordered(read, tasks(), resources, progress):
+        if isinstance(result, TaskError):
+            yield task.path, Ingested(task.path, "failed", error=f"{printable(task.path)}: {result}")
+        else:
+            yield task.path, result
 
 
 def _chosen(name: str | None) -> Sequence[Format]:
@@ -118,32 +144,34 @@ def _size(path: str) -> int:
         return 0
 
 
-def _parallel(tasks: Sequence[_Task], jobs: int, progress: Progress | None, sizes: Mapping[str, int]) -> list[Ingested]:
-    """Files in worker processes, large ones first so that none is left alone at the end."""
-    results: dict[str, Ingested] = {}
-    for task, result in each(_worker, sorted(tasks, key=lambda task: -sizes[task.path]), jobs, progress):
-        if isinstance(result, Exception):  # the worker died; the other files go on
-            results[task.path] = Ingested(task.path, "failed", error=f"{printable(task.path)}: {result}")
-        else:
-            results[task.path] = result
-    return [results[task.path] for task in tasks]
+class _Reader:
+    """Reads one file into the store, in whatever process it finds itself; it takes the store along as its URL."""
 
+    def __init__(self, store: Store, run: str, format: str | None, max_ratio: float) -> None:
+        self.run, self.format, self.max_ratio = run, format, max_ratio
+        self._store: Store | None = store
+        self._url = store.url if "://" in store.url else os.path.abspath(store.url)
 
-def _worker(task: _Task) -> Ingested:
-    store = open_store(task.store)
-    return _ingest_one(task, store, _chosen(task.format), True, report)
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_store": None}
 
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            self._store = open_store(self._url)
+        return self._store
 
-def _ingest_one(
-    task: _Task, store: Store, formats: Sequence[Format], may_be_known: bool, progress: Progress | None
-) -> Ingested:
-    try:
-        return _Ingest(task, store, formats, progress).do(may_be_known)
-    except LogparseError as error:
-        return Ingested(task.path, "failed", error=str(error))
-    except (OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or error
-        return Ingested(task.path, "failed", error=f"{printable(task.path)}: {reason}")
+    def __call__(self, task: _Task) -> Ingested:
+        """A file that fails, fails alone: whatever is raised is its result."""
+        try:
+            return _Ingest(self, task).do()
+        except LogparseError as error:
+            return Ingested(task.path, "failed", error=str(error))
+        except (OSError, EOFError) as error:
+            reason = getattr(error, "strerror", None) or error
+            return Ingested(task.path, "failed", error=f"{printable(task.path)}: {reason}")
+        except Exception as error:  # a fault of ours that this file's content brings out
+            return Ingested(task.path, "failed", error=f"{printable(task.path)}: {type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True)
@@ -175,20 +203,20 @@ class _Passed:
 class _Ingest:
     """One input on its way into the store."""
 
-    def __init__(self, task: _Task, store: Store, formats: Sequence[Format], progress: Progress | None) -> None:
+    def __init__(self, reader: _Reader, task: _Task) -> None:
         self.task = task
-        self.store = store
-        self.file = InputFile(task.path, task.max_ratio)
-        self.formats = formats
-        self._progress = progress
+        self.run = reader.run
+        self.store = reader.store
+        self.file = InputFile(task.path, reader.max_ratio)
+        self.formats = _chosen(reader.format)
         self._started = time.monotonic()
 
-    def do(self, may_be_known: bool) -> Ingested:
+    def do(self) -> Ingested:
         """Read the input, or only what is new of it."""
         if self.task.path == "-":
             return self._stdin()
         size = self.file.size
-        earlier = [row for row in self.store.commits() if row.path == self.task.path] if may_be_known else []
+        earlier = self.store.commits_of(self.task.path, self.task.known)
         at = self._continuation(earlier, size)
         if at is None:
             return Ingested(self.task.path, "unchanged", earlier[-1].format, earlier[-1].run)
@@ -209,7 +237,7 @@ class _Ingest:
                 stale = tuple(row.attempt for row in mine if again or row.tail)
                 start = 0 if again else max((row.end for row in mine if not row.tail), default=0)
                 return _Stretch(latest.source_id, latest.run, start=start, replaces=stale)
-        return _Stretch("", self.task.run)
+        return _Stretch("", self.run)
 
     def _file_format(self) -> FileFormat | None:
         candidates = [f for f in self.formats if isinstance(f, FileFormat)]
@@ -222,15 +250,19 @@ class _Ingest:
         attempt = self.store.attempt()
         collector, tally = Collector(attempt), Tally()
         digest, size = self.file.digest(), self.file.size
+        pids: set[str] = set()
         for outcome in map(storable, format.read(self.file)):
             tally.add(outcome)
+            pids |= {fact.value for fact in outcome.records if isinstance(fact, Fact) and fact.name == "pid"}
             collector.add(outcome.records, offset=outcome.at)
             collector.add_tables(dict(outcome.tables))
         collector.flush()
         self._report(size)
         source = at.source_id or _source_id(self.task.path, digest)
         stretch = replace(at, source_id=source, content_hash=digest, start=0, end=size)
-        return self.commit(attempt, stretch, tally, format=format.name, bytes=size, whole=True)
+        pid = _process_id(pids)
+        values = {"pid": pid, "pid_from": None if pid is None else "fact", "bytes": size, "whole": True}
+        return self.commit(attempt, stretch, tally, format=format.name, **values)
 
     def _stream(self, at: _Stretch) -> Ingested:
         """Lines of several languages and of nobody.  A last line without its end is committed apart: it may grow."""
@@ -292,8 +324,7 @@ class _Ingest:
         return _Passed(digest, digest_of_lines, size, last, place)
 
     def _report(self, count: int) -> None:
-        if self._progress:
-            self._progress(self.task.path, count)
+        report(self.task.path, count)
 
     def _stdin(self) -> Ingested:
         """Standard input: a new source per call, committed every few seconds so that a live store can be looked at."""
@@ -307,13 +338,13 @@ class _Ingest:
                 stream.feed(block, read)
                 read += len(block)
             if read > start and time.monotonic() - last_commit > _LIVE_SECONDS:
-                stretch = _Stretch(source, self.task.run, f"{source}-{read}", start, read)
+                stretch = _Stretch(source, self.run, f"{source}-{read}", start, read)
                 total = _sum(total, self._commit_stream(stream, stretch, end_of_stream=False))
                 start, last_commit, stream = read, time.monotonic(), self._stream_read(stream.reader)
         if rest:
             stream.feed(rest, read)
         end = read + len(rest)
-        stretch = _Stretch(source, self.task.run, f"{source}-end", start, end)
+        stretch = _Stretch(source, self.run, f"{source}-end", start, end)
         total = _sum(total, self._commit_stream(stream, stretch))
         return replace(total, seconds=time.monotonic() - self._started)
 
@@ -385,6 +416,12 @@ def record(store: Store, records: Iterable[Record], *, run: str, name: str, form
     )
     attempt.commit(row)
     return source
+
+
+def _process_id(facts: set[str]) -> int | None:
+    """The process that all facts ``pid`` of a file name; None where there are several, or none that is a number."""
+    pid = next(iter(facts)) if len(facts) == 1 else ""
+    return int(pid) if pid.isascii() and pid.isdecimal() and len(pid) < 19 else None
 
 
 def _source_id(path: str, digest: str) -> str:

@@ -214,7 +214,7 @@ def test_a_store_in_a_bucket_is_a_store(remote: Store, tmp_path: Path, s3: Any) 
 def test_logs_of_a_bucket_into_a_store_of_the_bucket_by_several_workers(
     remote: Store, s3: Any, options: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logparse.ingest._PARALLEL_BYTES", 0)
+    monkeypatch.setattr("logparse.executors.local._WORTH", 0)
     for number in range(3):
         s3.put_object(Bucket="logs", Key=f"team/{number}.log", Body=bench(number + 1).encode())
     results = ingest([f"s3://logs/team{options}"], remote, jobs=2)

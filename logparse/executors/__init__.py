@@ -1,0 +1,60 @@
+"""Where many files, or many problems, are worked on: processes of this machine, or a Ray cluster.
+
+``local`` needs nothing; ``ray`` is the extra ``logparse[ray]``.  Only this package knows which of them runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from logparse.errors import InputError
+from logparse.executors.executor import Executor, LostError, Progress, Resources, TaskError, report
+
+ENGINES = ("local", "ray", "ray://HOST:PORT")
+"""Engines by the words of ``--engine``."""
+
+
+@contextmanager
+def open_executor(engine: str = "local", jobs: int = 0) -> Iterator[Executor]:
+    """The executor that ``engine`` names; ``jobs`` tasks at once (0: as many as there are cores).
+
+    Raises InputError for an unknown engine, where Ray is not installed, and where no cluster answers.
+    """
+    executor = _executor(engine, jobs)
+    try:
+        yield executor
+    finally:
+        executor.close()
+
+
+def _executor(engine: str, jobs: int) -> Executor:
+    if engine == "local":
+        from logparse.executors.local import LocalExecutor
+
+        return LocalExecutor(jobs)
+    from logparse.executors.ray import RayExecutor
+
+    return RayExecutor(ray_address(engine), jobs)
+
+
+def ray_address(engine: str) -> str | None:
+    """The address in an engine's name, None for Ray wherever it is found.  Raises InputError."""
+    if engine == "ray":
+        return None
+    if engine.startswith("ray://") and engine != "ray://":
+        return engine
+    raise InputError(f"no engine {engine!r}; there is {', '.join(ENGINES)}")
+
+
+__all__ = [
+    "ENGINES",
+    "Executor",
+    "LostError",
+    "Progress",
+    "Resources",
+    "TaskError",
+    "open_executor",
+    "ray_address",
+    "report",
+]

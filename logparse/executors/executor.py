@@ -1,0 +1,92 @@
+"""What an executor is: somewhere to run a function over items, each apart from the others.
+
+The function and the items are pickled, and the function must be safe to repeat: a task whose worker or node died is
+tried again, ``TRIES`` times in all.  (An ingest is safe: the commit of a source is one put-if-absent.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+TRIES = 3
+Progress: TypeAlias = Callable[[str, int], None]
+"""Called with a name and how much was done of it since the last call."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one task takes.  ``weight`` is its amount of work (bytes to read) beside the others'."""
+
+    cpus: int = 1
+    gpus: int = 0
+    weight: float = 0.0
+
+
+class TaskError(Exception):
+    """What a task gave instead of a result: the type and text of the exception that the function raised."""
+
+
+class LostError(TaskError):
+    """The task's worker or node died, every time it was tried."""
+
+
+class Executor(Protocol):
+    """Somewhere to run tasks.  Close it, or use it in a ``with`` statement."""
+
+    @property
+    def cpus(self) -> int:
+        """Cores that one task can have at most."""
+
+    @property
+    def together(self) -> int:
+        """Cores of all tasks that run at the same time."""
+
+    def map_unordered(
+        self,
+        function: Callable[[T], R],
+        items: Iterable[T],
+        resources: Callable[[T], Resources],
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[T, R | TaskError]]:
+        """``function(item)`` for each item, as they end: the items with their results, or with what stopped them.
+
+        Items are taken as there is room for them, so neither items nor results pile up.  ``progress`` gets what the
+        function ``report``\\ s.  An exception in the caller (Ctrl-C is one) ends what runs.
+        """
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+_report_to: Progress | None = None
+
+
+def report(name: str, count: int) -> None:
+    """Tell of progress, from within a task."""
+    if _report_to is not None:
+        _report_to(name, count)
+
+
+@contextmanager
+def reporting(to: Progress | None) -> Iterator[None]:
+    """Where ``report`` goes in this process, for as long as the context lasts."""
+    global _report_to  # noqa: PLW0603 - a function that runs anywhere can carry no other way back
+    before, _report_to = _report_to, to
+    try:
+        yield
+    finally:
+        _report_to = before
+
+
+def attempted(function: Callable[[T], R], item: T) -> R | TaskError:
+    """The result, or the exception in a form that every process can read."""
+    try:
+        return function(item)
+    except Exception as error:
+        return TaskError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,151 @@
+"""Worker processes of this machine, each with a pipe of its own: one that dies takes nothing but its task with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from typing import Any, Generic, TypeVar
+
+from logparse.executors.executor import TRIES, LostError, Progress, Resources, TaskError, attempted, reporting
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_WORTH = 32 << 20
+"""Weight (bytes) from which on it pays to start processes (about half a second each)."""
+
+
+class LocalExecutor:
+    """At most ``jobs`` processes (0: one per core).  One task, or little work, is done in this process."""
+
+    def __init__(self, jobs: int = 0) -> None:
+        self.cpus = self.together = jobs or os.cpu_count() or 1
+
+    def close(self) -> None:
+        """Nothing: processes end with the call that started them."""
+
+    def map_unordered(
+        self,
+        function: Callable[[T], R],
+        items: Iterable[T],
+        resources: Callable[[T], Resources],
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[T, R | TaskError]]:
+        """See ``Executor``.  Of the resources only the weight counts: the system shares the cores out."""
+        ahead, rest, weight = deque[T](), iter(items), 0.0
+        while weight <= _WORTH or len(ahead) < 2:
+            try:
+                ahead.append(next(rest))
+            except StopIteration:
+                break
+            weight += resources(ahead[-1]).weight
+        if self.together > 1 and len(ahead) > 1 and weight > _WORTH:
+            yield from _Pool(function, self.together, progress).run(chain(ahead, rest))
+            return
+        with reporting(progress):
+            for item in chain(ahead, rest):
+                yield item, attempted(function, item)
+
+
+class _Pool(Generic[T, R]):
+    """The processes of one call."""
+
+    def __init__(self, function: Callable[[T], R], size: int, progress: Progress | None) -> None:
+        self._function, self._size, self._progress = function, size, progress
+        self._busy: dict[Connection[Any, Any], tuple[_Worker, T, int]] = {}
+        self._idle: list[_Worker] = []
+
+    def run(self, items: Iterator[T]) -> Iterator[tuple[T, R | TaskError]]:
+        again: deque[tuple[T, int]] = deque()
+        waiting = ((item, 1) for item in items)
+        try:
+            while True:
+                while len(self._busy) < self._size:
+                    task = again.popleft() if again else next(waiting, None)
+                    if task is None:
+                        break
+                    self._hand_out(*task)
+                if not self._busy:
+                    return
+                for pipe in wait(list(self._busy)):
+                    worker, item, tries = self._busy[pipe]  # type: ignore[index]
+                    try:
+                        kind, value = worker.pipe.recv()
+                    except (EOFError, OSError):
+                        del self._busy[worker.pipe]
+                        death = worker.death()
+                        worker.end()
+                        if tries < TRIES:
+                            again.append((item, tries + 1))
+                        else:
+                            yield item, LostError(f"its worker {death}, {tries} times")
+                        continue
+                    if kind == "done":
+                        del self._busy[worker.pipe]
+                        self._idle.append(worker)
+                        yield item, value
+                    elif self._progress:
+                        self._progress(*value)
+        finally:
+            for worker in (*self._idle, *(worker for worker, _, _ in self._busy.values())):
+                worker.end()
+
+    def _hand_out(self, item: T, tries: int) -> None:
+        worker = self._idle.pop() if self._idle else _Worker(self._function)
+        self._busy[worker.pipe] = (worker, item, tries)
+        with suppress(OSError):  # it may have died while it was idle: reading from it will say so
+            worker.pipe.send(item)
+
+
+class _Worker:
+    """A process and our end of its pipe."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        context = get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(function, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def death(self) -> str:
+        """How the process ended."""
+        self._process.join(5)
+        code = self._process.exitcode
+        if code is None or code >= 0:
+            return "closed its pipe" if code is None else f"exited with {code}"
+        known = {int(x): x.name for x in signal.Signals}
+        name = known.get(-code, f"signal {-code}")
+        return f"was killed by {name}" + (" (perhaps for lack of memory)" if name == "SIGKILL" else "")
+
+    def end(self) -> None:
+        """Now, whatever it does: a store is whole at every moment."""
+        self._process.kill()
+        self._process.join()
+        self.pipe.close()
+
+
+def _serve(function: Callable[[Any], Any], pipe: Connection[Any, Any]) -> None:
+    """A worker's whole life."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with reporting(lambda name, count: pipe.send(("report", (name, count)))):
+        while True:
+            try:
+                item = pipe.recv()
+            except EOFError:
+                return
+            pipe.send(("done", attempted(function, item)))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,118 @@
+"""Both executors keep one contract: results as they end, failures alone, the dead tried again, nothing left behind."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from logparse.errors import InputError
+from logparse.executors import Executor, LostError, Resources, TaskError, open_executor
+from logparse.executors import ray as on_ray_module
+from logparse.executors.local import LocalExecutor
+from tests.executors.tasks import die, die_once, double, fail_odd, plenty, slow_at_first, stay
+
+
+@pytest.fixture(params=["local", "ray"])
+def executor(request: pytest.FixtureRequest) -> Executor:
+    if request.param == "local":
+        return LocalExecutor(2)
+    on_ray: Executor = request.getfixturevalue("on_ray")
+    return on_ray
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_results_come_with_their_items_from_other_processes(executor: Executor) -> None:
+    seen: Counter[str] = Counter()
+    results = dict(executor.map_unordered(double, range(1, 9), plenty, lambda name, n: seen.update({name: n})))
+    values = {item: value for item, (value, _) in results.items()}  # type: ignore[misc]
+    assert values == {n: 2 * n for n in range(1, 9)}
+    assert os.getpid() not in {pid for _, pid in results.values()}  # type: ignore[misc]
+    assert seen == {"doubled": sum(range(1, 9))}
+
+
+def test_an_exception_is_its_own_items_result(executor: Executor) -> None:
+    results = dict(executor.map_unordered(fail_odd, range(4), plenty))
+    assert (results[0], results[2]) == (0, 2)
+    for odd in (1, 3):
+        assert isinstance(results[odd], TaskError)
+        assert str(results[odd]) == f"ValueError: {odd} is odd"
+
+
+def test_a_task_whose_worker_dies_is_tried_again(executor: Executor, tmp_path: Path) -> None:
+    items = [str(tmp_path / name) for name in ("mortal1", "a", "mortal2", "b")]
+    assert sorted(result for _, result in executor.map_unordered(die_once, items, plenty)) == sorted(
+        ["mortal1", "a", "mortal2", "b"]
+    )
+
+
+def test_a_task_that_kills_every_worker_is_lost_alone(executor: Executor) -> None:
+    results = dict(executor.map_unordered(die, range(6), plenty))
+    lost = results.pop(3)
+    assert isinstance(lost, LostError)
+    assert "3" in str(lost)
+    assert results == {n: n for n in (0, 1, 2, 4, 5)}
+
+
+def test_items_are_taken_as_there_is_room(executor: Executor) -> None:
+    taken = itertools.count()
+
+    def items() -> Iterator[int]:
+        for number in range(2000):
+            next(taken)
+            yield number
+
+    results = executor.map_unordered(double, items(), plenty)
+    next(results)
+    results.close()  # type: ignore[attr-defined]
+    assert next(taken) < 200
+
+
+def test_leaving_early_ends_what_runs(executor: Executor, tmp_path: Path) -> None:
+    tasks = [str(tmp_path / "one"), str(tmp_path / "two")]
+
+    def interrupt(name: str, count: int) -> None:
+        if all(Path(task).exists() for task in tasks):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(executor.map_unordered(stay, tasks, plenty, interrupt))
+    pids = [int(Path(task).read_text()) for task in tasks]
+    deadline = time.monotonic() + 60
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_little_work_is_done_here() -> None:
+    results = dict(LocalExecutor(4).map_unordered(double, range(3), lambda _: Resources(weight=1.0)))
+    assert {pid for _, pid in results.values()} == {os.getpid()}  # type: ignore[misc]
+
+
+def test_a_straggler_gets_another_worker(on_ray: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_ray_module, "_PATIENCE_SECONDS", 1.0)
+    items = [str(tmp_path / name) for name in ("slow", *"abcdef")]
+    results = [result for _, result in on_ray.map_unordered(slow_at_first, items, plenty)]
+    assert sorted(map(str, results)) == sorted(["slow", *"abcdef"])
+
+
+def test_what_is_no_engine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for engine in ("spark", "ray://", "rayon"):
+        with pytest.raises(InputError, match="no engine"), open_executor(engine):
+            pass
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"pip install 'logparse\[ray\]'"), open_executor("ray"):
+        pass
