@@ -5,7 +5,19 @@
 
 from __future__ import annotations
 
-from analyzers import completeness, convolution, heuristics, hints, queries
+from analyzers import (
+    cliffs,
+    completeness,
+    convolution,
+    flat_cost,
+    fusion,
+    heuristics,
+    hints,
+    near_misses,
+    precision,
+    queries,
+    stale_overrides,
+)
 from analyzers.analyzer import Analyzer
 
 ANALYZERS: tuple[Analyzer, ...] = (
@@ -14,6 +26,12 @@ ANALYZERS: tuple[Analyzer, ...] = (
     heuristics.ANALYZER,
     hints.ANALYZER,
     queries.ANALYZER,
+    stale_overrides.ANALYZER,
+    flat_cost.ANALYZER,
+    cliffs.ANALYZER,
+    fusion.ANALYZER,
+    precision.ANALYZER,
+    near_misses.ANALYZER,
 )
 
 __all__ = ["ANALYZERS"]

@@ -4,12 +4,18 @@ F, B and W of one layer do the same floating-point work.  The best known time of
 slower of the best F and best B of the same layer in the same file.  Criterion and its yield on shipped find-dbs:
 W is slow above ``slow_factor`` times the slower sibling and above ``slow_floor_ms``; what could be had back is taken
 to be the difference.  Where a file holds no sibling, the roofline of the device judges instead (``devices.csv``).
+
+Two remedies take the place of that estimate where they are measured.  A replay of the torch backend tells what another
+layout takes (``torch:layout=NHWC``: channels_last, the transposes charged; ``,stored``: the program keeps its tensors
+so); a confirmed one gives the saving with its interval.  A *user* find-db of the same device (what a search wrote) may
+know a faster solver than the system's: it is proposed, but whether the job uses that file already only a log that names
+its solver can tell, so without one the saving per run stays unknown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -17,13 +23,17 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.devices import Device, device_of
 from analyzers.joins import EVIDENCE, calls_of, facts_by_source, timed
+from analyzers.slow_solvers import replaced_solvers
 from analyzers.target import arch, same_device
+from analyzers.what_ifs import WhatIf, meant, what_ifs
 from logparse.model import Finding, problem_from_text
 
 NAME = "slow-wrw"
 GENERIC = r"Naive|:[Gg]emm|Wino"
 """Solvers that are there for any problem; nothing made for backward weights is on offer where all are of these."""
 NAIVE = r"Naive"
+LAYOUTS = r"torch:layout=N[A-Z]+(?:,stored)?(?:,benchmark)?"
+"""Texts of the layout what-ifs of the torch backend (``measure/backends/torch_convs.py``)."""
 DEAR = 10.0
 """Second best over best from which a wrong or rejected pick is called dear."""
 BIG_FLOPS = 1e9
@@ -181,7 +191,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         findings.extend(_without_siblings(rows[rows["sibling_us"].isna()], device_of(known), known, mine, settings))
         naive = rows[~rows["slow"] & rows["sibling_us"].notna() & rows["naive"] & (rows["flops"] > BIG_FLOPS)]
         findings.extend(_naive(row, known, mine) for row in _rows(naive))
-    return findings
+    findings = _with_layouts(findings, tables, settings, facts)
+    return [*findings, *replaced_solvers(NAME, w, tables, settings, facts, calls)]
 
 
 def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
@@ -336,6 +347,58 @@ def _without_siblings(
             f"{device.name} allows (no F or B of this layer is known)"
         )
         yield _finding(row, message, known, calls, criterion="roofline", roofline_us=least)
+
+
+# ------------------------------------------------------------------------------------------------- other layouts
+
+
+def _with_layouts(
+    findings: Sequence[Finding], tables: Tables, settings: Settings, facts: Mapping[str, Mapping[str, str]]
+) -> list[Finding]:
+    """The findings with what other layouts take, where a replay on the like of their device measured it."""
+    measured = what_ifs(tables, settings, LAYOUTS)
+    texts = [x.problem.text for x in findings if x.problem is not None]
+    ways = meant(tables, pd.Series(texts, dtype="object"), measured) if measured and texts else {}
+    out = []
+    for finding in findings:
+        own = facts.get(str(finding.evidence.get("source_id")), {})
+        known = ways.get(finding.problem.text, []) if finding.problem else []
+        known = [x for x in known if same_device(facts.get(x.source_id, {}), own) is not False]
+        out.append(_with_layout(finding, known, settings) if known else finding)
+    return out
+
+
+def _with_layout(finding: Finding, ways: Sequence[WhatIf], settings: Settings) -> Finding:
+    """A confirmed gain takes the place of the estimate; what is no faster is said, the estimate stays."""
+    best = next((x for x in ways if x.faster(settings.floor_share)), ways[0])
+    charged = "the tensors kept so" if ",stored" in best.solution else "transposes included"
+    certain = "confirmed" if best.confirmed else "raced, not confirmed"
+    message = (
+        f"{finding.message}; measured: {best.solution} takes {_ms(best.time_us)} ({charged}; {certain}), "
+        f"the default {_ms(best.default_us)}"
+    )
+    evidence = {**finding.evidence, "what_ifs": tuple((x.solution, x.time_us, x.default_us) for x in ways)}
+    if not best.confirmed or not best.faster(settings.floor_share):
+        return replace(finding, message=message, evidence=evidence)
+    count = finding.calls
+    evidence |= {
+        "pick": "Default",
+        "pick_us": best.default_us,
+        "best": best.solution,
+        "best_us": best.time_us,
+        "measured": best.problem,
+        "what_if_source": best.source_id,
+        "confidence": 0.9,
+    }
+    return replace(
+        finding,
+        message=message,
+        per_call_us=best.saving_us,
+        saving_us=None if count is None else best.saving_us * count,
+        evidence=evidence,
+        advice=f"Change the layout ({best.solution.partition(':')[2]}): model.to(memory_format=channels_last) in "
+        "PyTorch, with PYTORCH_MIOPEN_SUGGEST_NHWC=1 on ROCm.",
+    )
 
 
 ANALYZER = Analyzer(

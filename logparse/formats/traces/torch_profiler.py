@@ -37,7 +37,8 @@ metadata, runtime, flow arrows, other operators    foreign
 
 Kernels of a ``convolution_backward`` go to B and W where ``gradients`` can tell; else the operator is one call and one
 measurement of direction ``B+W``.  The fact ``convolution_backward_assigned`` is the share of their time that was told
-apart.  Times are microseconds of device time; a sample is the sum over the kernels of one operator.  About 12 bytes per
+apart; ``epilogue_kernels`` are the elementwise operators that followed a product (``torch_epilogues``).  Times are
+microseconds of device time; a sample is the sum over the kernels of one operator.  About 12 bytes per
 operator and 30 per kernel are held until the end, whatever else the trace has.
 """
 
@@ -48,6 +49,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from logparse.formats.format import FileFormat, Head, Outcome, Source
+from logparse.formats.traces.torch_epilogues import STEPS, step
 from logparse.formats.traces.torch_launches import operators_by_time
 from logparse.formats.traces.torch_operators import OPERATORS, operation
 from logparse.formats.traces.torch_records import Columns, records_of
@@ -99,7 +101,8 @@ _OTHER = re.compile(rb'\s*"ph":\s*"(?:[a-zM]|X",\s*"cat":\s*"(?!(?:cpu_op|kernel
 _ID = re.compile(rb'"[Ee]xternal id":\s*(\d+)')  # "external id" before PyTorch 1.11
 _DEVICE = re.compile(rb'"device":\s*(\d+)')
 _INPUTS = re.compile(rb'"(?:Concrete Inputs|Input type|Input Strides|Input Dims)":')
-_OPERATORS = frozenset(name.encode() for name in OPERATORS)
+_READ = frozenset(name.encode() for name in (*OPERATORS, *STEPS))
+"""Operators whose inputs are read: problems, and the elementwise steps that may follow them."""
 _REMEMBERED = 65_536
 
 
@@ -176,7 +179,7 @@ class _Reader:
                 foreign += 1
             elif category == b"cpu_op":
                 add_id(int(id))
-                add_kind(self._kind(args, name) if name in _OPERATORS else kinds[name])
+                add_kind(self._kind(args, name) if name in _READ else kinds[name])
                 if pid != process:
                     columns.pids.add(pid)
                     process = pid
@@ -200,7 +203,7 @@ class _Reader:
             index = self._columns.raw_names[name]
             self._columns.add_kernel(index, number, float(start), float(duration), int(device[1]) if device else -1)
             return
-        kind = self._kind(body[at:], name) if name in _OPERATORS else self._columns.plain_kinds[name]
+        kind = self._kind(body[at:], name) if name in _READ else self._columns.plain_kinds[name]
         self._columns.add_operator(number, kind, pid)
 
     def _kind(self, args: bytes, name: bytes) -> int:
@@ -221,6 +224,10 @@ class _Reader:
         return kind
 
     def _problem_kind(self, name: str, args: object) -> int:
+        if name in STEPS:
+            return self._columns.kind(
+                self._columns.text(name), step=step(name, args) if isinstance(args, dict) else None
+            )
         found = operation(name, args) if isinstance(args, dict) else None
         return self._columns.kind(self._columns.text(name), found, unread=found is None)
 
@@ -232,7 +239,8 @@ class _Reader:
         columns = self._columns
         if is_operator(event):
             name = event["name"]
-            kind = self._problem_kind(name, args) if name in OPERATORS else columns.kind(columns.text(name))
+            asked = name in OPERATORS or name in STEPS
+            kind = self._problem_kind(name, args) if asked else columns.kind(columns.text(name))
             columns.add_operator(number, kind, str(event.get("pid")).encode())
         elif is_kernel(event):
             device = args.get("device")

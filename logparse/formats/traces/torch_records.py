@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from logparse.formats.format import Outcome
 from logparse.formats.traces.gradients import first_of_weights
+from logparse.formats.traces.torch_epilogues import Kernels, Step, tails
 from logparse.formats.traces.torch_inputs import Operation
 from logparse.model import Call, ConvProblem, Fact, Kernel, Measurement, Message, Problem, Record, Solution
 
@@ -43,6 +44,8 @@ class Columns:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.kinds: list[tuple[int, Operation | None, bool]] = []  # name, what it computes, whether that is unread
+        self.steps: dict[int, Step] = {}
+        """Kinds that are elementwise steps, which may follow a product."""
         self.copies: Counter[str] = Counter()
         self.pids: set[bytes] = set()
         self.op_id, self.op_kind = array("q"), array("i")
@@ -54,7 +57,7 @@ class Columns:
         self.plain_kinds = _Memo(lambda raw: self.kind(self.raw_names[raw]))
         """Kinds of operators that are no problems, by their names as they stand in the file."""
         self._text: dict[str, int] = {}
-        self._kinds: dict[tuple[int, Operation | None, bool], int] = {}
+        self._kinds: dict[tuple[int, Operation | None, bool, Step | None], int] = {}
 
     def _name(self, raw: bytes) -> int:
         text = raw.decode("utf-8", "backslashreplace")
@@ -69,12 +72,16 @@ class Columns:
             self.names.append(text)
         return index
 
-    def kind(self, name: int, operation: Operation | None = None, *, unread: bool = False) -> int:
+    def kind(
+        self, name: int, operation: Operation | None = None, *, unread: bool = False, step: Step | None = None
+    ) -> int:
         """The index of a kind of operator: its name and what it computes."""
-        key = (name, operation, unread)
+        key = (name, operation, unread, step)
         index = self._kinds.setdefault(key, len(self.kinds))
         if index == len(self.kinds):
-            self.kinds.append(key)
+            self.kinds.append(key[:3])
+            if step is not None:
+                self.steps[index] = step
         return index
 
     def add_operator(self, id: int, kind: int, pid: bytes) -> None:
@@ -139,6 +146,7 @@ class _Records:
         if self._backward_us:
             share = self._assigned_us / self._backward_us
             yield Outcome("fact", [Fact("convolution_backward_assigned", f"{share:.4f}")], lines=0)
+        yield Outcome("fact", self._tails(), lines=0)
         yield Outcome("foreign", lines=len(self._op_kind) - self._call_events - self._unread_events)
 
     def _operators(self) -> tuple[Ints, int]:
@@ -216,6 +224,15 @@ class _Records:
             max_us=float(us.max()),
             samples_us=tuple(us[:_SAMPLES].round(6).tolist()),
         )
+
+    def _tails(self) -> list[Fact]:
+        """What elementwise operators did to the products right after them."""
+        steps = self._columns.steps
+        index = np.full(len(self._columns.kinds) + 1, -1, dtype=np.int64)
+        index[list(steps)] = np.arange(len(steps))
+        kind = np.where(self._op >= 0, self._op_kind[self._op] if len(self._op_kind) else -1, -1)
+        kernels = Kernels(self._start, self._us, self._device, self._op, self._problem_of, index[kind])
+        return tails(kernels, self._problems, list(steps.values()))
 
     def _kernels(self) -> Iterator[Kernel]:
         """Totals per operator's name, problem, kernel and device."""

@@ -1,0 +1,135 @@
+"""Elementwise operators that run right after a matrix product, on all that it wrote: what an epilogue could have done.
+
+cuBLASLt, hipBLASLt and ``aten::_addmm_activation`` apply a bias and ReLU or GELU while the result is still in
+registers; an operator of its own reads and writes it once more.  A trace tells the order of kernels, which the store
+does not keep, so the reader counts these tails.  A step belongs to a tail when its kernel is the next one on the device
+and its output has as many elements as the product's: both are in the trace, whose data flow is not.
+
+The fact ``epilogue_kernels`` (one value per problem and tail, JSON)::
+
+    {"calls": 8, "problem": "gemm trans=N,N mnk=3072,2048,768 …", "tail": ["bias", "relu"], "us": [40.8, 38.2]}
+
+``tail`` names the steps in order: ``bias`` (a vector added to every row), ``add`` (of two tensors, or a number),
+``relu``, ``gelu`` (exact, by erf), ``gelu_tanh`` and other operators by their name; ``us`` is what the kernels of each
+step took over all calls.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from logparse.model import Fact, GemmProblem, Problem
+
+FACT = "epilogue_kernels"
+LONGEST = 12
+"""Steps of a tail that are followed; GELU written out by hand has eight, and copies between them."""
+
+_PLAIN = ("silu", "sigmoid", "tanh", "pow", "mul", "sub", "div", "leaky_relu", "elu")
+STEPS: Mapping[str, str] = {
+    **{f"aten::{name}{place}": name for name in _PLAIN for place in ("", "_")},
+    **dict.fromkeys(("aten::add", "aten::add_"), "add"),
+    **dict.fromkeys(("aten::relu", "aten::relu_"), "relu"),
+    **dict.fromkeys(("aten::clamp_min", "aten::clamp_min_"), "clamp_min"),  # relu() launches through it
+    **dict.fromkeys(("aten::gelu", "aten::gelu_"), "gelu"),
+    "aten::copy_": "copy",  # of type or layout; autocast puts it between the steps of a formula
+}
+"""Operators that may be a step, and their word."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One elementwise operator: its word, and how many elements it writes."""
+
+    word: str
+    elements: int
+
+
+def step(name: str, args: Mapping[str, Any]) -> Step | None:
+    """What an operator of ``STEPS`` does; None where its inputs are not recorded or not readable."""
+    dims, values = args.get("Input Dims"), args.get("Concrete Inputs")
+    if not isinstance(dims, list) or not dims or not all(_sizes(x) for x in dims[:1]):
+        return None
+    texts = [str(x) for x in values] if isinstance(values, list) else []
+    word = STEPS[name]
+    if word == "add" and len(dims) > 1 and _sizes(dims[1]) and len(dims[1]) == 1 < len(dims[0]):
+        word = "bias" if dims[1][0] == dims[0][-1] else "add"
+    elif word == "clamp_min":
+        word = "relu" if texts[1:2] in (["0"], ["0."], ["0.0"]) else word
+    elif word == "gelu" and texts[1:2] == ["tanh"]:
+        word = "gelu_tanh"
+    return Step(word, max(math.prod(x) for x in dims[:2] if _sizes(x)))
+
+
+def _sizes(dims: object) -> bool:
+    return isinstance(dims, list) and all(type(x) is int and x >= 0 for x in dims)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Kernels of a trace as columns: start and duration (µs), device, operator, and the indices of the problem and the
+    step that each belongs to (-1: none).
+    """
+
+    start: npt.NDArray[np.float64]
+    us: npt.NDArray[np.float64]
+    device: npt.NDArray[np.int64]
+    operator: npt.NDArray[np.int64]
+    problem: npt.NDArray[np.int64]
+    step: npt.NDArray[np.int64]
+
+
+def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Step]) -> list[Fact]:
+    """One fact per problem and tail, in the order in which they first come."""
+    if not steps or not len(kernels.us):
+        return []
+    order = np.lexsort((kernels.start, kernels.device))
+    problem, at, device = kernels.problem[order], kernels.step[order], kernels.device[order]
+    written = np.array([*(_written(x) for x in problems), -1], dtype=np.int64)[problem]
+    read = np.array([*(x.elements for x in steps), 0], dtype=np.int64)[at]
+    follows = np.zeros(len(order), dtype=bool)
+    follows[:-1] = (written[:-1] > 0) & (read[1:] == written[:-1]) & (device[1:] == device[:-1])
+    found: dict[tuple[int, tuple[str, ...]], _Total] = {}
+    for first in np.flatnonzero(follows).tolist():
+        words: list[str] = []
+        us: list[float] = []
+        last, i = -1, first + 1
+        while i < len(order) and read[i] == written[first] and device[i] == device[first]:
+            operator = int(kernels.operator[order[i]])
+            if operator != last:
+                if len(words) == LONGEST:
+                    break
+                words.append(steps[at[i]].word)
+                us.append(0.0)
+            us[-1] += float(kernels.us[order[i]])
+            last, i = operator, i + 1
+        total = found.setdefault((int(problem[first]), tuple(words)), _Total(0, [0.0] * len(words)))
+        total.calls += 1
+        total.us = [a + b for a, b in zip(total.us, us, strict=True)]
+    return [_fact(problems[index], tail, total) for (index, tail), total in found.items()]
+
+
+@dataclass
+class _Total:
+    calls: int
+    us: list[float]
+
+
+def _written(problem: Problem) -> int:
+    """Elements that a plain product writes; -1 for anything else."""
+    if not isinstance(problem, GemmProblem) or problem.members:
+        return -1
+    if problem.m is None or problem.n is None or problem.batch_count is None:
+        return -1
+    return problem.m * problem.n * problem.batch_count
+
+
+def _fact(problem: Problem, tail: Sequence[str], total: _Total) -> Fact:
+    us = [round(x, 3) for x in total.us]
+    return Fact(FACT, json.dumps({"calls": total.calls, "problem": problem.text, "tail": list(tail), "us": us}))
