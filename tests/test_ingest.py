@@ -11,12 +11,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from logparse.counting import PlainCounter, new_counter
+from logparse.formats.format import FileFormat, Outcome
 from logparse.ingest import Ingested, ingest
 from logparse.model import Fact
 from logparse.store import Store, open_store
@@ -190,6 +192,21 @@ def test_a_truncated_archive_fails_alone(store: Store, tmp_path: Path) -> None:
     states = {Path(r.path).name: r.state for r in ingest([str(tmp_path / "*.log*")], store)}
     assert states == {"cut.log.gz": "failed", "good.log": "new"}
     assert counts(store) == {64: 1}
+
+
+def test_a_fault_of_a_reader_fails_its_file_alone(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poisoned(source: object) -> Iterator[Outcome]:
+        raise ValueError("no number at all")
+
+    poison = FileFormat("poison", "raises", recognise=lambda head: head.name == "bad.log", read=poisoned)
+    monkeypatch.setattr("logparse.ingest.FORMATS", (poison,))
+    for name in ("bad.log", "good.log"):
+        (tmp_path / name).write_text("x\n")
+    results = {Path(r.path).name: r for r in ingest([str(tmp_path / "*.log")], store)}
+    assert {name: r.state for name, r in results.items()} == {"bad.log": "failed", "good.log": "new"}
+    assert results["bad.log"].error.endswith("bad.log: ValueError: no number at all")
 
 
 def test_bad_paths_do_not_stop_the_others(store: Store, tmp_path: Path) -> None:

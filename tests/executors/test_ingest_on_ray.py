@@ -1,0 +1,144 @@
+"""Logs through a Ray cluster: the same views as without, whatever dies on the way."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logparse.executors import Executor
+from logparse.executors.local import LocalExecutor
+from logparse.ingest import ingest
+from logparse.store import VIEWS, Store, open_store
+from tests.conftest import ROOT, SAMPLES
+from tests.test_ingest import BENCH, TRACE, bench, check_conservation, counts
+from tests.test_location import address, options, s3  # noqa: F401 - fixtures
+
+
+def contents(store: Store) -> dict[str, str]:
+    """Every view as text, what depends on the moment of the ingest left out."""
+    frames = {view: store.query(f"select * from {view}") for view in VIEWS}
+    frames["sources"] = frames["sources"].drop(columns=["ingested_at", "seconds"])
+    return {view: f.sort_values(list(f.columns)).to_csv(index=False) for view, f in frames.items()}
+
+
+def test_the_views_are_equal_whoever_reads(tmp_path: Path, on_ray: Executor) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for number in range(3):
+        text = bench(*range(number, number + 9)) + "a line of nobody\n" + TRACE.format(s=number, pid=1)
+        (logs / f"log_{number}.log").write_text(text)
+    paths = [str(logs), str(SAMPLES / "hipblaslt"), str(SAMPLES / "tunableop")]
+    seen = []
+    for name, executor in (("alone", LocalExecutor(1)), ("ray", on_ray)):
+        store = open_store(tmp_path / name, create=True)
+        results = ingest(paths, store, run="r", executor=executor)
+        assert {result.state for result in results} == {"new"}
+        check_conservation(store)
+        assert {x.state for x in ingest(paths, store, run="r", executor=executor)} == {"unchanged"}
+        seen.append((contents(store), [(x.path, x.lines, x.calls, x.units) for x in results]))
+    assert seen[0] == seen[1]
+
+
+def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, on_ray: Executor) -> None:
+    for number in range(4):
+        (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(4000)))
+    store = open_store(tmp_path / "s", create=True)
+    killed: list[int] = []
+    done = threading.Event()
+
+    def kill() -> None:
+        while not done.is_set() and len(killed) < 2:
+            killed.extend(_kill_one(killed))
+            done.wait(0.1)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    results = ingest([str(tmp_path / "log_*.log")], store, executor=on_ray)
+    done.set()
+    killer.join()
+    assert killed, "a worker was at it"
+    assert {result.state for result in results} <= {"new", "unchanged"}, "unchanged: killed after its commit"
+    assert counts(store) == dict.fromkeys(range(4000), 4)
+    store.sweep(older_than_s=0)
+    assert counts(store) == dict.fromkeys(range(4000), 4)
+
+
+def _kill_one(but: list[int]) -> list[int]:
+    """SIGKILL to a process of Ray that runs one of our tasks."""
+    for pid in _processes(b"ray::_run"):
+        if pid not in but:
+            os.kill(pid, signal.SIGKILL)
+            return [pid]
+    return []
+
+
+def _processes(words: bytes) -> list[int]:
+    """Processes with these words in their command line."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if words in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
+
+
+def _wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def test_a_file_that_fails_fails_alone(on_ray: Executor, store: Store, tmp_path: Path) -> None:
+    (tmp_path / "cut.log.gz").write_bytes(gzip.compress(bench(*range(64)).encode())[:-20])
+    (tmp_path / "good.log").write_text(bench(64))
+    results = ingest([str(tmp_path / "*.log*")], store, executor=on_ray)
+    assert {Path(x.path).name: x.state for x in results} == {"cut.log.gz": "failed", "good.log": "new"}
+    assert "cut.log.gz" in results[0].error
+    assert counts(store) == {64: 1}
+
+
+def test_logs_and_store_in_a_bucket(s3: Any, options: str, on_ray: Executor) -> None:  # noqa: F811
+    for number in range(5):
+        s3.put_object(Bucket="logs", Key=f"run-17/host{number}/hipblaslt_{number}.log", Body=bench(64, 32).encode())
+    store = open_store(f"s3://logs/store{options}", create=True)
+    url = f"s3://logs/run-17/**/hipblaslt_*.log{options}"
+    assert [x.state for x in ingest([url], store, executor=on_ray)] == ["new"] * 5
+    assert [x.state for x in ingest([url], store, executor=on_ray)] == ["unchanged"] * 5
+    assert counts(store) == {64: 5, 32: 5}
+
+
+def test_a_killed_driver_leaves_a_whole_store_and_the_repeat_does_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command finds no cluster: it starts one, which ends with it."""
+    for number in range(8):
+        (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(2000)))
+    command = [sys.executable, "-m", "logparse", "ingest", "--engine", "ray", "--store", str(tmp_path / "s")]
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp") as folder:  # sockets: the path must be short
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        child = subprocess.Popen([*command, str(tmp_path / "log_*.log")], cwd=ROOT, stdout=-3)
+        _wait_until(lambda: child.poll() is not None or list((tmp_path / "s").glob("sources/*/*.parquet")))
+        assert child.poll() is None
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        _wait_until(lambda: not _processes(folder.encode()))
+        assert not _processes(folder.encode()), "Ray's processes end with the command"
+    store = open_store(tmp_path / "s")
+    before = len(store.sources())
+    assert 0 < before <= 8
+    results = ingest([str(tmp_path / "log_*.log")], store)
+    assert [x.state for x in results].count("unchanged") >= before
+    assert counts(store) == dict.fromkeys(range(2000), 8)
