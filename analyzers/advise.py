@@ -6,20 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analyzers import completeness
+from analyzers import apply, completeness, documents
 from analyzers.analyzer import Settings, Tables
 from analyzers.recommend import Recommendation, emissions, recommend, targets
 from analyzers.render import rows
-from logparse.formats.format import Writer
+from logparse.formats.format import Emission, Writer
 from logparse.store import Store
 
 
 @dataclass(frozen=True)
 class Written:
-    """A file that was written, and what makes its library read it (shell lines, verbatim)."""
+    """A file that was written, and what makes its library read it (shell lines, verbatim).
+
+    ``applied``: the ``apply.sh`` beside it does what ``use`` says.
+    """
 
     path: Path
     use: str
+    applied: bool = False
 
 
 def advise(store: Store, settings: Settings, run: str | None = None) -> Recommendation:
@@ -41,21 +45,31 @@ def missing(store: Store) -> list[str]:
 def write(
     recommendation: Recommendation, settings: Settings, writers: Sequence[Writer], out: Path, gpus: int = 1
 ) -> tuple[list[Written], list[str]]:
-    """Write every target's files into a folder of its own below ``out``; also say what was not written, and why.
+    """Write ``report.md`` and ``findings.json`` into ``out``, and every target's files into a folder of its own there.
 
+    Also returns what a reader of the files must know: what was not written and why, and which rows serve a family.
     ``gpus`` is how many devices a process of the target sees: PyTorch reads one TunableOp file for each.
     """
     written: list[Written] = []
-    notes: list[str] = []
+    made: list[documents.TargetFiles] = []
     for name, facts in targets(recommendation, settings).items():
-        made = emissions(recommendation, facts, writers, gpus=gpus)
-        for file in made.files:
-            path = out / name / file.name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(file.data)
-            if file.data.startswith(b"#!"):
-                path.chmod(0o755)
-            use = file.use.replace("{path}", str(path.absolute())).replace("{folder}", str(path.parent.absolute()))
-            written.append(Written(path, use))
-        notes += [f"{name}: {note}" for note in made.notes]
+        folder = (out / name).absolute()
+        emitted = emissions(recommendation, facts, writers, settings, folder=str(folder), gpus=gpus)
+        covered = any(file.name == apply.NAME for file in emitted.files)
+        files = [_write(folder, file, covered=covered) for file in emitted.files]
+        written += files
+        made.append(documents.TargetFiles(name, facts, {x.path.name: x.use for x in files}, emitted.notes))
+    notes = [f"{target.name}: {note}" for target in made for note in target.notes]
+    for file in documents.documents(recommendation, settings, made):
+        written.append(_write(out, file, covered=False))
     return written, notes
+
+
+def _write(folder: Path, file: Emission, *, covered: bool) -> Written:
+    path = folder / file.name
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(file.data)
+    if file.data.startswith(b"#!"):
+        path.chmod(0o755)
+    use = file.use.replace("{path}", str(path.absolute())).replace("{folder}", str(folder.absolute()))
+    return Written(path, use, applied=covered and apply.is_applied(file))

@@ -52,6 +52,12 @@ class Settings:
     """Findings that save less per run are not shown."""
     floor_share: float = 0.03
     """Nothing is proposed for less than this share of a problem's own time."""
+    steps: int | None = None
+    """Steps (or requests) that the run's logs are of; None: as many as its traces marked."""
+    max_rows: int | None = None
+    """No override file gets more rows than this, the most valuable first."""
+    family_regret: float = 0.01
+    """What one row for a whole family may lose against the best row of each member, as a share of their time."""
     target: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -15,8 +15,10 @@ from analyzers.analyzer import Tables
 
 LEVELS = ("exact", "layout", "shape")
 """Levels of links, the closest first."""
+CONFIRMED = "replay-confirm"
+"""Origin of a replay's confirmations: paired samples of a pick and a winner, two rows of one source."""
 EVIDENCE = frozenset(
-    {"find-db", "tunableop", "tunableop-verbose", "bench", "tuning-file", "driver", "miopen-log", "replay-confirm"}
+    {"find-db", "tunableop", "tunableop-verbose", "bench", "tuning-file", "driver", "miopen-log", CONFIRMED}
 )
 """Origins whose times are measurements of named solutions.  Not among them: kernel times of traces, MIOpen's chosen
 solver (a pick), the driver's list of solutions (estimates where no record is known), and the races of a replay: of a

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.joins import EVIDENCE, LEVELS, calls_by_problem, closest, facts_by_source, timed
+from analyzers.joins import CONFIRMED, EVIDENCE, LEVELS, calls_by_problem, closest, facts_by_source, timed
 from analyzers.target import comparable, same_device
 
 DEFAULT_TEXT = "Default"
@@ -76,8 +76,8 @@ def records(measurements: pd.DataFrame) -> pd.DataFrame:
 def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     """Each pick (or, where no log names one, the library's default) beside the best known solution of its problem.
 
-    One row per problem and pick, the best evidence there is (``BASES``, then the closest link, then the most
-    candidates), with ``COLUMNS``; times in µs, ``calls`` missing where no log counts.
+    One row per problem and pick, the best evidence there is (``BASES``, then the closest link, then a confirmation,
+    then the most candidates), with ``COLUMNS``; times in µs, ``calls`` missing where no log counts.
     """
     made = _with_workload(tables, picks(tables))
     known = records(_relevant(tables, made["problem"]))
@@ -91,8 +91,10 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     rows = _judged(_comparable(rows, facts_by_source(tables.facts), settings))
     order = rows["basis"].map({x: i for i, x in enumerate(BASES)})
     near = rows["level"].map({x: i for i, x in enumerate(LEVELS)})
-    rows = rows.assign(order=order, near=near, more=-rows["candidates"])
-    rows = rows.sort_values(["problem", "pick", "order", "near", "more", "best_us", *_RECORD, "log"])
+    # A confirmation has two candidates only, and outweighs a file in which the fastest of many was lucky in part.
+    lucky = rows["origin"] != CONFIRMED
+    rows = rows.assign(order=order, near=near, lucky=lucky, more=-rows["candidates"])
+    rows = rows.sort_values(["problem", "pick", "order", "near", "lucky", "more", "best_us", *_RECORD, "log"])
     rows = rows.drop_duplicates(["problem", "pick"]).merge(calls.reset_index(), on=["problem", "pick"])
     # Picks that all fall back on Default are one statement about the problem, not one per pick.
     rows["pick"] = rows["pick"].where(rows["basis"] != BY_DEFAULT, DEFAULT_TEXT)

@@ -1,11 +1,12 @@
-"""All findings of a run, ranked and gated, and the overrides that they propose.
+"""All findings of a run, judged, ranked and gated, and the overrides that they propose.
 
 The ceiling comes first: what would be gained if every problem ran at its best known time, and on how much of the calls
-and of the time that claim rests.  "Nothing worth doing" is a result.
+and of the time that claim rests.  What a confirmation did not confirm is left out.  "Nothing worth doing" is a result.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,43 +14,46 @@ import pandas as pd
 
 from analyzers import ANALYZERS
 from analyzers.analyzer import Settings, Tables
-from analyzers.joins import calls_by_problem
-from analyzers.picks import compare
-from analyzers.scripts import COMMANDS, environment, scripts
+from analyzers.apply import script as apply_script
+from analyzers.ceiling import BreakEven, Ceiling, break_even, ceiling, gpu_us
+from analyzers.evidence import Judgement, completed, judgement, pre_us
+from analyzers.joins import calls_by_problem, timed
+from analyzers.picks import BY_DEFAULT, MEASURED, compare
+from analyzers.scripts import COMMANDS, scripts, to_tune
 from analyzers.target import Facts, folder, same_device, serves
+from analyzers.wildcards import Times, exact, first, smallest
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, Writer
-from logparse.model import Finding, Override, Problem
+from logparse.formats.tunableop.signature import torch_version
+from logparse.model import Family, Finding, Override, Problem
 
-
-@dataclass(frozen=True)
-class Ceiling:
-    """The most that overrides can gain: every problem at its best known time.
-
-    ``share`` is of the time of the problems whose default is measured (None: no such problem), ``calls_share`` the part
-    of all calls that these are, ``gpu_share`` the gain over all GPU time of the run where a trace tells that.
-    """
-
-    share: float | None
-    saving_us: float
-    default_us: float
-    problems: int
-    calls_share: float | None
-    time_share: float | None
-    gpu_share: float | None
+WILDCARDS_FROM = (2, 15)
+"""The first PyTorch whose TunableOp matches rows with wildcards."""
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """``findings`` are about problems, the most valuable first; ``remarks`` about the run.  ``gated`` counts what was
-    left out for saving less than asked.
+    """``findings`` are about problems, the most valuable first; ``remarks`` about the run.
+
+    ``judgement`` holds what was tested.  ``left_out`` counts, by reason, the findings that are not among ``findings``.
+    ``calls`` and ``times`` (µs per problem and solution, of the file that speaks for the problem) are what families of
+    rows are chosen by.
     """
 
     run: str
     ceiling: Ceiling
+    break_even: BreakEven | None
+    judgement: Judgement
     remarks: tuple[Finding, ...]
     findings: tuple[Finding, ...]
-    gated: int
+    left_out: Mapping[str, int]
+    calls: Mapping[str, float]
+    times: Times
+
+    @property
+    def gated(self) -> int:
+        """How many findings were left out."""
+        return sum(self.left_out.values())
 
     @property
     def overrides(self) -> tuple[Override, ...]:
@@ -65,19 +69,30 @@ class Emissions:
     notes: tuple[str, ...]
 
 
+NOT_CONFIRMED = "not confirmed: paired samples do not show the gain"
+BELOW_FLOOR = "gain below the floor"
+TOO_LITTLE = "saves less than was asked for"
+
+
 def recommend(tables: Tables, settings: Settings) -> Recommendation:
     """Run every analyzer and rank what they find by time saved per run; unknown savings last, by loss per call."""
-    found = [finding for analyzer in ANALYZERS for finding in analyzer.find(tables, settings)]
-    total = _gpu_us(tables)
-    ceiling = _ceiling(compare(tables, settings), tables, total)
+    judged = judgement(tables, settings.floor_share)
+    found = completed((x for analyzer in ANALYZERS for x in analyzer.find(tables, settings)), tables, judged)
     remarks, about = [x for x in found if x.problem is None], [x for x in found if x.problem is not None]
-    kept = [x for x in about if _worth_it(x, settings)]
+    reasons = [_why_left_out(x, settings, judged) for x in about]
+    total = gpu_us(tables)
+    kept = sorted((_with_share(x, total) for x, why in zip(about, reasons, strict=True) if why is None), key=rank)
+    rows = compare(tables, settings)
     return Recommendation(
         run=tables.run,
-        ceiling=ceiling,
+        ceiling=ceiling(rows, tables, settings),
+        break_even=break_even(to_tune(kept), tables, settings),
+        judgement=judged,
         remarks=tuple(remarks),
-        findings=tuple(sorted((_with_share(x, total) for x in kept), key=rank)),
-        gated=len(about) - len(kept),
+        findings=tuple(kept),
+        left_out=dict(sorted(Counter(why for why in reasons if why is not None).items())),
+        calls={str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()},
+        times=_times(rows, tables),
     )
 
 
@@ -88,13 +103,25 @@ def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
     return (saving is None, -(saving or 0.0), -(finding.per_call_us or 0.0), text, finding.message)
 
 
-def _worth_it(finding: Finding, settings: Settings) -> bool:
+def action(finding: Finding) -> str:
+    """What to do about a finding, in a few words."""
+    if finding.override is not None:
+        return f"use {finding.override.solution.text}"
+    if to_tune([finding]):
+        return "tune"
+    # A better one is known: of another build or device than the target, or one that no file can make a library take.
+    return "see its advice" if finding.advice else "measure on the target"
+
+
+def _why_left_out(finding: Finding, settings: Settings, judged: Judgement) -> str | None:
+    if not judged.keeps(finding):
+        return NOT_CONFIRMED
+    before = pre_us(finding)
+    if before is not None and finding.per_call_us is not None and finding.per_call_us < settings.floor_share * before:
+        return BELOW_FLOOR
     if finding.saving_us is not None and finding.saving_us < settings.min_saving_us:
-        return False
-    pick = finding.evidence.get("pick_us")
-    if isinstance(pick, float) and finding.per_call_us is not None:
-        return finding.per_call_us >= settings.floor_share * pick
-    return True
+        return TOO_LITTLE
+    return None
 
 
 def _with_share(finding: Finding, total_us: float | None) -> Finding:
@@ -103,33 +130,17 @@ def _with_share(finding: Finding, total_us: float | None) -> Finding:
     return replace(finding, saving_share=finding.saving_us / total_us)
 
 
-def _gpu_us(tables: Tables) -> float | None:
-    """GPU time of the run's traces, where the traces also count the run's calls; else None.
-
-    A log's calls are of the whole job, a trace's time of the steps that it saw: their quotient would mean nothing.
-    """
-    rows = tables.kernels[tables.kernels["run"] == tables.run]
-    counted = tables.workload["calls_from"].eq("profiler")
-    total = float(rows["total_us"].sum())
-    return total if len(rows) and total > 0 and counted.all() else None
-
-
-def _ceiling(rows: pd.DataFrame, tables: Tables, gpu_us: float | None) -> Ceiling:
-    known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
-    calls = known["calls"].astype("float64")
-    default = float((calls * known["pick_us"].astype("float64")).sum())
-    gain = (known["pick_us"].astype("float64") - known["best_us"].astype("float64")).clip(lower=0.0)
-    saving = float((calls * gain).sum())
-    every = calls_by_problem(tables.workload).dropna()
-    return Ceiling(
-        share=saving / default if default else None,
-        saving_us=saving,
-        default_us=default,
-        problems=int(known["problem"].nunique()),
-        calls_share=float(calls.sum() / every.sum()) if len(every) and every.sum() else None,
-        time_share=default / gpu_us if gpu_us else None,
-        gpu_share=saving / gpu_us if gpu_us else None,
-    )
+def _times(rows: pd.DataFrame, tables: Tables) -> dict[str, dict[str, float]]:
+    """What the file that ``picks.compare`` took for a GEMM says of each of its solutions."""
+    gemms = rows[rows["problem"].str.startswith("gemm ") & rows["basis"].isin((MEASURED, BY_DEFAULT))]
+    chosen = gemms[["problem", "source_id", "origin", "measured"]].drop_duplicates("problem")
+    told = tables.measurements.rename(columns={"problem": "measured"})
+    told = timed(told[told["measured"].isin(set(chosen["measured"]))])
+    out: dict[str, dict[str, float]] = {}
+    joined = chosen.merge(told, on=["source_id", "origin", "measured"]).sort_values("time_us")
+    for problem, solution, time_us in zip(joined["problem"], joined["solution"], joined["time_us"], strict=True):
+        out.setdefault(str(problem), {}).setdefault(str(solution), float(time_us))
+    return out
 
 
 # ------------------------------------------------------------------------------------------------ what to write
@@ -154,26 +165,55 @@ def emissions(
     recommendation: Recommendation,
     target: Facts,
     writers: Sequence[Writer],
-    commands: Mapping[str, Callable[[Problem], str]] = COMMANDS,
+    settings: Settings,
+    *,
+    folder: str = ".",
     gpus: int = 1,
+    commands: Mapping[str, Callable[[Problem], str]] = COMMANDS,
 ) -> Emissions:
-    """The files for one target: overrides by every writer that takes them, tuning scripts and the environment.
+    """The files for one target, which will lie in ``folder``: overrides by every writer that takes them, ``apply.sh``
+    for these, and tuning scripts.
 
     What a writer refuses (a field that its library checks is unknown) becomes a note that says what was not written.
     """
     mine = [x for x in recommendation.overrides if _for(x, target)]
     files: list[Emission] = []
     notes: list[str] = []
+    rows: list[Override] = []
     for writer in writers:
-        accepted = [x for x in mine if writer.accepts(x)]
+        accepted, said = _rows(writer, [x for x in mine if writer.accepts(x)], target, recommendation, settings)
         made, refused = _written(writer, accepted, {**target, "gpus": str(gpus)})
         files += made
-        notes += refused
+        rows += accepted if made else []
+        notes += [*said, *refused]
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
-    findings = [x for x in recommendation.findings if _concerns(x, target)]
-    tuning, left_out = scripts(findings, commands)
-    return Emissions(target, (*files, *tuning, environment(findings)), (*notes, *left_out))
+    apply = apply_script(rows, files, target, folder)
+    tuning, left_out = scripts([x for x in recommendation.findings if _concerns(x, target)], commands)
+    return Emissions(target, (*files, *([apply] if apply else []), *tuning), (*notes, *left_out))
+
+
+def _rows(
+    writer: Writer, overrides: Sequence[Override], target: Facts, of: Recommendation, settings: Settings
+) -> tuple[list[Override], list[str]]:
+    """The rows of a writer's file: families where its library matches wildcards, the most valuable first."""
+    groups = exact(overrides, of.calls)
+    if writer.name == "tunableop" and (torch_version(target) or (0, 0)) >= WILDCARDS_FROM:
+        groups = smallest(overrides, of.calls, of.times, lambda x: writer.key(x, target), settings.family_regret)
+    rows, lost = first(groups, settings.max_rows)
+    notes = []
+    families = [x.problem.label for x in rows if isinstance(x.problem, Family)]
+    if families:
+        notes.append(
+            f"{writer.name}: {len(overrides):,} problems in {len(rows):,} rows; calls of other sizes match the "
+            f"wildcards too: {', '.join(families[:3])}{' …' if len(families) > 3 else ''}"
+        )
+    if len(rows) < sum(len(x.rows) for x in groups):
+        notes.append(
+            f"{writer.name}: only the {len(rows):,} most valuable rows (--max-rows); "
+            f"the others would save {lost:,.0f} µs per run"
+        )
+    return rows, notes
 
 
 def _written(writer: Writer, overrides: Sequence[Override], target: Facts) -> tuple[list[Emission], list[str]]:

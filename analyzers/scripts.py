@@ -1,4 +1,4 @@
-"""Scripts and settings for what no override file can mend: searches to run, and the environment of a job.
+"""Scripts for what no override file can mend yet: searches to run on the GPU.
 
 A search writes into a database or tuning file of its own, never into the user's.  Its output is ingested back.
 """
@@ -62,33 +62,31 @@ exec 3>> hipblaslt-tuning.log
 
 """
 
-_ENVIRONMENT = """\
-# Settings that belong to these findings.  Source it in the shell that starts the job: . ./env.sh
-# Nothing here is an override; the files beside this one say how they are used.
+FIND_SETTINGS = """\
+MIOPEN_FIND_MODE says what a Find does, not whether anything is tuned:
 
-# --- logging: off in production.  Bench logging (mask 32) flushes one line per GEMM.
-unset HIPBLASLT_LOG_LEVEL   # set to anything, even 0 or empty, it silently disables HIPBLASLT_LOG_MASK
-export HIPBLASLT_LOG_MASK=1   # errors only
-unset CUBLASLT_LOG_LEVEL CUBLASLT_LOG_MASK
-unset MIOPEN_ENABLE_LOGGING MIOPEN_ENABLE_LOGGING_CMD MIOPEN_LOG_LEVEL
-unset PYTORCH_TUNABLEOP_VERBOSE
-"""
+* 1 NORMAL: measure all applicable solvers, write the user find-db (an existing user record is measured again)
+* 2 FAST: find-db hit: its fastest solver; miss: a guess. Never measures
+* 3 HYBRID: hit as FAST, miss as NORMAL. It does not tune
+* 5 DYNAMIC_HYBRID, the default: hit as FAST; miss: measure only solvers that need no compiling per shape
 
-_MIOPEN_ENVIRONMENT = """
-# --- MIOpen: what the two settings do (they are often told wrongly)
-# MIOPEN_FIND_MODE says what a Find does, not whether anything is tuned:
-#   1 NORMAL          measure all applicable solvers, write the user find-db (an existing user record is measured again)
-#   2 FAST            find-db hit: its fastest solver; miss: a guess.  Never measures
-#   3 HYBRID          hit as FAST, miss as NORMAL.  It does not tune
-#   5 DYNAMIC_HYBRID  the default: hit as FAST; miss: measure only solvers that need no compiling per shape
-# MIOPEN_FIND_ENFORCE says when solvers are tuned:
-#   1 NONE            the default: tuned parameters that exist are used, nothing is searched
-#   3 SEARCH          search for solvers without tuned parameters; it does not "force tuned results"
-#   4 SEARCH_DB_UPDATE  search again on every Find
-# Any ENFORCE from 2 to 5 forces FIND_MODE to NORMAL (up to ROCm 7), which ignores and overwrites override rows.
-# A job that shall use override rows needs both unset, and in PyTorch >= 2.7 torch.backends.cudnn.benchmark=False.
-unset MIOPEN_FIND_ENFORCE MIOPEN_FIND_MODE
+MIOPEN_FIND_ENFORCE says when solvers are tuned:
+
+* 1 NONE, the default: tuned parameters that exist are used, nothing is searched
+* 3 SEARCH: search for solvers without tuned parameters; it does not "force tuned results"
+* 4 SEARCH_DB_UPDATE: search again on every Find
+
+Any ENFORCE from 2 to 5 forces FIND_MODE to NORMAL (up to ROCm 7), which ignores and overwrites override rows. A job
+that shall use override rows needs both unset, and in PyTorch 2.7 and later torch.backends.cudnn.benchmark=False.
 """
+"""What MIOpen's two find settings do; they are often told wrongly."""
+
+
+def to_tune(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings about a problem of which no measured better solution is known: what a search may mend."""
+    found = [x for x in findings if x.problem is not None and "pick_us" not in x.evidence]
+    # A finding that names a solution and no time of it is a warning about that solution: there is nothing to search.
+    return [x for x in found if "best" not in x.evidence or "best_us" in x.evidence]
 
 
 def scripts(
@@ -97,7 +95,7 @@ def scripts(
     """``tune_miopen.sh`` and ``tune_hipblaslt.sh`` for the findings without a measured better solution, in their
     order, and notes on the problems whose tool could not be told.
     """
-    wanted = [x.problem for x in findings if x.problem is not None and "pick_us" not in x.evidence]
+    wanted = [x.problem for x in to_tune(findings)]
     convs = [x for x in wanted if isinstance(x, ConvProblem)]
     gemms = [x for x in wanted if isinstance(x, GemmProblem)]
     made, notes = [], []
@@ -130,10 +128,3 @@ def _lines(problems: Sequence[Problem], command: Callable[[Problem], str] | None
         except EmissionError as error:
             refused.append(str(error))
     return list(lines), refused
-
-
-def environment(findings: Sequence[Finding]) -> Emission:
-    """``env.sh``: logging to switch off, and for convolutions the true meaning of MIOpen's two find settings."""
-    convs = any(isinstance(x.problem, ConvProblem) for x in findings)
-    text = _ENVIRONMENT + (_MIOPEN_ENVIRONMENT if convs else "")
-    return Emission("env.sh", text.encode(), "source it in the shell that starts the job: . ./env.sh")

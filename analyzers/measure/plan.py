@@ -81,7 +81,7 @@ def plan(
                 time_us=time_us,
                 regret=regret or PRIOR_REGRET.get(getattr(problem, "direction", "gemm"), 0.03),
                 solutions=solutions,
-                cost_s=_cost_s(time_us, solutions),
+                cost_s=cost_s(time_us, solutions),
                 workspace_bytes=workspaces.get(problem.text),
             )
         )
@@ -165,5 +165,6 @@ def _guess_us(problem: Problem) -> float:
     return _LEAST_US
 
 
-def _cost_s(time_us: float, solutions: int) -> float:
+def cost_s(time_us: float, solutions: int) -> float:
+    """Seconds that racing so many solutions of a problem takes, one call of which takes ``time_us``."""
     return _SETUP_S + solutions * (_PREPARE_S + _SAMPLES * max(_SAMPLE_US, time_us) / 1e6)

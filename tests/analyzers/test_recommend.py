@@ -31,7 +31,7 @@ def test_ranking_and_ceiling() -> None:
     ]
     # 110 calls of 50 µs and 10 of 30 µs at their best: 40 and 20 µs; 120 of 128 calls have a measured default.
     assert found.ceiling.default_us == 5800.0
-    assert found.ceiling.saving_us == 1200.0
+    assert found.ceiling.saving_us == pytest.approx(1200.0)
     assert found.ceiling.share == pytest.approx(1200 / 5800)
     assert found.ceiling.calls_share == pytest.approx(120 / 128)
     assert found.ceiling.gpu_share is None
@@ -61,7 +61,7 @@ def test_gates() -> None:
     )
     below = recommend(small, Settings())
     assert (len(below.findings), below.gated, below.overrides) == (0, 1, ())
-    assert "below the thresholds" in render.verdict(below)
+    assert render.verdict(below) == "nothing worth doing: 1 gain below the floor"
     assert len(recommend(small, Settings(floor_share=0.01)).overrides) == 1
 
 
@@ -69,7 +69,9 @@ def writer(fails: bool = False) -> Writer:
     def write(rows: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
         if fails:
             raise EmissionError("hipblaslt_revision is unknown: give --target with a tuning file")
-        return [Emission("out.txt", ",".join(x.solution.text for x in rows).encode(), "use it")]
+        return [
+            Emission("out.txt", ",".join(x.solution.text for x in rows).encode(), "# what it is\nexport OUT={path}\n")
+        ]
 
     return Writer("test", "", lambda x: x.solution.library == "hipblaslt", lambda p, t: p.text, write)
 
@@ -85,31 +87,33 @@ def test_emissions_of_the_target() -> None:
     found = recommend(everything(), Settings())
     [(name, target)] = targets(found, Settings()).items()
     assert name == "gfx942-304cu-hipblaslt-4d62e135"
-    made = emissions(found, target, [writer()], commands())  # type: ignore[arg-type]
+    made = emissions(found, target, [writer()], Settings(), commands=commands())  # type: ignore[arg-type]
     files = {x.name: x.data.decode() for x in made.files}
     assert files["out.txt"] == "hipblaslt:9,hipblaslt:3"
-    assert set(files) == {"out.txt", "tune_miopen.sh", "tune_hipblaslt.sh", "env.sh"}
+    assert set(files) == {"out.txt", "apply.sh", "tune_miopen.sh", "tune_hipblaslt.sh"}
     assert made.notes == ()
     assert "run 'W 64×256×56×56" in files["tune_miopen.sh"]
     assert files["tune_hipblaslt.sh"].count("\nrun ") == 1  # the pick without a time; the measured ones need no search
-    assert "MIOPEN_FIND_ENFORCE" in files["env.sh"]
+    assert "export OUT=" in files["apply.sh"]
 
 
 def test_another_target_gets_no_override() -> None:
     found = recommend(everything(), Settings())
     for other in (HERE | {"hipblaslt_revision": "x"}, HERE | {"arch": "gfx90a"}, HERE | {"cu_count": "80"}):
-        assert "out.txt" not in {x.name for x in emissions(found, other, [writer()], commands()).files}  # type: ignore[arg-type]
+        assert "out.txt" not in {x.name for x in emissions(found, other, [writer()], Settings()).files}
 
 
 def test_what_a_writer_refuses_is_a_note() -> None:
     found = recommend(everything(), Settings())
-    made = emissions(found, HERE, [writer(fails=True)], {})
+    made = emissions(found, HERE, [writer(fails=True)], Settings(), commands={})
     assert made.notes[0] == (
         "test: 2 override(s) not written: hipblaslt_revision is unknown: give --target with a tuning file"
     )
     assert [x.split(":")[0] for x in made.notes[1:]] == ["tune_miopen.sh", "tune_hipblaslt.sh"]
-    assert [x.name for x in made.files] == ["env.sh"]
-    assert len(emissions(found, HERE, [], {}).notes) == 4  # two overrides that nobody writes, two scripts
+    assert made.files == ()
+    assert (
+        len(emissions(found, HERE, [], Settings(), commands={}).notes) == 4
+    )  # two overrides that nobody writes, two scripts
 
 
 def test_two_targets_are_never_merged() -> None:
@@ -129,9 +133,10 @@ def test_two_targets_are_never_merged() -> None:
     assert list(targets(found, Settings())) == ["gfx942-hipblaslt-1201", "gfx942-hipblaslt-1201-2"]
 
 
-@pytest.mark.parametrize("script", ["tune_miopen.sh", "tune_hipblaslt.sh", "env.sh"])
+@pytest.mark.parametrize("script", ["tune_miopen.sh", "tune_hipblaslt.sh", "apply.sh"])
 def test_scripts_are_shell(script: str, tmp_path: Path) -> None:
-    made = emissions(recommend(everything(), Settings()), HERE, [], commands())  # type: ignore[arg-type]
+    found = recommend(everything(), Settings())
+    made = emissions(found, HERE, [writer()], Settings(), commands=commands())  # type: ignore[arg-type]
     path = tmp_path / script
     path.write_bytes(next(x.data for x in made.files if x.name == script))
     subprocess.run(["sh", "-n", path], check=True)
@@ -141,7 +146,9 @@ def test_tuning_writes_beside_the_users_files(tmp_path: Path) -> None:
     def report(problem: Problem) -> str:
         return "env"
 
-    made = emissions(recommend(everything(), Settings()), HERE, [], {"miopen": report, "hipblaslt": report})
+    made = emissions(
+        recommend(everything(), Settings()), HERE, [], Settings(), commands={"miopen": report, "hipblaslt": report}
+    )
     for name, variable in (
         ("tune_miopen.sh", "MIOPEN_USER_DB_PATH"),
         ("tune_hipblaslt.sh", "HIPBLASLT_TUNING_FILE"),
@@ -175,7 +182,8 @@ def test_rendering() -> None:
     assert render.lines(nothing) == [
         "run r",
         "ceiling: unknown: no measured time of the default",
-        "nothing worth doing: no problem has a better known solution and none looks slow",
+        "nothing worth doing is known: nothing looks slow, and no pick is timed against another solution "
+        "(`logparse replay` measures)",
     ]
     assert list(render.rows(nothing).columns) == list(table.columns)
 
@@ -189,7 +197,7 @@ def test_rendering_of_unknown_savings() -> None:
     t = tables(measurements=[measurement(F.text, "miopen:A", 100.0), measurement(W.text, "miopen:A", 900.0)])
     table = render.rows(recommend(t, Settings()))
     assert table["saving_us"].isna().all()
-    assert render.brief(table)["per_call_ms"].tolist() == [0.8]
+    assert render.brief(table)[["pre_us", "post_us", "gain"]].to_numpy().tolist() == [[900.0, 100.0, "88.9%"]]
 
 
 def test_target_words(tmp_path: Path) -> None:

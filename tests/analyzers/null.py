@@ -1,0 +1,91 @@
+"""A replay in which every solution is the default: what it would write into the store, with the noise of a real GPU.
+
+A sample is the true time × a clock that wanders slowly × short-term noise, and now and then a hiccup.  The sizes are
+assumed, and on the rough side for a GPU that nobody else uses: 1 % from sample to sample, 2 % of wandering, +30 % once
+in 50 samples.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from analyzers.analyzer import Tables
+from analyzers.joins import CONFIRMED
+from analyzers.measure.confirm import Pairs, interleave, judge
+from analyzers.measure.stats import median
+from logparse.model import GemmProblem
+from tests.analyzers.build import facts, measurement, tables, work
+from tests.analyzers.example import gemm
+
+NOISE, WANDER, HICCUP, HICCUPS = 0.01, 0.02, 0.3, 1 / 50
+RACED, SAMPLES = 20, 5
+"""Solutions of a race and samples of each."""
+
+
+def clock(generator: np.random.Generator, time_us: float) -> Callable[[], float]:
+    """A device on which every solution takes ``time_us``."""
+    drift = 0.0
+
+    def sample() -> float:
+        nonlocal drift
+        drift = 0.98 * drift + generator.normal(0.0, WANDER * 0.2)
+        hiccup = 1 + HICCUP * (generator.random() < HICCUPS)
+        return float(time_us * np.exp(drift + generator.normal(0.0, NOISE)) * hiccup)
+
+    return sample
+
+
+def confirmations(
+    generator: np.random.Generator, problems: int, floor: float
+) -> Iterator[tuple[GemmProblem, str, Pairs]]:
+    """The pairs of every problem whose race another solution than the pick won."""
+    for index in range(problems):
+        sample = clock(generator, float(generator.uniform(20.0, 2000.0)))
+        times = [median([sample() for _ in range(SAMPLES)]) for _ in range(RACED)]
+        winner = int(np.argmin(times))
+        if winner:
+            pairs = interleave(0, winner, lambda _solution, _block, sample=sample: sample(), floor=floor)  # type: ignore[misc]
+            yield gemm(64 * (index + 1)), f"hipblaslt:{winner}", pairs
+
+
+def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
+    """One store: its workload, and the confirmations of a replay of nothing but defaults."""
+    generator = np.random.default_rng(seed)
+    rows, told = [], []
+    for problem, winner, pairs in confirmations(generator, problems, floor):
+        source = f"c{problem.m}"
+        for solution, samples in (("Default", pairs.pick_us), (winner, pairs.winner_us)):
+            rows.append(
+                measurement(
+                    problem.text,
+                    solution,
+                    median(samples),
+                    source_id=source,
+                    origin=CONFIRMED,
+                    samples_us=list(samples),
+                )
+            )
+        told += facts(source, arch="gfx942", cu_count="304", confirmation=confirmation(problem, winner, pairs, floor))
+    return tables(measurements=rows, facts=told, workload=[work(gemm(64 * (i + 1)).text, 100) for i in range(problems)])
+
+
+def confirmation(problem: GemmProblem, winner: str, pairs: Pairs, floor: float = 0.03) -> str:
+    """The fact ``confirmation`` as a replay writes it."""
+    judged = judge(pairs, floor=floor)
+    ratio = judged.speedup
+    return json.dumps(
+        {
+            "problem": problem.text,
+            "pick": "Default",
+            "winner": winner,
+            "speedup": ratio.value,
+            "low": ratio.low,
+            "high": ratio.high,
+            "p": judged.p,
+            "floor": floor,
+            "confirmed": judged.confirmed,
+        }
+    )
