@@ -8,8 +8,8 @@ to be the difference.  Where a file holds no sibling, the roofline of the device
 Two remedies take the place of that estimate where they are measured.  A replay of the torch backend tells what another
 layout takes (``torch:layout=NHWC``: channels_last, the transposes charged; ``,stored``: the program keeps its tensors
 so); a confirmed one gives the saving with its interval.  A *user* find-db of the same device (what a search wrote) may
-know a faster solver than the system's: it is proposed, but whether the job uses that file already only a log that names
-its solver can tell, so without one the saving per run stays unknown.
+know a faster solver than the system's: it is proposed instead.  Whether the job reads that file already only a log that
+names its solver can tell; without one the finding says so.
 """
 
 from __future__ import annotations
@@ -191,8 +191,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         findings.extend(_without_siblings(rows[rows["sibling_us"].isna()], device_of(known), known, mine, settings))
         naive = rows[~rows["slow"] & rows["sibling_us"].notna() & rows["naive"] & (rows["flops"] > BIG_FLOPS)]
         findings.extend(_naive(row, known, mine) for row in _rows(naive))
-    findings = _with_layouts(findings, tables, settings, facts)
-    return [*findings, *replaced_solvers(NAME, w, tables, settings, facts, calls)]
+    replaced = replaced_solvers(NAME, w, tables, settings, facts, calls)
+    better = {(x.evidence["system"], x.problem) for x in replaced}
+    findings = [x for x in findings if (x.evidence["source_id"], x.problem) not in better]
+    return [*_with_layouts(findings, tables, settings, facts), *replaced]
 
 
 def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:

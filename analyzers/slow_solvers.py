@@ -76,14 +76,13 @@ def _finding(
         f"a user find-db of this device knows {text} ({best_us / 1e3:.4g} ms), the system's best is "
         f"{row['solution_system']} ({system_us / 1e3:.4g} ms); times of two files, made apart"
     )
-    sure = logged and calls is not None
     return Finding(
         analyzer=name,
         problem=problem,
-        message=message if logged else f"{message}; unknown whether the job reads that file already",
+        message=message if logged else f"{message}; gained already if the job reads that file, which no log tells",
         per_call_us=system_us - best_us,
         calls=calls,
-        saving_us=(system_us - best_us) * calls if sure and calls is not None else None,
+        saving_us=None if calls is None else (system_us - best_us) * calls,
         evidence={
             "source_id": row["source_id_user"],
             "system": row["source_id_system"],
@@ -94,7 +93,7 @@ def _finding(
             "criterion": "user find-db",
             "arch": facts.get("arch"),
             "cu_count": facts.get("cu_count"),
-            "confidence": 0.6,
+            "confidence": 0.7 if logged else 0.5,
         },
         override=None
         if serves(facts, target, "miopen") is not True
