@@ -24,7 +24,7 @@ from analyzers.measure.plan import Item, plan
 from analyzers.measure.worker import backend_named
 from logparse.errors import InputError
 from logparse.ingest import record
-from logparse.model import Fact, Measurement, Record
+from logparse.model import Fact, Measurement, Problem, Record, Solution
 from logparse.store import Store
 
 FORMAT = "replay"
@@ -59,9 +59,23 @@ class Step:
     confirmation: Confirmation | None
     seconds: float
     eta_s: float | None
+    calls: int | None = None
 
 
 Progress: TypeAlias = Callable[[Step], None]
+
+
+@dataclass(frozen=True)
+class Busy:
+    """What a device has in hand: a problem (None while a worker starts), and the solution or another step of it."""
+
+    device: str
+    problem: Problem | None
+    what: Solution | str
+
+
+Now: TypeAlias = Callable[[], Sequence[Busy]]
+"""Tells what every device has in hand."""
 
 
 @dataclass(kw_only=True)
@@ -97,8 +111,13 @@ def planned(store: Store, options: Options) -> list[Item]:
     )
 
 
-def replay(store: Store, options: Options, progress: Progress | None = None) -> Report:
-    """Measure, confirm and record.
+def replay(
+    store: Store,
+    options: Options,
+    progress: Progress | None = None,
+    watch: Callable[[Now], None] | None = None,
+) -> Report:
+    """Measure, confirm and record.  ``progress`` is called after each outcome, ``watch`` once before the first.
 
     Ctrl-C ends it with what is measured (``Report.interrupted``).  Raises StoreError on an empty store, InputError on
     an unknown backend, MeasuringError where a backend cannot be opened.
@@ -109,7 +128,8 @@ def replay(store: Store, options: Options, progress: Progress | None = None) -> 
     items = planned(store, options)
     devices = options.devices or visible_devices()
     report = Report(run=run, total=len(items), remarks=_remarks(devices))
-    recorder = _Recorder(store, report, options, progress)
+    calls = {item.problem.text: item.calls for item in items}
+    recorder = _Recorder(store, report, options, progress, calls)
     places = [
         Place(
             device=device,
@@ -121,7 +141,7 @@ def replay(store: Store, options: Options, progress: Progress | None = None) -> 
         )
         for device in devices
     ]
-    crew = Crew(
+    crew = _WatchedCrew(
         options.backends,
         places,
         options.method,
@@ -129,6 +149,8 @@ def replay(store: Store, options: Options, progress: Progress | None = None) -> 
         recorder.take,
         history(store) if options.resume else History(),
     )
+    if watch:
+        watch(crew.now)
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
     try:
         report.finished = crew.run([item.problem for item in items], workspaces)
@@ -195,11 +217,32 @@ def visible_devices() -> tuple[str, ...]:
     return tuple(f"cuda:{index}" for index in range(torch.cuda.device_count())) or ("cpu",)
 
 
+class _WatchedCrew(Crew):
+    """A crew that tells what it is at."""
+
+    def now(self) -> Sequence[Busy]:
+        """Called from the display's thread while the crew works: it looks, and changes nothing."""
+        out = []
+        for seat in list(self._seats):
+            worker, task = seat.worker, seat.task
+            if worker is not None and (task is not None or not seat.ready):
+                out.append(Busy(seat.place.device, task.problem if task else None, worker.in_hand))
+        return out
+
+
 class _Recorder:
     """Writes outcomes as they come, and keeps the report."""
 
-    def __init__(self, store: Store, report: Report, options: Options, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        report: Report,
+        options: Options,
+        progress: Progress | None,
+        calls: Mapping[str, int | None],
+    ) -> None:
         self._store, self._report, self._options, self._progress = store, report, options, progress
+        self._calls = calls
         self._pairs: dict[str, Pairs] = {}
         self._started = time.monotonic()
 
@@ -237,6 +280,7 @@ class _Recorder:
             confirmation=confirmation,
             seconds=seconds,
             eta_s=eta,
+            calls=self._calls.get(outcome.problem.text),
         )
 
     def close(self) -> None:
