@@ -216,8 +216,9 @@ def replay(
     from analyzers.measure import render
     from analyzers.measure import replay as measuring
     from analyzers.measure.crew import Limits
+    from analyzers.measure.live import display
+    from analyzers.measure.outcomes import Method
     from analyzers.measure.profile import profile_lines
-    from analyzers.measure.trial import Method
     from analyzers.measure.tune_script import script as script_of
     from logparse.store import open_store
 
@@ -250,7 +251,8 @@ def replay(
             write_table(frame.drop(columns="text"), TableFormat.table)
             typer.echo(f"{len(plan)} problems, about {frame['cost_s'].sum():,.0f} s of device time")
         return
-    report = measuring.replay(held, options, lambda step: typer.echo(printable(render.step_line(step))))
+    with display(lambda line: typer.echo(printable(line))) as shown:
+        report = measuring.replay(held, options, shown.take, shown.watch)
     for line in render.report_lines(report):
         typer.echo(printable(line))
     if report.interrupted:
