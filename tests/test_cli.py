@@ -109,7 +109,7 @@ def test_recommend_writes_a_folder_per_target(store: str, tmp_path: Path) -> Non
     out = run("recommend", "--store", store, "--out", str(tmp_path / "overrides"))
     assert out.returncode == 0, out.stderr
     assert "ceiling:" in out.stdout
-    assert list((tmp_path / "overrides").glob("*/env.sh"))
+    assert list((tmp_path / "overrides").glob("*/apply.sh"))
     findings = json.loads(run("sql", "select * from findings", "--store", store, "--format", "json").stdout)
     assert findings
 

@@ -27,7 +27,7 @@ def test_mi300x_find_db(store: Store, tmp_path: Path) -> None:
     assert "520.0 ms" in totals
     assert sum(x.analyzer == "slow-wrw" and "W takes" in x.message for x in found.findings) >= 299
     written, _ = write(found, Settings(), WRITERS, tmp_path / "overrides")
-    assert {"tune_miopen.sh", "env.sh"} <= {file.path.name for file in written}
+    assert {"tune_miopen.sh", "report.md", "findings.json"} <= {file.path.name for file in written}
 
 
 @needs_corpus
