@@ -102,7 +102,8 @@ def machine(tmp_path: Path, rocminfo: str | None = ROCMINFO, torch: Mapping[str,
 
 def source(shell: str, path: Path | str, env: Mapping[str, str], cwd: Path, options: str = "-u") -> tuple[str, str]:
     """What a shell says that sources a script: its new environment with the exit status first, and its errors."""
-    text = f'set {options}\nif . "$1"; then echo "status 0"; else echo "status $?"; fi\nset +u\nenv\necho "all variables"\nset'
+    text = f'set {options}\nif . "$1"; then echo "status 0"; else echo "status $?"; fi\n'
+    text += 'set +u\nenv\necho "all variables"\nset'
     words = [shell, *(["sh"] if shell == "busybox" else []), "-c", text, "shell", str(path)]
     done = subprocess.run(words, env=dict(env), cwd=cwd, capture_output=True, text=True, check=True)
     return done.stdout, done.stderr
