@@ -49,6 +49,7 @@ from analyzers.measure.confirm import judge, judge_all
 from analyzers.measure.crew import Crew, Limits, Outcome
 from analyzers.measure.drift import idle_facts, noise
 from analyzers.measure.outcomes import Confirmed, Method, Result
+from analyzers.measure.seats import LocalSeat
 from analyzers.measure.stats import median
 from logparse.model import Problem
 
@@ -135,7 +136,8 @@ def _replayed(
         print(_line(outcome), flush=True)
 
     method = Method(limit=options.limit, seed=options.seed)
-    crew = Crew(backends, [Place(device=options.device)], method, Limits(budget_s=budget_s), sink)
+    seat = LocalSeat(Place(device=options.device))
+    crew = Crew(backends, [seat], method, Limits(budget_s=budget_s), sink)
     return outcomes, crew.run(problems, workspaces)
 
 

@@ -193,6 +193,7 @@ def replay(
     run: RunOption = None,
     backend: Annotated[str, typer.Option(help="Backends, comma-separated: torch, cublaslt, cudnn …")] = "torch",
     device: Annotated[str | None, typer.Option(help="0,1 or cpu. [default: every GPU, else cpu]")] = None,
+    engine: EngineOption = "local",
     kind: Annotated[str | None, typer.Option(help="gemm or conv.")] = None,
     direction: Annotated[str | None, typer.Option(help="F, B or W.")] = None,
     top: Annotated[int | None, typer.Option(help="Only the N most valuable problems.")] = None,
@@ -226,6 +227,7 @@ def replay(
     options = measuring.Options(
         backends=tuple(backend.split(",")),
         devices=devices,
+        engine=engine,
         run=run,
         kind=kind,
         direction=direction,

@@ -24,6 +24,7 @@ from logparse.executors.local import LocalExecutor
 from logparse.formats import FORMATS
 from logparse.formats.format import UNITS, FileFormat, Format, Outcome, Unit
 from logparse.lines import LineReader, blocks
+from logparse.location import absolute
 from logparse.model import Fact, Record
 from logparse.output import printable
 from logparse.source import Hashing, InputFile, digests, find_inputs, last_line_end
@@ -150,7 +151,7 @@ class _Reader:
     def __init__(self, store: Store, run: str, format: str | None, max_ratio: float) -> None:
         self.run, self.format, self.max_ratio = run, format, max_ratio
         self._store: Store | None = store
-        self._url = store.url if "://" in store.url else os.path.abspath(store.url)
+        self._url = absolute(store.url)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_store": None}

@@ -71,6 +71,11 @@ def join_url(place: str, path: str, query: str) -> str:
     return place + quote(path, safe=_UNQUOTED, errors="surrogateescape") + query
 
 
+def absolute(url: str) -> str:
+    """The same folder, file or URL, for a process with another working directory."""
+    return url if "://" in url else os.path.abspath(url)
+
+
 def resolve(url: str) -> tuple[pafs.FileSystem, str]:
     """The file system and path of a folder, file or URL.
 

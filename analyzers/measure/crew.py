@@ -1,21 +1,23 @@
 """Runs tasks on one worker per device, and goes on whatever breaks.
 
-All races come first, the most valuable first; each winner is then confirmed by a worker that did not race it.  Nothing
-here knows of a store: outcomes go to ``sink``.
+All races come first, the most valuable first; each winner is then confirmed by a worker that did not race it, on a
+device of the same environment.  Nothing here knows of a store (outcomes go to ``sink``), nor on what machines the
+seats are.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import TypeAlias
 
 from analyzers.measure.backend import Place
+from analyzers.measure.seats import Seat
 from analyzers.measure.trial import Confirmed, Method, Result, environment_key, not_measured
-from analyzers.measure.worker import Answer, ConfirmTask, Failure, RaceTask, Ready, Task, Worker
+from analyzers.measure.worker import Answer, ConfirmTask, Failure, Handle, Lost, RaceTask, Ready, Task
 from logparse.errors import LogparseError
 from logparse.model import DEFAULT, Measurement, Problem, Solution, Status
 
@@ -30,7 +32,7 @@ class MeasuringError(LogparseError):
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Seconds: ``budget_s`` of the whole run (None: until done), ``hang_s`` of silence before a worker is killed,
-    ``opening_s`` of silence while it starts; ``losses``: workers that one problem may cost.
+    ``opening_s`` of silence while it starts; ``losses``: workers that one problem, or machines that one seat may cost.
     """
 
     budget_s: float | None = None
@@ -52,11 +54,17 @@ class History:
 class _Seat:
     """A device and who works on it."""
 
-    place: Place
-    worker: Worker | None = None
+    at: Seat
+    worker: Handle | None = None
     task: Task | None = None
     ready: bool = False
     used: bool = False  # this worker has raced: it may not confirm
+    environment: str | None = None  # of its workers, once one has said it
+    lost: int = 0  # machines, since it last finished anything
+
+    @property
+    def place(self) -> Place:
+        return self.at.place
 
 
 Outcome: TypeAlias = Result | Confirmed
@@ -65,12 +73,12 @@ Sink: TypeAlias = Callable[[Outcome, str], None]
 
 
 class Crew:
-    """One seat per device."""
+    """One worker per seat."""
 
     def __init__(
         self,
         backends: Sequence[str],
-        places: Sequence[Place],
+        seats: Sequence[Seat],
         method: Method,
         limits: Limits,
         sink: Sink,
@@ -78,11 +86,12 @@ class Crew:
     ) -> None:
         self._backends, self._method, self._limits, self._sink = tuple(backends), method, limits, sink
         self._history = history
-        self._seats = [_Seat(place) for place in places]
+        self._seats = [_Seat(seat) for seat in seats]
         self._races: deque[Problem] = deque()
-        self._confirmations: deque[ConfirmTask] = deque()
+        self._confirmations: deque[tuple[str, ConfirmTask]] = deque()  # with the environment that they are for
         self._workspaces: Mapping[str, int] = {}
         self._lost: dict[str, list[Measurement]] = {}
+        self._machines_lost: Counter[str] = Counter()  # by the problem in hand
         self._opening_s = 0.0
         self._facts: Mapping[str, str] = {}
         self._started = time.monotonic()
@@ -101,9 +110,10 @@ class Crew:
             while True:
                 for seat in self._seats:
                     self._assign(seat)
-                busy = [seat for seat in self._seats if seat.worker and (seat.task or not seat.ready)]
+                left = bool(self._races or self._confirmations)
+                busy = [seat for seat in self._seats if seat.worker and (seat.task or (left and not seat.ready))]
                 if not busy:
-                    return not self._races and not self._confirmations
+                    return not left
                 self._listen(busy)
         except BaseException:
             self._keep_losses()
@@ -115,15 +125,15 @@ class Crew:
     # ------------------------------------------------------------------ who does what
 
     def _assign(self, seat: _Seat) -> None:
-        if seat.task is not None or (seat.worker and not seat.ready):
+        if seat.task is not None or (seat.worker and not seat.ready) or seat.lost >= self._limits.losses:
             return
         racing = bool(self._races) and self._left() > self._reserve()
-        confirming = bool(self._confirmations) and self._left() > 0
-        if not racing and not confirming:
+        mine = next((pair for pair in self._confirmations if seat.environment in (None, pair[0])), None)
+        if not racing and (mine is None or self._left() <= 0):
             return
         if seat.worker is None or (not racing and seat.used):
             self._dismiss(seat)
-            seat.worker = Worker(self._backends, seat.place, self._method)
+            seat.worker = seat.at.open(self._backends, self._method)
             return
         if racing:
             problem = self._races.popleft()
@@ -131,9 +141,11 @@ class Crew:
             known, lost = self._known(seat).get(problem.text, {}), tuple(self._lost.get(problem.text, ()))
             workspace = self._workspaces.get(problem.text)
             seat.task = RaceTask(problem=problem, known=known, lost=lost, workspace_bytes=workspace)
-        else:
-            seat.task = self._confirmations.popleft()
-        seat.worker.send(seat.task)
+        elif mine is not None:
+            self._confirmations.remove(mine)
+            seat.task = mine[1]
+        if seat.task is not None:
+            seat.worker.send(seat.task)
 
     def _left(self) -> float:
         budget = self._limits.budget_s
@@ -169,7 +181,7 @@ class Crew:
     def _patience(self, seat: _Seat) -> float:
         return self._limits.hang_s if seat.ready else self._limits.opening_s
 
-    def _hear(self, seat: _Seat, worker: Worker) -> None:
+    def _hear(self, seat: _Seat, worker: Handle) -> None:
         try:
             reply = worker.receive()
         except (EOFError, OSError):
@@ -177,6 +189,7 @@ class Crew:
             return
         if isinstance(reply, Ready):
             seat.ready, self._facts = True, reply.facts
+            seat.environment = environment_key(reply.facts)
             self._opening_s = max(self._opening_s, time.monotonic() - worker.started)
         elif isinstance(reply, Answer):
             self._finish(seat, reply.outcome)
@@ -186,21 +199,24 @@ class Crew:
         elif isinstance(reply, Failure):
             assert seat.task
             self._skip(seat, reply.reason)
+        elif isinstance(reply, Lost):
+            self._lose(seat, reply.why)
 
     def _finish(self, seat: _Seat, outcome: Outcome) -> None:
-        seat.task = None
+        seat.task, seat.lost = None, 0
         self._lost.pop(outcome.problem.text, None)  # a race's rows hold them
         self._sink(outcome, seat.place.device)
         if isinstance(outcome, Result) and outcome.worth_confirming and outcome.pick and outcome.best:
             pair = (outcome.problem.text, outcome.pick.text, outcome.best.text)
-            if pair not in self._history.confirmed.get(environment_key(outcome.facts), frozenset()):
+            environment = environment_key(outcome.facts)
+            if pair not in self._history.confirmed.get(environment, frozenset()):
                 workspace = self._workspaces.get(outcome.problem.text)
                 task = ConfirmTask(
                     problem=outcome.problem, pick=outcome.pick, winner=outcome.best, workspace_bytes=workspace
                 )
-                self._confirmations.append(task)
+                self._confirmations.append((environment, task))
 
-    def _blame(self, seat: _Seat, worker: Worker, status: Status, why: str) -> None:
+    def _blame(self, seat: _Seat, worker: Handle, status: Status, why: str) -> None:
         """The worker is gone: record what it had in hand, and let another one go on without that."""
         in_hand, task, opened = worker.in_hand, seat.task, seat.ready
         self._dismiss(seat)
@@ -214,6 +230,24 @@ class Crew:
                 seat.task = None
                 return
         self._skip(seat, why, status)
+
+    def _lose(self, seat: _Seat, why: str) -> None:
+        """The worker's machine is gone: what it had in hand comes again, on whatever the seat finds or elsewhere."""
+        task, environment = seat.task, seat.environment
+        self._dismiss(seat)
+        seat.environment = None
+        seat.lost += 1
+        if isinstance(task, RaceTask):
+            self._machines_lost[task.problem.text] += 1
+            if self._machines_lost[task.problem.text] >= self._limits.losses:
+                self._skip(seat, why)
+            else:
+                self._races.appendleft(task.problem)
+        elif isinstance(task, ConfirmTask) and environment is not None:
+            self._confirmations.appendleft((environment, task))
+        seat.task = None
+        if all(seat.lost >= self._limits.losses for seat in self._seats):
+            raise MeasuringError(f"no device is left: {why}")
 
     def _skip(self, seat: _Seat, why: str, status: Status = "failed") -> None:
         """Give a task up; the problem keeps a row that says why."""

@@ -1,4 +1,4 @@
-"""``logparse replay``: the problems of a store, measured on the devices of this machine, back into the store.
+"""``logparse replay``: the problems of a store, measured on the devices of this machine or a cluster, back into it.
 
 One commit per problem, written when its race (or confirmation) has ended: whatever ends the program, what was measured
 is kept, and the next call goes on where it stood (a solution is measured once per problem and environment).
@@ -18,12 +18,13 @@ from analyzers.measure.backend import Place
 from analyzers.measure.backends.recorded import measurements_of
 from analyzers.measure.confirm import Confirmation, Pairs, judge, judge_all
 from analyzers.measure.crew import Crew, History, Limits, Outcome
-from analyzers.measure.drift import idle_facts, noise
 from analyzers.measure.outcomes import CONFIRM, RACE, Confirmed, Method, Result, environment_key
 from analyzers.measure.plan import Item, plan
+from analyzers.measure.seats import seats
 from analyzers.measure.worker import backend_named
 from logparse.errors import InputError
 from logparse.ingest import record
+from logparse.location import absolute
 from logparse.model import Fact, Measurement, Problem, Record, Solution
 from logparse.store import Store
 
@@ -32,10 +33,15 @@ FORMAT = "replay"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What to replay and how.  ``devices`` empty: all GPUs that torch sees, else the CPU; ``run`` None: the latest."""
+    """What to replay and how.
+
+    ``engine``: ``local``, or Ray (``logparse.executors``); ``devices`` empty: all GPUs that torch, or Ray, sees, else
+    the CPU; ``run`` None: the latest.
+    """
 
     backends: tuple[str, ...] = ("torch",)
     devices: tuple[str, ...] = ()
+    engine: str = "local"
     run: str | None = None
     kind: str | None = None
     direction: str | None = None
@@ -120,40 +126,30 @@ def replay(
     """Measure, confirm and record.  ``progress`` is called after each outcome, ``watch`` once before the first.
 
     Ctrl-C ends it with what is measured (``Report.interrupted``).  Raises StoreError on an empty store, InputError on
-    an unknown backend, MeasuringError where a backend cannot be opened.
+    an unknown backend or engine, MeasuringError where a backend cannot be opened.
     """
     for name in options.backends:
         backend_named(name)
     run = store.latest_run(options.run)
     items = planned(store, options)
-    devices = options.devices or visible_devices()
-    report = Report(run=run, total=len(items), remarks=_remarks(devices))
-    calls = {item.problem.text: item.calls for item in items}
-    recorder = _Recorder(store, report, options, progress, calls)
-    places = [
-        Place(
-            device=device,
-            store=store.url,
-            exhaustive=options.exhaustive,
-            kernels=options.kernels,
-            tf32=options.tf32,
-            markers=options.markers,
-        )
-        for device in devices
-    ]
-    crew = _WatchedCrew(
-        options.backends,
-        places,
-        options.method,
-        options.limits,
-        recorder.take,
-        history(store) if options.resume else History(),
+    report = Report(run=run, total=len(items))
+    recorder = _Recorder(store, report, options, progress, {item.problem.text: item.calls for item in items})
+    place = Place(
+        store=absolute(store.url),
+        exhaustive=options.exhaustive,
+        kernels=options.kernels,
+        tf32=options.tf32,
+        markers=options.markers,
     )
-    if watch:
-        watch(crew.now)
+    known = history(store) if options.resume else History()
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
     try:
-        report.finished = crew.run([item.problem for item in items], workspaces)
+        with seats(options.engine, place, options.devices) as (held, remarks):
+            report.remarks.extend(remarks)
+            crew = _WatchedCrew(options.backends, held, options.method, options.limits, recorder.take, known)
+            if watch:
+                watch(crew.now)
+            report.finished = crew.run([item.problem for item in items], workspaces)
     except KeyboardInterrupt:
         report.finished, report.interrupted = False, True
     recorder.close()
@@ -206,15 +202,6 @@ def seconds(text: str) -> float:
         return float(number) * {"s": 1, "m": 60, "h": 3600}[unit]
     except ValueError:
         raise InputError(f"a budget is a number of seconds, or like 10m or 1.5h: not {text!r}") from None
-
-
-def visible_devices() -> tuple[str, ...]:
-    """Every GPU that torch sees, else the CPU.  Asked without starting a context in this process."""
-    try:
-        import torch
-    except ImportError:
-        return ("cpu",)
-    return tuple(f"cuda:{index}" for index in range(torch.cuda.device_count())) or ("cpu",)
 
 
 class _WatchedCrew(Crew):
@@ -308,7 +295,3 @@ def _confirmation_text(outcome: Confirmed, confirmation: Confirmation) -> str:
             "confirmed": confirmation.confirmed,
         }
     )
-
-
-def _remarks(devices: Sequence[str]) -> list[str]:
-    return [f"{device}: {why}" for device in devices for why in noise(idle_facts(device))]

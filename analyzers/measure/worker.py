@@ -10,6 +10,7 @@ import importlib
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from typing import Any, TypeAlias
 from analyzers.measure.backend import BackendType, Place
 from analyzers.measure.trial import Confirmed, Laboratory, Method, Result, SickError
 from logparse.errors import InputError
+from logparse.executors.local import end_with_parent
 from logparse.model import Measurement, Problem, Solution
 
 
@@ -74,7 +76,21 @@ class Failure:
     fatal: bool = False
 
 
-Reply: TypeAlias = Ready | InHand | Answer | Failure
+@dataclass(frozen=True)
+class Gone:
+    """The worker's process has ended; how.  (Here the end of its pipe says so.)"""
+
+    how: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The worker is gone with the machine that it was on: no fault of what it had in hand."""
+
+    why: str
+
+
+Reply: TypeAlias = Ready | InHand | Answer | Failure | Gone | Lost
 
 
 def backend_named(name: str) -> BackendType:
@@ -98,15 +114,12 @@ def backend_named(name: str) -> BackendType:
     )
 
 
-class Worker:
-    """The parent's handle of one worker process."""
+class Handle:
+    """The crew's side of a worker, wherever that is: a pipe, and what was last heard through it."""
 
-    def __init__(self, names: Sequence[str], place: Place, method: Method) -> None:
-        context = multiprocessing.get_context("spawn")  # a forked CUDA context is broken
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, tuple(names), place, method), daemon=True)
-        self._process.start()
-        theirs.close()
+    def __init__(self, pipe: Connection[Any, Any]) -> None:
+        self._pipe = pipe
+        self._death = "is gone"
         self.in_hand: Solution | str = "opening the backends"
         self.heard = self.started = time.monotonic()
         self.facts: Mapping[str, str] = {}
@@ -129,10 +142,32 @@ class Worker:
             self.in_hand = reply.what
         elif isinstance(reply, Ready):
             self.facts = reply.facts
+        elif isinstance(reply, Gone):
+            self._death = reply.how
+            raise EOFError(reply.how)
         return reply
 
     def death(self) -> str:
         """How the process ended, once it has."""
+        return self._death
+
+    def stop(self) -> None:
+        """End the process now; a hung kernel ends with it."""
+        self._pipe.close()
+
+
+class Worker(Handle):
+    """A worker process of this machine."""
+
+    def __init__(self, names: Sequence[str], place: Place, method: Method) -> None:
+        context = multiprocessing.get_context("spawn")  # a forked CUDA context is broken
+        ours, theirs = context.Pipe()
+        super().__init__(ours)
+        self._process = context.Process(target=_serve, args=(theirs, tuple(names), place, method), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def death(self) -> str:
         self._process.join(5)
         code = self._process.exitcode
         if code is None:
@@ -146,24 +181,15 @@ class Worker:
         return f"killed by {name}" + (" (perhaps for lack of host memory)" if name == "SIGKILL" else "")
 
     def stop(self) -> None:
-        """End the process now; a hung kernel ends with it."""
         self._process.kill()
         self._process.join(10)
         self._pipe.close()
-
-    def close(self) -> None:
-        """Let the process end by itself, then make sure."""
-        try:
-            self._pipe.send(None)
-            self._process.join(10)
-        except OSError:
-            pass
-        self.stop()
 
 
 def _serve(pipe: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> None:
     """The worker's whole life."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    threading.Thread(target=end_with_parent, daemon=True).start()  # a hung kernel must not keep the device for ever
     lab = _open(pipe, names, place, method)
     while lab is not None:
         try:

@@ -134,7 +134,7 @@ class _Worker:
 def _serve(function: Callable[[Any], Any], pipe: Connection[Any, Any]) -> None:
     """A worker's whole life."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     with reporting(lambda name, count: pipe.send(("report", (name, count)))):
         while True:
             try:
@@ -144,7 +144,8 @@ def _serve(function: Callable[[Any], Any], pipe: Connection[Any, Any]) -> None:
             pipe.send(("done", attempted(function, item)))
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """The life of a thread: whatever this process does, it ends when its parent does."""
     parent = parent_process()
     if parent is not None:
         parent.join()

@@ -11,7 +11,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from logparse.executors.local import LocalExecutor
 from logparse.ingest import ingest
 from logparse.store import VIEWS, Store, open_store
 from tests.conftest import ROOT, SAMPLES
+from tests.executors.processes import processes
 from tests.test_ingest import BENCH, TRACE, bench, check_conservation, counts
 from tests.test_location import address, options, s3  # noqa: F401 - fixtures
 
@@ -77,21 +77,11 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, o
 
 def _kill_one(but: list[int]) -> list[int]:
     """SIGKILL to a process of Ray that runs one of our tasks."""
-    for pid in _processes(b"ray::_run"):
+    for pid in processes(b"ray::_run"):
         if pid not in but:
             os.kill(pid, signal.SIGKILL)
             return [pid]
     return []
-
-
-def _processes(words: bytes) -> list[int]:
-    """Processes with these words in their command line."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if words in (process / "cmdline").read_bytes():
-                found.append(int(process.name))
-    return found
 
 
 def _wait_until(condition: Callable[[], object]) -> None:
@@ -134,8 +124,8 @@ def test_a_killed_driver_leaves_a_whole_store_and_the_repeat_does_the_rest(
         assert child.poll() is None
         child.send_signal(signal.SIGKILL)
         child.wait()
-        _wait_until(lambda: not _processes(folder.encode()))
-        assert not _processes(folder.encode()), "Ray's processes end with the command"
+        _wait_until(lambda: not processes(folder.encode()))
+        assert not processes(folder.encode()), "Ray's processes end with the command"
     store = open_store(tmp_path / "s")
     before = len(store.sources())
     assert 0 < before <= 8
