@@ -312,7 +312,7 @@ def main() -> int:
     if options.smoke:
         shape = Shape(2, 64, options.type, steps=1, blocks=2)
     started, quiet = time.monotonic(), dict(idle_facts(options.device))
-    device = torch_device(options.device)
+    device = torch_device(Place(device=options.device))
     rows = [measured(device, name, shape, started + options.budget) for name in options.models.split(",")]
     record = {
         "record": f"layouts{'-smoke' if options.smoke else ''}",

@@ -86,7 +86,8 @@ class Place:
     ``device`` is torch's word (``cuda:0``, also on ROCm; ``cpu``); ``store`` the recorded backend's source;
     ``exhaustive`` asks for enumeration beyond the heuristic list; ``kernels`` names a user's own solutions
     (``pkg.module:callable``); ``tf32`` lets single precision run in the matrix units' short format where the problem
-    does not say; ``markers`` puts NVTX/roctx ranges around each solution.
+    does not say; ``markers`` puts NVTX/roctx ranges around each solution; ``flush_instructions`` empties the
+    instruction caches before each timed execution (GPUs only).
     """
 
     device: str = "cpu"
@@ -95,6 +96,7 @@ class Place:
     kernels: tuple[str, ...] = ()
     tf32: bool = False
     markers: bool = False
+    flush_instructions: bool = False
 
 
 @dataclass(frozen=True)

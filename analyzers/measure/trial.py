@@ -46,6 +46,7 @@ class Laboratory:
         self.facts = {name: value for backend in backends.values() for name, value in backend.environment().items()}
         self.facts |= {"replay_cache": method.cache, "replay_tf32": str(int(place.tf32))}
         self.facts |= {"replay_workspace_bytes": str(method.workspace_bytes)} if method.workspace_bytes else {}
+        self.facts |= {"replay_instructions": "flushed"} if place.flush_instructions else {}
         self.drift = Drift()
         self._before = self._reading()
 

@@ -59,7 +59,7 @@ class CublasLt:
 
         self._lt: Any = cublasLt
         self._place = place
-        self._device = torch_device(place.device)
+        self._device = torch_device(place)
         self._handle = cublasLt.create()
         self._cache = OperandCache(self._device)
         self._algorithms: dict[tuple[str, int], dict[str, _Algorithm]] = {}

@@ -36,7 +36,7 @@ class Cudnn:
     """The backend."""
 
     def __init__(self, place: Place) -> None:
-        self._device = torch_device(place.device)
+        self._device = torch_device(place)
         import cudnn  # after torch, which has loaded the library that both shall use
 
         self._cudnn: Any = cudnn

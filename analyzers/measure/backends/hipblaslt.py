@@ -48,7 +48,7 @@ class HipblasLt:
         self._lt: Any = hipblaslt
         self._data, self._compute = hip.hipDataType, hipblas.hipblasComputeType_t  # plain integers are refused
         self._place = place
-        self._device = torch_device(place.device)
+        self._device = torch_device(place)
         (self._handle,) = self._ask("hipblasLtCreate")
         self._cache = OperandCache(self._device)
         self._results: dict[tuple[str, int], dict[str, Any]] = {}

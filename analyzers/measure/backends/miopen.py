@@ -29,7 +29,7 @@ class Miopen:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._device = torch_device(place.device)  # loads torch, and with it torch's own MIOpen
+        self._device = torch_device(place)  # loads torch, and with it torch's own MIOpen
         self._library = Library()
         torch = self._device.torch
         stream = torch.cuda.current_stream(self._device.device).cuda_stream if self._device.is_gpu else 0

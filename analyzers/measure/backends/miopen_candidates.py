@@ -13,7 +13,7 @@ import subprocess
 import sys
 import weakref
 
-from analyzers.measure.backend import UnsupportedError
+from analyzers.measure.backend import Place, UnsupportedError
 from analyzers.measure.backends.miopen_library import Convolution, Library, Offer
 from logparse.model import ConvProblem, problem_from_text
 
@@ -55,7 +55,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 def _serve(device: str) -> None:
     from analyzers.measure.backends.torch_device import torch_device
 
-    opened = torch_device(device)
+    opened = torch_device(Place(device=device))
     library = Library()
     handle = library.made("miopenCreateWithStream", 0)
     for line in sys.stdin:

@@ -56,7 +56,7 @@ class Torch:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._device = torch_device(place.device)
+        self._device = torch_device(place)
         self._cache = OperandCache(self._device)
         self.cache_bytes = self._device.cache_bytes
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeAlias
 
 from analyzers.devices import device_of
 from analyzers.measure.backend import OutOfMemoryError, Place
+from analyzers.measure.backends.instruction_cache import InstructionFlush
 
 Tensor: TypeAlias = Any
 """torch.Tensor; torch is not there when this is checked."""
@@ -43,9 +44,12 @@ class Operands(Protocol):
 
 
 class TorchDevice:
-    """A device by torch's name (``cuda:0``, ``cpu``).  Raises RuntimeError where torch has no such device."""
+    """A device by torch's name (``cuda:0``, ``cpu``); ``flush_instructions`` before each timed execution.
 
-    def __init__(self, name: str) -> None:
+    Raises RuntimeError where torch has no such device, or no instruction cache is known to be flushed.
+    """
+
+    def __init__(self, name: str, flush_instructions: bool = False) -> None:
         import torch
 
         self.torch = torch
@@ -59,6 +63,13 @@ class TorchDevice:
         self.facts = self._facts()
         self.cache_bytes = self._cache_bytes()
         self._host_us_each = 20.0
+        self.flush: Callable[[], None] | None = None
+        if flush_instructions:
+            if not self.is_gpu:
+                raise RuntimeError("instruction caches are flushed on GPUs only")
+            self.flush = InstructionFlush(torch, self.device, int(self.facts["cu_count"]))
+            self.flush()  # compiled before anything is timed
+            self.synchronize()
 
     def _facts(self) -> Mapping[str, str]:
         torch = self.torch
@@ -121,8 +132,9 @@ class TorchDevice:
             for turn in range(first, first + count):
                 call(turn)
             return (time.perf_counter_ns() - started) / 1e3 / count
+        timed = self._events_us if self.flush is None else self._each_us
         for _ in range(3):
-            time_us, in_time = self._events_us(call, first, count)
+            time_us, in_time = timed(call, first, count)
             if in_time:
                 break
         return time_us
@@ -133,25 +145,57 @@ class TorchDevice:
         A spinning kernel before the first event holds the device until everything is enqueued; otherwise short kernels
         would be timed at the speed of Python.
         """
-        torch = self.torch
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda._sleep(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
-        begun = time.perf_counter_ns()
+        start, end = self._events()
+        begun = self._held(count)
         start.record()
         for turn in range(first, first + count):
             call(turn)
         end.record()
         in_time = not start.query()
-        host_us = (time.perf_counter_ns() - begun) / 1e3
-        self._host_us_each = min(2_000.0, max(5.0, host_us / count))
+        self._enqueued(begun, count)
         end.synchronize()
         return start.elapsed_time(end) * 1e3 / count, in_time
 
+    def _each_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
+        """As ``_events_us``, every execution between events of its own with the flush before it.
+
+        What lies between two events of one stream is in there too, about a µs: such times compare among themselves.
+        """
+        assert self.flush is not None
+        pairs = [self._events() for _ in range(count)]
+        begun = self._held(count)
+        for turn, (start, end) in enumerate(pairs, first):
+            self.flush()
+            start.record()
+            call(turn)
+            end.record()
+        in_time = not pairs[0][0].query()
+        self._enqueued(begun, count)
+        self.synchronize()
+        return sum(start.elapsed_time(end) for start, end in pairs) * 1e3 / count, in_time
+
+    def _events(self) -> tuple[Any, Any]:
+        event = self.torch.cuda.Event
+        return event(enable_timing=True), event(enable_timing=True)
+
+    def _held(self, count: int) -> int:
+        """Hold the device for as long as enqueueing took lately; the host's clock, ns."""
+        self.torch.cuda._sleep(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
+        return time.perf_counter_ns()
+
+    def _enqueued(self, begun: int, count: int) -> None:
+        host_us = (time.perf_counter_ns() - begun) / 1e3
+        self._host_us_each = min(2_000.0, max(5.0, host_us / count))
+
 
 @cache
-def torch_device(name: str) -> TorchDevice:
-    """The one ``TorchDevice`` of that name in this process."""
-    return TorchDevice(name)
+def _device(name: str, flush_instructions: bool) -> TorchDevice:
+    return TorchDevice(name, flush_instructions)
+
+
+def torch_device(place: Place) -> TorchDevice:
+    """The one ``TorchDevice`` of that place in this process."""
+    return _device(place.device, place.flush_instructions)
 
 
 class TorchRunnable:

@@ -41,7 +41,7 @@ class TunableOp:
         # Read once, at TunableOp's first use in this process.
         os.environ["PYTORCH_TUNABLEOP_VERBOSE"] = "3"
         os.environ["PYTORCH_TUNABLEOP_VERBOSE_FILENAME"] = str(self._log)
-        self._device = torch_device(place.device)
+        self._device = torch_device(place)
         self._tunable: Any = self._device.torch.cuda.tunable
         self._tunable.write_file_on_exit(False)
         self._tunable.set_filename(str(Path(self._folder.name) / "results.csv"))
