@@ -7,6 +7,7 @@
     s3://bucket/logs?endpoint_override=minio:9000&scheme=http   that server, named in the URL …
     AWS_ENDPOINT_URL=http://minio:9000 logparse … s3://bucket   … or in the environment
     gs://bucket/logs      hdfs://namenode:8020/logs             through pyarrow.fs, with the options of its URLs
+                                                                (gs: retry_limit_seconds, 30 where not given)
 
 Credentials come from where the library of each service looks for them: for S3 ``AWS_ACCESS_KEY_ID`` and
 ``AWS_SECRET_ACCESS_KEY``, ``~/.aws``, or the instance's role; for GS ``GOOGLE_APPLICATION_CREDENTIALS``; for HDFS
@@ -49,6 +50,8 @@ OBJECT_STORES = frozenset({"s3", "gcs"})
 _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<place>[^/?]*)(?P<path>.*?)(?P<query>\?\w+=[^&]*(?:&\w+=[^&]*)*)?\Z", re.DOTALL
 )
+_GS_SECONDS = 30
+"""How long a request to Google's storage is tried again; by default its library does so for a quarter of an hour."""
 _UNQUOTED = "/=+:@,~"
 _THERE_ALREADY, _IN_FLIGHT, _NOT_OFFERED = 412, 409, 501
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})  # FAT, and some network and FUSE file systems
@@ -90,6 +93,8 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
     user, at, _ = place.partition("://")[2].rpartition("@")
     if at and ":" in user:
         raise InputError(f"{place.partition('://')[0]}://…@…: a URL must not hold a password; use the environment")
+    if place.startswith(("gs://", "gcs://")) and "retry_limit_seconds=" not in query:
+        query += f"{'&' if query else '?'}retry_limit_seconds={_GS_SECONDS}"
     try:
         filesystem, inner = pafs.FileSystem.from_uri(join_url(place, path, query))
     except (pa.ArrowException, OSError) as error:

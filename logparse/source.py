@@ -186,109 +186,17 @@ def last_line_end(file: int, start: int, end: int) -> int:
     return start
 
 
-class Hashing(io.RawIOBase):
-    """A raw stream that hashes what passes through it; ``whole_lines`` is the hash up to the last line end."""
+class _Passing(io.RawIOBase):
+    """What comes out of another stream, read on by ``read`` alone; closing it closes that one."""
 
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
-        self._state = xxhash.xxh3_128()
-        self._at_line_end = self._state.copy()
-        self.count = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        view = memoryview(cast(bytearray, buffer))
-        data = self._raw.read(len(view))
-        view[: len(data)] = data
-        self._seen(data)
-        return len(data)
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._raw.read(size)
-        self._seen(data)
-        return data
-
-    def _seen(self, data: bytes) -> None:
-        cut = data.rfind(b"\n") + 1
-        if cut:
-            self._state.update(memoryview(data)[:cut])
-            self._at_line_end = self._state.copy()
-        self._state.update(memoryview(data)[cut:])
-        self.count += len(data)
-
-    def finish(self) -> str:
-        """Read what is left (bytes after the end of a compressed stream) and give the hash of all."""
-        while self.read(1 << 20):
-            pass
-        return str(self._state.hexdigest())
-
-    @property
-    def whole_lines(self) -> str:
-        return str(self._at_line_end.hexdigest())
-
-    def close(self) -> None:
-        if not self.closed:
-            self._raw.close()
-        super().close()
-
-
-class _Peekable(io.RawIOBase):
-    """A stream whose first bytes can be looked at before it is read."""
-
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
-        self.head = _read_up_to(raw, 6)
-        self._rest = self.head
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        if not self._rest:
-            return self._raw.read(size)
-        if size < 0 or size > len(self._rest):
-            out, self._rest = self._rest, b""
-            return out + self._raw.read(size if size < 0 else size - len(out))
-        out, self._rest = self._rest[:size], self._rest[size:]
-        return out
-
-    def readinto(self, buffer: object) -> int:
-        view = memoryview(cast(bytearray, buffer))
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._raw.close()
-        super().close()
-
-
-class _Bounded(io.RawIOBase):
-    """Decompressed bytes, refused beyond a limit (a few bytes can expand to terabytes)."""
-
-    def __init__(self, inner: BinaryIO, file: InputFile, limit: int) -> None:
+    def __init__(self, inner: BinaryIO) -> None:
         self._inner = inner
-        self._file = file
-        self._left = limit
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        try:
-            data = bytes(self._inner.read(size))
-        except (EOFError, OSError, lzma.LZMAError, ValueError, pa.ArrowException) as error:
-            raise InputError(f"{printable(self._file.path)}: damaged compressed file: {error}") from error
-        self._left -= len(data)
-        if self._left < 0:
-            raise InputError(
-                f"{printable(self._file.path)}: expands to more than {self._file.max_ratio:g} times its size; "
-                "if that is right, raise --max-ratio"
-            )
-        return data
+        return self._inner.read(size)
 
     def readinto(self, buffer: object) -> int:
         view = memoryview(cast(bytearray, buffer))
@@ -302,18 +210,91 @@ class _Bounded(io.RawIOBase):
         super().close()
 
 
-def find_inputs(paths: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The files that these paths, folders, globs and URLs name, each once, and messages for those that name nothing."""
+class Hashing(_Passing):
+    """A raw stream that hashes what passes through it; ``whole_lines`` is the hash up to the last line end."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        super().__init__(raw)
+        self._state = xxhash.xxh3_128()
+        self._at_line_end = self._state.copy()
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = super().read(size)
+        cut = data.rfind(b"\n") + 1
+        if cut:
+            self._state.update(memoryview(data)[:cut])
+            self._at_line_end = self._state.copy()
+        self._state.update(memoryview(data)[cut:])
+        self.count += len(data)
+        return data
+
+    def finish(self) -> str:
+        """Read what is left (bytes after the end of a compressed stream) and give the hash of all."""
+        while self.read(1 << 20):
+            pass
+        return str(self._state.hexdigest())
+
+    @property
+    def whole_lines(self) -> str:
+        return str(self._at_line_end.hexdigest())
+
+
+class _Peekable(_Passing):
+    """A stream whose first bytes can be looked at before it is read."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        super().__init__(raw)
+        self.head = _read_up_to(raw, 6)
+        self._rest = self.head
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._rest:
+            return super().read(size)
+        if size < 0 or size > len(self._rest):
+            out, self._rest = self._rest, b""
+            return out + super().read(size if size < 0 else size - len(out))
+        out, self._rest = self._rest[:size], self._rest[size:]
+        return out
+
+
+class _Bounded(_Passing):
+    """Decompressed bytes, refused beyond a limit (a few bytes can expand to terabytes)."""
+
+    def __init__(self, inner: BinaryIO, file: InputFile, limit: int) -> None:
+        super().__init__(inner)
+        self._file = file
+        self._left = limit
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            data = bytes(super().read(size))
+        except (EOFError, OSError, lzma.LZMAError, ValueError, pa.ArrowException) as error:
+            raise InputError(f"{printable(self._file.path)}: damaged compressed file: {error}") from error
+        self._left -= len(data)
+        if self._left < 0:
+            raise InputError(
+                f"{printable(self._file.path)}: expands to more than {self._file.max_ratio:g} times its size; "
+                "if that is right, raise --max-ratio"
+            )
+        return data
+
+
+def find_inputs(paths: Iterable[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """The files that these paths, folders, globs and URLs name, each once.
+
+    Then those of them that name nothing, each with a message that says why.
+    """
     found: dict[str, None] = {}
-    missing: list[str] = []
+    missing: list[tuple[str, str]] = []
     for path in paths:
         try:
             files = ["-"] if path == "-" else _expand(path)
         except InputError as error:
-            missing.append(printable(str(error)))
+            missing.append((path, printable(str(error))))
             continue
         if not files:
-            missing.append(f"{printable(path)}: no such file, and as a folder or pattern it matches nothing")
+            missing.append((path, f"{printable(path)}: no such file, and as a folder or pattern it matches nothing"))
         found |= dict.fromkeys(files)
     return list(found), missing
 

@@ -272,6 +272,58 @@ def test_a_damaged_store_file_is_said(s3: Any, remote: Store) -> None:
             open_store(remote.url)
 
 
+# ------------------------------------------------------------------- services that are not here: gs:// and hdfs://
+
+
+@pytest.mark.parametrize(
+    ("url", "type_name", "inner"),
+    [
+        ("gs://bucket/a/b.log", "gcs", "bucket/a/b.log"),
+        ("gs://anonymous@bucket/a/", "gcs", "bucket/a"),
+        ("gs://bucket/with%20space.log?retry_limit_seconds=3", "gcs", "bucket/with space.log"),
+        ("gs://bucket/a?endpoint_override=127.0.0.1:1&scheme=http", "gcs", "bucket/a"),
+    ],
+)
+def test_a_url_of_google_storage_is_understood(url: str, type_name: str, inner: str) -> None:
+    filesystem, path = resolve(url)
+    assert (filesystem.type_name, path) == (type_name, inner)
+    assert InputFile(url).name == inner.rsplit("/", 1)[-1]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("gs://anonymous@bucket/a.log?endpoint_override=127.0.0.1:1&scheme=http&retry_limit_seconds=1", "onnect"),
+        ("gs://user:secret@bucket/a", "password"),
+        ("gs://bucket/a?no_such_option=1", "no_such_option"),
+        ("hdfs://user:secret@namenode:8020/logs", "password"),
+        ("hdfs://namenode:port/logs", "port"),
+    ],
+)
+def test_what_cannot_be_reached_is_said_by_its_whole_url(url: str, said: str, store: Store) -> None:
+    (result,) = ingest([url], store)
+    assert (result.path, result.state) == (url, "failed")
+    assert said in result.error
+    assert "\n" not in result.error
+    assert "secret" not in result.error
+
+
+def test_hdfs_says_what_is_missing() -> None:
+    if os.environ.get("JAVA_HOME") or os.environ.get("HADOOP_HOME"):
+        pytest.skip("this machine has Java")
+    with pytest.raises(InputError, match=r"^hdfs://namenode:8020/logs: Unable to load lib(jvm|hdfs)"):
+        resolve("hdfs://namenode:8020/logs")
+
+
+@pytest.mark.parametrize(
+    ("url", "seconds"),
+    [("gs://b/a", 30), ("gs://b/a?scheme=http", 30), ("gs://b/a?retry_limit_seconds=7", 7)],
+)
+def test_google_storage_is_tried_for_half_a_minute_where_the_url_does_not_say(url: str, seconds: int) -> None:
+    _, (options,) = resolve(url)[0].__reduce__()  # pyarrow shows its options nowhere else
+    assert options["retry_time_limit"].total_seconds() == seconds
+
+
 # ------------------------------------------------------------------------------------------------------------- disks
 
 
