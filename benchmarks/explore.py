@@ -1,22 +1,29 @@
-"""How long the page takes to show a store, and to answer a click, in headless Chromium.
+"""How long the page takes to show a store, and to answer a click, in headless Chromium, and what memory it takes.
 
     python benchmarks/explore.py STORE [--rounds 5] [--chromium /usr/bin/chromium]
 
 The README's claim is for the find-db of gfx90a with 104 CUs, which ROCm ships (193,590 problems, 648,924 times):
-``logparse ingest gfx90a68.HIP.fdb.txt --store STORE`` first.  Prints seconds from the start of the program to the first
-view, from opening the page to the first view once the server is up, the time of each kind of interaction (median and
-largest, from the click to the last redraw of chart and table), and the peak memory of the server and of its reader.
+``logparse ingest gfx90a68.HIP.fdb.txt --store STORE`` first.  Prints, for a first look (nothing kept from an earlier
+one) and a second one, the seconds from the start of the program to the first view and from opening the page to it, with
+the CPU seconds of server and reader; the time of each kind of interaction (median and largest, from the click to the
+last redraw of the charts); and the largest memory of server and reader together (proportional set size: pages that both
+hold count once).  The load of the machine stands beside it: two cores draw, query and serve at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
+import os
+import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--use-gl=angle",
@@ -26,15 +33,59 @@ from analyzers.explore.serve import explore
 explore(sys.argv[1], port=0, browser=False, say=lambda x: print(x, flush=True))"""
 DRAWN = """view => { const g = document.querySelector('#chart-0 .js-plotly-plot');
     return g && g.data && document.querySelector('nav .here')?.textContent === view; }"""
-COUNT = """() => { const g = document.querySelector('#chart-0 .js-plotly-plot'); window.drawn_ = 0;
-    g.removeAllListeners('plotly_afterplot');
-    g.on('plotly_afterplot', () => { window.drawn_ = performance.now(); }); }"""
+COUNT = """() => { window.drawn_ = 0;
+    for (const g of document.querySelectorAll('#charts .js-plotly-plot')) {
+        g.removeAllListeners?.('plotly_afterplot');
+        g.on?.('plotly_afterplot', () => { if (g.offsetParent) window.drawn_ = performance.now(); }); } }"""
+VIEWS = ("Overview", "Roofline", "Regret", "Backward weights", "Shapes")
+FILTERS = ("FP16", "BF16", "FP32", "INT8")
 
 
-def peak_mb(pid: int) -> float:
-    """Peak resident memory of a process in MB (10^6 bytes)."""
-    with open(f"/proc/{pid}/status", encoding="ascii") as status:
-        return next((int(line.split()[1]) for line in status if line.startswith("VmHWM")), 0) * 1024 / 1e6
+class Watch:
+    """Memory of a process and its children together, the largest so far, and their CPU seconds."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.peak_mb = 0.0
+        self._seconds: dict[int, float] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def cpu_s(self) -> float:
+        self._look()
+        return sum(self._seconds.values())
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.1):
+            self._look()
+
+    def _look(self) -> None:
+        total = 0.0
+        for pid in (self.pid, *children(self.pid)):
+            try:
+                total += pss_mb(pid)
+                self._seconds[pid] = cpu_s(pid)
+            except OSError:  # it has ended
+                continue
+        self.peak_mb = max(self.peak_mb, total)
+
+
+def pss_mb(pid: int) -> float:
+    """Proportional set size of a process in MB (10^6 bytes)."""
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:
+        return next((int(line.split()[1]) for line in rollup if line.startswith("Pss:")), 0) * 1024 / 1e6
+
+
+def cpu_s(pid: int) -> float:
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def children(pid: int) -> list[int]:
@@ -51,27 +102,81 @@ def first_view(page: Any, url: str) -> float:
 
 
 def click(page: Any, selector: str, view: str) -> float:
-    """Milliseconds from a click on a link to the chart's last redraw."""
+    """Milliseconds from a click on a link to the last redraw of a chart that it causes."""
     page.evaluate(COUNT)
     begun = page.evaluate("performance.now()")
     page.click(selector)
     page.wait_for_function("window.drawn_ > 0")
+    page.wait_for_timeout(700)
     page.wait_for_function(DRAWN, arg=view)
     return float(page.evaluate("window.drawn_")) - float(begun)
 
 
 def interactions(page: Any, rounds: int) -> dict[str, list[float]]:
-    """Switch a filter off and on in each view, ``rounds`` times."""
+    """Switch filters on and off in each view, another one each time."""
     times: dict[str, list[float]] = {}
-    for view in ("Overview", "Roofline", "Regret", "Backward weights", "Shapes"):
+    for view in VIEWS:
         page.click(f"nav >> text={view}")
         page.wait_for_function(DRAWN, arg=view)
         page.wait_for_timeout(1500)
-        for _ in range(rounds):
+        for i in range(rounds):
             for _switch in "on", "off":
-                times.setdefault(f"filter, {view}", []).append(click(page, "aside .entry:has-text('FP16')", view))
-                page.wait_for_timeout(600)
+                entry = f"aside .entry:has-text('{FILTERS[i % len(FILTERS)]}')"
+                times.setdefault(f"filter, {view}", []).append(click(page, entry, view))
     return times
+
+
+@contextmanager
+def serving(store: str) -> Iterator[tuple[str, Watch]]:
+    with subprocess.Popen([sys.executable, "-c", SERVE, store], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        watch = Watch(server.pid)
+        try:
+            yield server.stdout.readline().split()[0], watch
+        finally:
+            watch.stop()
+            server.terminate()
+
+
+def look(browser: Any, store: str) -> dict[str, object]:
+    """Start, open the page, wait until the analyzers have spoken."""
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    page.set_default_timeout(120_000)
+    begun = time.perf_counter()
+    with serving(store) as (url, watch):
+        opened = first_view(page, url)
+        out = {
+            "start to first view (s)": round(time.perf_counter() - begun, 2),
+            "page to first view (s)": round(opened, 2),
+            "CPU of server and reader until then (s)": round(watch.cpu_s, 2),
+        }
+        page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
+        out["start to the verdict (s)"] = round(time.perf_counter() - begun, 2)
+        page.wait_for_timeout(1500)
+        out["CPU of server and reader in all (s)"] = round(watch.cpu_s, 2)
+        page.close()
+        return {**out, "largest memory of server and reader (MB)": round(watch.peak_mb)}
+
+
+def clicks(browser: Any, store: str, rounds: int) -> dict[str, object]:
+    """Warm pages and interactions."""
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    page.set_default_timeout(120_000)
+    out: dict[str, object] = {}
+    with serving(store) as (url, watch):
+        first_view(page, url)
+        page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
+        warm = [first_view(page, url) for _ in range(rounds)]
+        out["page to first view, warm (s)"] = round(statistics.median(warm), 2)
+        for name, values in interactions(page, rounds).items():
+            out[f"{name} (ms): median, largest"] = [round(statistics.median(values)), round(max(values))]
+        out["largest memory of the server (MB)"] = round(watch.peak_mb)
+    page.close()
+    return out
+
+
+def load() -> str:
+    return f"{os.getloadavg()[0]:.1f} of {os.cpu_count()} cores"
 
 
 def main() -> None:
@@ -82,30 +187,17 @@ def main() -> None:
     given = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
+    out: dict[str, object] = {"load before": load()}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=given.chromium, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1400, "height": 1000})
-        page.set_default_timeout(120_000)
-        begun = time.perf_counter()
-        with subprocess.Popen([sys.executable, "-c", SERVE, given.store], stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout
-            url = re.match(r"(\S+)", server.stdout.readline()).group(1)  # type: ignore[union-attr]
-            cold = first_view(page, url)
-            out: dict[str, object] = {"start to first view (s)": round(time.perf_counter() - begun, 2)}
-            out["page to first view, server just started (s)"] = round(cold, 2)
-            reader = 0.0
-            while not page.evaluate("!document.querySelector('#verdict').textContent.includes('Reading')"):
-                reader = max([reader, *(peak_mb(x) for x in children(server.pid))])
-                time.sleep(0.05)
-            warm = [first_view(page, url) for _ in range(given.rounds)]
-            out["page to first view (s)"] = round(statistics.median(warm), 2)
-            for name, values in interactions(page, given.rounds).items():
-                out[f"{name} (ms): median, largest"] = [round(statistics.median(values)), round(max(values))]
-            out["server peak (MB)"] = round(peak_mb(server.pid))
-            out["reader peak (MB), ends after the first seconds"] = round(reader)
-            server.terminate()
+        browser.new_page().close()
+        for i in range(3):
+            shutil.rmtree(Path(given.store) / "explore", ignore_errors=True)
+            out[f"first look {i + 1}"] = look(browser, given.store)
+            out[f"second look {i + 1}"] = look(browser, given.store)
+        out["once up"] = clicks(browser, given.store, given.rounds)
         browser.close()
-    print(json.dumps(out, indent=1))
+    print(json.dumps({**out, "load after": load()}, indent=1))
 
 
 if __name__ == "__main__":

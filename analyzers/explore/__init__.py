@@ -105,7 +105,7 @@ def parallel(
 ) -> go.Figure:
     """M, N, K, batch, TFLOP/s and time as parallel coordinates."""
     with rows.over(_points(problems, measurements)) as con:
-        drawn = rows.sample(con, Selection(), ("m", "n", "k", "tflops"), 2_000)
+        drawn = rows.sample(con, Selection(), ("m", "n", "k", "batch", "tflops", "time_us"), 250)
     return _shapes.parallel(drawn.rows, theme_of(theme), title="Sizes side by side", remark=drawn.note)
 
 

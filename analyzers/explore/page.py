@@ -27,7 +27,8 @@ INTRO = {
     "regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
     "weights": "The backward-weight pass of each layer against its own F and B. Far above 1× is worth a look.",
     "shapes": "How well which sizes run, and where time jumps. Click a cell to look only at it.",
-    "timeline": "When each process called the library. Late starters and silent ranks stand out.",
+    "timeline": "When each process called the library; late starters and silent ranks stand out. Click a slice or drag "
+    "a box to look only at what was called then.",
     "compare": "This store against the other one, problem by problem.",
     "sql": "One SELECT over the store's views: read-only, stopped after 20 s or 50,000 rows.",
 }
@@ -211,6 +212,10 @@ def chips(chosen: Selection) -> list[object]:
         _chip(f"{NUMBERS[name]}: {low:.4g} – {high:.4g}", chosen.limited({name: None}))
         for name, (low, high) in chosen.between.items()
     ]
+    if chosen.time:
+        first, last = (x.partition(" ") for x in chosen.time)
+        end = last[2] if first[0] == last[0] else chosen.time[1]
+        made.append(_chip(f"Called {chosen.time[0]} – {end}", chosen.during(None)))
     if chosen.search:
         made.append(_chip(f"“{visible(chosen.search)}”", replace(chosen, search="")))
     if made:

@@ -1,20 +1,22 @@
 """Reading a store for the page, in a process of its own.
 
-Reading 200,000 problems takes about a gigabyte for some seconds; the page keeps a tenth of that.  So a child reads the
-store, writes what the page needs as Parquet into a folder and says after each step that it is there.  The first step is
-all that the first view needs; what the analyzers say comes later.
+Reading 200,000 problems takes more than half a gigabyte for some seconds, which the page must not keep.  So a child
+reads the store, writes what the page needs as Parquet into a folder and says after each step that it is there.  The
+first step is all that the first view needs; what the analyzers say comes later, at a lower priority than the page.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
+import pyarrow as pa
 
-from analyzers.explore import problems, rows
+from analyzers.explore import cache, problems, rows
 from analyzers.explore.verdict import analyse
 from logparse.errors import LogparseError
 from logparse.store import open_store
@@ -36,11 +38,17 @@ _TRIES = """
 
 
 def prepare(sender: Connection, url: str, run: str | None, folder: str, other: str | None) -> None:
-    """The child: send ``(step, text)`` for each step that is in ``folder``; never raises."""
+    """The child: send ``(step, text)`` for each step that is in ``folder``, and keep it all; never raises."""
+    pa.set_memory_pool(pa.system_memory_pool())  # the other pools hold on to what was freed
     try:
         store = open_store(url)
+        chosen = store.latest_run(run)
+        kept = cache.place(store, chosen, other)  # of the store as it is before it is read
         for step in (_first, _tries, _verdict):
-            sender.send((step(store, store.latest_run(run), Path(folder), other), ""))
+            sender.send((step(store, chosen, Path(folder), other), ""))
+            os.nice(5)
+        if kept is not None:
+            cache.keep(Path(folder), kept)
         sender.send((DONE, ""))
     except (LogparseError, OSError) as error:
         sender.send((FAILED, str(error)))
@@ -49,8 +57,7 @@ def prepare(sender: Connection, url: str, run: str | None, folder: str, other: s
 
 
 def _first(store: Store, run: str, folder: Path, other: str | None) -> str:
-    with store.connect() as con:
-        con.execute("set threads = 2")
+    with _connect(store) as con:
         problems.survey(con, run)
         for name in ("bases", "places", "peaks"):
             _write(con, f"select * from {name}", folder / f"{name}.parquet")
@@ -58,7 +65,7 @@ def _first(store: Store, run: str, folder: Path, other: str | None) -> str:
             con.execute(f"create or replace table out_ as {sql}", {"run": run} if "$run" in sql else None)
             _write(con, "select * from out_", folder / f"{name}.parquet")
     if other is not None:
-        with open_store(other).connect() as con:
+        with _connect(open_store(other)) as con:
             problems.build(con, open_store(other).latest_run())
             sql = "select problem, min(time_us) as other_us from points group by problem"
             _write(con, sql, folder / "others.parquet")
@@ -68,8 +75,7 @@ def _first(store: Store, run: str, folder: Path, other: str | None) -> str:
 
 def _tries(store: Store, run: str, folder: Path, other: str | None) -> str:
     """Every measurement, ordered so that those of one problem lie together and are found without reading the rest."""
-    with store.connect() as con:
-        con.execute("set threads = 2")
+    with _connect(store) as con:
         _write(con, _TRIES, folder / "tries.parquet", "row_group_size 4096")
     return TRIES
 
@@ -80,6 +86,13 @@ def _verdict(store: Store, run: str, folder: Path, other: str | None) -> str:
     _plain(analysis.found).to_parquet(folder / "found.parquet")
     (folder / "verdict.json").write_text(json.dumps({"headline": analysis.headline, "lines": analysis.lines}))
     return VERDICT
+
+
+def _connect(store: Store) -> duckdb.DuckDBPyConnection:
+    con = store.connect(direct=True)
+    for setting in ("threads = 2", "memory_limit = '500MB'", "preserve_insertion_order = false"):
+        con.execute(f"set {setting}")
+    return con
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,8 @@ Columns: ``id``, ``problem``, ``label``, ``kind``, the facets and numbers of ``s
 else what a finding holds against it, else the best), ``total_us``
 (calls × time), ``loss_us`` per call, ``saving_us`` = calls × loss, ``finding``, ``solutions``, ``failed``, ``flops``,
 ``bytes``, ``intensity`` (flop/byte), ``tflops`` and ``best_tflops``, ``device``, ``roof_tflops``, ``efficiency``,
-``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and file), ``source_id``.
+``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and file), ``source_id``,
+``measured`` (the problem itself, or the one linked to it that was measured).
 """
 
 from __future__ import annotations
@@ -135,9 +136,11 @@ def judge(
     compared: pd.DataFrame | None = None,
     findings: pd.DataFrame | None = None,
     others: pd.DataFrame | None = None,
+    *,
+    anew: bool = True,
 ) -> None:
-    """(Re)create ``points`` from ``bases``, with picks (``picks.compare``), findings (``found``) and the times of
-    another store (columns ``problem, other_us``).
+    """Create ``points`` from ``bases``, with picks (``picks.compare``), findings (``found``) and the times of another
+    store (columns ``problem, other_us``); else (``anew`` false) only its rows that have a pick or a finding.
     """
     picked = pd.DataFrame(columns=list(COMPARED)) if compared is None else compared[list(COMPARED)]
     numbers = {"calls": _NUMBER, "pick_us": _NUMBER, "best_us": _NUMBER}
@@ -145,7 +148,13 @@ def judge(
     con.register("found_", (found(()) if findings is None else findings).astype({"message": _TEXT, "advice": _TEXT}))
     elsewhere = pd.DataFrame(columns=["problem", "other_us"]) if others is None else others
     con.register("others_", elsewhere.astype({"problem": _TEXT, "other_us": _NUMBER}))
-    con.execute(f"create or replace table points as {_POINTS}")
+    if anew:
+        con.execute(f"create or replace table points as {_POINTS}")
+    else:
+        said = "problem in (select problem from picked_ union select problem from found_)"
+        con.execute(f"create temp table said_ as select * from ({_POINTS}) where {said}")
+        con.execute(f"begin; delete from points where {said}; insert into points select * from said_; commit")
+        con.execute("drop table said_")
     for name in ("picked_", "found_", "others_"):
         con.unregister(name)
 
@@ -268,13 +277,14 @@ with picks as (
          arg_min(measured, best_us) as measured, arg_min(source_id, best_us) as source_id
   from picked_ group by problem),
 merged as (
-  select b.* exclude (best, best_us, origin, source_id, default_us), coalesce(p.best, b.best) as best,
+  select b.* exclude (best, best_us, origin, source_id, default_us), coalesce(p.best, b.best)::varchar as best,
          coalesce(p.best_us, b.best_us) as best_us, coalesce(p.origin, b.origin) as origin,
          coalesce(p.measured, b.problem) as measured, coalesce(p.source_id, b.source_id) as source_id,
          coalesce(p.pick, case when b.default_us is not null then 'Default' end) as pick,
          coalesce(p.pick_us, b.default_us) as pick_us,
          coalesce(p.basis, case when b.default_us is not null then 'default' end) as basis,
-         f.message as finding, f.advice, f.analyzer, f.per_call_us, f.held_us,
+         f.message::varchar as finding, f.advice::varchar as advice, f.analyzer::varchar as analyzer,
+         f.per_call_us, f.held_us,
          coalesce(f.override, false) as has_override
   from bases b left join picks p using (problem) left join found_ f using (problem)),
 timed as (

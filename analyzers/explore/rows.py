@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -106,16 +106,22 @@ def groups(
     there are), each with the facet's own choice left open.
     """
     parts, parameters = [], list[object]()
+    found, source = "", "points"
+    if chosen.search:  # looked for once, not once per facet
+        condition, parameters = replace(chosen, values={}).where()
+        names = ", ".join(dict.fromkeys([*FACETS, "calls", "total_us"]))
+        found, source = f"with found as materialized (select {names} from points where {condition}) ", "found"
+        chosen = replace(chosen, search="", between={}, time=None)
     for facet in facets:
         where, more = chosen.where(without=[facet])
         parts.append(
             f"""select *, count(*) over () as values from (
                   select '{facet}' as facet, {facet} as value, count(*) as problems, sum(calls) as calls,
-                         sum(total_us) as total_us from points where {where} group by {facet})
+                         sum(total_us) as total_us from {source} where {where} group by {facet})
                 order by total_us desc nulls last, problems desc, value limit {most}"""
         )
         parameters += more
-    return con.execute(" union all ".join(f"({part})" for part in parts), parameters).df()
+    return con.execute(found + " union all ".join(f"({part})" for part in parts), parameters).df()
 
 
 def sample(con: duckdb.DuckDBPyConnection, chosen: Selection, needs: Sequence[str] = (), size: int = DRAWN) -> Sample:
@@ -286,8 +292,8 @@ def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
 
 
 def ticks(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
-    """``pid, second, calls`` of the selected problems, from the table ``ticks``."""
-    where, parameters = chosen.where()
+    """``pid, second, calls`` of the selected problems, from the table ``ticks``; all of the time."""
+    where, parameters = chosen.where(without=["time"])
     return con.execute(
         f"""select pid, second, sum(calls) as calls from ticks
             where problem in (select problem from points where {where}) group by all order by second, pid""",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from urllib.parse import parse_qsl, urlencode
 
 FACETS: Mapping[str, str] = {
@@ -31,6 +32,7 @@ NUMBERS: Mapping[str, str] = {
     "m": "M",
     "n": "N",
     "k": "K",
+    "batch": "batch",
     "time_us": "time",
     "best_us": "best time",
     "sibling_us": "F or B time",
@@ -60,6 +62,8 @@ class Selection:
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     between: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     search: str = ""
+    time: tuple[str, str] | None = None
+    """First and last second, as the logs' clock has them (``2026-01-31 23:59:58``), in which a problem was called."""
     problem: str = ""
     """The ``id`` of the problem that is looked at; it filters nothing."""
 
@@ -76,19 +80,24 @@ class Selection:
         merged = {**self.between, **{k: v for k, v in intervals.items() if k in NUMBERS}}
         return replace(self, between={k: v for k, v in merged.items() if v is not None})
 
+    def during(self, time: tuple[str, str] | None) -> Selection:
+        """Only problems that were called in this stretch of time; None takes that away."""
+        return replace(self, time=time)
+
     def cleared(self) -> Selection:
         """The same view without any filter."""
         return Selection(view=self.view)
 
     @property
     def filters(self) -> bool:
-        return bool(self.values or self.between or self.search)
+        return bool(self.values or self.between or self.search or self.time)
 
     def url(self) -> str:
         """The query string, ``?`` included."""
         pairs: list[tuple[str, str]] = [("view", self.view)]
         pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]
         pairs += [(name, _interval_text(*self.between[name])) for name in NUMBERS if name in self.between]
+        pairs += [("time", "..".join(self.time))] if self.time else []
         pairs += [(name, value) for name, value in (("search", self.search), ("problem", self.problem)) if value]
         return "?" + urlencode(pairs)
 
@@ -106,6 +115,9 @@ class Selection:
         if self.search:
             parts.append("(contains(lower(label), ?) or contains(lower(best), ?) or contains(lower(problem), ?))")
             parameters += [self.search.lower()] * 3
+        if self.time and "time" not in without:
+            parts.append("problem in (select problem from ticks where second between ?::timestamp and ?::timestamp)")
+            parameters += self.time
         return " and ".join(parts), parameters
 
 
@@ -113,6 +125,7 @@ def from_url(query: str | None) -> Selection:
     """The selection of a query string.  Never raises; unknown names and unreadable values are dropped."""
     values: dict[str, tuple[str, ...]] = {}
     between: dict[str, tuple[float, float]] = {}
+    time: tuple[str, str] | None = None
     single = {"view": "overview", "search": "", "problem": ""}
     try:
         pairs = parse_qsl((query or "").lstrip("?"), max_num_fields=200)
@@ -125,10 +138,12 @@ def from_url(query: str | None) -> Selection:
             values[name] = (*values.get(name, ()), value)
         elif interval is not None:
             between[name] = interval
+        elif name == "time":
+            time = _stretch(value)
         elif name in single:
             single[name] = value
     view = single["view"] if single["view"] in VIEWS else "overview"
-    return Selection(view, values, between, single["search"].strip(), single["problem"])
+    return Selection(view, values, between, single["search"].strip(), time, single["problem"])
 
 
 def _interval_text(low: float, high: float) -> str:
@@ -142,6 +157,14 @@ def _interval(text: str) -> tuple[float, float] | None:
     except ValueError:
         return None
     return (min(ends), max(ends)) if dots and not any(math.isnan(x) for x in ends) else None
+
+
+def _stretch(text: str) -> tuple[str, str] | None:
+    try:
+        ends = [datetime.fromisoformat(x).replace(tzinfo=None, microsecond=0) for x in text.split("..")]
+    except ValueError:
+        return None
+    return (str(min(ends)), str(max(ends))) if len(ends) == 2 else None
 
 
 def _without_empty(values: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

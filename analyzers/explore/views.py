@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import plotly.graph_objects as go
 
@@ -13,11 +14,11 @@ from analyzers.explore.charts.compare import compare
 from analyzers.explore.charts.overview import FILTERED, NOTHING, completeness, overview
 from analyzers.explore.charts.regret import regret
 from analyzers.explore.charts.roofline import roofline
-from analyzers.explore.charts.shapes import cost_curves, parallel, shape_map
+from analyzers.explore.charts.shapes import SIZES, cost_curves, parallel, shape_map
 from analyzers.explore.charts.timeline import timeline
 from analyzers.explore.charts.weights import backward_weights
 from analyzers.explore.palette import Theme
-from analyzers.explore.selection import FACETS, Selection
+from analyzers.explore.selection import FACETS, Selection, from_url
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,6 +29,7 @@ BOXES: Mapping[tuple[str, int], tuple[tuple[str, float], tuple[str, float]]] = {
     ("compare", 0): (("time_us", 1.0), ("other_us", 1.0)),
 }
 """Charts in which a box selects: the numbers on their axes, and what one unit of the axis is in the column's."""
+LINES = 250  # of parallel coordinates; more cannot be followed
 
 
 def draw(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str]) -> list[go.Figure]:
@@ -50,10 +52,17 @@ def clicked(chosen: Selection, chart: int, data: Mapping[str, Any] | None, *, bo
     if chosen.view == "shapes" and chart == 0:
         m, n = (2.0 ** float(x) for x in told[:2])
         return chosen.limited({"m": (m, 2 * m - 1), "n": (n, 2 * n - 1)})
+    if chosen.view == "timeline":
+        return chosen.during((str(told[0]), str(told[1])))
     return replace(chosen, problem=told[0]) if isinstance(told[0], str) else chosen
 
 
 def _boxed(chosen: Selection, chart: int, data: Mapping[str, Any] | None) -> Selection:
+    if (chosen.view, chart) == ("shapes", 2):
+        return chosen.limited(_sizes(data or {}))
+    if (chosen.view, chart) == ("timeline", 0):
+        stretch = from_url("?" + urlencode({"time": _seconds(data or {})})).time
+        return chosen.during(stretch) if stretch else chosen
     axes, limits = BOXES.get((chosen.view, chart)), (data or {}).get("range")
     if axes is None or not isinstance(limits, dict):
         return chosen
@@ -65,6 +74,26 @@ def _boxed(chosen: Selection, chart: int, data: Mapping[str, Any] | None) -> Sel
         low, high = sorted(float(x) * unit for x in ends)
         intervals[name] = (float(f"{low:.6g}"), float(f"{high:.6g}"))
     return chosen.limited(intervals)
+
+
+def _sizes(data: Mapping[str, Any]) -> dict[str, tuple[float, float] | None]:
+    """The intervals of the axes of ``parallel`` that a box covers; what an axis runs between its points tell."""
+    limits, out = (data.get("range") or {}), dict[str, tuple[float, float] | None]()
+    if len(limits.get("x") or ()) != 2 or len(limits.get("y") or ()) != 2:
+        return out
+    left, right, bottom, top = *sorted(map(float, limits["x"])), *sorted(map(float, limits["y"]))
+    ends = {int(x["x"]): x["customdata"][1:] for x in data.get("points") or () if x.get("customdata")}
+    for i, name in enumerate(SIZES):
+        if left <= i <= right and i in ends:
+            low, high = ends[i]
+            interval = [10 ** (low + (high - low) * y) for y in (max(bottom, 0.0), min(top, 1.0))]
+            out[name] = (float(f"{interval[0]:.4g}"), float(f"{interval[1]:.4g}"))
+    return out
+
+
+def _seconds(data: Mapping[str, Any]) -> str:
+    """The stretch of the clock that a box covers, as a URL has it."""
+    return "..".join(str(x)[:19] for x in (data.get("range") or {}).get("x") or ())
 
 
 def _overview(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
@@ -90,7 +119,7 @@ def _weights(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _:
 
 
 def _shapes(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
-    drawn = rows.sample(con, chosen, ("m", "n", "k", "tflops"), 1_500)
+    drawn = rows.sample(con, chosen, ("m", "n", "k", "batch", "tflops", "time_us"), LINES)
     return [
         shape_map(rows.cells(con, chosen), theme),
         cost_curves(rows.families(con, chosen), theme, title="Time over one size, all else equal"),

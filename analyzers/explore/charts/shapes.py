@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -111,42 +113,101 @@ def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> go.
 
 
 def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str = "") -> go.Figure:
-    """M, N, K, intensity, TFLOP/s and time as parallel coordinates, all logarithmic; colour is TFLOP/s."""
-    columns = {"m": "M", "n": "N", "k": "K", "batch": "batch", "tflops": "TFLOP/s", "time_us": "time (µs)"}
-    rows = points[(points[list(columns)] > 0).all(axis=1)]
+    """M, N, K, batch, TFLOP/s and time side by side, all logarithmic; a line is a problem, colour its TFLOP/s.
+
+    Lines of plain SVG, few enough to follow; plotly's own parallel coordinates take over a second to draw where there
+    is no GPU, and select nothing elsewhere.  ``customdata`` is ``[id, low, high]``, the powers of ten at the ends of
+    the axis, so that a box over an axis can be read as an interval (``SIZES``).
+    """
+    rows = points[(points[list(SIZES)] > 0).all(axis=1)]
     if not len(rows):
         return blank(NOTHING, theme, title=title)
-    dimensions = []
-    for name, label in columns.items():
-        values = np.log10(rows[name].to_numpy(dtype="float64"))
-        ends = int(np.floor(values.min())), int(np.ceil(values.max()))
-        ticks = list(range(ends[0], max(ends[1], ends[0] + 1) + 1))
-        dimensions.append(
-            {
-                "label": label,
-                "range": [ticks[0], ticks[-1]],
-                "values": np.round(values, 4),
-                "tickvals": ticks,
-                "ticktext": [_power(x) for x in ticks],
-            }
-        )
-    figure = go.Figure(
-        go.Parcoords(
-            dimensions=dimensions,
-            line={"color": dimensions[4]["values"], "colorscale": SCALE, "showscale": False},
-            labelfont={"color": theme.ink, "size": 12},
-            tickfont={"color": theme.ink, "size": 10},
-            rangefont={"color": theme.faint, "size": 9},
-            unselected={"line": {"color": theme.faint, "opacity": 0.04}},
-        )
+    scales = _spans(rows)
+    heights = np.column_stack(
+        [
+            (np.log10(rows[name].to_numpy(dtype="float64")) - low) / (high - low)
+            for name, (low, high) in zip(SIZES, scales, strict=True)
+        ]
     )
+    rate = heights[:, list(SIZES).index("tflops")]
+    group = np.minimum((rate * len(RATES)).astype(int), len(RATES) - 1).clip(min=0)
+    figure = go.Figure()
+    for i, colour in enumerate(RATES):
+        part = rows[group == i]
+        if len(part):
+            figure.add_trace(_lines(part, heights[group == i], scales, colour))
     styled(figure, theme, title=title, height=420)
-    figure.update_xaxes(visible=False)
-    figure.update_yaxes(visible=False)
-    figure.update_layout(margin={"l": 60, "r": 60, "t": 104 if title else 70, "b": 44})
-    if remark:
-        note(figure, remark, theme)
-    return figure
+    _axes(figure, scales, theme)
+    return note(figure, remark, theme) if remark else figure
+
+
+SIZES: Mapping[str, str] = {
+    "m": "M",
+    "n": "N",
+    "k": "K",
+    "batch": "batch, groups",
+    "tflops": "TFLOP/s",
+    "time_us": "time (µs)",
+}
+"""The axes of ``parallel``, from left to right: columns of ``points`` and their titles."""
+RATES = ("#2b4870", "#4e6a8a", "#7d7c78", "#a89c6d", "#d2bd52", "#f2cf2e")
+"""Six steps of cividis, dark and slow to bright and fast, each readable on either ground."""
+
+
+def _spans(rows: pd.DataFrame) -> list[tuple[int, int]]:
+    """The powers of ten between which each axis of ``parallel`` runs."""
+    out = []
+    for name in SIZES:
+        known = rows[name].to_numpy(dtype="float64")
+        known = known[known > 0]
+        low, high = (int(f(np.log10(x))) for f, x in ((np.floor, known.min()), (np.ceil, known.max())))
+        out.append((low, max(high, low + 1)))
+    return out
+
+
+def _lines(part: pd.DataFrame, heights: np.ndarray, scales: Sequence[tuple[int, int]], colour: str) -> go.Scatter:
+    """All lines of one colour as one trace, with a gap after each."""
+    count, width = heights.shape
+    x = np.tile([*range(width), np.nan], count)
+    y = np.column_stack([np.round(heights, 4), np.full(count, np.nan)]).ravel()
+    ends = [*scales, (0, 0)]
+    data = columns((id, *end) for id in part["id"] for end in ends)
+    return go.Scatter(
+        x=x,
+        y=y,
+        mode="lines+markers",
+        line={"color": colour, "width": 1},
+        marker={"color": colour, "size": 4},
+        opacity=0.55,
+        text=np.repeat(texts(part["label"]), width + 1),
+        customdata=data,
+        hovertemplate="<b>%{text}</b><extra></extra>",
+        showlegend=False,
+    )
+
+
+def _axes(figure: go.Figure, scales: Sequence[tuple[int, int]], theme: Theme) -> None:
+    marks = []
+    for i, (low, high) in enumerate(scales):
+        step = -(-(high - low) // 8)
+        for power in range(low, high + 1, step):
+            marks.append(
+                {
+                    "x": i, "y": (power - low) / (high - low), "text": _power(power), "xanchor": "right", "xshift": -5,
+                    "showarrow": False, "font": {"size": 10, "color": theme.ink}, "bgcolor": theme.panel,
+                    "opacity": 0.85,
+                }
+            )  # fmt: skip
+    figure.update_layout(
+        annotations=marks, dragmode="select", hovermode="closest",
+        margin={"l": 56, "r": 40, "t": 84 if figure.layout.title.text else 36, "b": 52},
+    )  # fmt: skip
+    figure.update_xaxes(
+        tickvals=list(range(len(scales))), ticktext=list(SIZES.values()), range=[-0.35, len(scales) - 0.85],
+        title={"text": "a line is a problem; every axis is logarithmic"}, zeroline=False, gridcolor=theme.faint,
+        side="top", tickfont={"size": 12, "color": theme.ink},
+    )  # fmt: skip
+    figure.update_yaxes(visible=False, range=[-0.05, 1.05])
 
 
 def _power(exponent: int) -> str:

@@ -31,6 +31,8 @@ def timeline(ticks: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure
     at = [len(pids) if pd.isna(pid) else place[int(pid)] for pid in rows["pid"]]
     np.add.at(z, (np.array(at), slot), rows["calls"].to_numpy(dtype="float64", na_value=0.0))
     times = (start + np.arange(z.shape[1]) * width).astype("datetime64[s]")
+    ends = np.stack([times, times + np.timedelta64(width - 1, "s")], axis=1).astype(str)
+    slices = [[start.replace("T", " "), end.replace("T", " ")] for start, end in ends]
     figure = go.Figure(
         go.Heatmap(
             x=[str(x) for x in times],
@@ -39,6 +41,7 @@ def timeline(ticks: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure
             colorscale=SCALE,
             ygap=3,
             hoverongaps=False,
+            customdata=[slices] * len(names),
             hovertemplate="%{y}<br>%{x}<br>%{z:,} calls<extra></extra>",
             colorbar={"title": {"text": f"calls per {width} s", "side": "top"}, "thickness": 10, "outlinewidth": 0},
         )
@@ -46,6 +49,7 @@ def timeline(ticks: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure
     styled(figure, theme, title=title, height=150 + 30 * max(2, min(len(names), 24)))
     figure.update_xaxes(type="date", title={"text": "time of the log's clock"}, showgrid=False)
     figure.update_yaxes(showgrid=False, type="category", autorange="reversed")
+    figure.update_layout(dragmode="select", selectdirection="h")
     counts = np.nansum(z, axis=1)
     if len(names) > 1 and counts.max() > 0:
         figure = note(figure, f"calls per process: {int(counts.min()):,} to {int(counts.max()):,}", theme)

@@ -1,0 +1,142 @@
+"""What is kept beside a store is used while it is true, and never after."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.explore import cache
+from analyzers.explore.board import Board
+from analyzers.explore.problems import found
+from analyzers.explore.verdict import analyse
+from analyzers.picks import compare
+from analyzers.recommend import recommend
+from logparse.ingest import ingest
+from logparse.store import Store, open_store
+from tests.conftest import SAMPLES
+
+FIND_DB = SAMPLES / "miopen" / "gfx942130.HIP.fdb.txt"
+RESULTS = SAMPLES / "tunableop" / "tunableop_results0.csv"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = open_store(tmp_path / "store", create=True)
+    ingest([str(FIND_DB)], made, run="demo", jobs=1)
+    return made
+
+
+def finished(store: Store) -> tuple[pd.DataFrame, Board]:
+    """The page's table once the analyzers have spoken."""
+    board = Board(store.url)
+    board.wait(60.0)
+    assert board.error == ""
+    with board.cursor() as con:
+        return con.execute("select * from points order by id").df(), board
+
+
+def test_a_second_look_reads_nothing_and_shows_the_same(store: Store) -> None:
+    first, board = finished(store)
+    said = (board.headline, board.lines, board.run)
+    board.close()
+    kept = cache.place(store, "demo", None)
+    assert kept is not None
+    assert (kept / "bases.parquet").is_file()
+    again, board = finished(store)
+    assert board.reader is None, "nothing was read a second time"
+    assert (board.headline, board.lines, board.run) == said
+    pd.testing.assert_frame_equal(again, first)
+    with board.cursor() as con:
+        assert len(board.tries(con.execute("select * from points limit 1").df().iloc[0]))
+    board.close()
+
+
+def test_what_was_made_of_fewer_files_is_never_used(store: Store) -> None:
+    before = cache.place(store, "demo", None)
+    ingest([str(RESULTS)], store, run="demo", jobs=1)
+    after = cache.place(store, "demo", None)
+    assert after != before
+    assert cache.place(store, "demo", store.url) not in (before, after), "with a store beside it, it is another page"
+
+
+def test_a_changed_program_makes_everything_anew(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = cache.place(store, "demo", None)
+    monkeypatch.setattr(cache, "_program", lambda: ["an analyzer was edited"])
+    assert cache.place(store, "demo", None) != before
+
+
+def test_a_kill_leaves_nothing_that_is_read_and_it_is_swept(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / "run.json").write_text("{}")
+    kept = cache.place(store, "demo", None)
+    assert kept is not None
+
+    class Killed(BaseException):
+        pass
+
+    copy = shutil.copytree
+
+    def half(source: Path, target: Path) -> None:
+        copy(source, target)
+        raise Killed
+
+    monkeypatch.setattr("shutil.copytree", half)
+    with pytest.raises(Killed):
+        cache.keep(made, kept)
+    monkeypatch.setattr("shutil.copytree", copy)
+    assert not cache.restore(kept, tmp_path / "restored")
+    (torn,) = kept.parent.iterdir()
+    os.utime(torn, (0, 0))
+    for name in ("older", "old"):
+        (kept.parent / name).mkdir()
+        os.utime(kept.parent / name, (1, 1) if name == "older" else (2, 2))
+    cache.keep(made, kept)
+    assert sorted(x.name for x in kept.parent.iterdir()) == sorted([kept.name, "old"])
+    assert cache.restore(kept, tmp_path / "restored")
+
+
+def test_a_sweep_and_forget_leave_the_store_readable(store: Store) -> None:
+    _, board = finished(store)
+    board.close()
+    assert store.sweep(older_than_s=0) == 0
+    kept = cache.place(store, "demo", None)
+    assert kept is not None
+    assert kept.is_dir()
+    store.forget("demo")
+    assert store.runs() == []
+
+
+def test_a_folder_that_cannot_be_written_keeps_nothing(store: Store, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    cache.keep(tmp_path, blocked / "explore" / "key")
+    assert blocked.read_text() == ""
+
+
+def test_the_page_says_what_recommend_says(sampled: Store) -> None:
+    """It hands the analyzers less than the whole store, and nothing of what they find may change by that."""
+    settings = Settings()
+    tables = Tables(run="demo", **sampled.frames())
+    result, said = recommend(tables, settings), analyse(sampled)
+    pd.testing.assert_frame_equal(said.found, found(result.findings))
+    assert sorted(said.lines) == sorted(x.message for x in result.remarks)
+    keys = ["problem", "pick"]
+    columns = ["problem", "pick", "best", "best_us", "basis"]
+    left, right = (
+        x.sort_values(keys)[columns].reset_index(drop=True) for x in (said.compared, compare(tables, settings))
+    )
+    pd.testing.assert_frame_equal(left, right, check_dtype=False)
+
+
+def test_the_page_of_a_find_db_says_what_recommend_says(store: Store) -> None:
+    result, said = recommend(Tables(run="demo", **store.frames()), Settings()), analyse(store)
+    assert result.findings
+    pd.testing.assert_frame_equal(said.found, found(result.findings))
