@@ -17,14 +17,14 @@ when a problem grows gives no finding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.joins import calls_by_problem, calls_of, facts_by_source
-from analyzers.neighbours import SIZES, Timed, at_best, fastest, matrices, neighbours
+from analyzers.neighbours import SIZES, Timed, at_best, fastest, linked_to, matrices, neighbours
 from analyzers.what_ifs import WhatIf, evidence, meant, what_ifs
 from logparse.model import TYPE_BYTES, Finding, GemmProblem, problem_from_text
 
@@ -63,9 +63,12 @@ class Cliff:
     beyond: Timed
 
 
-def cliffs(times: list[Timed]) -> list[Cliff]:
-    """For each unaligned problem the aligned neighbour that is fastest; none where some source knows it as fast."""
-    best = at_best(times)
+def cliffs(times: list[Timed], linked: Mapping[str, set[str]]) -> list[Cliff]:
+    """For each unaligned problem the aligned neighbour that is fastest; none where some source knows it as fast.
+
+    Of several texts that may be one call (``linked``) the first stands for all.
+    """
+    best = at_best(times, linked)
     found: dict[str, Cliff] = {}
     for members in neighbours(times, *SIZES):
         aligned = [x for x in members if not unaligned(x.problem)]
@@ -78,7 +81,11 @@ def cliffs(times: list[Timed]) -> list[Cliff]:
             old = found.get(text)
             if best[text] >= DROP * beyond.time_us and (old is None or _order(edge, beyond) < _order(old.edge, beyond)):
                 found[text] = Cliff(edge, beyond)
-    return [found[text] for text in sorted(found)]
+    out: dict[str, Cliff] = {}
+    for text in sorted(found):
+        if not linked.get(text, set()) & out.keys():
+            out[text] = found[text]
+    return list(out.values())
 
 
 def _order(edge: Timed, beyond: Timed) -> tuple[float, str, str]:
@@ -105,7 +112,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             known = None if count is None or pd.isna(count) else int(count)
             out.append(_padding(problem, faster[0], ways, known, evidence(faster[0], facts)))
     told = set(measured) | set(padded)
-    shown = [x for x in cliffs(fastest(tables, settings)) if x.edge.problem.text not in told]
+    told |= set(tables.links.loc[tables.links["problem"].isin(told), "other"])
+    times = fastest(tables, settings)
+    shown = [x for x in cliffs(times, linked_to(tables, times)) if x.edge.problem.text not in told]
     counts = calls_of(tables, pd.Series([x.edge.problem.text for x in shown], dtype="object"))
     return [*out, *(_unmeasured(x, counts.get(x.edge.problem.text)) for x in shown)]
 

@@ -21,7 +21,7 @@ searches for one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -30,7 +30,7 @@ from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.devices import device_of
 from analyzers.joins import calls_of, facts_by_source
 from analyzers.measure.roofline import input_type
-from analyzers.neighbours import Size, Timed, at_best, fastest, neighbours
+from analyzers.neighbours import Size, Timed, at_best, fastest, linked_to, neighbours
 from logparse.model import Finding
 
 NAME = "flat-cost"
@@ -58,9 +58,12 @@ class Flat:
         return self.small.time_us - self.expected_us
 
 
-def flats(times: list[Timed]) -> list[Flat]:
-    """For each problem the flat pair with the smallest loss; a problem that some source knows faster is not flat."""
-    best = at_best(times)
+def flats(times: list[Timed], linked: Mapping[str, set[str]]) -> list[Flat]:
+    """For each problem the flat pair with the smallest loss; a problem that some source knows faster is not flat.
+
+    Of several texts that may be one call (``linked``) the one with the smallest loss stands for all.
+    """
+    best = at_best(times, linked)
     found: dict[str, Flat] = {}
     sizes: tuple[Size, ...] = ("m", "n")
     for size in sizes:
@@ -72,7 +75,12 @@ def flats(times: list[Timed]) -> list[Flat]:
                     continue
                 if text not in found or _order(flat) < _order(found[text]):
                     found[text] = flat
-    return [found[text] for text in sorted(found)]
+    out: dict[str, Flat] = {}
+    for flat in sorted(found.values(), key=lambda x: (_order(x), x.small.problem.text)):
+        text = flat.small.problem.text
+        if not linked.get(text, set()) & out.keys():
+            out[text] = flat
+    return [out[text] for text in sorted(out)]
 
 
 def _order(flat: Flat) -> tuple[float, str, str, str]:
@@ -100,13 +108,14 @@ def _flops(x: Timed) -> float:
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """One finding per problem that costs as much as a larger one; its loss is an estimate."""
-    found = flats(fastest(tables, settings))
+    times = fastest(tables, settings)
+    found = flats(times, linked_to(tables, times))
     calls = calls_of(tables, pd.Series([x.small.problem.text for x in found], dtype="object"))
     facts = facts_by_source(tables.facts)
     return [_finding(x, calls.get(x.small.problem.text), facts.get(x.small.source_id, {})) for x in found]
 
 
-def _finding(flat: Flat, calls: int | None, known: dict[str, str]) -> Finding:
+def _finding(flat: Flat, calls: int | None, known: Mapping[str, str]) -> Finding:
     small, large = flat.small, flat.large
     mine, theirs = (getattr(x.problem, flat.size) for x in (small, large))
     work = _flops(large) / _flops(small)

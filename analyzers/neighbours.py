@@ -6,11 +6,10 @@ another of the same source, so device, build and method are the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
-
-import numpy as np
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.joins import EVIDENCE, facts_by_source, timed
@@ -91,9 +90,20 @@ def neighbours(times: list[Timed], *sizes: Size) -> Iterator[list[Timed]]:
             yield found[key]
 
 
-def at_best(times: list[Timed]) -> Mapping[str, float]:
-    """Problem text → the fastest time that any source knows of it."""
-    out: dict[str, float] = {}
+def at_best(times: list[Timed], linked: Mapping[str, set[str]]) -> Mapping[str, float]:
+    """Problem text → the fastest time that any source knows of it, or of one that may be the same call."""
+    own: dict[str, float] = {}
     for x in times:
-        out[x.problem.text] = min(x.time_us, out.get(x.problem.text, np.inf))
+        own[x.problem.text] = min(x.time_us, own.get(x.problem.text, math.inf))
+    return {text: min(own.get(other, us) for other in {text, *linked.get(text, ())}) for text, us in own.items()}
+
+
+def linked_to(tables: Tables, times: list[Timed]) -> dict[str, set[str]]:
+    """Problem text → the texts of others among these that may be the same call."""
+    texts = {x.problem.text for x in times}
+    links = tables.links[tables.links["problem"].isin(texts) & tables.links["other"].isin(texts)]
+    out: dict[str, set[str]] = {}
+    for text, other in zip(links["problem"], links["other"], strict=True):
+        if text != other:
+            out.setdefault(str(text), set()).add(str(other))
     return out

@@ -1,0 +1,111 @@
+"""Small stores for the analyzers, made by the real ingest of texts and the real recorder of replays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from analyzers.analyzer import Tables
+from analyzers.measure.outcomes import CONFIRM, RACE, measured
+from logparse.ingest import ingest, record
+from logparse.model import DEFAULT, Fact, GemmProblem, Problem, Record, solution_from_text
+from logparse.store import Store
+
+VALIDATORS = (
+    "Validator,PT_VERSION,2.9.1",
+    "Validator,HIP_VERSION,701",
+    "Validator,HIPBLASLT_VERSION,100000-3b3d59eb",
+    "Validator,GCN_ARCH_NAME,gfx942:sramecc+:xnack-",
+    "Validator,ROCBLAS_VERSION,5.0.0.3b3d59eb",
+)
+HERE = {"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"}
+
+
+def tables_of(store: Store) -> Tables:
+    return Tables(run=store.latest_run(), **store.frames())
+
+
+def read(store: Store, folder: Path, files: Mapping[str, str]) -> Tables:
+    """The tables of one run of these files, name → text."""
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    ingest([str(folder / name) for name in files], store, run="run")
+    return tables_of(store)
+
+
+def tunableop(*rows: tuple[str, str, float], validators: Sequence[str] = VALIDATORS) -> str:
+    """A TunableOp results file: key, solution and milliseconds of each row."""
+    return "\n".join([*validators, *(f"{key},{solution},{ms}" for key, solution, ms in rows)]) + "\n"
+
+
+def key(n: int, m: int = 4096, k: int = 8192, ldb: int | None = None, op: str = "Gemm") -> str:
+    """TunableOp's key of a bf16 product of layout TN."""
+    return f"{op}TunableOp_BFloat16_TN,tn_{m}_{n}_{k}_ld_{k}_{ldb or k}_{m}"
+
+
+def bench(m: int, n: int, k: int, *, ldb: int | None = None, count: int = 1, dtype: str = "bf16_r") -> str:
+    """As many bench lines as calls, as hipBLASLt logs them under mask 32."""
+    line = (
+        f"hipblaslt-bench --api_method c -m {m} -n {n} -k {k} --lda {k} --ldb {ldb or k} --ldc {m} --ldd {m} "
+        "--stride_a 0 --stride_b 0 --stride_c 0 --stride_d 0 --alpha 1.000000 --beta 0.000000 --transA T --transB N "
+        f"--batch_count 1 --scaleA 0 --scaleB 0 --a_type {dtype} --b_type {dtype} --c_type {dtype} --d_type {dtype} "
+        "--scale_type f32_r --bias_type f32_r --compute_type f32_r --algo_method index --solution_index 7 "
+        "--activation_type none\n"
+    )
+    return line * count
+
+
+def replayed(
+    store: Store,
+    problem: Problem,
+    race: Mapping[str, float],
+    confirmed: str | None = None,
+    *,
+    facts: Mapping[str, str] = HERE,
+    errors: Mapping[str, float] | None = None,
+) -> None:
+    """What a replay would have recorded: a race of these times (µs), and the confirmation of one solution."""
+    known = [Fact(name, value) for name, value in facts.items()]
+    rows: list[Record] = [
+        measured(problem, solution_from_text(text), [us, us], origin=RACE, error=(errors or {}).get(text))
+        for text, us in race.items()
+    ]
+    record(store, [*known, *rows], run="run", name=f"race of {problem.text}", format="replay")
+    if confirmed is None:
+        return
+    # Twelve pairs that differ a little from one another, and by the same factor within each.
+    drift = [1 + 0.002 * (i - 5.5) for i in range(12)]
+    pair = [
+        measured(problem, solution, [us * x for x in drift], origin=CONFIRM)
+        for solution, us in ((DEFAULT, race["Default"]), (solution_from_text(confirmed), race[confirmed]))
+    ]
+    told = {"problem": problem.text, "pick": "Default", "winner": confirmed, "speedup": 0, "low": 0, "high": 0, "p": 0,
+            "floor": 0.03}  # fmt: skip
+    confirmation = Fact("confirmation", json.dumps(told))
+    record(store, [*known, confirmation, *pair], run="run", name=f"pair of {problem.text}", format="replay")
+
+
+def product(m: int, n: int, k: int, **more: object) -> GemmProblem:
+    """The problem that ``bench`` logs."""
+    given: dict[str, object] = {
+        "trans_a": "T",
+        "trans_b": "N",
+        "m": m,
+        "n": n,
+        "k": k,
+        "batch_count": 1,
+        "beta": "zero",
+        "lda": k,
+        "ldb": k,
+        "ldd": m,
+        "compute_type": "f32_r",
+        "scale_type": "f32_r",
+        "bias": False,
+        **dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), "bf16_r"),
+        "activation": "none",
+        "gradient": False,
+        "aux": False,
+        "scale_alpha_vector": False,
+    }
+    return GemmProblem(**(given | more))  # type: ignore[arg-type]

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers import flat_cost
+from analyzers.analyzer import Settings
+from analyzers.flat_cost import LATENCY_US
+from analyzers.neighbours import without
+from logparse.store import Store
+from tests.analyzers.build import measurement, tables
+from tests.analyzers.ingested import bench, key, product, read, tunableop
+
+SMALL, LARGE = 512, 8192
+
+
+def test_a_kernel_made_for_more_tokens(store: Store, tmp_path: Path) -> None:
+    rows = tunableop(
+        (key(SMALL), "Gemm_Hipblaslt_1", 5.0),
+        (key(2048), "Gemm_Hipblaslt_1", 5.05),
+        (key(LARGE), "Gemm_Hipblaslt_1", 5.1),
+    )
+    found = flat_cost.find(
+        read(store, tmp_path, {"r.csv": rows, "job.log": bench(4096, SMALL, 8192, count=6)}), Settings()
+    )
+    small = next(x for x in found if x.problem is not None and x.problem.n == SMALL)  # type: ignore[union-attr]
+    # 16 times the work; of the bytes the weights are most: (64 + 8 + 4) / (64 + 128 + 64) MiB of 5.1 ms.
+    expected = 5100.0 * 76 / 256
+    assert small.evidence["expected_us"] == pytest.approx(expected)
+    assert small.evidence["larger_us"] == pytest.approx(5100.0)
+    assert small.per_call_us == pytest.approx(5000.0 - expected)
+    assert (small.calls, small.saving_us) == (6, pytest.approx(6 * (5000.0 - expected)))
+    assert small.override is None, "no faster kernel is known"
+
+
+def test_streaming_the_same_weights_is_not_flat(store: Store, tmp_path: Path) -> None:
+    rows = tunableop((key(1), "Gemm_Hipblaslt_1", 0.05), (key(16), "Gemm_Hipblaslt_1", 0.05))
+    assert flat_cost.find(read(store, tmp_path, {"r.csv": rows}), Settings()) == []
+
+
+def times(*given_us: tuple[int, float], source: str = "m") -> list[dict[str, object]]:
+    return [measurement(product(4096, n, 8192).text, "hipblaslt:1", us, source_id=source) for n, us in given_us]
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"),
+    [
+        (times((512, 5000.0), (8192, 5000.0)), 1),
+        (times((512, 5000.0), (8192, 6300.0)), 0),  # it grows
+        (times((512, 1500.0), (8192, 5000.0)), 0),
+        (times((512, 5000.0), (1536, 5000.0)), 0),  # three times the work only
+        (times((1, 12.0), (8192, 12.0)), 0),  # all latency
+        (times((512, 5000.0)) + times((8192, 5000.0), source="other"), 0),  # two sources
+        (times((512, 5000.0), (8192, 5000.0)) + times((512, 900.0), source="other"), 0),  # a faster one is known
+    ],
+)
+def test_criterion(rows: list[dict[str, object]], count: int) -> None:
+    assert len(flat_cost.find(tables(measurements=rows), Settings())) == count
+
+
+def test_another_leading_dimension_is_another_family() -> None:
+    padded = product(4096, 512, 8192, ldb=8200)
+    rows = [*times((8192, 5000.0)), measurement(padded.text, "hipblaslt:1", 5000.0)]
+    assert flat_cost.find(tables(measurements=rows), Settings()) == []
+    assert without(product(512, 64, 32), "m") == without(product(77, 64, 32), "m")
+    assert without(product(512, 64, 32, ldd=600), "m") != without(product(77, 64, 32), "m")
+
+
+sizes = st.integers(1, 1 << 15)
+rate = st.floats(1e3, 1e9)
+
+
+@given(st.lists(st.tuples(sizes, sizes), min_size=2, max_size=8), rate, rate, st.floats(0, LATENCY_US))
+def test_a_device_that_follows_the_roofline_gives_nothing(
+    shapes: list[tuple[int, int]], flops_per_us: float, bytes_per_us: float, latency_us: float
+) -> None:
+    rows = []
+    for m, n in {*shapes, *((m, shapes[0][1]) for m, _ in shapes), *((shapes[0][0], n) for _, n in shapes)}:
+        problem = product(m, n, 64)
+        least = max((problem.flops or 0) / flops_per_us, (problem.bytes or 0) / bytes_per_us)
+        rows.append(measurement(problem.text, "hipblaslt:1", latency_us + least + 1e-9))
+    assert flat_cost.find(tables(measurements=rows), Settings()) == []
