@@ -26,7 +26,7 @@ class Candidates:
 
     def __init__(self, device: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, device],
+            [sys.executable, "-c", f"import sys; from {__name__} import serve; serve(sys.argv[1])", device],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | _SWITCHES | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -52,7 +52,8 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def _serve(device: str) -> None:
+def serve(device: str) -> None:
+    """The other process."""
     from analyzers.measure.backends.torch_device import torch_device
 
     opened = torch_device(Place(device=device))
@@ -69,7 +70,3 @@ def _serve(device: str) -> None:
             offers = []  # the measuring process says why, when it asks the same
         print(json.dumps([(x.id, x.workspace_bytes, x.algorithm) for x in offers]), flush=True)
     opened.synchronize()
-
-
-if __name__ == "__main__":
-    _serve(sys.argv[1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -81,6 +81,13 @@ class Library:
     def __init__(self) -> None:
         self._c = _loaded()
 
+    def declare(self, signatures: Mapping[str, str]) -> None:
+        """Declare more functions, by the letters of their arguments.  Raises UnsupportedError where one is missing."""
+        try:
+            _declare(self._c, signatures)
+        except AttributeError as error:
+            raise UnsupportedError(f"this MIOpen is too old: {error}") from error
+
     def ask(self, function: str, *arguments: Any) -> None:
         """Call a function.  Raises UnsupportedError on that status, else RuntimeError naming function and status."""
         status = getattr(self._c, function)(*arguments)
@@ -117,12 +124,16 @@ class Convolution:
             lengths, steps = _ints(shapes[name]), _ints(strides(shapes[name], layouts[name]))
             kind = TYPES[problem.in_type or ""]
             library.ask("miopenSetTensorDescriptor", self._tensors[-1], kind, len(lengths), lengths, steps)
-        self._convolution = library.made("miopenCreateConvolutionDescriptor")
+        self.descriptor = library.made("miopenCreateConvolutionDescriptor")
         stride, pad, dilation = (_ints(x) for x in geometry(problem))
-        init = (self._convolution, problem.spatial, pad, stride, dilation, 0)  # 0: miopenConvolution
+        init = (self.descriptor, problem.spatial, pad, stride, dilation, 0)  # 0: miopenConvolution
         library.ask("miopenInitConvolutionNdDescriptor", *init)
-        library.ask("miopenSetConvolutionGroupCount", self._convolution, problem.groups)
-        self._described = (*self._tensors[:2], self._convolution, self._tensors[2])
+        library.ask("miopenSetConvolutionGroupCount", self.descriptor, problem.groups)
+        self._described = (*self._tensors[:2], self.descriptor, self._tensors[2])
+
+    def tensor(self, name: str) -> ctypes.c_void_p:
+        """The descriptor of ``x``, ``w`` or ``dy``."""
+        return self._tensors[self.order.index(name)]
 
     def offers(self, limit: int) -> list[Offer]:
         """What immediate mode offers, in the library's order."""
@@ -150,7 +161,7 @@ class Convolution:
         """Free the descriptors."""
         for tensor in self._tensors:
             self._library.ask("miopenDestroyTensorDescriptor", tensor)
-        self._library.ask("miopenDestroyConvolutionDescriptor", self._convolution)
+        self._library.ask("miopenDestroyConvolutionDescriptor", self.descriptor)
 
     def _ask(self, name: str, *more: Any) -> None:
         self._library.ask(f"miopenConvolution{self._word}{name}", self._handle, *self._described, *more)
@@ -160,10 +171,14 @@ class Convolution:
 def _loaded() -> Any:
     """The library, its functions declared: a 64-bit pointer must not pass as an int."""
     library = ctypes.CDLL(_path())
-    for name, letters in _SIGNATURES.items():
+    _declare(library, _SIGNATURES)
+    return library
+
+
+def _declare(library: Any, signatures: Mapping[str, str]) -> None:
+    for name, letters in signatures.items():
         function = getattr(library, name)
         function.restype, function.argtypes = ctypes.c_int, [_LETTERS[letter] for letter in letters]
-    return library
 
 
 def _path() -> str:

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 from analyzers.measure.backend import Backend, Conditions, Place, UnsupportedError
+from analyzers.measure.backends import miopen_find
 from analyzers.measure.backends.miopen import BACKEND
 from analyzers.measure.check import acceptable, error_bound
 from analyzers.measure.confirm import judge
@@ -106,11 +107,43 @@ def test_all_that_apply_are_asked_of_a_process_without_the_find_db(calls: Path) 
     backend = BACKEND.open(Place(exhaustive=True))
     names = [x.id for x in backend.solutions(SMALL, 100)]
     assert names[0] == SLOW["W"], "the pick is the one of the library as it is"
-    assert names[-1] == "ConvAsmBwdWrW3x3"
-    assert len(names) == 6
-    runnable = backend.prepare(SMALL, Solution("miopen", names[-1]), Conditions())
+    assert names[5] == "ConvAsmBwdWrW3x3"
+    assert names[6:] == [FAST["W"], "id=900"], "Find 2.0"
+    runnable = backend.prepare(SMALL, Solution("miopen", names[5]), Conditions())
     assert acceptable(runnable.error(), error_bound(SMALL))
     assert "MIOPEN_DEBUG_DISABLE_FIND_DB" not in os.environ
+
+
+@pytest.mark.parametrize("layout", [{}, LAST], ids=["NCHW", "NHWC"])
+@pytest.mark.parametrize("direction", ["F", "B", "W"])
+def test_find_gives_the_best_of_each_algorithm_and_runs_it(
+    library: Path, calls: Path, direction: Direction, layout: dict[str, str]
+) -> None:
+    problem = replace(SMALL, direction=direction, dilation_w=2, out_w=4, **layout)  # type: ignore[arg-type]
+    loaded = ctypes.CDLL(str(library))
+    before = loaded.fake_living()
+    backend = BACKEND.open(Place(exhaustive=True))
+    found = [x for x in backend.solutions(problem, 100) if x.library == "miopen-find"]
+    assert found == [Solution("miopen-find", FAST[direction]), Solution("miopen-find", "id=900")]
+    assert str(found[0].algorithm).endswith("AlgoImplicitGEMM")
+    assert [x.id for x in backend.solutions(problem, 100, 4095) if x.library == "miopen-find"] == [FAST[direction]]
+    for solution in found:
+        runnable = backend.prepare(problem, solution, Conditions(seed=3, sets=2))
+        assert acceptable(runnable.error(), error_bound(problem)), solution.text
+        assert runnable.sample_us(2) > 0
+    assert runnable.workspace_bytes == 4096
+    assert f"{direction} 900 4096" in calls.read_text()
+    with pytest.raises(UnsupportedError, match=r"Find 2\.0 does not offer"):
+        backend.prepare(problem, Solution("miopen-find", SLOW[direction]), Conditions())
+    assert loaded.fake_living() == before + 3, "solutions of both workspaces"
+    backend.release()
+    assert loaded.fake_living() == before, "problems, options and solutions are destroyed"
+
+
+def test_a_miopen_without_find_offers_immediate_mode_only(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(miopen_find._SIGNATURES, "miopenNoSuchFunction", "p")
+    backend = BACKEND.open(Place(exhaustive=True))
+    assert {x.library for x in backend.solutions(SMALL, 100)} == {"miopen"}
 
 
 def test_the_slow_pick_is_found_and_confirmed(backend: Backend) -> None:
