@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 
 from logparse.formats.format import BlockFormat, Line, Outcome
 from logparse.formats.hipblaslt.columns import problem, row
+from logparse.formats.ranks import ranked
 from logparse.model import Fact, GemmProblem, Measurement, Message, Record, Reject, Solution, SolutionName, Status
 
 _HEADER = re.compile(r"\s*(?:\[(\d+)\]:?\s*)?((?:function,)?transA,transB,\S*hipblaslt-Gflops\S*)\s*\Z")
@@ -256,14 +257,16 @@ def begin() -> _Reader:
     return _Reader()
 
 
+_MARKERS = (
+    *(b"hipBLASLt version:", b"hipBLASLt git version:", b"tuning file git version:"),
+    *(b"hipblaslt-Gflops", b"--Solution index:", b"--Solution name:", b"--kernel name:", b"Winner:"),
+    *(b"/ Total solutions:", b"Rotating buffer ", b"Skip solution: ", b"No Solution Found!!"),
+    *(b"Initialize tuning file.", b"HIPBLASLT_TUNING_FILE is the correct", b"the tuning file git version are not"),
+)
+
 FORMAT = BlockFormat(
     name="hipblaslt-bench-output",
     about="standard output of hipblaslt-bench (all column sets, Winner blocks, kernel info)",
-    markers=(
-        *(b"hipBLASLt version:", b"hipBLASLt git version:", b"tuning file git version:"),
-        *(b"hipblaslt-Gflops", b"--Solution index:", b"--Solution name:", b"--kernel name:", b"Winner:"),
-        *(b"/ Total solutions:", b"Rotating buffer ", b"Skip solution: ", b"No Solution Found!!"),
-        *(b"Initialize tuning file.", b"HIPBLASLT_TUNING_FILE is the correct", b"the tuning file git version are not"),
-    ),
-    begin=begin,
+    markers=_MARKERS,
+    begin=ranked(_MARKERS, begin),
 )

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.ranks import ranked
 from logparse.model import Message, Record
 
 _MARKER = "][Info][isSolutionSupported]"
@@ -47,9 +48,11 @@ def begin() -> _Reader:
     return _Reader()
 
 
+_MARKERS = (_MARKER.encode(),)
+
 FORMAT = BlockFormat(
     name="hipblaslt-info",
     about="continuation lines of hipBLASLt's isSolutionSupported (log mask 8)",
-    markers=(_MARKER.encode(),),
-    begin=begin,
+    markers=_MARKERS,
+    begin=ranked(_MARKERS, begin, apart=False),
 )

@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from logparse.formats.format import BlockFormat, Line, Outcome
 from logparse.formats.miopen.driver import Command, CommandError, read_command
 from logparse.formats.miopen.solvers import ID_OF_CODE, algorithm_name
+from logparse.formats.ranks import ranked
 from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, Record, Reject, Solution
 
 ORIGIN = "driver"
@@ -243,24 +244,26 @@ def _partial_problem(match: re.Match[str]) -> ConvProblem:
     )  # fmt: skip
 
 
+_MARKERS = (
+    b"MIOpenDriver",
+    b" Conv. Algorithm: ",
+    b"GPU Kernel Time ",
+    b" Conv solutions available: ",
+    b"- id: ",
+    b"stats: name, ",
+    b"stats: fwd-conv",
+    b"stats: bwdd-conv",
+    b"stats: bwdw-conv",
+    b"Forward Convolution ",
+    b"Backward Convolution ",
+    b"PRNG seed: ",
+    b"Timestamp: ",
+    b"Wall-clock T",
+)
+
 FORMAT = BlockFormat(
     name="miopen-driver-output",
     about="MIOpenDriver's own output: solutions, kernel times, verification",
-    markers=(
-        b"MIOpenDriver",
-        b" Conv. Algorithm: ",
-        b"GPU Kernel Time ",
-        b" Conv solutions available: ",
-        b"- id: ",
-        b"stats: name, ",
-        b"stats: fwd-conv",
-        b"stats: bwdd-conv",
-        b"stats: bwdw-conv",
-        b"Forward Convolution ",
-        b"Backward Convolution ",
-        b"PRNG seed: ",
-        b"Timestamp: ",
-        b"Wall-clock T",
-    ),
-    begin=Reader,
+    markers=_MARKERS,
+    begin=ranked(_MARKERS, Reader, apart=False),
 )

@@ -36,6 +36,7 @@ from logparse.formats.miopen.find_db import facts_of_name
 from logparse.formats.miopen.find_db_record import read_item
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import algorithm_name, direction_of_solver, known_algorithm
+from logparse.formats.ranks import ranked
 from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, Record, Solution
 
 ORIGIN = "miopen-log"
@@ -320,12 +321,14 @@ def _messages(find: _Find, level: str, function: str, text: str) -> list[Record]
     return records
 
 
+_MARKERS = (
+    *(b"MIOpen(HIP)", b"MIOpen(OpenCL)", b"MIOpen: ", b"MIOpenDriver "),
+    *(b"[GetSolutionsFallback] ", b"[FillFindReturnParameters] "),
+)
+
 FORMAT = BlockFormat(
     name="miopen-log",
     about="MIOpen's log (MIOPEN_LOG_LEVEL 4 to 7, MIOPEN_ENABLE_LOGGING=1): find timings, choices, warnings",
-    markers=(
-        *(b"MIOpen(HIP)", b"MIOpen(OpenCL)", b"MIOpen: ", b"MIOpenDriver "),
-        *(b"[GetSolutionsFallback] ", b"[FillFindReturnParameters] "),
-    ),
-    begin=Reader,
+    markers=_MARKERS,
+    begin=ranked(_MARKERS, Reader, apart=False),
 )

@@ -35,6 +35,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.ranks import ranked
 from logparse.formats.tunableop import signature, validators
 from logparse.formats.tunableop.solutions import solution
 from logparse.model import Call, Family, GemmProblem, Measurement, Message, Record, Reject, Status
@@ -305,7 +306,7 @@ def _message(text: str) -> Outcome:
     return Outcome("message", [Message(category=CATEGORY, text=_NUMBERS.sub("#", text.strip()))])
 
 
-_TOP = re.compile(rf"   {_MS} \S+\Z")
+_TOP = re.compile(rf" {{2,3}}{_MS} \S+\Z")  # a launcher may have put one of three spaces behind its mark
 _LINES: tuple[tuple[re.Pattern[str], Callable[[_Reader, re.Match[str]], Outcome | None]], ...] = tuple(
     (re.compile(pattern + r"\s*\Z"), reader)
     for pattern, reader in (
@@ -349,26 +350,28 @@ _LINES: tuple[tuple[re.Pattern[str], Callable[[_Reader, re.Match[str]], Outcome 
     )
 )
 
+_MARKERS = (
+    "├──".encode(),
+    "└──".encode(),
+    b"TunableOp_",
+    b"reading tuning results",
+    b" validation: expect ",
+    b"results validator check failed",
+    b"returning null ResultEntry",
+    b"Needed number of param copies",
+    b"to realtime output file",
+    b" is not provided for validation",
+    b"no result, using default",
+    b"missing candidate ",
+    b"writing file ",
+    b"additional tuning results available",
+    b"able TunableOp",
+    b" for TunableOp",
+)
+
 FORMAT = BlockFormat(
     name="tunableop_verbose",
     about="PyTorch TunableOp verbose log: every candidate's time",
-    markers=(
-        "├──".encode(),
-        "└──".encode(),
-        b"TunableOp_",
-        b"reading tuning results",
-        b" validation: expect ",
-        b"results validator check failed",
-        b"returning null ResultEntry",
-        b"Needed number of param copies",
-        b"to realtime output file",
-        b" is not provided for validation",
-        b"no result, using default",
-        b"missing candidate ",
-        b"writing file ",
-        b"additional tuning results available",
-        b"able TunableOp",
-        b" for TunableOp",
-    ),
-    begin=_Reader,
+    markers=_MARKERS,
+    begin=ranked(_MARKERS, _Reader),
 )

@@ -1,0 +1,79 @@
+"""Marks of ranks that launchers put before every line, taken off for block languages.
+
+::
+
+    [default0]:├──offset at 17             torchrun --tee (also with a role's name)
+    [rank0]: finding fastest for …         PyTorch
+    3: finding fastest for …               srun --label
+    [1,3]<stderr>:finding fastest for …    mpirun --tag-output
+    (Worker pid=588) finding fastest for … Ray
+
+The lines of a block mean something in their order, which holds within a rank only: there is a reader for each.  Where a
+block begins with a record line (which is found wherever it begins, and whose mark nobody sees), all share one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from logparse.formats.format import BlockReader, Line, Outcome
+from logparse.model import Record, Reject
+
+MARK = re.compile(
+    r"(?:\[[A-Za-z_]+\d{1,6}\]:|\d{1,6}:(?= )|\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\(\w+ pid=\d{1,10}\)(?= )) ?"
+)
+"""A bare ``[0]:`` is none: rows of hipblaslt-bench begin so."""
+
+
+class _Ranked:
+    """One reader for each mark, made when its first line comes, or one for all."""
+
+    def __init__(self, markers: Sequence[str], begin: Callable[[], BlockReader], apart: bool) -> None:
+        self._markers = markers
+        self._begin = begin
+        self._apart = apart
+        self._readers: dict[str, BlockReader] = {"": begin()}
+
+    @property
+    def awake(self) -> bool:
+        return any(reader.awake for reader in self._readers.values())
+
+    def take(self, line: Line) -> Outcome | None:
+        match = MARK.match(line.text)
+        mark = match[0] if match else ""
+        rank = mark.rstrip() if self._apart else ""
+        reader = self._readers.get(rank)
+        ours = any(marker in line.text for marker in self._markers)
+        if mark and (reader is None or not reader.awake) and not ours:
+            return None
+        if reader is None:
+            reader = self._readers[rank] = self._begin()
+        outcome = reader.take(Line(line.text[len(mark) :], line.offset))
+        return _moved(outcome, len(mark.encode())) if outcome is not None and mark else outcome
+
+    def close(self) -> Iterable[Record]:
+        for reader in self._readers.values():
+            yield from reader.close()
+
+
+def _moved(outcome: Outcome, by: int) -> Outcome:
+    """The outcome with places counted from before the mark."""
+    if not any(isinstance(record, Reject) and record.length for record in outcome.records):
+        return outcome
+    records = [
+        Reject(record.reason, record.offset + by, record.length)
+        if isinstance(record, Reject) and record.length
+        else record
+        for record in outcome.records
+    ]
+    return replace(outcome, records=records)
+
+
+def ranked(
+    markers: Sequence[bytes], begin: Callable[[], BlockReader], *, apart: bool = True
+) -> Callable[[], BlockReader]:
+    """``begin`` for a format whose lines may bear marks of ranks; ``apart``: each rank has a reader of its own."""
+    texts = [marker.decode() for marker in markers]
+    return lambda: _Ranked(texts, begin, apart)

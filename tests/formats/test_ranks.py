@@ -1,0 +1,89 @@
+"""Lines that a launcher marked with their rank are read as if each rank had a log of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logparse.formats.format import BlockFormat, Line
+from logparse.formats.hipblaslt import bench_output, info
+from logparse.formats.miopen import driver_output
+from logparse.formats.miopen import log as miopen_log
+from logparse.formats.ranks import MARK
+from logparse.formats.tunableop import verbose
+from logparse.model import Reject
+from tests.conftest import SAMPLES
+
+VERBOSE = (SAMPLES / "tunableop" / "tunableop_verbose.log").read_text().splitlines()
+MARKS = ["[default{}]:", "[rank{}]: ", "{}: ", "[1,{}]<stderr>:", "[trainer{}]:", "(Worker pid={}) "]
+FORMATS: dict[str, tuple[BlockFormat, Path]] = {
+    "tunableop": (verbose.FORMAT, SAMPLES / "tunableop" / "tunableop_verbose.log"),
+    "bench": (bench_output.FORMAT, SAMPLES / "hipblaslt" / "bench_output.txt"),
+    "info": (info.FORMAT, SAMPLES / "hipblaslt" / "info_4242.log"),
+    "miopen": (miopen_log.FORMAT, SAMPLES / "miopen" / "find.log"),
+    "driver": (driver_output.FORMAT, SAMPLES / "miopen" / "driver_output.txt"),
+}
+
+
+def read(format: BlockFormat, lines: list[str]) -> tuple[Counter[str], Counter[str]]:
+    """Units and records; lines are shown as ingest shows them."""
+    reader = format.begin()
+    units: Counter[str] = Counter()
+    records: Counter[str] = Counter()
+    for line in lines:
+        if not (reader.awake or any(marker.decode() in line for marker in format.markers)):
+            continue
+        outcome = reader.take(Line(line, 0))
+        if outcome is not None:
+            units[outcome.unit] += 1
+            records.update(map(repr, outcome.records))
+    records.update(map(repr, reader.close()))
+    return units, records
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_mark_changes_nothing(name: str, mark: str) -> None:
+    format, sample = FORMATS[name]
+    lines = sample.read_text().splitlines()
+    plain = read(format, lines)
+    assert sum(plain[0].values()) > 0
+    marked = [mark.format(7) + line if line else line for line in lines]
+    if name != "info":  # its opening line is a record line, which comes without its mark
+        assert read(format, marked) == plain
+    begins = [line if info.FORMAT.markers[0].decode() in line else marked[i] for i, line in enumerate(lines)]
+    assert name != "info" or read(format, begins) == plain
+
+
+@given(st.lists(st.integers(0, 3), min_size=20, max_size=600), st.sampled_from(MARKS))
+def test_ranks_in_one_stream_are_read_apart(order: list[int], mark: str) -> None:
+    """However their lines are mixed, four ranks that tune the same keys give four times what one gives."""
+    left = {rank: iter(VERBOSE) for rank in range(4)}
+    mixed = [f"{mark.format(rank)}{line}" for rank in order if (line := next(left[rank], None)) is not None]
+    mixed += [f"{mark.format(rank)}{line}" for rank in range(4) for line in left[rank]]
+    units, records = read(verbose.FORMAT, mixed)
+    one_units, one_records = read(verbose.FORMAT, VERBOSE)
+    assert units == Counter({unit: 4 * n for unit, n in one_units.items()})
+    assert records == Counter({record: 4 * n for record, n in one_records.items()})
+
+
+def test_a_reject_is_counted_from_before_its_mark() -> None:
+    line = "finding fastest for GemmTunableOp_BFloat16_TN(tn_nonsense) out of 5 candidates"
+    for mark in ("", "[default0]:", "12: "):
+        outcome = verbose.FORMAT.begin().take(Line(mark + line, 100))
+        assert outcome is not None
+        (reject,) = outcome.records
+        assert isinstance(reject, Reject)
+        assert (mark + line)[reject.offset :].startswith("tn_nonsense")
+        assert outcome.at == 100
+
+
+@pytest.mark.parametrize(
+    "text", ["[0]:transA,transB", "├──offset", "[1]: x", "12:30:00 x", "(a) b", "key: value", "  0: x"]
+)
+def test_what_is_no_mark(text: str) -> None:
+    assert MARK.match(text) is None
