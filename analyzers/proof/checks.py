@@ -8,10 +8,12 @@ from pathlib import Path
 
 from analyzers.advise import Written
 from analyzers.analyzer import Tables
+from analyzers.proof import convert as _convert
 from analyzers.proof import coverage as _coverage
 from analyzers.proof import diff as _diff
 from analyzers.proof import export as _export
 from analyzers.proof import verify as _verify
+from analyzers.proof.convert import Converted
 from analyzers.proof.coverage import Coverage
 from analyzers.proof.diff import FAIL_ON, Diff, Step
 from analyzers.proof.export import Exported
@@ -134,6 +136,13 @@ def export(
     else:
         chosen = _export.select(tables_of(store, run), kind or _export.KINDS.get(as_), n)
     return _export.export(chosen, as_, target_from(target, FORMATS))
+
+
+def convert(
+    paths: Sequence[str], to: str, target: Sequence[str] = (), *, same_build: bool = False, gpus: int = 1
+) -> Converted:
+    """Tuned GEMMs of files as another library's file."""
+    return _convert.convert(paths, to, target_from(target, FORMATS), same_build=same_build, gpus=gpus)
 
 
 def write(emissions: Sequence[Emission], out: Path) -> list[Written]:

@@ -140,7 +140,8 @@ class _Book:
                 return None, None, "miss", "no row", ()
             lines = ", ".join(map(str, maybe[:3]))
             return None, None, "unknown", f"the log does not tell the whole key; line {lines} may serve it", maybe
-        row = self.exact.get(key) or next((x for x in self.patterns if self.rules.matches(x.key, key)), None)
+        row = next((self.exact[x] for x in (key, *self.rules.instead(key)) if x in self.exact), None)
+        row = row or next((x for x in self.patterns if self.rules.matches(x.key, key)), None)
         if row is not None:
             assumed = "if the target is of the build that wrote the file" if self.file.accepted is None else ""
             return key, row, "hit", assumed, ()

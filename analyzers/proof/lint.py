@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from analyzers.analyzer import Tables
 from analyzers.joins import timed
-from analyzers.proof import rules_hipblaslt, rules_miopen, rules_tunableop
+from analyzers.proof import rules_aiter, rules_hipblaslt, rules_miopen, rules_perf_db, rules_rocblas, rules_tunableop
 from analyzers.proof.override_file import Note, OverrideFile, Row, Rules
 from analyzers.target import Facts, machine
 from logparse.errors import InputError
@@ -20,7 +20,14 @@ from logparse.links import linked
 from logparse.model import Family, Problem, problem_from_text
 from logparse.source import HEAD_BYTES, InputFile
 
-RULES: tuple[Rules, ...] = (rules_hipblaslt.RULES, rules_miopen.RULES, rules_tunableop.RULES)
+RULES: tuple[Rules, ...] = (
+    rules_hipblaslt.RULES,
+    rules_miopen.RULES,
+    rules_perf_db.RULES,
+    rules_tunableop.RULES,
+    rules_rocblas.RULES,
+    rules_aiter.RULES,
+)
 """Every override format whose library's reading rules are known."""
 
 _BOM = b"\xef\xbb\xbf"

@@ -108,7 +108,8 @@ class Rules:
     ``key`` is the library's key of a call on a target (its writer's own), ``matches`` whether the row of one key serves
     a call of another (equality, where a format has no wildcards), ``kinds`` the kinds of problems that it runs.
     ``fastest``: of several rows of one key the library takes the fastest instead of the first.  ``foreign`` says why a
-    key is none that a build with these facts writes.
+    key is none that a build with these facts writes.  ``instead`` gives the keys that the library tries, in order,
+    where there is no row of a call's own.  ``selects``: a row chooses a solution (a perf-db's only tells parameters).
     """
 
     format: str
@@ -119,6 +120,8 @@ class Rules:
     matches: Callable[[str, str], bool] = field(default=str.__eq__)
     fastest: bool = False
     foreign: Callable[[str, Facts], str | None] = field(default=lambda key, facts: None)
+    instead: Callable[[str], Sequence[str]] = field(default=lambda key: ())
+    selects: bool = True
 
 
 def judge(

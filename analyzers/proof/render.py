@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
+from analyzers.proof.convert import Converted
 from analyzers.proof.coverage import Coverage
 from analyzers.proof.diff import STATES, Diff, Step
 from analyzers.proof.export import Exported
@@ -127,6 +128,14 @@ def verify_frame(found: Verification) -> pd.DataFrame:
     rows = [{**asdict(x), "text": x.problem, "problem": x.label} for x in found.outcomes]
     floats = dict.fromkeys(("before_us", "after_us", "gained_us", "promised_us"), "float64")
     return pd.DataFrame(rows, columns=columns).astype({"calls": "Int64", "line": "Int64", **floats})
+
+
+def convert_lines(found: Converted) -> list[str]:
+    out = [f"{found.rows:,} rows; {sum(found.refused.values()):,} left out"]
+    ranked = sorted(found.refused.items(), key=lambda entry: (-entry[1], entry[0]))
+    out += [f"  {count:,}: {reason}" for reason, count in ranked[:_SHOWN]]
+    out += [f"  and {len(ranked) - _SHOWN:,} reasons more"] if len(ranked) > _SHOWN else []
+    return [*out, *(f"note: {note}" for note in found.notes)]
 
 
 def merge_lines(found: Merged) -> list[str]:

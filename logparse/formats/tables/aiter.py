@@ -45,7 +45,7 @@ from logparse.model import (
 
 ORIGIN = "aiter"
 ONLINE_ORIGIN = "aiter-online"
-_TYPES: Mapping[str, str] = {
+TORCH_TYPES: Mapping[str, str] = {
     "torch.bfloat16": "bf16_r",
     "torch.float16": "f16_r",
     "torch.float32": "f32_r",
@@ -117,10 +117,10 @@ def _row(values: Mapping[str, str], text: str, file_name: str) -> list[Record]:
     try:
         if "algo_index" in values:
             return _online(values)
-        problem = _problem(values, file_name)
+        problem = problem_of_row(values, file_name)
         if not _TUNED & set(values):
             return [Call(problem=problem, category="untuned", count=None)]
-        solution = _solution(values)
+        solution = solution_of_row(values)
     except (KeyError, ValueError) as error:
         what = f"column {error} is missing" if isinstance(error, KeyError) else str(error)
         return [Reject(what, 0, len(text.encode()))]
@@ -137,7 +137,8 @@ def _row(values: Mapping[str, str], text: str, file_name: str) -> list[Record]:
 _KEY = (*("gfx", "cu_num", "B", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle", "q_dtype_w"),)
 
 
-def _problem(values: Mapping[str, str], file_name: str) -> GemmProblem:
+def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
+    """The column-major call of a row.  Raises KeyError for a missing column, ValueError for a bad cell."""
     rows, columns, k = int(values["M"]), int(values["N"]), int(values["K"])
     weights = _type(values.get("q_dtype_w") or values.get("dtype"))
     inputs = _type(values.get("dtype"))
@@ -159,12 +160,13 @@ def _problem(values: Mapping[str, str], file_name: str) -> GemmProblem:
 def _type(name: str | None) -> str | None:
     if not name:
         return None
-    if name not in _TYPES:
+    if name not in TORCH_TYPES:
         raise ValueError(f"unknown type {name!r}")
-    return _TYPES[name]
+    return TORCH_TYPES[name]
 
 
-def _solution(values: Mapping[str, str]) -> Solution:
+def solution_of_row(values: Mapping[str, str]) -> Solution:
+    """The backend and its solution.  Raises KeyError, ValueError."""
     library = values.get("libtype") or "aiter"
     number = int(values["solidx"] if "solidx" in values else values["kernelId"])
     split = values.get("splitK", "")
@@ -230,7 +232,7 @@ BY_KERNEL_NAME = frozenset({"asm", "flydsl"})
 """Backends that aiter finds a kernel of by its name, not by ``solidx``."""
 BACKENDS = BY_KERNEL_NAME | {"hipblaslt", "opus", "skinny", "triton", "torch"}
 """``libtype`` texts of aiter's table ``solMap``; any other raises a KeyError at the call."""
-_NAMES = {ours: theirs for theirs, ours in _TYPES.items()}
+_NAMES = {ours: theirs for theirs, ours in TORCH_TYPES.items()}
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
@@ -250,6 +252,8 @@ def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
     p = problem.normal
     if (p.trans_a, p.trans_b, p.batch_count, p.beta or "zero", p.activation or "none") != ("T", "N", 1, "zero", "none"):
         return {"a TN layout, one batch, β = 0 and no epilogue": None}
+    if p.compute_type not in (None, "f32_r", "i32_r"):
+        return {"that it computes in f32_r": None}
     dtype = _NAMES.get(p.a_type or "") if p.a_type == p.b_type else None
     scales = {p.scale_a, p.scale_b}
     scaled = None if p.a_type in NARROW and None in scales else bool(scales - {None, "none"})

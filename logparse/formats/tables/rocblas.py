@@ -161,15 +161,25 @@ class _Table:
         if not _ROW.match(text):
             self._columns = []
             return None
-        cells = [cell.strip() for cell in text.split(",")]
-        columns = (_STRIDED if len(cells) == 18 else _PLAIN).split(",")
-        record = _tuned(dict(zip(columns, cells, strict=False))) if len(cells) in (15, 18) else None
+        record = _measured(text)
         if record is None:
             return Outcome("reject", [Reject("not a row of rocblas-gemm-tune", 0, len(text.encode()))], at=line.offset)
         return Outcome("measurement", [record], at=line.offset)
 
     def close(self) -> Iterable[Record]:
         return ()
+
+
+def row(text: str) -> Problem | None:
+    """The problem of a row; None for a text that is none."""
+    measured = _measured(text)
+    return None if measured is None else measured.problem
+
+
+def _measured(text: str) -> Measurement | None:
+    cells = [cell.strip() for cell in text.split(",")]
+    columns = (_STRIDED if len(cells) == 18 else _PLAIN).split(",")
+    return _tuned(dict(zip(columns, cells, strict=False))) if len(cells) in (15, 18) else None
 
 
 def _tuned(row: Mapping[str, str]) -> Measurement | None:
@@ -211,7 +221,8 @@ def _unknown(gemm: GemmProblem) -> list[str]:
     unknown = [name for name in names if getattr(gemm, name) is None]
     if gemm.beta != "zero":
         unknown.append("beta's value" if gemm.beta else "beta")
-    return unknown + (["ldc"] if gemm.ldc is None and gemm.ldd is None else [])
+    pairs = [("ldc", gemm.ldd), ("stride_c", gemm.stride_d)][: 1 if gemm.batch_count == 1 else 2]
+    return unknown + [name for name, of_d in pairs if getattr(gemm, name) is None and of_d is None]
 
 
 def _key(gemm: GemmProblem) -> str:

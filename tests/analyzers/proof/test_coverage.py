@@ -15,6 +15,7 @@ from analyzers.proof.lint import RULES, facts_of_run, inspect, lint, with_collis
 from logparse.errors import InputError
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.miopen import find_db
+from logparse.formats.tables import aiter
 from logparse.formats.tunableop import results, signature
 from logparse.ingest import ingest
 from logparse.model import Family, Override, Solution
@@ -206,4 +207,18 @@ def test_what_is_written_is_covered_and_nothing_else(problems: list[object], cou
 def test_every_writer_that_a_library_reads_back_has_rules() -> None:
     from logparse.formats import WRITERS
 
-    assert {rules.format.replace("_results", "") for rules in RULES} <= {writer.name for writer in WRITERS}
+    ruled = {rules.format.removesuffix("_results").removesuffix("_tune") for rules in RULES}
+    assert ruled == {writer.name for writer in WRITERS} - {"tunableop_untuned"}
+
+
+def test_a_padded_row_of_aiter_serves_a_call() -> None:
+    target = {"arch": ARCH, "cu_count": "304"}
+    call = gemm(4096, n=50, k=1024)
+    made = aiter.write(
+        [Override(problem=replace(call, n=64), solution=Solution("hipblaslt", "7"), target=target)], target
+    )
+    file = inspect(made[0].name, made[0].data, target)
+    other = gemm(4096, n=70, k=1024)
+    found = coverage(file, tables(workload=[work(call.text, 3), work(other.text, 1)]))
+    assert {use.problem: use.state for use in found.uses} == {call.text: "hit", other.text: "miss"}
+    assert found.idle == ()

@@ -91,6 +91,11 @@ def test_what_tensile_matches_is_never_guessed() -> None:
         rocblas.write([replace(good, problem=replace(good.problem, beta="nonzero"))], TARGET)
     with pytest.raises(EmissionError, match="unknown lda"):
         rocblas.write([replace(good, problem=replace(good.problem, lda=None))], TARGET)
+    strided = overrides()[1].problem
+    assert isinstance(strided, GemmProblem)
+    batched = replace(good, problem=replace(strided, stride_c=None, stride_d=None))
+    with pytest.raises(EmissionError, match="unknown stride_c"):
+        rocblas.write([batched], TARGET)
     assert rocblas.key(replace(good.problem, beta=None), TARGET) is None
     for solution in (Solution("hipblaslt", "3"), Solution("rocblas", "-9"), Solution("rocblas", "12")):
         assert not rocblas.accepts(replace(good, solution=solution))
