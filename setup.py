@@ -1,6 +1,7 @@
-"""The optional native counter of lines; everything else is in pyproject.toml.
+"""The optional native readers; everything else is in pyproject.toml.
 
-Where there is no compiler the build goes on without it, and ``logparse.counting`` counts in Python with equal results.
+Where there is no compiler the build goes on without them, and ``logparse.counting`` and ``logparse.formats.miopen``
+read in Python with equal results.
 """
 
 import sys
@@ -8,4 +9,10 @@ import sys
 from setuptools import Extension, setup
 
 flags = ["/O2"] if sys.platform == "win32" else ["-O3", "-std=c99"]
-setup(ext_modules=[Extension("logparse._lines", ["logparse/_lines.c"], extra_compile_args=flags, optional=True)])
+modules = {
+    "logparse._lines": "logparse/_lines.c",
+    "logparse.formats.miopen._find_db": "logparse/formats/miopen/_find_db.c",
+}
+setup(
+    ext_modules=[Extension(name, [source], extra_compile_args=flags, optional=True) for name, source in modules.items()]
+)

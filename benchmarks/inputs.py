@@ -122,7 +122,8 @@ def slow_wgrads(path: str | None) -> list[Problem]:
             if name in tables:
                 tables[name].append(table)
     measured = _frame(tables["measurements"], "origin", "kind", "problem", "solution", "status", "time_us")
-    layers = _frame(tables["convs"], "problem", "direction", "layer", "flops").drop_duplicates("problem")
+    layers = _frame(tables["convs"], "problem", "direction", "flops").drop_duplicates("problem")
+    layers = layers.assign(layer=layers["problem"].str[len("conv F ") :])
     best = best_times(measured.assign(source_id="find-db")).merge(layers, on="problem")
     w = backward_weights(best, Settings())
     w = w[w["slow"]].assign(loss=w["best_us"] - w["sibling_us"]).sort_values(["loss", "problem"], ascending=False)

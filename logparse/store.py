@@ -135,7 +135,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "convs": pa.schema(
         [
             *_ATTEMPT,
-            *((x, pa.string()) for x in ("problem", "shape", "layer")),
+            *((x, pa.string()) for x in ("problem", "shape")),
             *_problem_fields(CONV_FIELDS, frozenset()),
             ("flops", pa.int64()),
         ]
@@ -331,7 +331,9 @@ class Store:
             paths = self._parts(table, live) if direct and table in _LARGE and self.folder is not None else []
             if paths:
                 names = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-                con.execute(f"create view {table}_ as select * from read_parquet([{names}], hive_partitioning=false)")
+                wanted = ", ".join(f'"{name}"' for name in schema.names)  # parts of earlier versions have more
+                parts = f"read_parquet([{names}], hive_partitioning=false)"
+                con.execute(f"create view {table}_ as select {wanted} from {parts}")
             else:
                 con.register(f"{table}_", self._dataset(table, schema, live))
         findings = f"{self._root}/findings/findings.parquet"
@@ -530,7 +532,7 @@ def _attempt_of(path: str) -> str:
     return path.rsplit("/", 1)[-1].split("-", 1)[0]
 
 
-_LONG_TEXTS = frozenset({"problem", "shape", "layer", "key_text", "text"})
+_LONG_TEXTS = frozenset({"problem", "shape", "key_text", "text"})
 
 
 def _encoding(schema: pa.Schema) -> dict[str, list[str]]:
@@ -543,12 +545,13 @@ def _encoding(schema: pa.Schema) -> dict[str, list[str]]:
 
 def _column(rows: pa.Table, wanted: pa.Field, attempt: str) -> pa.Array | pa.ChunkedArray:
     if wanted.name == "attempt":
-        return pa.repeat(column([attempt], pa.string())[0], rows.num_rows)
+        zeros = pa.Array.from_buffers(pa.int32(), rows.num_rows, [None, pa.py_buffer(bytes(4 * rows.num_rows))])
+        return pa.DictionaryArray.from_arrays(zeros, column([attempt], pa.string()))
     if wanted.name in rows.column_names:
         given = rows[wanted.name]
         if pa.types.is_dictionary(given.type) and given.type.value_type == wanted.type:
             return given  # the same Parquet type, written without making every value first
-        return given.cast(wanted.type)
+        return given if given.type == wanted.type else given.cast(wanted.type)
     return pa.nulls(rows.num_rows, wanted.type)
 
 
@@ -622,7 +625,8 @@ def _view_sql(run: str | None) -> dict[str, str]:
                    min("offset") as "offset" from process_messages group by all""",
         "gemm_problems": f"select problem, {gemm_columns} from gemms_ join commits_ using (attempt) group by problem",
         "conv_problems": f"""
-            select *, case when in_layout = weights_layout and in_layout = out_layout then in_layout
+            select problem, shape, substr(problem, 7 + length(direction)) as layer, * exclude (problem, shape),
+                   case when in_layout = weights_layout and in_layout = out_layout then in_layout
                            else concat_ws('-', in_layout, weights_layout, out_layout) end as layout,
                    case when in_type = weights_type and in_type = out_type then in_type
                         else concat_ws('-', in_type, weights_type, out_type) end as dtype

@@ -1,14 +1,14 @@
 """Find-db records as Arrow columns, a few MB of text at a time: what ``find_db_record.read_record`` says, only faster.
 
-A stretch of text is cut at its delimiters with numpy, every piece is a value of one Arrow string array, and columns are
-``take``n from that.  A stretch is handled in one go or not at all: where any line of it is not of the ordinary form
-(damage, carriage returns, repeated ids, too few values …) it is halved until the odd line stands in a small stretch,
-which ``read_record`` reads.  ``tests/formats/miopen/test_find_db.py`` holds both readers to the same answers.
+A stretch is handled in one go, by the native reader or by its twin in numpy, or not at all: where any line of it is not
+of the ordinary form (damage, carriage returns, repeated ids, too few values …) it is halved until the odd line stands
+in a small stretch, which ``read_record`` reads.  ``tests/formats/miopen/test_find_db.py`` holds all readers to the same
+answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -17,44 +17,38 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from logparse.formats.format import Outcome
-from logparse.formats.miopen.find_db_record import DUPLICATE_KEY, ORIGIN, read_record
-from logparse.formats.miopen.problem_key_columns import (
-    Ints,
-    OddError,
-    Problems,
-    content,
-    demand,
-    numbers_of,
-    problems_of,
-    strings,
-)
-from logparse.formats.miopen.solvers import ALGORITHMS
-from logparse.model import Measurement
+from logparse.formats.miopen.find_db_native import native_columns, native_reader
+from logparse.formats.miopen.find_db_record import DUPLICATE_KEY, read_record
+from logparse.formats.miopen.key_tails import SIZES, Hashes, Ints, OddError, key_hashes, tail_hash
+from logparse.model import ConvProblem, Measurement, Record
 
-BLOCK = 4 << 20
-"""Bytes of text per stretch: enough to spread numpy's cost per call, and a dozen of them fit into memory."""
+BLOCK = 8 << 20
+"""Bytes of text per stretch: enough to spread the cost per column, and half a dozen of them fit into memory."""
 SMALL = 16 << 10
 """A stretch of this size is read line by line when it is not of the ordinary form."""
 THREADS = 2
 
-_EQUALS, _COLON, _COMMA, _SEMICOLON, _LESS, _LF, _BLANK = (np.uint8(x) for x in b"=:,;<\n ")
+
+@dataclass(frozen=True)
+class _Columns:
+    """An ordinary stretch."""
+
+    keys: Hashes
+    line_of_item: npt.NDArray[Any]
+    conv_of_line: Ints | None  # None: row by row
+    measurements: pa.Table
+    convs: pa.Table
 
 
 @dataclass(frozen=True)
 class _Stretch:
-    """``columns`` of an ordinary stretch, or None: its ``text`` is to be read line by line."""
+    """``columns``, or None: the ``text`` is to be read line by line."""
 
     offset: int
     text: bytes
-    keys: pa.StringArray | None = None
-    line_of_item: Ints | None = None
-    conv_of_line: Ints | None = None
-    ascending: bool = False
-    measurements: pa.Table | None = None
-    convs: pa.Table | None = None
+    columns: _Columns | None = None
 
 
 def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
@@ -62,31 +56,32 @@ def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
     keys = _Keys()
     with ThreadPoolExecutor(THREADS) as pool:
         work = ((pool.submit(_stretches, text, offset)) for offset, text in _blocks(stream))
-        ahead: list[Future[list[_Stretch]]] = list(islice(work, THREADS + 1))
+        ahead: list[Future[list[_Stretch]]] = list(islice(work, THREADS))
         while ahead:
-            for stretch in ahead.pop(0).result():
-                yield from _outcomes(stretch, keys)
+            stretches = ahead.pop(0).result()
             ahead.extend(islice(work, 1))
+            for stretch in stretches:
+                yield from _outcomes(stretch, keys)
 
 
 def _blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    offset, rest = 0, b""
+    offset, parts = 0, [b""]  # of which only the last may hold a line end
     while data := stream.read(BLOCK):
         cut = data.rfind(b"\n") + 1
         if not cut:
-            rest += data
+            parts.append(data)
             continue
-        block = rest + data[:cut]
-        rest = data[cut:]
+        block = b"".join((*parts, memoryview(data)[:cut]))
+        parts = [data[cut:]]
         yield offset, block
         offset += len(block)
-    if rest:
+    if rest := b"".join(parts):
         yield offset, rest
 
 
 def _stretches(text: bytes, offset: int) -> list[_Stretch]:
     try:
-        return [_columns(text, offset)]
+        return [_Stretch(offset, b"", _columns(text))]
     except (OddError, pa.ArrowInvalid):
         cut = text.find(b"\n", len(text) // 2) + 1
         if len(text) <= SMALL or not 0 < cut < len(text):
@@ -94,192 +89,100 @@ def _stretches(text: bytes, offset: int) -> list[_Stretch]:
         return [*_stretches(text[:cut], offset), *_stretches(text[cut:], offset + cut)]
 
 
+def _columns(text: bytes) -> _Columns:
+    native = native_reader()
+    if native is not None:
+        keys, line_of_item, measurements, convs = native_columns(native, text)
+        return _Columns(keys, line_of_item, None, measurements, convs)
+    from logparse.formats.miopen.find_db_numpy import numpy_columns  # brings pandas, which the native reader spares
+
+    return _Columns(*numpy_columns(text))
+
+
 # ------------------------------------------------------------------------------------------- first record wins
 
 
+_FILTER_BITS = 24
+
+
 class _Keys:
-    """The keys met so far.  Shipped files are sorted, so that a comparison with the last key does; a set is only made
-    where one is not.
+    """The keys met so far, as hashes (see ``key_hashes``): eight bytes each, in a few sorted arrays.
+
+    Most keys are new, and a filter of some bits of each hash spares these the search.
     """
 
     def __init__(self) -> None:
-        self._sorted: list[pa.StringArray] = []
-        self._last: str | None = None
-        self._seen: set[str] | None = None
+        self._runs: list[Hashes] = []  # each at least twice as long as the next
+        self._filter = np.zeros(1 << _FILTER_BITS, dtype=bool)
 
-    def repeated(self, keys: pa.StringArray, ascending: bool) -> list[int]:
+    def repeated(self, keys: Hashes) -> Ints:
         """Positions of keys that were met before; all of them are met now."""
-        if self._seen is None:
-            if ascending and (self._last is None or keys[0].as_py() > self._last):
-                self._sorted.append(keys)
-                self._last = keys[-1].as_py()
-                return []
-            self._seen = {key for array in self._sorted for key in array.to_pylist()}
-            self._sorted = []
-        names = keys.to_pylist()
-        before = len(self._seen)
-        if self._seen.isdisjoint(names):
-            self._seen.update(names)
-            if len(self._seen) == before + len(names):
-                return []
-            self._seen.difference_update(names)
-        out = []
-        for position, name in enumerate(names):
-            if name in self._seen:
-                out.append(position)
-            self._seen.add(name)
-        return out
+        order = np.argsort(keys, kind="stable")
+        ordered = keys[order]
+        again = np.zeros(len(keys), dtype=bool)
+        again[order[1:]] = ordered[1:] == ordered[:-1]
+        places = keys >> np.uint64(64 - _FILTER_BITS)
+        known = np.flatnonzero(self._filter[places])
+        for run in self._runs if len(known) else ():
+            at = np.searchsorted(run, keys[known])
+            again[known] |= run[np.minimum(at, len(run) - 1)] == keys[known]
+        self._filter[places] = True
+        while self._runs and len(self._runs[-1]) < 2 * len(ordered):
+            ordered = np.concatenate([self._runs.pop(), ordered])
+            ordered.sort(kind="stable")
+        self._runs.append(ordered)
+        return np.flatnonzero(again)
+
+
+def _hashes_of(records: Sequence[Measurement]) -> Hashes:
+    """Hashes of the keys of measurements of convolutions."""
+    problems = [record.problem for record in records]
+    sizes = [np.array([getattr(problem, name) for problem in problems], np.int64) for name in SIZES]
+    tails = [_tail(record) for record in records]
+    return key_hashes(sizes, np.array([tail_hash(tail) for tail in tails], np.uint64))
+
+
+def _tail(record: Measurement) -> tuple[int, str]:
+    spatial = record.problem.spatial if isinstance(record.problem, ConvProblem) else 2
+    return spatial, str(record.key_text).split("-", 2 * spatial + 4)[-1]
 
 
 def _outcomes(stretch: _Stretch, keys: _Keys) -> Iterator[Outcome]:
-    if stretch.keys is None:
+    if stretch.columns is None:
         yield from _plain(stretch, keys)
         return
-    measurements, convs, line_of_item = stretch.measurements, stretch.convs, stretch.line_of_item
-    assert measurements is not None
-    assert convs is not None
-    assert line_of_item is not None
-    assert stretch.conv_of_line is not None
-    repeated = keys.repeated(stretch.keys, stretch.ascending)
-    if repeated:
-        again = np.zeros(len(stretch.keys), dtype=bool)
+    columns = stretch.columns
+    measurements, convs, count = columns.measurements, columns.convs, len(columns.keys)
+    repeated = keys.repeated(columns.keys)
+    if len(repeated):
+        import pyarrow.compute as pc
+
+        again = np.zeros(count, dtype=bool)
         again[repeated] = True
-        mask = pa.array(again[line_of_item])
+        mask = pa.array(again[columns.line_of_item])
         for name, value in (("status", "skipped"), ("error", DUPLICATE_KEY)):
             column = pc.if_else(mask, value, measurements[name].cast(pa.string()))
             measurements = measurements.set_column(measurements.schema.get_field_index(name), name, column)
-        first = np.ones(len(stretch.keys), dtype=bool)
-        first[stretch.conv_of_line[repeated]] = False
+        first = np.ones(count, dtype=bool)
+        first[repeated if columns.conv_of_line is None else columns.conv_of_line[repeated]] = False
         convs = convs.filter(pa.array(first))
-    tables = {"measurements": measurements, "convs": convs}
-    yield Outcome("measurement", lines=len(stretch.keys), tables=tables)
+    yield Outcome("measurement", lines=count, tables={"measurements": measurements, "convs": convs})
 
 
 def _plain(stretch: _Stretch, keys: _Keys) -> Iterator[Outcome]:
     offset = stretch.offset
+    outcomes = []
     for raw in stretch.text.removesuffix(b"\n").split(b"\n"):
-        outcome = read_record(raw.decode("utf-8", "backslashreplace"))
-        measured = [x for x in outcome.records if isinstance(x, Measurement)]
-        if measured and keys.repeated(pa.array([str(measured[0].key_text)]), True):
-            records = [
-                replace(x, status="skipped", error=DUPLICATE_KEY) if isinstance(x, Measurement) else x
-                for x in outcome.records
-            ]
-            outcome = replace(outcome, records=records)
-        yield replace(outcome, at=offset)
+        outcomes.append(replace(read_record(raw.decode("utf-8", "backslashreplace")), at=offset))
         offset += len(raw) + 1
+    firsts = [next((x for x in outcome.records if isinstance(x, Measurement)), None) for outcome in outcomes]
+    measured = [position for position, first in enumerate(firsts) if first is not None]
+    if measured:
+        hashes = _hashes_of([first for first in firsts if first is not None])
+        for position in np.array(measured)[keys.repeated(hashes)].tolist():
+            outcomes[position] = replace(outcomes[position], records=_skipped(outcomes[position].records))
+    yield from outcomes
 
 
-# ------------------------------------------------------------------------------------------------ one stretch
-
-
-def _columns(text: bytes, offset: int) -> _Stretch:
-    demand(text.isascii() and b"\r" not in text and text.endswith(b"\n") and len(text) < 1 << 30)
-    data = np.frombuffer(text, np.uint8)
-    at = np.flatnonzero((data - _COLON <= _EQUALS - _COLON) | (data == _COMMA) | (data == _LF))
-    kind = data[at]
-    if (kind == _LESS).any():  # the one character between ':' and '=' that is no delimiter
-        at, kind = at[kind != _LESS], kind[kind != _LESS]
-    pieces = _cut(pa.py_buffer(text), at)
-
-    last = np.flatnonzero((kind == _SEMICOLON) | (kind == _LF))  # index of each item's last piece
-    opens = np.empty(len(last), dtype=bool)  # is the item the first of its line?
-    opens[0], opens[1:] = True, kind[last[:-1]] == _LF
-    first = np.empty_like(last)
-    first[0], first[1:] = 0, last[:-1] + 1
-    first += opens
-    key_piece = first[opens] - 1
-    demand((kind[key_piece] == _EQUALS).all() and np.count_nonzero(kind == _EQUALS) == len(key_piece))
-    values = last - first
-    demand(values.min() >= 3 and values.max() <= 5)
-    demand((kind[first] == _COLON).all() and np.count_nonzero(kind == _COLON) == len(first))
-    line = np.cumsum(opens) - 1
-
-    keys = pieces.take(pa.array(2 * key_piece))
-    problems = problems_of(keys)
-    table = _items(pieces, first, line, problems)
-    ascending = len(keys) < 2 or bool(pc.all(pc.less(keys[:-1], keys[1:])).as_py())
-    ordinal = np.arange(len(line)) - np.flatnonzero(opens)[line]
-    table |= {
-        "key_text": _dictionary(line, keys),
-        "ordinal": pa.array(ordinal.astype(np.int32)),
-    }
-    return _Stretch(offset, b"", keys, line, problems.of_line, ascending, pa.table(table), problems.table)
-
-
-def _cut(buffer: pa.Buffer, at: Ints) -> pa.StringArray:
-    """Text cut at delimiters: even values are the pieces, odd ones the delimiters."""
-    offsets = np.empty(2 * len(at) + 1, dtype=np.int32)
-    offsets[0], offsets[1::2], offsets[2::2] = 0, at, at + 1
-    return strings(offsets, buffer)
-
-
-def _dictionary(indices: Ints, values: pa.Array) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(indices.astype(np.int32)), values)
-
-
-def _constant(value: str, count: int) -> pa.DictionaryArray:
-    return _dictionary(np.zeros(count, dtype=np.int64), pa.array([value]))
-
-
-def _items(pieces: pa.StringArray, first: Ints, line: Ints, problems: Problems) -> dict[str, Any]:
-    """Columns of the measurements that each item is."""
-    count = len(first)
-    ids = pieces.take(pa.array(2 * first)).dictionary_encode()
-    id_code = ids.indices.to_numpy()
-    demand(not _repeats(id_code, line))
-    names = ids.dictionary.to_pylist()
-    old = np.array([name in ALGORITHMS for name in names])[id_code]  # v1 and v0: the id is the algorithm
-    if old.any():
-        other = pieces.take(pa.array(2 * np.where(old, first + 1, first + 3))).dictionary_encode()
-        mixed = pa.concat_arrays([ids.dictionary, other.dictionary])
-        other_code = other.indices.to_numpy() + len(names)
-        solver = _dictionary(np.where(old, other_code, id_code), mixed)
-        algorithm = _dictionary(np.where(old, id_code, other_code), mixed)
-    else:
-        solver, algorithm = ids, pieces.take(pa.array(2 * (first + 3))).dictionary_encode()
-    solvers, algorithms = solver.dictionary.to_pylist(), algorithm.dictionary.to_pylist()
-    demand(not old.any() or not np.array([name == "" for name in solvers])[solver.indices.to_numpy()].any())
-    demand("" not in names)
-    fits = np.array(["FBW".find(ALGORITHMS.get(name, "?")) for name in algorithms])[algorithm.indices.to_numpy()]
-    demand((fits == problems.direction[line]).all())
-
-    texts = pieces.take(pa.array(2 * (first + 1 + old)))
-    demand(not (content(texts) == _BLANK).any())
-    milliseconds = texts.cast(pa.float64()).to_numpy()
-    good = (milliseconds > 0) & (milliseconds < np.inf)
-    workspace = pieces.take(pa.array(2 * (first + 2 + old)))
-    demand(pc.max(pc.binary_length(workspace)).as_py() <= 18)
-    return {
-        "origin": _constant(ORIGIN, count),
-        "kind": _constant("conv", count),
-        "problem": _dictionary(problems.of_line[line], problems.texts),
-        "library": _constant("miopen", count),
-        "solution": _dictionary(solver.indices.to_numpy(), pa.array([f"miopen:{name}" for name in solvers])),
-        "raw": solver,
-        "algorithm": algorithm,
-        "status": _dictionary(~good, pa.array(["ok", "no_time"])),
-        "time_us": pa.array(milliseconds * 1000.0, mask=~good),
-        "workspace_bytes": pa.array(numbers_of(workspace)),
-        "error": _errors(texts, good),
-    }
-
-
-def _repeats(code: Ints, line: Ints) -> bool:
-    """Whether an id occurs twice in a line: compare items at growing distance while any pair shares its line."""
-    for step in range(1, len(code)):
-        together = line[step:] == line[:-step]
-        if not together.any():
-            return False
-        if (together & (code[step:] == code[:-step])).any():
-            return True
-    return False
-
-
-def _errors(texts: pa.StringArray, good: npt.NDArray[np.bool_]) -> pa.Array:
-    if good.all():
-        return pa.nulls(len(texts), pa.string())
-    errors = np.full(len(texts), None, dtype=object)
-    for index in np.flatnonzero(~good):
-        errors[index] = f"time is {texts[int(index)].as_py()} ms"
-    return pa.array(errors, pa.string())
+def _skipped(records: Sequence[Record]) -> list[Record]:
+    return [replace(x, status="skipped", error=DUPLICATE_KEY) if isinstance(x, Measurement) else x for x in records]

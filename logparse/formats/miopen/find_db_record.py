@@ -77,10 +77,10 @@ def read_item(item: str, problem: ConvProblem, key: str, origin: str = ORIGIN) -
         status, error = "failed", "too few values: MIOpen throws Bad algorithm"
     elif ALGORITHMS.get(algorithm) != problem.direction:
         status, error = "failed", f"MIOpen throws Bad algorithm: {algorithm}"
-    elif _NUMBER.fullmatch(milliseconds) and 0 < float(milliseconds) < math.inf:
-        time_us = float(milliseconds) * 1000.0
     else:
-        status, error = "no_time", f"time is {milliseconds} ms"
+        time_us = read_time(milliseconds)
+        if time_us is None:
+            status, error = "no_time", no_time(milliseconds)
     return Measurement(
         problem=problem,
         solution=Solution("miopen", solver, solver, algorithm or None),
@@ -91,3 +91,15 @@ def read_item(item: str, problem: ConvProblem, key: str, origin: str = ORIGIN) -
         error=error,
         key_text=key,
     )
+
+
+def read_time(milliseconds: str) -> float | None:
+    """Microseconds; None for what is no time above 0."""
+    if _NUMBER.fullmatch(milliseconds) and 0 < float(milliseconds) < math.inf:
+        return float(milliseconds) * 1000.0
+    return None
+
+
+def no_time(milliseconds: str) -> str:
+    """Why an item has no time."""
+    return f"time is {milliseconds} ms"

@@ -6,34 +6,19 @@ hundred texts per file, each of which is read once by the plain reader.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logparse.formats.miopen.problem_key import read_tail
-from logparse.model import CONV_FIELDS, ConvProblem
+from logparse.formats.miopen.key_tails import SIZES, TAILS, Hashes, Ints, demand, key_hashes, problem_columns
 
-Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 _DASH, _X, _ZERO, _NINE = (np.uint8(x) for x in b"-x09")
-_NUMBER = re.compile(r"(?:0|[1-9]\d{0,8})\Z", re.ASCII)
-
-
-class OddError(Exception):
-    """Some line of the stretch is not of the ordinary form."""
-
-
-def demand(ordinary: bool | np.bool_) -> None:
-    """Raises OddError where a stretch is not of the ordinary form."""
-    if not ordinary:
-        raise OddError
 
 
 def content(array: pa.StringArray) -> Bytes:
@@ -61,6 +46,7 @@ class Problems:
     texts: pa.StringArray
     of_line: Ints  # position in ``texts`` and ``table`` of each line's problem
     direction: Ints  # 0, 1, 2 for F, B, W, of each line
+    hashes: Hashes  # of each line's key
     table: pa.Table
 
 
@@ -79,11 +65,6 @@ class _Form:
         """What stands between the numbers of each group, and how many they are."""
         wide = self.spatial
         return (("-", 1), ("-", wide), ("x", wide), ("-", 1), ("-", wide), ("-", 1))
-
-    @property
-    def out_start(self) -> str:
-        """What stands before a 2D problem's output sizes."""
-        return "1," if self.spatial == 2 else ""
 
     @property
     def delimiters(self) -> Bytes:
@@ -112,22 +93,23 @@ def problems_of(keys: pa.StringArray) -> Problems:
     form_of_line = np.diff(np.searchsorted(exes, ends))
     order = np.empty(len(keys), dtype=np.int64)
     direction = np.empty(len(keys), dtype=np.int64)
+    hashes = np.empty(len(keys), dtype=np.uint64)
     parts: list[dict[str, pa.Array]] = []
     done = 0
     for exes_count in np.unique(form_of_line).tolist():
         demand(exes_count in _FORMS)
         rows = np.flatnonzero(form_of_line == exes_count)
         chosen = keys if len(rows) == len(keys) else keys.take(pa.array(rows))
-        columns, direction[rows] = _problems_of_form(chosen, _FORMS[exes_count])
+        columns, direction[rows], hashes[rows] = _problems_of_form(chosen, _FORMS[exes_count])
         parts.append(columns)
         order[rows] = done + np.arange(len(rows))
         done += len(rows)
     texts = pa.concat_arrays([part["problem"] for part in parts])
-    return Problems(texts, order, direction, pa.concat_tables([pa.table(part) for part in parts]))
+    return Problems(texts, order, direction, hashes, pa.concat_tables([pa.table(part) for part in parts]))
 
 
-def _problems_of_form(keys: pa.StringArray, form: _Form) -> tuple[dict[str, pa.Array], Ints]:
-    """Columns of the table ``convs`` for keys of one form, and the direction of each."""
+def _problems_of_form(keys: pa.StringArray, form: _Form) -> tuple[dict[str, pa.Array], Ints, Hashes]:
+    """Columns of the table ``convs`` for keys of one form, and the direction and hash of each."""
     count, data = len(keys), content(keys)
     ends = np.frombuffer(keys.buffers()[1], np.int32)[: count + 1].astype(np.int64)
     starts, delimiters = form.starts, form.delimiters
@@ -145,8 +127,9 @@ def _problems_of_form(keys: pa.StringArray, form: _Form) -> tuple[dict[str, pa.A
     every = (np.arange(count)[:, None] * each + 2 * np.arange(len(delimiters))).ravel()
     value = numbers_of(numbers.take(pa.array(every))).reshape(count, -1)
     tails = numbers.take(pa.array(np.arange(count) * each + each - 1)).dictionary_encode()
-    tail = _Tails(tails.dictionary.to_pylist(), form)
-    direction = tail.direction[tails.indices.to_numpy()]
+    places, told_of = TAILS.of([(form.spatial, text) for text in tails.dictionary.to_pylist()])
+    place = places[tails.indices.to_numpy()]
+    direction = told_of.direction[place]
 
     backward = direction != 0
     spans = _span_offsets(begin[:, starts[:-1]], stop[:, [x - 1 for x in starts[1:]]], ends)
@@ -158,27 +141,22 @@ def _problems_of_form(keys: pa.StringArray, form: _Form) -> tuple[dict[str, pa.A
         index = 2 * group if swapped is None else np.where(backward, 2 * swapped, 2 * group)
         return source.take(pa.array(row + index))
 
-    def told(texts: list[str]) -> pa.StringArray:
-        return pa.array(texts).take(tails.indices)
+    def told(index: int) -> pa.StringArray:
+        return pa.array([told_of.pieces[i][index].decode() for i in places]).take(tails.indices)
 
     n, c, k = piece(commas, _N), piece(commas, _C1, _C2), piece(commas, _C2, _C1)
-    one = "1," if form.spatial == 2 else ""
-    layer = _join(
-        *(f"spatial={form.spatial} in=", n, ",", c, f",{one}", piece(commas, _SIZE1, _SIZE2), " k=", k),
-        *(f" filter={one}", piece(commas, _FILTER), told(tail.middle), piece(commas, _SIZE2, _SIZE1), told(tail.end)),
+    one = "1," if form.spatial == 2 else ""  # a 2D problem's depth
+    in_, filters, out = piece(commas, _SIZE1, _SIZE2), piece(commas, _FILTER), piece(commas, _SIZE2, _SIZE1)
+    problem = _join(
+        *(told(0), n, ",", c, f",{one}", in_, " k=", k, f" filter={one}", filters),
+        *(told(1), one, out, told(2)),
     )
-    start = pa.array(["conv F ", "conv B ", "conv W "]).take(pa.array(direction))
     one = one.replace(",", "x")
-    shape = _join(
-        *(start, n, "x", c, f"x{one}", piece(exes, _SIZE1, _SIZE2), "x", k, f"x{one}", piece(exes, _FILTER)),
-        told(tail.shape),
-    )
+    in_, filters = piece(exes, _SIZE1, _SIZE2), piece(exes, _FILTER)
+    shape = _join(told(3), n, "x", c, f"x{one}", in_, "x", k, f"x{one}", filters, told(4))
     sizes = _sizes(value, form, backward)
-    columns = {"problem": _join(start, layer), "shape": shape, "layer": layer}
-    for name in CONV_FIELDS:
-        columns[name] = pa.array(sizes[name]) if name in sizes else tail.column(name, tails.indices)
-    columns["flops"] = pa.array(_flops(sizes, columns["groups"].to_numpy()))
-    return columns, direction
+    columns = {"problem": problem, "shape": shape, **problem_columns(sizes, told_of, place)}
+    return columns, direction, key_hashes([sizes[name] for name in SIZES], told_of.hashes[place])
 
 
 def _span_offsets(begin: Ints, stop: Ints, ends: Ints) -> npt.NDArray[np.int32]:
@@ -195,49 +173,12 @@ def _join(*parts: pa.StringArray | str) -> pa.StringArray:
     return pc.binary_join_element_wise(*parts, "")
 
 
-class _Tails:
-    """What the distinct tails (``1x1-2x2-1x1-0-NCHW-FP16-W_g32``) say, one entry each."""
-
-    def __init__(self, texts: list[str], form: _Form) -> None:
-        told = [_tail(text, form) for text in texts]
-        self.fields = [fields for fields, _ in told]
-        self.middle = [layer[layer.index(" pad=") : layer.index(" out=") + 5] + form.out_start for _, layer in told]
-        self.end = [layer[layer.index(" groups=") :] for _, layer in told]
-        self.shape = [f" g{fields['groups']} {fields['in_type']}" for fields in self.fields]
-        self.direction = np.array(["FBW".index(fields["direction"]) for fields in self.fields])
-
-    def column(self, name: str, code: pa.Array) -> pa.Array:
-        default = ConvProblem.__dataclass_fields__[name].default
-        values = pa.array([fields.get(name, default) for fields in self.fields])
-        if pa.types.is_string(values.type):
-            return pa.DictionaryArray.from_arrays(code, values)
-        return values.cast(pa.int64()).take(code)
-
-
-@lru_cache(maxsize=65536)
-def _tail(text: str, form: _Form) -> tuple[dict[str, Any], str]:
-    """The fields that a tail tells, and ``layer`` of a problem of which only these are known."""
-    groups = text.split("-", 3)
-    demand(len(groups) == 4)
-    fields: dict[str, Any] = {"spatial": form.spatial, "pad_d": None if form.pads < form.spatial else 0}
-    wanted = (("pad", form.pads), ("stride", form.spatial), ("dilation", form.spatial))
-    for group, (word, count) in zip(groups, wanted, strict=False):
-        numbers = group.split("x")
-        demand(len(numbers) == count and all(_NUMBER.match(x) for x in numbers))
-        fields |= {f"{word}_{x}": int(v) for x, v in zip("dhw"[-count:], numbers, strict=True)}
-    try:
-        fields |= read_tail(groups[3])
-    except ValueError as error:
-        raise OddError from error
-    return fields, ConvProblem(**fields).layer
-
-
-def _sizes(value: Ints, form: _Form, backward: npt.NDArray[np.bool_]) -> dict[str, Ints]:
-    """The numbers of the key by field, un-swapped."""
+def _sizes(value: Ints, form: _Form, backward: npt.NDArray[np.bool_]) -> Mapping[str, Ints]:
+    """The numbers of the key by field, un-swapped; the depth of a 2D problem is 1."""
     groups = [value[:, a:b] for a, b in zip(form.starts[:-1], form.starts[1:], strict=True)]
     swap = backward[:, None]
     in_, out = np.where(swap, groups[_SIZE2], groups[_SIZE1]), np.where(swap, groups[_SIZE1], groups[_SIZE2])
-    sizes = {
+    sizes = dict.fromkeys(SIZES, np.ones(len(value), dtype=np.int64)) | {
         "n": groups[_N][:, 0],
         "c": np.where(backward, groups[_C2][:, 0], groups[_C1][:, 0]),
         "k": np.where(backward, groups[_C1][:, 0], groups[_C2][:, 0]),
@@ -246,15 +187,3 @@ def _sizes(value: Ints, form: _Form, backward: npt.NDArray[np.bool_]) -> dict[st
         for x, column in zip("dhw"[-form.spatial :], numbers.T, strict=True):
             sizes[word + x] = np.ascontiguousarray(column)
     return sizes
-
-
-def _flops(sizes: dict[str, Ints], groups: Ints) -> Ints:
-    names = ("n", "k", "c", "out_d", "out_h", "out_w", "filter_d", "filter_h", "filter_w")
-    product = np.full(len(groups), 2, dtype=np.int64)
-    estimate = np.full(len(groups), 2.0)
-    for name in names:
-        if name in sizes:  # the third dimension of a 2D problem is 1
-            product *= sizes[name]
-            estimate *= sizes[name]
-    demand(estimate.max() < 2.0**62)
-    return product // groups

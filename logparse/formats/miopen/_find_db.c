@@ -1,0 +1,716 @@
+/* Reads find-db records of the ordinary form: the native twin of find_db_columns, held to the same results.
+ *
+ * `scan` goes once over a block of whole lines and gives columns: what stands in items and keys as numbers, and texts
+ * (solvers, tails of keys) as places in lists of distinct ones.  `texts` writes what the store calls the problems.
+ * A block with a line of any other form is not read at all (None).  What needs judgement stays Python's: what a tail
+ * means, and times that are not plain positive numbers.
+ *
+ * A block ends with a line end, at which every loop over characters stops: none runs beyond it.  Both functions run
+ * without the interpreter's lock.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <float.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#define VERSION 1 /* of what Python's side expects: count up with every change of arguments or results */
+#define SIZES 12  /* n c d h w k filter_d filter_h filter_w out_d out_h out_w */
+#define PIECES 5  /* of a tail: what stands around and between the sizes in the two texts */
+#define NONE UINT32_MAX
+#define LIMIT ((Py_ssize_t)1 << 30) /* offsets are 32-bit numbers */
+
+enum { N, C, D, H, W, K, FILTER_D, FILTER_H, FILTER_W, OUT_D, OUT_H, OUT_W };
+
+static uint64_t seed; /* differs from process to process */
+
+static inline int is_digit(char c) { return (unsigned char)(c - '0') < 10; }
+
+/* No delimiter, and printable: a character of a name or a value. */
+static inline int is_plain(char c) { return c >= ' ' && c < 127 && c != ':' && c != ',' && c != ';' && c != '='; }
+
+/* ---------------------------------------------------------------------------------------------- distinct texts */
+
+typedef struct {
+    const char *text;
+    size_t length;
+    uint64_t hash;
+    int32_t last; /* an id's last line, a tail's direction */
+    int32_t next; /* the algorithm that followed a solver, a tail's count of dimensions */
+} Word;
+
+typedef struct {
+    Word *words;
+    uint32_t *slots;
+    size_t used, room, mask;
+} Words;
+
+static uint64_t hash_of(const char *text, size_t length, uint64_t hash)
+{
+    const uint64_t by = 0x9e3779b97f4a7c15ULL;
+    uint64_t word;
+    hash ^= length;
+    for (; length >= 8; length -= 8, text += 8) {
+        memcpy(&word, text, 8);
+        hash = (hash ^ word) * by;
+        hash ^= hash >> 29;
+    }
+    word = 0;
+    memcpy(&word, text, length);
+    hash = (hash ^ word) * by;
+    return hash ^ hash >> 32;
+}
+
+static int grow(Words *words)
+{
+    size_t size = words->slots ? 2 * (words->mask + 1) : 256;
+    uint32_t *slots = malloc(size * sizeof *slots);
+    Word *more = realloc(words->words, size / 2 * sizeof *more);
+    if (more)
+        words->words = more;
+    if (!slots || !more) {
+        free(slots);
+        return -1;
+    }
+    memset(slots, 0xff, size * sizeof *slots);
+    for (size_t i = 0; i < words->used; i++) {
+        size_t at = more[i].hash & (size - 1);
+        while (slots[at] != NONE)
+            at = (at + 1) & (size - 1);
+        slots[at] = (uint32_t)i;
+    }
+    free(words->slots);
+    words->slots = slots;
+    words->mask = size - 1;
+    words->room = size / 2;
+    return 0;
+}
+
+/* The word of a text, new ones with `last` = -1; NULL without memory.  Earlier pointers may be stale. */
+static Word *word_of(Words *words, const char *text, size_t length, uint64_t salt)
+{
+    uint64_t hash = hash_of(text, length, seed ^ salt);
+    if (words->used == words->room && grow(words) < 0)
+        return NULL;
+    size_t at = hash & words->mask;
+    for (; words->slots[at] != NONE; at = (at + 1) & words->mask) {
+        Word *word = &words->words[words->slots[at]];
+        if (word->hash == hash && word->length == length && !memcmp(word->text, text, length))
+            return word;
+    }
+    words->slots[at] = (uint32_t)words->used;
+    Word *word = &words->words[words->used++];
+    *word = (Word){text, length, hash, -1, -1};
+    return word;
+}
+
+static void clear(Words *words)
+{
+    free(words->words);
+    free(words->slots);
+    *words = (Words){0};
+}
+
+/* ------------------------------------------------------------------------------------------------------ scanning */
+
+typedef struct {
+    int64_t item, start, length;
+} Aside; /* a time that Python judges */
+
+typedef struct {
+    size_t lines, items;
+    int32_t *line, *ordinal, *solver, *algorithm; /* of each item */
+    double *time_us;
+    int64_t *workspace;
+    int32_t *key_ends, *tail; /* of each line */
+    int64_t *sizes;           /* SIZES columns */
+    char *keys;
+    Aside *asides;
+    size_t aside_count, aside_room;
+    Words names, tails;
+    size_t algorithms;     /* the first names */
+    const char *direction; /* of each algorithm */
+} Scan;
+
+enum { DONE, ODD, NO_MEMORY };
+
+/* A number of a key: up to nine digits without leading zeros.  Returns what follows, or NULL. */
+static inline const char *read_size(const char *at, int64_t *out)
+{
+    const char *start = at;
+    uint32_t value = 0;
+    for (; is_digit(*at); at++)
+        value = 10 * value + (uint32_t)(*at - '0');
+    *out = value;
+    return at == start || at - start > 9 || (*start == '0' && at - start > 1) ? NULL : at;
+}
+
+/* The key "c-h-w-3x3-k-h-w-n-tail=", or with one more size for each of the tensors and the filter. */
+static int read_key(Scan *scan, const char **place, const char *end, size_t line)
+{
+    static const char forms[2][SIZES + 1] = {"---x-----", "----xx------"};
+    const char *at = *place;
+    int64_t size[SIZES];
+    int wide = 2;
+    size_t count = 9;
+    for (size_t i = 0; i < count; i++) {
+        at = read_size(at, &size[i]);
+        if (!at)
+            return ODD;
+        if (i == 3 && *at == '-') {
+            wide = 3;
+            count = 12;
+        }
+        if (*at++ != forms[wide - 2][i])
+            return ODD;
+    }
+    const char *stop = memchr(at, '=', (size_t)(end - at));
+    if (!stop)
+        return ODD;
+    Word *tail = word_of(&scan->tails, at, (size_t)(stop - at), (uint64_t)wide);
+    if (!tail)
+        return NO_MEMORY;
+    if (tail->last < 0) {
+        const char *dash = stop;
+        for (const char *c = at; c < stop; c++) {
+            if (!is_plain(*c))
+                return ODD;
+            dash = *c == '-' ? c : dash;
+        }
+        if (stop - dash < 2 || !strchr("FBW", dash[1]))
+            return ODD;
+        tail->last = dash[1];
+        tail->next = wide;
+    }
+    /* The first tensor is the input in forward keys, else the output; the filter stands between them. */
+    int first = tail->last == 'F';
+    const int64_t *one = size, *filter = size + 1 + wide, *two = filter + wide;
+    const int64_t *in = first ? one : two, *out = first ? two : one;
+    int64_t *to = scan->sizes + line;
+    const size_t step = scan->lines;
+    to[N * step] = two[1 + wide];
+    to[C * step] = in[0];
+    to[K * step] = out[0];
+    to[D * step] = to[FILTER_D * step] = to[OUT_D * step] = 1;
+    for (int i = 0; i < wide; i++) {
+        to[(size_t)(W + 1 - wide + i) * step] = in[1 + i];
+        to[(size_t)(FILTER_W + 1 - wide + i) * step] = filter[i];
+        to[(size_t)(OUT_W + 1 - wide + i) * step] = out[1 + i];
+    }
+    scan->tail[line] = (int32_t)(tail - scan->tails.words);
+    size_t length = (size_t)(stop - *place);
+    memcpy(scan->keys + scan->key_ends[line], *place, length);
+    scan->key_ends[line + 1] = scan->key_ends[line] + (int32_t)length;
+    *place = stop + 1;
+    return DONE;
+}
+
+static const double TENS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                              1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+/* A time above 0 in milliseconds, as microseconds, where a single operation on exact numbers gives the nearest double
+ * (W. D. Clinger, How to read floating point numbers accurately, 1990); else 0.  `*place` moves over what was read. */
+static double read_time(const char **place)
+{
+    const char *at = *place, *start = at;
+    uint64_t value = 0;
+    int power = 0;
+    for (; is_digit(*at); at++)
+        value = 10 * value + (uint64_t)(*at - '0');
+    int whole = at > start;
+    if (*at == '.') {
+        const char *point = ++at;
+        for (; is_digit(*at); at++)
+            value = 10 * value + (uint64_t)(*at - '0');
+        power = at - point > 18 ? -18 : (int)(point - at);
+    }
+    int exact = whole && at - start <= 18 && value <= (uint64_t)1 << 53;
+    if (exact && (*at | 32) == 'e') {
+        const char *sign = ++at;
+        int exponent = 0;
+        at += *at == '-' || *at == '+';
+        const char *digits = at;
+        for (; is_digit(*at) && at - digits < 4; at++)
+            exponent = 10 * exponent + (*at - '0');
+        exact = at > digits;
+        power += *sign == '-' ? -exponent : exponent;
+    }
+    *place = at;
+    if (FLT_EVAL_METHOD != 0 || !exact || power < -22 || power > 22)
+        return 0;
+    double milliseconds = power < 0 ? (double)value / TENS[-power] : (double)value * TENS[power];
+    return milliseconds * 1000.0;
+}
+
+static inline int ends_value(char c) { return c == ',' || c == ';' || c == '\n'; }
+
+/* The end of a value: a delimiter, or a character that none has. */
+static inline const char *value_end(const char *at)
+{
+    while (is_plain(*at))
+        at++;
+    return at;
+}
+
+static int set_aside(Scan *scan, size_t item, int64_t start, int64_t length)
+{
+    if (scan->aside_count == scan->aside_room) {
+        size_t more = scan->aside_room ? 2 * scan->aside_room : 64;
+        Aside *asides = realloc(scan->asides, more * sizeof *asides);
+        if (!asides)
+            return NO_MEMORY;
+        scan->asides = asides;
+        scan->aside_room = more;
+    }
+    scan->asides[scan->aside_count++] = (Aside){item, start, length};
+    return DONE;
+}
+
+/* The number of the algorithm named at `at`, NONE when it is none; that of `guess` is tried first. */
+static uint32_t algorithm_at(const Scan *scan, const char *at, const char *end, int32_t guess)
+{
+    for (size_t i = 0; i <= scan->algorithms; i++) {
+        size_t number = i ? i - 1 : (size_t)guess;
+        if (number >= scan->algorithms)
+            continue;
+        const Word *word = &scan->names.words[number];
+        if (word->length < (size_t)(end - at) && !memcmp(at, word->text, word->length) && ends_value(at[word->length]))
+            return (uint32_t)number;
+    }
+    return NONE;
+}
+
+/* "solver:ms,workspace,algorithm" with up to two values more, or "algorithm:solver,ms,workspace" likewise. */
+static int read_item(Scan *scan, const char **place, const char *data, const char *end, size_t line, size_t item)
+{
+    const char *at = *place, *stop = memchr(at, ':', (size_t)(end - at));
+    if (!stop || stop == at)
+        return ODD;
+    Word *id = word_of(&scan->names, at, (size_t)(stop - at), 0);
+    if (!id)
+        return NO_MEMORY;
+    if (id->last < 0 && value_end(at) != stop)
+        return ODD;
+    if (id->last == (int32_t)line)
+        return ODD;
+    id->last = (int32_t)line;
+    uint32_t number = (uint32_t)(id - scan->names.words), algorithm = number;
+    int old = number < scan->algorithms, values = 3; /* that are read below */
+    at = stop + 1;
+    if (old) {
+        stop = value_end(at);
+        if (stop == at || *stop != ',')
+            return ODD;
+        Word *solver = word_of(&scan->names, at, (size_t)(stop - at), 0);
+        if (!solver)
+            return NO_MEMORY;
+        number = (uint32_t)(solver - scan->names.words);
+        if (solver->last < 0) /* no line has it as an id */
+            solver->last = INT32_MAX;
+        at = stop + 1;
+    }
+    const char *start = at;
+    double time = read_time(&at);
+    if (!(time > 0) || *at != ',') {
+        at = value_end(at);
+        if (*at != ',' || set_aside(scan, item, start - data, at - start) != DONE)
+            return *at != ',' ? ODD : NO_MEMORY;
+        time = 0;
+    }
+    int64_t workspace = 0;
+    for (start = ++at; is_digit(*at) && at - start < 18; at++)
+        workspace = 10 * workspace + (*at - '0');
+    if (at == start || !ends_value(*at))
+        return ODD;
+    if (!old) {
+        if (*at != ',')
+            return ODD;
+        algorithm = algorithm_at(scan, ++at, end, scan->names.words[number].next);
+        if (algorithm == NONE)
+            return ODD;
+        scan->names.words[number].next = (int32_t)algorithm;
+        at += scan->names.words[algorithm].length;
+    }
+    for (; *at == ','; values++)
+        at = value_end(at + 1);
+    if (values > 5 || !ends_value(*at) || scan->direction[algorithm] != scan->tails.words[scan->tail[line]].last)
+        return ODD;
+    scan->line[item] = (int32_t)line;
+    scan->solver[item] = (int32_t)number;
+    scan->algorithm[item] = (int32_t)algorithm;
+    scan->time_us[item] = time;
+    scan->workspace[item] = workspace;
+    *place = at;
+    return DONE;
+}
+
+static int scan_lines(Scan *scan, const char *data, const char *end)
+{
+    const char *at = data;
+    size_t item = 0;
+    scan->key_ends[0] = 0;
+    for (size_t line = 0; line < scan->lines; line++) {
+        int state = read_key(scan, &at, end, line);
+        size_t first = item;
+        for (; state == DONE; item++, at++) {
+            state = item < scan->items ? read_item(scan, &at, data, end, line, item) : ODD;
+            if (state != DONE)
+                break;
+            scan->ordinal[item] = (int32_t)(item - first);
+            if (*at == '\n') {
+                item++;
+                at++;
+                break;
+            }
+        }
+        if (state != DONE)
+            return state;
+    }
+    return item == scan->items && at == end ? DONE : ODD;
+}
+
+static size_t count(const char *data, size_t length, char wanted)
+{
+    size_t total = 0;
+    while (length) {
+        size_t part = length < 255 ? length : 255;
+        uint8_t found = 0;
+        for (size_t i = 0; i < part; i++)
+            found = (uint8_t)(found + (data[i] == wanted));
+        total += found;
+        data += part;
+        length -= part;
+    }
+    return total;
+}
+
+/* ------------------------------------------------------------------------------------------------ Python's side */
+
+static PyObject *column(size_t count, size_t size, void *data)
+{
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * size));
+    if (bytes)
+        *(void **)data = PyBytes_AS_STRING(bytes);
+    return bytes;
+}
+
+static PyObject *names_of(const Words *words)
+{
+    PyObject *list = PyList_New((Py_ssize_t)words->used);
+    for (size_t i = 0; list && i < words->used; i++) {
+        PyObject *text = PyUnicode_DecodeASCII(words->words[i].text, (Py_ssize_t)words->words[i].length, NULL);
+        if (!text)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, text);
+    }
+    return list;
+}
+
+static PyObject *tails_of(const Words *words)
+{
+    PyObject *list = PyList_New((Py_ssize_t)words->used);
+    for (size_t i = 0; list && i < words->used; i++) {
+        const Word *word = &words->words[i];
+        PyObject *pair = Py_BuildValue("is#", (int)word->next, word->text, (Py_ssize_t)word->length);
+        if (!pair)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, pair);
+    }
+    return list;
+}
+
+static int add_algorithms(Scan *scan, PyObject *names)
+{
+    scan->algorithms = (size_t)PyTuple_GET_SIZE(names);
+    for (size_t i = 0; i < scan->algorithms; i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, (Py_ssize_t)i);
+        if (!PyBytes_Check(name)) {
+            PyErr_SetString(PyExc_TypeError, "an algorithm is bytes");
+            return -1;
+        }
+        Word *word = word_of(&scan->names, PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name), 0);
+        if (!word) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        word->last = INT32_MAX;
+    }
+    if (scan->names.used != scan->algorithms) {
+        PyErr_SetString(PyExc_ValueError, "an algorithm is named twice");
+        return -1;
+    }
+    return 0;
+}
+
+enum { LINE, ORDINAL, SOLVER, ALGORITHM, TIME, WORKSPACE, KEY_ENDS, KEYS, TAIL, COLUMN_SIZES, COLUMNS };
+
+static PyObject *scan_result(Scan *scan, PyObject **columns)
+{
+    if (_PyBytes_Resize(&columns[KEYS], scan->key_ends[scan->lines]) < 0)
+        return NULL;
+    PyObject *names = names_of(&scan->names), *tails = tails_of(&scan->tails);
+    if (!names || !tails) {
+        Py_XDECREF(names);
+        Py_XDECREF(tails);
+        return NULL;
+    }
+    return Py_BuildValue("OOOOOOOOOOy#NN", columns[LINE], columns[ORDINAL], columns[SOLVER], columns[ALGORITHM],
+                         columns[TIME], columns[WORKSPACE], columns[KEY_ENDS], columns[KEYS], columns[TAIL],
+                         columns[COLUMN_SIZES], scan->asides ? (char *)scan->asides : "",
+                         (Py_ssize_t)(scan->aside_count * sizeof(Aside)), names, tails);
+}
+
+static PyObject *scan_block(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer block;
+    PyObject *algorithms, *result = NULL, *columns[COLUMNS] = {NULL};
+    const char *directions;
+    Py_ssize_t direction_count;
+    Scan scan = {0};
+    if (!PyArg_ParseTuple(args, "y*O!y#", &block, &PyTuple_Type, &algorithms, &directions, &direction_count))
+        return NULL;
+    const char *data = block.buf, *end = data + block.len;
+    int state = block.len && block.len < LIMIT && end[-1] == '\n' ? DONE : ODD;
+    if (direction_count != PyTuple_GET_SIZE(algorithms)) {
+        PyErr_SetString(PyExc_ValueError, "one direction per algorithm");
+        state = NO_MEMORY;
+    }
+    if (state == DONE) {
+        scan.direction = directions;
+        Py_BEGIN_ALLOW_THREADS
+        scan.lines = count(data, (size_t)block.len, '\n');
+        scan.items = scan.lines + count(data, (size_t)block.len, ';');
+        Py_END_ALLOW_THREADS
+        columns[LINE] = column(scan.items, sizeof *scan.line, &scan.line);
+        columns[ORDINAL] = column(scan.items, sizeof *scan.ordinal, &scan.ordinal);
+        columns[SOLVER] = column(scan.items, sizeof *scan.solver, &scan.solver);
+        columns[ALGORITHM] = column(scan.items, sizeof *scan.algorithm, &scan.algorithm);
+        columns[TIME] = column(scan.items, sizeof *scan.time_us, &scan.time_us);
+        columns[WORKSPACE] = column(scan.items, sizeof *scan.workspace, &scan.workspace);
+        columns[KEY_ENDS] = column(scan.lines + 1, sizeof *scan.key_ends, &scan.key_ends);
+        columns[KEYS] = column((size_t)block.len, 1, &scan.keys);
+        columns[TAIL] = column(scan.lines, sizeof *scan.tail, &scan.tail);
+        columns[COLUMN_SIZES] = column(SIZES * scan.lines, sizeof *scan.sizes, &scan.sizes);
+        for (size_t i = 0; i < COLUMNS; i++)
+            state = columns[i] ? state : NO_MEMORY;
+        if (state == DONE && add_algorithms(&scan, algorithms) < 0)
+            state = NO_MEMORY;
+    }
+    if (state == DONE) {
+        Py_BEGIN_ALLOW_THREADS
+        state = scan_lines(&scan, data, end);
+        Py_END_ALLOW_THREADS
+        if (state == NO_MEMORY)
+            PyErr_NoMemory();
+        else if (state == DONE)
+            result = scan_result(&scan, columns);
+    }
+    if (state == ODD)
+        result = Py_NewRef(Py_None);
+    for (size_t i = 0; i < COLUMNS; i++)
+        Py_XDECREF(columns[i]);
+    free(scan.asides);
+    clear(&scan.names);
+    clear(&scan.tails);
+    PyBuffer_Release(&block);
+    return result;
+}
+
+/* --------------------------------------------------------------------------------------------------- the texts */
+
+typedef struct {
+    const char *text;
+    size_t length;
+} Piece;
+
+#define DIGITS 9
+#define STEP 16 /* numbers are copied so many bytes at a time, whatever their length */
+
+typedef struct {
+    char text[STEP];
+    size_t length;
+} Number;
+
+static inline void print_number(Number *number, uint32_t value)
+{
+    char digits[DIGITS + 1], *at = digits + sizeof digits;
+    do
+        *--at = (char)('0' + value % 10);
+    while (value /= 10);
+    number->length = (size_t)(digits + sizeof digits - at);
+    memcpy(number->text, at, number->length);
+}
+
+static inline char *put(char *out, Piece piece)
+{
+    memcpy(out, piece.text, piece.length);
+    return out + piece.length;
+}
+
+static inline char *put_number(char *out, const Number *number)
+{
+    memcpy(out, number->text, STEP);
+    return out + number->length;
+}
+
+/* Numbers from `first` to `last`, the mark between them. */
+static inline char *put_numbers(char *out, const Number *numbers, int first, int last, char mark)
+{
+    out = put_number(out, &numbers[first]);
+    for (int i = first + 1; i <= last; i++) {
+        *out++ = mark;
+        out = put_number(out, &numbers[i]);
+    }
+    return out;
+}
+
+/* Both texts of each line; -1 where a number or a tail is out of range.  There is room for all of them. */
+static int write_texts(size_t lines, const int64_t *sizes, const int32_t *tails, const Piece *pieces, size_t tail_count,
+                       char *problem, int32_t *problem_ends, char *shape, int32_t *shape_ends)
+{
+    static const Piece k = {" k=", 3}, filter = {" filter=", 8};
+    const char *problems = problem, *shapes = shape;
+    Number numbers[SIZES];
+    memset(numbers, 0, sizeof numbers);
+    problem_ends[0] = shape_ends[0] = 0;
+    for (size_t line = 0; line < lines; line++) {
+        if (tails[line] < 0 || (size_t)tails[line] >= tail_count)
+            return -1;
+        const Piece *piece = pieces + PIECES * (size_t)tails[line];
+        for (size_t i = 0; i < SIZES; i++) {
+            int64_t value = sizes[i * lines + line];
+            if (value < 0 || value > 999999999)
+                return -1;
+            print_number(&numbers[i], (uint32_t)value);
+        }
+        problem = put(problem, piece[0]);
+        problem = put(put_numbers(problem, numbers, N, W, ','), k);
+        problem = put(put_number(problem, &numbers[K]), filter);
+        problem = put(put_numbers(problem, numbers, FILTER_D, FILTER_W, ','), piece[1]);
+        problem = put(put_numbers(problem, numbers, OUT_D, OUT_W, ','), piece[2]);
+        problem_ends[line + 1] = (int32_t)(problem - problems);
+        shape = put(shape, piece[3]);
+        shape = put(put_numbers(shape, numbers, N, FILTER_W, 'x'), piece[4]);
+        shape_ends[line + 1] = (int32_t)(shape - shapes);
+    }
+    return 0;
+}
+
+/* The pieces as they lie in a tuple of tuples of bytes, PIECES of each tail. */
+static Piece *pieces_of(PyObject *tails)
+{
+    size_t count = (size_t)PyTuple_GET_SIZE(tails);
+    Piece *pieces = malloc((count * PIECES + 1) * sizeof *pieces);
+    if (!pieces) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        PyObject *tail = PyTuple_GET_ITEM(tails, (Py_ssize_t)i);
+        int right = PyTuple_Check(tail) && PyTuple_GET_SIZE(tail) == PIECES;
+        for (size_t j = 0; right && j < PIECES; j++) {
+            PyObject *piece = PyTuple_GET_ITEM(tail, (Py_ssize_t)j);
+            right = PyBytes_Check(piece);
+            if (right)
+                pieces[i * PIECES + j] = (Piece){PyBytes_AS_STRING(piece), (size_t)PyBytes_GET_SIZE(piece)};
+        }
+        if (!right) {
+            PyErr_SetString(PyExc_TypeError, "a tail has five pieces of bytes");
+            free(pieces);
+            return NULL;
+        }
+    }
+    return pieces;
+}
+
+static PyObject *texts_of(const Py_buffer *sizes, const Py_buffer *tails, PyObject *told)
+{
+    size_t lines = (size_t)tails->len / sizeof(int32_t), tail_count = (size_t)PyTuple_GET_SIZE(told);
+    if ((size_t)sizes->len != SIZES * lines * sizeof(int64_t) || tails->len % (Py_ssize_t)sizeof(int32_t)) {
+        PyErr_SetString(PyExc_ValueError, "twelve sizes and a tail per line");
+        return NULL;
+    }
+    Piece *pieces = pieces_of(told);
+    if (!pieces)
+        return NULL;
+    const int32_t *tail = tails->buf;
+    size_t problem_room = STEP, shape_room = STEP;
+    for (size_t i = 0; i < lines; i++) {
+        if (tail[i] < 0 || (size_t)tail[i] >= tail_count)
+            continue; /* is said below */
+        const Piece *piece = pieces + PIECES * (size_t)tail[i];
+        problem_room += piece[0].length + piece[1].length + piece[2].length + 11 + SIZES * (DIGITS + 1);
+        shape_room += piece[3].length + piece[4].length + SIZES * (DIGITS + 1);
+    }
+    PyObject *problems = NULL, *problem_ends = NULL, *shapes = NULL, *shape_ends = NULL, *result = NULL;
+    char *problem = NULL, *shape = NULL;
+    int32_t *problem_end = NULL, *shape_end = NULL;
+    int failed = -1;
+    if (problem_room > INT32_MAX || shape_room > INT32_MAX)
+        PyErr_SetString(PyExc_OverflowError, "texts of more than 2 GiB");
+    else {
+        problems = column(problem_room, 1, &problem);
+        problem_ends = column(lines + 1, sizeof *problem_end, &problem_end);
+        shapes = column(shape_room, 1, &shape);
+        shape_ends = column(lines + 1, sizeof *shape_end, &shape_end);
+    }
+    if (problems && problem_ends && shapes && shape_ends) {
+        Py_BEGIN_ALLOW_THREADS
+        failed = write_texts(lines, sizes->buf, tail, pieces, tail_count, problem, problem_end, shape, shape_end);
+        Py_END_ALLOW_THREADS
+        if (failed)
+            PyErr_SetString(PyExc_ValueError, "a size or a tail is out of range");
+    }
+    if (!failed && _PyBytes_Resize(&problems, problem_end[lines]) == 0 &&
+        _PyBytes_Resize(&shapes, shape_end[lines]) == 0)
+        result = PyTuple_Pack(4, problem_ends, problems, shape_ends, shapes);
+    Py_XDECREF(problems);
+    Py_XDECREF(problem_ends);
+    Py_XDECREF(shapes);
+    Py_XDECREF(shape_ends);
+    free(pieces);
+    return result;
+}
+
+static PyObject *texts(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer sizes, tails;
+    PyObject *told;
+    if (!PyArg_ParseTuple(args, "y*y*O!", &sizes, &tails, &PyTuple_Type, &told))
+        return NULL;
+    PyObject *result = texts_of(&sizes, &tails, told);
+    PyBuffer_Release(&sizes);
+    PyBuffer_Release(&tails);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"scan", scan_block, METH_VARARGS,
+     "scan(block, algorithms, directions) -> columns of a block of whole lines, or None: see the stub."},
+    {"texts", texts, METH_VARARGS,
+     "texts(sizes, tails, pieces) -> (problem ends, problems, shape ends, shapes) of each line."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_find_db", .m_size = -1, .m_methods = methods};
+
+PyMODINIT_FUNC PyInit__find_db(void)
+{
+    PyObject *salt = PyBytes_FromString("logparse"), *made = PyModule_Create(&module);
+    seed = salt ? (uint64_t)PyObject_Hash(salt) : 0;
+    Py_XDECREF(salt);
+#ifdef __GLIBC__
+    /* Columns of megabytes come and go: by default the kernel would map, zero and unmap each of them. */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+#endif
+    if (made && PyModule_AddIntConstant(made, "VERSION", VERSION) < 0)
+        Py_CLEAR(made);
+    return made;
+}
