@@ -1,11 +1,7 @@
-"""What hipblaslt-bench prints on standard output: preamble, one row per solution that it timed, a Winner block.
+"""What hipblaslt-bench prints on standard output: one row per solution that it timed, and a Winner block.
 
 Produced by ``hipblaslt-bench … --print_kernel_info`` (ROCm 7.2, shortened)::
 
-    hipBLASLt version: 100200
-    hipBLASLt git version: de5c1aebb6-dirty
-    Query device success: there are 1 devices. (Target device ID is 0)
-    Device ID 0 : AMD Instinct MI350X gfx950:sramecc+:xnack-
     Is supported 1 / Total solutions: 1
     [0]:transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,stride_a,beta,…,hipblaslt-Gflops,hipblaslt-GB/s,us
         T,N,0,1,128256,32768,8192,1,8192,1050673152,0,…,1.2322e+06,184.053,55881.5
@@ -13,12 +9,12 @@ Produced by ``hipblaslt-bench … --print_kernel_info`` (ROCm 7.2, shortened)::
         --Solution name:  Cijk_Alik_Bljk_…
         --kernel name:    Cijk_Alik_Bljk_…
 
-All column sets from ROCm 5.5 on are read by name.  Header, row and kernel info count as ``measurement`` lines, device
-lines as ``fact``, the rest as ``message``.  **The Winner block repeats a row that already stands above**: it adds the
-solution index to that row where the row had none and gives no measurement of its own, unless no such row was seen (an
-excerpt). Rows without any index become ``hipblaslt:?``, their running number kept in ``raw``.  The ``$ command``
-before a run is read by ``bench.py``.  Times are microseconds, the mean over the iterations. Source: ROCm/hipBLASLt
-``clients/include/testing_matmul.hpp``, ``clients/include/argument_model.hpp``.
+All column sets from ROCm 5.5 on are read by name.  Header, row and kernel info count as ``measurement`` lines, the rest
+as ``message``; what stands before them is read by ``preamble.py``.  **The Winner block repeats a row that already
+stands above**: it adds the solution index to that row where the row had none and gives no measurement of its own,
+unless no such row was seen (an excerpt).  Rows without any index become ``hipblaslt:?``, their running number kept in
+``raw``.  The ``$ command`` before a run is read by ``bench.py``.  Times are microseconds, the mean over the iterations.
+Source: ROCm/hipBLASLt ``clients/include/testing_matmul.hpp``, ``clients/include/argument_model.hpp``.
 """
 
 from __future__ import annotations
@@ -29,22 +25,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.hipblaslt import preamble
 from logparse.formats.hipblaslt.columns import problem, row
 from logparse.formats.ranks import ranked
-from logparse.model import Fact, GemmProblem, Measurement, Message, Record, Reject, Solution, SolutionName, Status
+from logparse.model import GemmProblem, Measurement, Message, Record, Reject, Solution, SolutionName, Status
 
 _HEADER = re.compile(r"\s*(?:\[(\d+)\]:?\s*)?((?:function,)?transA,transB,\S*hipblaslt-Gflops\S*)\s*\Z")
 _INDEX_ONLY = re.compile(r"\s*\[(\d+)\]:?\s*\Z")
 _INFO = re.compile(r"\s*--(Solution index|Solution name|kernel name):\s*(\S*)\s*\Z")
 _ROW = re.compile(r"\s*(?:\w+,)?[NTC],[NTC],")
-_DEVICE = re.compile(r"Device ID (\d+) : (.*\S)\s+(gfx\S+)\s*\Z")
-_TARGET = re.compile(r"Query device success: there are \d+ devices\.(?: \(Target device ID is (\d+)\))?")
-_VERSIONS: Mapping[str, str] = {
-    "hipBLASLt version:": "hipblaslt_version",
-    "hipBLASLt git version:": "hipblaslt_revision",
-    "tuning file git version:": "hipblaslt_revision",
-}
-_PREAMBLE = re.compile(r"with [\d.]+ GB memory|maxGridDimX \d|-{10,}\Z")
 _MESSAGES = (
     "Is supported ",
     "Rotating buffer ",
@@ -54,6 +43,7 @@ _MESSAGES = (
     "HIPBLASLT_TUNING_FILE is the correct setting.",
     "The hipBLASLt git version and the tuning file git version are not the same.",
 )
+_VERSIONS = tuple(preamble.VERSIONS)
 _INDEX_COLUMNS = ("solution_index", "soulution_index")
 _PATIENCE = 20
 """Lines of others that may fall between a header and its row (kernels print, and standard error is mixed in)."""
@@ -98,14 +88,12 @@ class _Reader:
     names: tuple[str, ...] = ()  # of a header whose row has not come yet
     ordinal: str = ""
     winner: bool = False
-    preamble: bool = False
-    target: str = "0"
-    told: set[Fact] = field(default_factory=set)
+    ended: bool = False  # another run of the tool has begun: the rows are complete
     patience: int = 0
 
     @property
     def awake(self) -> bool:
-        return self.preamble or bool(self.names)
+        return bool(self.names)
 
     def take(self, line: Line) -> Outcome | None:
         text = line.text.rstrip()
@@ -122,18 +110,13 @@ class _Reader:
             return Outcome("measurement")
         if self.names:
             return self._row(text, line.offset)
-        return self._other(text)
-
-    def _other(self, text: str) -> Outcome | None:
-        outcome = self._fact(text) or self._message(text)
-        self.preamble = self.preamble and outcome is not None
-        return outcome
+        return self._message(text)
 
     def _header(self, match: re.Match[str]) -> Outcome:
-        records = self._flush() if match[1] == "0" and not self.winner else []
+        records = self._flush() if self.ended or (match[1] == "0" and not self.winner) else []
         self.names = tuple(match[2].split(","))
         self.ordinal = match[1] or ""
-        self.preamble, self.current, self.patience = False, None, _PATIENCE
+        self.current, self.patience = None, _PATIENCE
         return Outcome("measurement", records)
 
     def _row(self, text: str, offset: int) -> Outcome | None:
@@ -144,7 +127,7 @@ class _Reader:
             self.patience -= 1
             if self.patience <= 0:
                 self.names = ()
-            return self._other(text)
+            return self._message(text)
         cells = row(self.names, text)
         names, self.names = self.names, ()
         if cells is None:
@@ -182,33 +165,10 @@ class _Reader:
             self.current.kernel = self.current.kernel or value or None
         return Outcome("measurement")
 
-    def _fact(self, text: str) -> Outcome | None:
-        for start, name in _VERSIONS.items():
-            if text.startswith(start):
-                records = self._flush()
-                self.preamble = start == "hipBLASLt version:" or self.preamble
-                return Outcome("fact", [*records, *self._tell(Fact(name, text[len(start) :].strip()))])
-        if not self.preamble:
-            return None
-        target = _TARGET.match(text)
-        if target:
-            self.target = target[1] or "0"
-            return Outcome("fact")
-        device = _DEVICE.match(text)
-        if device:
-            facts = [Fact("device", device[2]), Fact("arch", device[3])] if device[1] == self.target else []
-            return Outcome("fact", [told for fact in facts for told in self._tell(fact)])
-        return Outcome("fact") if _PREAMBLE.match(text) else None
-
-    def _tell(self, fact: Fact) -> list[Record]:
-        """A fact once per stream: a script runs the tool hundreds of times and each run prints the preamble."""
-        if fact in self.told or not fact.value:
-            return []
-        self.told.add(fact)
-        return [fact]
-
     def _message(self, text: str) -> Outcome | None:
-        if not text.startswith(_MESSAGES):
+        if text.startswith(_VERSIONS):
+            self.ended, self.current = True, None
+        if not text.startswith(_MESSAGES) or "param copies" in text:  # TunableOp's line of the same beginning
             return None
         # the support line opens a problem, so the rows above it are complete
         records = self._flush() if text.startswith("Is supported ") else []
@@ -216,7 +176,7 @@ class _Reader:
 
     def _flush(self) -> list[Record]:
         records = [record for held in self.rows for record in held.records()]
-        self.rows, self.current, self.winner = [], None, False
+        self.rows, self.current, self.winner, self.ended = [], None, False, False
         return records
 
     def close(self) -> Iterable[Record]:
@@ -258,7 +218,7 @@ def begin() -> _Reader:
 
 
 _MARKERS = (
-    *(b"hipBLASLt version:", b"hipBLASLt git version:", b"tuning file git version:"),
+    *(version.encode() for version in _VERSIONS),
     *(b"hipblaslt-Gflops", b"--Solution index:", b"--Solution name:", b"--kernel name:", b"Winner:"),
     *(b"/ Total solutions:", b"Rotating buffer ", b"Skip solution: ", b"No Solution Found!!"),
     *(b"Initialize tuning file.", b"HIPBLASLT_TUNING_FILE is the correct", b"the tuning file git version are not"),

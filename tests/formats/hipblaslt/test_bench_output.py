@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.formats.format import Line, Outcome
-from logparse.formats.hipblaslt import bench, bench_output
+from logparse.formats.hipblaslt import bench, bench_output, preamble
 from logparse.model import Call, Fact, GemmProblem, Measurement, Record, Reject, SolutionName
 
 from .texts import CORPUS, SAMPLES
@@ -20,16 +20,16 @@ needs_corpus = pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not
 
 def read(lines: Iterable[str]) -> tuple[Counter[str], list[Record]]:
     """Units and records, lines offered as ingest offers them: those with a marker, and all while awake."""
-    reader, units, out = bench_output.begin(), Counter[str](), list[Record]()
+    readers = [(format, format.begin()) for format in (bench_output.FORMAT, preamble.FORMAT)]
+    units, out = Counter[str](), list[Record]()
     for number, text in enumerate(lines):
-        outcome: Outcome | None = None
-        if "hipblaslt-bench " in text:
-            outcome = bench.read(text)
-        elif reader.awake or any(marker.decode() in text for marker in bench_output.FORMAT.markers):
-            outcome = reader.take(Line(text, number * 1000))
+        outcome: Outcome | None = bench.read(text) if "hipblaslt-bench " in text else None
+        for format, reader in readers:
+            if outcome is None and (reader.awake or any(marker.decode() in text for marker in format.markers)):
+                outcome = reader.take(Line(text, number * 1000))
         units[outcome.unit if outcome else "foreign" if text.strip() else "blank"] += 1
         out += outcome.records if outcome else ()
-    return units, [*out, *reader.close()]
+    return units, [*out, *(record for _, reader in readers for record in reader.close())]
 
 
 def of(kind: type, records: Sequence[Record]) -> list[Record]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from logparse.formats.format import BlockFormat, LineFormat
-from logparse.formats.hipblaslt import bench, bench_output, info, log, profile
+from logparse.formats.hipblaslt import bench, bench_output, info, log, preamble, profile
 from logparse.lines import LineReader
 
 from .texts import CORPUS, ROOT, SAMPLES
@@ -22,6 +22,7 @@ FORMATS: tuple[LineFormat | BlockFormat, ...] = (
     bench.FORMAT,
     profile.FORMAT,
     bench_output.FORMAT,
+    preamble.FORMAT,
 )
 STREAMS = [
     path
