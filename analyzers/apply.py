@@ -92,7 +92,15 @@ if torch.cuda.is_available():
             say("hipblaslt_version", number)
             say("hipblaslt_revision", revision)
         if key == "ROCBLAS_VERSION":
-            say("rocblas_version", value)"""
+            say("rocblas_version", value)
+try:
+    import ctypes
+    for path in {line.split()[-1] for line in open("/proc/self/maps") if "/libMIOpen.so" in line}:
+        n = [ctypes.c_size_t() for _ in range(3)]
+        if ctypes.CDLL(path).miopenGetVersion(*map(ctypes.byref, n)) == 0:
+            say("miopen_version", ".".join(str(x.value) for x in n))
+except Exception:
+    pass"""
 
 _SCRIPT = r"""# Makes the jobs of this shell use the override files beside this one.  Source it:  . ./apply.sh
 #

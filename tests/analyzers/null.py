@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -17,11 +19,11 @@ from analyzers.joins import CONFIRMED
 from analyzers.measure.confirm import Pairs, interleave, judge
 from analyzers.measure.stats import median
 from logparse.model import GemmProblem
-from tests.analyzers.build import facts, measurement, tables, work
+from tests.analyzers.build import facts, frame, measurement, tables, work
 from tests.analyzers.example import gemm
 
 NOISE, WANDER, HICCUP, HICCUPS = 0.01, 0.02, 0.3, 1 / 50
-RACED, SAMPLES = 20, 5
+RACED, SAMPLES = 12, 3
 """Solutions of a race and samples of each."""
 
 
@@ -69,7 +71,13 @@ def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
                 )
             )
         told += facts(source, arch="gfx942", cu_count="304", confirmation=confirmation(problem, winner, pairs, floor))
-    return tables(measurements=rows, facts=told, workload=[work(gemm(64 * (i + 1)).text, 100) for i in range(problems)])
+    return replace(_called(problems), measurements=frame("measurements", rows), facts=frame("facts", told))
+
+
+@cache
+def _called(problems: int) -> Tables:
+    """The tables of the workload alone, which all stores share."""
+    return tables(workload=[work(gemm(64 * (i + 1)).text, 100) for i in range(problems)])
 
 
 def confirmation(problem: GemmProblem, winner: str, pairs: Pairs, floor: float = 0.03) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -209,10 +210,27 @@ def test_a_missing_file_is_said(folder: Path, tmp_path: Path) -> None:
     assert "hipblaslt_tuning.txt is not in" in errors
 
 
-def test_the_python_part_is_python(folder: Path) -> None:
+FAKE_TORCH = """
+__version__ = "2.9.1+rocm7.0"
+class cuda:
+    is_available = staticmethod(lambda: True)
+    device_count = staticmethod(lambda: 1)
+    @staticmethod
+    def get_device_properties(index):
+        class properties:
+            gcnArchName, multi_processor_count, major, minor = "gfx942:sramecc+:xnack-", 304, 9, 4
+        return properties
+    class tunable:
+        get_validators = staticmethod(lambda: (("PT_VERSION", "2.9.1"), ("HIPBLASLT_VERSION", "100000-3b3d59eb")))
+"""
+
+
+def test_what_pytorch_says(folder: Path, tmp_path: Path) -> None:
+    """The script's own Python, run by a real interpreter with a module that answers as torch on an MI300X does."""
     text = (folder / NAME).read_text().partition("-c '")[2].partition("' 2>")[0]
-    compile(text, "apply.sh", "exec")
-    assert "get_validators" in text
+    (tmp_path / "torch.py").write_text(FAKE_TORCH)
+    out = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert dict(line.split(" ", 1) for line in out.splitlines()) == TORCH
 
 
 def test_what_is_guarded() -> None:
