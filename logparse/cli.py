@@ -205,6 +205,9 @@ def replay(
     resume: Annotated[bool, typer.Option("--resume/--again", help="Skip what this machine has measured.")] = True,
     exhaustive: Annotated[bool, typer.Option("--exhaustive", help="Enumerate, not only the heuristic's list.")] = False,
     hot: Annotated[bool, typer.Option("--hot", help="Leave operands in the last-level cache.")] = False,
+    flush_instructions: Annotated[
+        bool, typer.Option("--flush-instructions", help="Empty the instruction caches before each timed execution.")
+    ] = False,
     markers: Annotated[bool, typer.Option("--markers", help="NVTX/roctx range around each solution.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
     script: Annotated[Path | None, typer.Option(help="Write the plan as a script for another machine.")] = None,
@@ -236,6 +239,7 @@ def replay(
         kernels=tuple(solution or ()),
         exhaustive=exhaustive,
         markers=markers,
+        flush_instructions=flush_instructions,
         method=Method(workspace_bytes=workspace, cache="hot" if hot else "cold"),
         limits=Limits(budget_s=measuring.seconds(budget) if budget else None),
     )
