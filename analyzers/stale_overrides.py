@@ -99,7 +99,7 @@ def _finding(
     return Finding(
         analyzer=NAME,
         message=(
-            f"{path.rpartition('/')[2]}: its {rows:,} rows were made for {'; '.join(words)}. {EFFECT[format_]}; what "
+            f"{'/'.join(path.split('/')[-2:])}: its {rows:,} rows were made for {'; '.join(words)}. {EFFECT[format_]}; what "
             "these rows gain is unknown until they are measured here"
         ),
         evidence={"source_id": source, "format": format_, "rows": rows, "differ": dict(differ)},

@@ -57,7 +57,10 @@ LIST, SCALAR = "ScalarList", "Scalar"
 
 
 def job() -> list[dict[str, Any]]:
-    """One step: a linear layer under autocast, its gradients, attention scores, two convolutions and their backward."""
+    """One step: a linear layer under autocast, its gradients, attention scores, two convolutions and their backward.
+
+    Then a product whose bias and GELU are operators of their own.
+    """
     bias = [[3072], [2048, 768], [768, 3072], [], []]
     turned = [[1], [768, 1], [1, 768], [], []]
     image, weight = [32, 64, 56, 56], [128, 64, 3, 3]
@@ -80,6 +83,8 @@ def job() -> list[dict[str, Any]]:
         [strides[4], strides[3], *[[]] * 7],
         forward,
     )
+    up = tensors([BF16, BF16], [[2048, 768], [768, 3072]], [[768, 1], [1, 768]])
+    added = tensors([BF16, BF16, SCALAR], [[2048, 3072], [3072], []], [[3072, 1], [1], []], ["", "", "1"])
     ones = ["", "", "", "1", "1"]
     types = ["float", "float", "float", SCALAR, SCALAR]
     return [
@@ -112,6 +117,12 @@ def job() -> list[dict[str, Any]]:
         *launched(12, 970, 4.0, "void at::native::relu_kernel<\"half\">()", 25),
         {"ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "pid": 0, "tid": 3, "ts": 990, "dur": 1.5,
          "args": {"External id": 12, "device": 0, "stream": 3, "correlation": 26, "bytes": 4}},
+        operator(13, 1000, 40, "aten::mm", **up),
+        *launched(13, 1030, 40.0, GEMM, 27),
+        operator(14, 1050, 10, "aten::add_", **added),
+        *launched(14, 1075, 5.5, "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<BFloat16>>()", 28),
+        operator(15, 1100, 10, "aten::gelu", **tensors([BF16, ""], [[2048, 3072], []], [[3072, 1], []], ["", "none"])),
+        *launched(15, 1120, 6.25, "void at::native::vectorized_elementwise_kernel<4, GeluCUDAKernelImpl>()", 29),
         {"name": "process_name", "ph": "M", "ts": 90, "pid": PID, "tid": 0, "args": {"name": "python3"}},
     ]  # fmt: skip
 

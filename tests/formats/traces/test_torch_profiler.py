@@ -64,9 +64,11 @@ def test_golden_measurements() -> None:
 
 def test_golden_rest() -> None:
     found = outcomes(FORMAT, JOB)
-    assert units(found) == {"call": 8, "measurement": 15, "message": 2, "foreign": 49}
+    assert units(found) == {"call": 9, "measurement": 18, "message": 2, "foreign": 60}
     assert sum(units(found).values()) == len(CONTENT["traceEvents"])
-    assert facts(found) == {
+    tail = json.loads(facts(found)["epilogue_kernels"])
+    assert (tail["tail"], tail["calls"], tail["us"]) == (["bias", "gelu"], 1, [5.5, 6.25])
+    assert {k: v for k, v in facts(found).items() if k != "epilogue_kernels"} == {
         "device": "AMD Instinct MI300X",
         "cu_count": "304",
         "backend": "HIP",
@@ -81,8 +83,9 @@ def test_golden_rest() -> None:
     }
     assert totals(found)["aten::relu", 'void at::native::relu_kernel<"half">()'] == (1, 4.0)
     kernels = records(found, Kernel)
-    assert sum(k.calls for k in kernels) == 15
-    assert {k.op for k in kernels if k.problem is None} == {"aten::copy_", "aten::mm", "aten::relu"}
+    assert sum(k.calls for k in kernels) == 18
+    unlike = {"aten::copy_", "aten::mm", "aten::relu", "aten::add_", "aten::gelu"}
+    assert {k.op for k in kernels if k.problem is None} == unlike
 
 
 def test_operators_by_time_are_those_by_id() -> None:
@@ -193,7 +196,7 @@ def test_ids_of_several_operators_give_no_operator() -> None:
         FORMAT, json.dumps({"traceEvents": [*events, *(e for e in events if e.get("cat") == "cpu_op")]}).encode()
     )
     assert records(found, Call) == []
-    assert [m.count for m in records(found, Message) if "External id" in m.text] == [15]
+    assert [m.count for m in records(found, Message) if "External id" in m.text] == [18]
 
 
 @settings(max_examples=150, deadline=None)
