@@ -220,6 +220,32 @@ def test_bad_paths_do_not_stop_the_others(store: Store, tmp_path: Path) -> None:
     assert all(any(name in error for error in failed) for name in ("loop", "gone", "never"))
 
 
+def test_a_url_that_names_nothing_is_told_by_its_path(store: Store, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/no:where/*.log"
+    result = one(ingest([url], store))
+    assert (result.path, result.state) == (url, "failed")
+    assert result.error.startswith(f"{url}: no such file")
+
+
+def test_the_process_of_a_whole_file_is_that_of_its_fact(store: Store) -> None:
+    ingest([str(SAMPLES / "traces" / "4242_results.json"), str(SAMPLES / "traces" / "4242_kernel_trace.csv")], store)
+    rows = store.query("select format, pid, pid_from from sources order by format").values.tolist()
+    assert rows[1] == ["rocprof-json", 4242, "fact"]
+    assert rows[0][0] == "rocprof-csv"
+    assert str(rows[0][1]) in ("nan", "<NA>", "None"), "no fact says it, and a number in a name may be anything"
+
+
+def test_half_escapes_of_json_are_stored_as_escapes(store: Store, tmp_path: Path) -> None:
+    text = (SAMPLES / "traces" / "4242_results.json").read_text()
+    (tmp_path / "odd_results.json").write_text(text.replace("relu_kernel", "re\\ud800lu"))
+    assert one(ingest([str(tmp_path / "odd_results.json")], store)).state == "new"
+    assert set(store.kernels()["kernel"]) == {"Cijk_Ailk_Bljk_BBS_BH_MT256x256x64", "re\\ud800lu(float*)"}
+    trace = (SAMPLES / "traces" / "job.trace.json").read_text().replace('"aten::relu"', '"re\\udc80lu"')
+    (tmp_path / "odd.trace.json").write_text(trace)
+    assert one(ingest([str(tmp_path / "odd.trace.json")], store)).state == "new"
+    assert "re\\udc80lu" in set(store.kernels()["op"])
+
+
 def test_folders_are_walked_without_loops_and_without_stores(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "logs" / "deep"
     folder.mkdir(parents=True)
