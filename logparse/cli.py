@@ -428,7 +428,9 @@ def coverage(
 def verify(
     before: Annotated[str, typer.Argument(help=RUN_HELP)],
     after: Annotated[str, typer.Argument(help=RUN_HELP)],
-    files: FilesArgument,
+    files: Annotated[
+        list[str] | None, typer.Argument(help="Override files. [default: what BEFORE's findings propose]")
+    ] = None,
     fail_on: FailOnOption = "3%",
     store: StoreOption = None,
     format: FormatOption = TableFormat.table,
@@ -437,7 +439,7 @@ def verify(
     """Check that overrides took effect and what they gained against the promise; exit code 3 when not."""
     from analyzers.proof import checks, render
 
-    found = checks.verify(before, after, files, store, checks.parse_share(fail_on))
+    found = checks.verify(before, after, files or [], store, checks.parse_share(fail_on))
     frame = render.verify_frame(found)
     write_table(frame.drop(columns="text") if format is TableFormat.table else frame, format, output)
     if format is TableFormat.table:
@@ -551,6 +553,7 @@ def explore(
     store: StoreOption = None,
     run: RunOption = None,
     compare: Annotated[str | None, typer.Option("--compare", help="Another store, shown beside this one.")] = None,
+    target: TargetOption = None,
     host: Annotated[
         str, typer.Option(help="Interface; others than 127.0.0.1 show the store to the network.")
     ] = "127.0.0.1",
@@ -561,7 +564,10 @@ def explore(
     from analyzers.explore.serve import explore as serve
     from logparse.store import open_store
 
-    serve(open_store(store).url, run=run, compare=compare, host=host, port=port, browser=browser, say=typer.echo)
+    serve(
+        open_store(store).url, run=run, compare=compare, target=target or [], host=host, port=port, browser=browser,
+        say=typer.echo,
+    )  # fmt: skip
 
 
 @app.command(epilog="Example: `logparse report --out report.html`")

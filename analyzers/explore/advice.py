@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import pandas as pd
 
 from analyzers.explore.plain_text import duration
 from analyzers.scripts import COMMANDS
+from analyzers.target import machine, serves
 from logparse.errors import EmissionError
 from logparse.formats import WRITERS
 from logparse.formats.format import Writer
@@ -30,12 +32,19 @@ class Advice:
 
 
 def advice(
-    row: pd.Series, tries: pd.DataFrame, facts: Mapping[str, str], writers: Sequence[Writer] = WRITERS
+    row: pd.Series,
+    tries: pd.DataFrame,
+    facts: Mapping[str, str],
+    writers: Sequence[Writer] = WRITERS,
+    target: Mapping[str, str] = MappingProxyType({}),
 ) -> Advice:
-    """For a row of ``points``, the measurements of its problem, and the facts of the file that made them."""
+    """For a row of ``points``, the measurements of its problem, and the facts of the file that made them.
+
+    The override is for ``target`` where that is given, and there is none where the time was measured elsewhere.
+    """
     problem = problem_from_text(str(row["problem"]))
     command, command_note = _command(problem)
-    override, name, note = _override(problem, row, tries, facts, writers)
+    override, name, note = _override(problem, row, tries, facts, writers, target)
     return Advice(_sentence(row), command, command_note, override, name, note)
 
 
@@ -65,7 +74,12 @@ def _command(problem: Problem) -> tuple[str, str]:
 
 
 def _override(
-    problem: Problem, row: pd.Series, tries: pd.DataFrame, facts: Mapping[str, str], writers: Sequence[Writer]
+    problem: Problem,
+    row: pd.Series,
+    tries: pd.DataFrame,
+    facts: Mapping[str, str],
+    writers: Sequence[Writer],
+    target: Mapping[str, str],
 ) -> tuple[str, str, str]:
     timed = tries[tries["time_us"] > 0] if len(tries) else tries
     if not len(timed):
@@ -76,10 +90,13 @@ def _override(
     best = (mine if len(mine) else timed).sort_values("time_us", kind="stable").iloc[0]
     space = best["workspace_bytes"]
     parts = solution_from_text(str(best["solution"]))
+    fits = serves(facts, target, parts.library) if target else True
+    if fits is False:
+        return "", "", "no override: the best known time is of another device or library build than --target"
     override = Override(
         problem=problem,
         solution=Solution(parts.library, parts.id, _text(best["raw"]) or "", _text(best["algorithm"])),
-        target={name: value for name, value in facts.items() if name != "pid"},
+        target={**machine(facts), **target},
         time_us=float(best["time_us"]),
         default_us=None if pd.isna(row["pick_us"]) else float(row["pick_us"]),
         workspace_bytes=None if pd.isna(space) else int(space),
@@ -98,7 +115,8 @@ def _override(
         proposed = (
             "" if row["has_override"] else "; not proposed by recommend: this is the best known, not a proven gain"
         )
-        note = f"measured on {where or 'an unknown device'}{proposed}"
+        doubt = "" if fits else "; whether --target is of the same device and build is not known"
+        note = f"measured on {where or 'an unknown device'}{doubt}{proposed}"
         return emission.data.decode("utf-8", "replace").strip(), emission.name, note
     return "", "", "no override: " + ("; ".join(reasons) or f"no writer for {best['solution']}")
 

@@ -166,16 +166,21 @@ def _content(app: Dash, board: Board) -> None:
         told = page.verdict(board.headline, board.lines, total, board.run, error=board.error, finished=board.finished)
         return told, *frame, page.facets(groups, chosen), page.INTRO[chosen.view], *styles
 
-    @app.callback(*charts, Input("url", "search"), Input("theme", "data"), Input("version", "data"))  # type: ignore[untyped-decorator]
-    def figures(search: str | None, theme: str, _: int) -> Any:
+    @app.callback(
+        Output("drawn", "data"), *charts,
+        Input("url", "search"), Input("theme", "data"), Input("version", "data"), State("drawn", "data"),
+    )  # fmt: skip  # type: ignore[untyped-decorator]
+    def figures(search: str | None, theme: str, version: int, drawn: list[object] | None) -> Any:
         chosen = from_url(search)
+        now = [chosen.view, theme, version]
         try:
             with board.cursor() as con:
-                made = draw(con, chosen, theme_of(theme), names=(board.url, board.other or ""))
+                made = draw(con, chosen, theme_of(theme), (board.url, board.other or ""), anew=drawn != now)
         except LogparseError:
             made = []
-        figures = [*made, *[go.Figure()] * (3 - len(made))]
-        return *figures, *[{} if i < len(made) else {"display": "none"} for i in range(3)]
+        shown = [no_update if x is None else x for x in made]  # it is there, and no filter changes it
+        figures = [*shown, *[no_update] * (3 - len(made))]
+        return now, *figures, *[{} if i < len(made) else {"display": "none"} for i in range(3)]
 
 
 def _details(app: Dash, board: Board) -> None:
@@ -192,7 +197,7 @@ def _details(app: Dash, board: Board) -> None:
             if row is None:
                 return html.P("This problem is not in the store (any more).", className="faint")
             tries = board.tries(row)
-            told = advice(row, tries, board.facts(row["source_id"]))
+            told = advice(row, tries, board.facts(row["source_id"]), target=board.target)
         except LogparseError as error:
             return html.P(str(error))
         pick = row["pick"] if isinstance(row["pick"], str) else None

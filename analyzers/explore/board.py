@@ -6,10 +6,11 @@ import contextlib
 import json
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -29,8 +30,16 @@ _NO_TRIES = pd.DataFrame(columns=["solution", "status", "time_us", "samples_us"]
 class Board:
     """Starts to read a store at once and answers as soon as it can.  Safe to use from several threads."""
 
-    def __init__(self, url: str, run: str | None = None, other: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        run: str | None = None,
+        other: str | None = None,
+        target: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.url, self.other, self.run, self.runs = url, other, run or "", list[str]()
+        self.target = dict(target)
+        """Facts of the machine that will read the overrides; empty: each is for the machine that it was measured on."""
         self.headline, self.lines = "", tuple[str, ...]()
         self.error = ""
         self.version = 0
@@ -47,7 +56,7 @@ class Board:
         kept = None
         with contextlib.suppress(LogparseError):  # what is wrong with the store is said by the child
             store = open_store(url)
-            kept = cache.place(store, store.latest_run(run), other)
+            kept = cache.place(store, store.latest_run(run), other, self.target)
         if cache.restore(kept, folder):
             threading.Thread(target=self._load_all, args=(folder,), daemon=True).start()
         else:
@@ -55,7 +64,7 @@ class Board:
 
     def _read(self, run: str | None) -> None:
         receiver, sender = get_context("spawn").Pipe(duplex=False)
-        arguments = (sender, self.url, run, self._folder.name, self.other)
+        arguments = (sender, self.url, run, self._folder.name, self.other, self.target)
         self.reader = get_context("spawn").Process(target=prepare, args=arguments, daemon=True)
         self.reader.start()
         sender.close()

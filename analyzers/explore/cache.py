@@ -14,8 +14,9 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import xxhash
 
@@ -30,11 +31,12 @@ _NEW = ".new-"
 _ABANDONED_S = 3600.0
 
 
-def place(store: Store, run: str, other: str | None) -> Path | None:
+def place(store: Store, run: str, other: str | None, target: Mapping[str, str] = MappingProxyType({})) -> Path | None:
     """Where what is made from these is kept; None for a store that is not on this machine's disk."""
     if store.folder is None:
         return None
-    parts = [run, *_commits(store), "", *(_commits(open_store(other)) if other else ()), "", *_program()]
+    facts = [f"{name}={value}" for name, value in sorted(target.items())]
+    parts = [run, *facts, "", *_commits(store), "", *(_commits(open_store(other)) if other else ()), "", *_program()]
     return store.folder / FOLDER / xxhash.xxh3_128_hexdigest("\0".join(parts).encode())
 
 

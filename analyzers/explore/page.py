@@ -18,7 +18,7 @@ from analyzers.explore import rows
 from analyzers.explore.advice import Advice
 from analyzers.explore.charts.overview import measure
 from analyzers.explore.plain_text import duration, visible
-from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection
+from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
 
 CHART_CONFIG: Any = {"displaylogo": False, "responsive": True, "toImageButtonOptions": {"format": "svg"}}
 INTRO = {
@@ -44,6 +44,7 @@ def layout(store: str, tunnel: str) -> html.Div:
             dcc.Store(id="theme", storage_type="local", data=""),
             dcc.Interval(id="pulse", interval=700),
             dcc.Store(id="version", data=0),
+            dcc.Store(id="drawn", data=None),
             dcc.Download(id="download"),
             html.A("Skip to the charts", href="#charts", className="skip"),
             html.Header(
@@ -130,7 +131,10 @@ def _table() -> list[Any]:
     ]
 
 
-_NUMBER = "params.value == null ? '' : d3.format(Math.abs(params.value) >= 1000 ? ',.0f' : '.4~g')(params.value)"
+_NUMBER = (
+    "params.value == null ? '' : Math.abs(params.value) < 1e-9 ? '0' : "
+    "d3.format(Math.abs(params.value) >= 1000 ? ',.0f' : '.4~g')(params.value)"
+)
 
 
 def _column(name: str, title: str) -> dict[str, object]:
@@ -204,7 +208,7 @@ def tabs(chosen: Selection) -> list[object]:
 def chips(chosen: Selection) -> list[object]:
     """What is filtered, each with a link that takes it away."""
     made: list[object] = [
-        _chip(f"{FACETS[facet]}: {visible(value)}", chosen.toggled(facet, value))
+        _chip(f"{FACETS[facet]}: {visible(facet_text(facet, value, whole=True))}", chosen.toggled(facet, value))
         for facet, values in chosen.values.items()
         for value in values
     ]
@@ -261,7 +265,7 @@ _OPEN = ("operation", "direction", "dtype", "library", "layout")
 
 def _entry(facet: str, value: str, share: float, chosen: Selection) -> html.Li:
     on = value in chosen.values.get(facet, ())
-    text = value.partition(":")[2] or value if facet == "solver" else value
+    text = facet_text(facet, value)
     return html.Li(
         dcc.Link(
             [

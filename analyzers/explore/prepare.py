@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow as pa
 
+from analyzers.analyzer import Settings
 from analyzers.explore import cache, problems, rows
 from analyzers.explore.verdict import analyse
 from logparse.errors import LogparseError
@@ -37,14 +40,16 @@ _TRIES = """
            std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family' order by h"""
 
 
-def prepare(sender: Connection, url: str, run: str | None, folder: str, other: str | None) -> None:
+def prepare(
+    sender: Connection, url: str, run: str | None, folder: str, other: str | None, target: Mapping[str, str]
+) -> None:
     """The child: send ``(step, text)`` for each step that is in ``folder``, and keep it all; never raises."""
     pa.set_memory_pool(pa.system_memory_pool())  # the other pools hold on to what was freed
     try:
         store = open_store(url)
         chosen = store.latest_run(run)
-        kept = cache.place(store, chosen, other)  # of the store as it is before it is read
-        for step in (_first, _tries, _verdict):
+        kept = cache.place(store, chosen, other, target)  # of the store as it is before it is read
+        for step in (_first, _tries, partial(_verdict, target=target)):
             sender.send((step(store, chosen, Path(folder), other), ""))
             os.nice(5)
         if kept is not None:
@@ -80,8 +85,8 @@ def _tries(store: Store, run: str, folder: Path, other: str | None) -> str:
     return TRIES
 
 
-def _verdict(store: Store, run: str, folder: Path, other: str | None) -> str:
-    analysis = analyse(store, run)
+def _verdict(store: Store, run: str, folder: Path, other: str | None, target: Mapping[str, str]) -> str:
+    analysis = analyse(store, run, Settings(target=target))
     _plain(analysis.compared[list(problems.COMPARED)]).to_parquet(folder / "compared.parquet")
     _plain(analysis.found).to_parquet(folder / "found.parquet")
     (folder / "verdict.json").write_text(json.dumps({"headline": analysis.headline, "lines": analysis.lines}))

@@ -268,7 +268,8 @@ _STAGES: Mapping[str, str] = {
 }
 """Made one after the other; the problems' texts are long, so all but the last go by their hash."""
 
-_POINTS = """
+_SAME = 1e-9  # a mean of equal times differs from them in its last bits, which is no saving
+_POINTS = f"""
 with picks as (
   select problem, arg_max(pick, coalesce(calls, 1)) as pick, arg_max(basis, coalesce(calls, 1)) as basis,
          sum(coalesce(calls, 1) * pick_us) filter (pick_us is not null)
@@ -291,7 +292,7 @@ timed as (
   select *, coalesce(pick_us, if(per_call_us > 0, held_us, null), best_us) as time_us,
          greatest(f_us, b_us) as sibling_us,
          flops / nullif(bytes, 0) as intensity,
-         case when pick_us > best_us then pick_us - best_us when pick_us is not null then 0.0
+         case when pick_us > best_us * (1 + {_SAME}) then pick_us - best_us when pick_us is not null then 0.0
               else per_call_us end as loss_us
   from merged),
 placed as (
@@ -306,8 +307,8 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        coalesce(layout, '?') as layout,
        coalesce(best, 'not measured') as solver, file, calls, pick, pick_us, basis, best, best_us, time_us,
        coalesce(calls, 1) * time_us as total_us, loss_us, coalesce(calls, 1) * loss_us as saving_us,
-       pick_us / best_us - 1 as regret, finding, advice, analyzer, has_override, solutions, failed, flops,
-       bytes, intensity,
+       if(abs(pick_us / best_us - 1) < {_SAME}, 0.0, pick_us / best_us - 1) as regret, finding, advice,
+       analyzer, has_override, solutions, failed, flops, bytes, intensity,
        flops / time_us / 1e6 as tflops, flops / best_us / 1e6 as best_tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
        f_us, b_us, sibling_us, best_us / sibling_us as sibling_ratio, m, n, k, batch, source_id,

@@ -26,6 +26,17 @@ FACETS: Mapping[str, str] = {
 }
 """Columns of ``points`` that can be chosen from, with their titles."""
 
+_NONE = "–"  # a facet's value where a problem has none
+_MEANING_NONE = {"direction": "none (GEMM)", "calls_from": "no log", "file": "no file"}
+
+
+def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
+    """A value of a facet for people; a solution without its library's name unless ``whole``."""
+    if value == _NONE:
+        return _MEANING_NONE.get(facet, value)
+    return value if whole or facet != "solver" else value.partition(":")[2] or value
+
+
 NUMBERS: Mapping[str, str] = {
     "intensity": "intensity",
     "tflops": "TFLOP/s",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from analyzers.explore.address import LOOPBACK, tunnel
 from analyzers.explore.board import Board
+from analyzers.target import target_from
 from logparse.errors import LogparseError
+from logparse.formats import FORMATS
 from logparse.store import open_store
 
 
@@ -19,14 +21,18 @@ def explore(
     *,
     run: str | None = None,
     compare: str | None = None,
+    target: Sequence[str] = (),
     host: str = "127.0.0.1",
     port: int = 8050,
     browser: bool = True,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve the page of a store until interrupted.  Raises LogparseError where there is none, or for a taken port."""
+    """Serve the page of a store until interrupted.  Raises LogparseError where there is none, or for a taken port.
+
+    ``target``: words of ``analyzers.target.target_from``, the machine that will read the overrides.
+    """
     open_store(url).latest_run(run)
-    board = Board(url, run, compare)  # reads while Dash is imported
+    board = Board(url, run, compare, target_from(target, FORMATS) if target else {})  # reads while Dash is imported
     try:
         make_server, application = _server()
         try:

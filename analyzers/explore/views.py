@@ -32,9 +32,14 @@ BOXES: Mapping[tuple[str, int], tuple[tuple[str, float], tuple[str, float]]] = {
 LINES = 250  # of parallel coordinates; more cannot be followed
 
 
-def draw(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str]) -> list[go.Figure]:
-    """The figures of the selection's view, three at most."""
-    return CHARTS[chosen.view](con, chosen, theme, names)
+def draw(
+    con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str], *, anew: bool = True
+) -> list[go.Figure | None]:
+    """The figures of the selection's view, three at most; None for one that no selection changes, unless ``anew``."""
+    made: list[go.Figure | None] = list(CHARTS[chosen.view](con, chosen, theme, names))
+    if chosen.view == "overview":
+        made.append(_held(con, theme) if anew else None)
+    return made
 
 
 def clicked(chosen: Selection, chart: int, data: Mapping[str, Any] | None, *, boxed: bool) -> Selection:
@@ -100,8 +105,11 @@ def _overview(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _
     shown = overview(
         rows.groups(con, chosen), theme, chosen=chosen.values, empty=FILTERED if chosen.filters else NOTHING
     )
-    held = completeness(con.execute("select * from sources").df(), theme, title="What the files held, line by line")
-    return [shown, held]
+    return [shown]
+
+
+def _held(con: duckdb.DuckDBPyConnection, theme: Theme) -> go.Figure:
+    return completeness(con.execute("select * from sources").df(), theme, title="What the files held, line by line")
 
 
 def _roofline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:

@@ -60,5 +60,11 @@ def categories(column: pd.Series, theme: Theme) -> Mapping[str, tuple[str, str]]
     return {**made, "": (theme.other, "circle-open")}
 
 
+def decades(values: pd.Series) -> int | str:
+    """Ticks of a logarithmic axis (plotly's ``dtick``): one a decade, or 1, 2 and 5 where there are few decades."""
+    known = values[values > 0]
+    return 1 if len(known) and float(known.max()) > 300 * float(known.min()) else "D2"
+
+
 def _none(value: float) -> float | None:
     return None if math.isnan(value) else float(f"{value:.6g}")

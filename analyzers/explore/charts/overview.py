@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from analyzers.explore.palette import Theme, blank, styled
 from analyzers.explore.plain_text import distinct, shown
-from analyzers.explore.selection import FACETS
+from analyzers.explore.selection import FACETS, facet_text
 
 PANELS = ("operation", "direction", "dtype", "library", "layout", "solver")
 NOTHING = "Nothing to show yet.<br>Next: <b>logparse ingest</b> your logs and tuning files, then reload."
@@ -72,7 +72,7 @@ def overview(
 
 def _bars(rows: pd.DataFrame, facet: str, column: str, total: float, theme: Theme, chosen: Sequence[str]) -> go.Bar:
     """Bars of one facet; names are cut and made unique, since equal labels would stack."""
-    names = distinct(shown(str(v).partition(":")[2] or v, 20) for v in rows["value"])
+    names = distinct(shown(facet_text(facet, str(v)), 20) for v in rows["value"])
     return go.Bar(
         x=[float(v or 0) / total if total else 0.0 for v in rows[column].fillna(0)],
         y=names,
@@ -82,7 +82,8 @@ def _bars(rows: pd.DataFrame, facet: str, column: str, total: float, theme: Them
             "line": {"width": 0},
         },
         customdata=[
-            [facet, str(v), int(p), shown(v, 200)] for v, p in zip(rows["value"], rows["problems"], strict=True)
+            [facet, str(v), int(p), shown(facet_text(facet, str(v), whole=True), 200)]
+            for v, p in zip(rows["value"], rows["problems"], strict=True)
         ],
         hovertemplate="<b>%{customdata[3]}</b><br>%{x:.1%}<br>%{customdata[2]:,} problems<extra></extra>",
     )

@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analyzers.devices import Device, devices
-from analyzers.explore.charts.marks import HOVER, categories, hover_data, sizes, texts
+from analyzers.explore.charts.marks import HOVER, categories, decades, hover_data, sizes, texts
 from analyzers.explore.palette import SCALE, Theme, blank, note, styled
 from analyzers.explore.plain_text import shown
 
@@ -42,8 +42,12 @@ def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
         _judged(figure, judged, diameter, theme)
     _plain(figure, plain, diameter, theme, only=not len(judged))
     styled(figure, theme, title=title, height=560)
-    figure.update_xaxes(type="log", title={"text": "arithmetic intensity (flop / byte, least traffic)"}, dtick=1)
-    figure.update_yaxes(type="log", title={"text": "achieved TFLOP/s"}, dtick=1)
+    figure.update_xaxes(
+        type="log",
+        title={"text": "arithmetic intensity (flop / byte, least traffic)"},
+        dtick=decades(rows["intensity"]),
+    )
+    figure.update_yaxes(type="log", title={"text": "achieved TFLOP/s"}, dtick=decades(rows["tflops"]))
     figure.update_layout(dragmode="select", margin={"t": 84 if title else 56})
     unknown = "" if device else "device unknown: no ceilings. "
     return note(figure, unknown + remark, theme)

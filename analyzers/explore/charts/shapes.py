@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from analyzers.explore.charts.marks import columns, texts
+from analyzers.explore.charts.marks import columns, decades, texts
 from analyzers.explore.palette import SCALE, SYMBOLS, Theme, blank, note, styled
 from analyzers.explore.plain_text import shown
 
@@ -41,13 +41,16 @@ def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figur
     total = np.nansum(time)
     share = time / total if total > 0 else np.full_like(time, np.nan)
     clickable = np.dstack([np.tile(m, (len(n), 1)), np.tile(n[:, None], (1, len(m))), problems, share])
-    figure = go.Figure(
+    figure = go.Figure()
+    if (unrated := np.isnan(z) & (problems > 0)).any():
+        figure.add_trace(_unrated(m, n, unrated, clickable, theme))
+    figure.add_trace(
         go.Heatmap(
             x=[_octave(int(i)) for i in m],
             y=[_octave(int(i)) for i in n],
             z=np.clip(z, None, 1.0) if rated else z,
             customdata=clickable,
-            text=[[f"{100 * v:.0f} %" if v >= 0.005 else "" for v in row] for row in share],
+            text=[[f"{100 * v:.0f} %" if v >= 0.005 else "" for v in row] for row in np.where(np.isnan(z), 0.0, share)],
             texttemplate="%{text}",
             textfont={"size": 10},
             colorscale=SCALE,
@@ -70,6 +73,27 @@ def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figur
     figure.update_xaxes(title={"text": "M (octaves)"}, type="category", showgrid=False)
     figure.update_yaxes(title={"text": "N (octaves)"}, type="category", showgrid=False)
     return note(figure, "numbers in cells: share of the time", theme)
+
+
+def _unrated(m: np.ndarray, n: np.ndarray, cells: np.ndarray, clickable: np.ndarray, theme: Theme) -> go.Heatmap:
+    """Cells of problems whose device has no known peak: there, in no colour of the scale."""
+    return go.Heatmap(
+        x=[_octave(int(i)) for i in m],
+        y=[_octave(int(i)) for i in n],
+        z=np.where(cells, 0.0, np.nan),
+        customdata=clickable,
+        colorscale=[[0, theme.grid], [1, theme.grid]],
+        showscale=False,
+        xgap=2,
+        ygap=2,
+        hoverongaps=False,
+        text=[[f"{100 * v:.0f} %" if there and v >= 0.005 else "" for there, v in zip(row, shares, strict=True)]
+              for row, shares in zip(cells, clickable[:, :, 3], strict=True)],
+        texttemplate="%{text}",
+        textfont={"size": 10, "color": theme.ink},
+        hovertemplate="M %{x} · N %{y}<br>the device's peak is unknown"
+        "<br>%{customdata[2]:,} problems, %{customdata[3]:.1%} of the time<extra></extra>",
+    )  # fmt: skip
 
 
 def _octave(exponent: int) -> str:
@@ -107,8 +131,8 @@ def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> go.
     figure.update_layout(
         legend={"orientation": "v", "x": 1.01, "xanchor": "left", "y": 1, "yanchor": "top", "font": {"size": 10}}
     )
-    figure.update_xaxes(type="log", title={"text": "M or N, the size that differs"})
-    figure.update_yaxes(type="log", title={"text": "time of one call (µs)"})
+    figure.update_xaxes(type="log", title={"text": "M or N, the size that differs"}, dtick=decades(families["size"]))
+    figure.update_yaxes(type="log", title={"text": "time of one call (µs)"}, dtick=decades(families["time_us"]))
     return figure
 
 

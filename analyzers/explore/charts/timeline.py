@@ -39,6 +39,7 @@ def timeline(ticks: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure
             y=[f"process {x}" for x in names],
             z=np.where(z > 0, z, np.nan),
             colorscale=SCALE,
+            zmin=0,
             ygap=3,
             hoverongaps=False,
             customdata=[slices] * len(names),

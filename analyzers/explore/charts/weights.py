@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from analyzers.explore.charts.marks import categories, columns, sizes, texts
+from analyzers.explore.charts.marks import categories, columns, decades, sizes, texts
 from analyzers.explore.palette import Theme, blank, note, styled
 from analyzers.explore.plain_text import all_shown, shown
 
@@ -70,8 +70,12 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
                 },
             )
     styled(figure, theme, title=title, height=560)
-    figure.update_xaxes(type="log", title={"text": "slower of F and B, best known (ms)"}, dtick=1)
-    figure.update_yaxes(type="log", title={"text": "backward weights W, best known (ms)"}, dtick=1)
+    figure.update_xaxes(
+        type="log", title={"text": "slower of F and B, best known (ms)"}, dtick=decades(rows["sibling_us"])
+    )
+    figure.update_yaxes(
+        type="log", title={"text": "backward weights W, best known (ms)"}, dtick=decades(rows["best_us"])
+    )
     figure.update_layout(dragmode="select", margin={"t": 96 if title else 66})
     return note(figure, remark, theme) if remark else figure
 
