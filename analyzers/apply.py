@@ -158,16 +158,18 @@ _logparse_check() (
     done
     here=$(_logparse_facts) || :
     fits=0
+    unread=''
     guard() {{
         found=$(printf '%s\n' "$here" | sed -n "s/^$1 //p" | sort -u)
         if [ -z "$found" ]; then
-            echo "apply.sh: not checked: $1 (the files are for $2), which cannot be read here" >&2
+            unread="$unread, $1 $2"
         elif ! printf '%s\n' "$found" | grep -qxF -e "$2"; then
             echo "apply.sh: not applied: $1 is" $found "here, the files are for $2" >&2
             fits=1
         fi
     }}
-{checks}    exit $fits
+{checks}    [ -z "$unread" ] || echo "apply.sh: not checked, because it cannot be read here: ${{unread#, }}" >&2
+    exit $fits
 )
 
 if ! _logparse_check; then
