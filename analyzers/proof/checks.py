@@ -12,6 +12,7 @@ from analyzers.proof import convert as _convert
 from analyzers.proof import coverage as _coverage
 from analyzers.proof import diff as _diff
 from analyzers.proof import export as _export
+from analyzers.proof import settings as _settings
 from analyzers.proof import verify as _verify
 from analyzers.proof.convert import Converted
 from analyzers.proof.coverage import Coverage
@@ -91,11 +92,15 @@ def cover(
 def verify(
     before: str, after: str, files: Sequence[str], store: str | None = None, fail_on: float = FAIL_ON
 ) -> Verification:
-    """Hold the run ``after`` against ``before`` for the rows of override files; promises are those of ``before``'s
-    store's last ``recommend``.
+    """Hold the run ``after`` against ``before`` for the rows of override files, or, without files, for what the
+    findings of ``before`` proposed; promises are those of ``before``'s store's last ``recommend``.
     """
     a, b = tables_at(before, store), tables_at(after, store)
     held = _existing(before.rpartition("#")[0] or before) or _existing(store)
+    if not files:
+        if held is None:
+            raise InputError("without override files, verify needs a store with the findings of the run before")
+        return _settings.verify_findings(a, b, held.findings(), fail_on)
     promised = _verify.promises(a, held.findings()) if held is not None else {}
     return _verify.verify(a, b, [lint(path, None, b) for path in files], promised, fail_on)
 

@@ -108,11 +108,17 @@ def verify_lines(found: Verification) -> list[str]:
     for outcome in found.outcomes:
         effects[outcome.effect] = effects.get(outcome.effect, 0) + 1
     said = ", ".join(f"{count:,} {effect}" for effect, count in sorted(effects.items())) or "none"
-    out = [f"{found.before} → {found.after}: problems served by the files: {said}"]
+    which = "problems served by the files" if found.by_file else "problems of the findings"
+    out = [f"{found.before} → {found.after}: {which}: {said}"]
     timed = [x for x in found.outcomes if x.gained_us is not None]
     if timed:
         promise = "" if found.promised_us is None else f", {_signed(found.promised_us)} were promised for these"
         out.append(f"gained {_signed(found.gained_us)} per run on {len(timed):,} problems{promise}")
+    if found.run_us is not None:
+        a, b = found.run_us
+        out.append(
+            f"end to end: {duration(a)} → {duration(b)} of GPU time, gained {_signed(a - b)} ({(a - b) / a:+.1%})"
+        )
     if found.idle:
         never = sum(idle.never for _, idle in found.idle)
         out.append(f"{len(found.idle):,} rows were never hit, {never:,} of them never can be")

@@ -6,7 +6,7 @@ by the kernels of a trace), whether its time moved, and what that gained against
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -66,7 +66,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verification:
-    """All outcomes, the rows that served nothing, what the logs complain of, and why it failed (empty: it did not)."""
+    """All outcomes, the rows that served nothing, what the logs complain of, and why it failed (empty: it did not).
+
+    ``run_us`` is all GPU time of both runs' traces, where both did the same work.
+    """
 
     before: str
     after: str
@@ -74,10 +77,16 @@ class Verification:
     idle: tuple[tuple[str, Idle], ...]
     signs: tuple[str, ...]
     failures: tuple[str, ...]
+    run_us: tuple[float, float] | None = None
 
     @property
     def ok(self) -> bool:
         return not self.failures
+
+    @property
+    def by_file(self) -> bool:
+        """Whether it is about rows of files, not about findings."""
+        return bool(self.idle) or any(x.file for x in self.outcomes)
 
     @property
     def gained_us(self) -> float:
@@ -107,7 +116,8 @@ def verify(
     moved = {str(row["problem"]): row for row in diff(before, after, fail_on).rows.to_dict("records")}
     evidence = _Evidence(_Ran.of(before), _Ran.of(after), moved, facts_of_run(after).get("rocblas_version", ""))
     outcomes = []
-    for file in files:
+    choosing = [file for file in files if by_format(file.format).selects]
+    for file in choosing:
         kinds = by_format(file.format).kinds
         known = {str(x) for t in (before, after) for x in t.workload.loc[t.workload["kind"].isin(kinds), "problem"]}
         served = served_by(file, sorted(known))
@@ -115,11 +125,36 @@ def verify(
             row = served[text]
             if row.solution is not None:
                 outcomes.append(_outcome(file.name, row.line, row.solution, text, same, evidence, promised or {}))
-    idle = [(file.name, row) for file in files for row in coverage(file, after).idle]
-    signs = tuple(_signs(after))
+    idle = [(file.name, row) for file in choosing for row in coverage(file, after).idle]
+    complaints = tuple(signs(after))
     return Verification(
-        before.run, after.run, tuple(outcomes), tuple(idle), signs, tuple(_failures(files, outcomes, signs))
+        before.run,
+        after.run,
+        tuple(outcomes),
+        tuple(idle),
+        complaints,
+        tuple(_failures(files, outcomes, complaints)),
+        run_us=run_us(before, after),
     )
+
+
+def run_us(before: Tables, after: Tables, same: Callable[[str], str] = lambda text: text) -> tuple[float, float] | None:
+    """All GPU time of the two runs' traces (µs); None where one has none, or where they did not do the same work.
+
+    The same work: equal calls of every problem, two problems being one where ``same`` gives one text for them.
+    """
+    work, total = [], []
+    for tables in (before, after):
+        rows = tables.kernels[tables.kernels["run"] == tables.run] if "run" in tables.kernels else tables.kernels
+        total.append(float(rows["total_us"].sum()))
+        counted = tables.workload["calls_from"].eq("profiler").all()
+        calls: dict[str, int] = {}
+        for text, count in calls_by_problem(tables.workload).items():
+            calls[same(str(text))] = calls.get(same(str(text)), 0) + (0 if pd.isna(count) else int(count))
+        work.append(calls if counted else None)
+    if min(total) <= 0 or work[0] is None or work[0] != work[1]:
+        return None
+    return total[0], total[1]
 
 
 @dataclass(frozen=True)
@@ -208,19 +243,20 @@ def _outcome(
     )
 
 
-def _signs(after: Tables) -> Iterator[str]:
+def signs(after: Tables) -> Iterator[str]:
+    """What the run's logs complain of."""
     for text, meaning in SIGNS:
         hits = after.messages[after.messages["text"].str.contains(text, regex=False)]
         if len(hits):
             yield f"{meaning} ({int(hits['count'].sum())} times)"
 
 
-def _failures(files: Sequence[OverrideFile], outcomes: Sequence[Outcome], signs: Sequence[str]) -> Iterator[str]:
+def _failures(files: Sequence[OverrideFile], outcomes: Sequence[Outcome], complaints: Sequence[str]) -> Iterator[str]:
     for file in files:
         if file.accepted is False:
             why = next((note.message for note in file.notes if note.line is None and note.severity == "error"), "")
             yield f"{file.name} is not accepted on this machine" + (f": {why}" if why else "")
-    yield from signs
+    yield from complaints
     for outcome in outcomes:
         if outcome.effect in ("not applied", "unchanged kernel"):
             ran = outcome.after or "the same kernel as before"
