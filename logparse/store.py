@@ -21,7 +21,9 @@ import re
 import secrets
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -145,6 +147,8 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 
 PARTITIONED = frozenset({"calls", "messages"})
 _LARGE = frozenset({"gemms", "convs", "measurements"})
+_WRITERS = 2
+_BESIDE = 4096  # rows from which on a part is worth a thread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -461,9 +465,14 @@ class Attempt:
         self._root = root
         self._put = put
         self._parts = 0
+        self._writing: deque[Future[None]] = deque()
+        self._writers: ThreadPoolExecutor | None = None
 
     def add(self, table: str, rows: pa.Table, category: str | None = None) -> None:
-        """Write rows (any subset of the schema's columns; the rest are null) as one part."""
+        """Write rows (any subset of the schema's columns; the rest are null) as one part.
+
+        A large part is written while the caller goes on; what went wrong is raised by a later ``add`` or by ``commit``.
+        """
         if not rows.num_rows:
             return
         schema = SCHEMAS[table]
@@ -474,6 +483,16 @@ class Attempt:
         make_folder(self._fs, folder)
         self._parts += 1
         path = f"{folder}/{self.name}-{self._parts}.parquet"
+        if rows.num_rows < _BESIDE:
+            self._write(part, path)
+            return
+        if self._writers is None:
+            self._writers = ThreadPoolExecutor(_WRITERS, "logparse-parts")
+        while len(self._writing) >= _WRITERS:
+            self._writing.popleft().result()
+        self._writing.append(self._writers.submit(self._write, part, path))
+
+    def _write(self, part: pa.Table, path: str) -> None:
         with self._fs.open_output_stream(path) as sink:
             pq.write_table(part, sink, compression="zstd", compression_level=1, **_encoding(part.schema))
 
@@ -481,6 +500,8 @@ class Attempt:
         """Write the row file.  False when another ingest has committed the same stretch of the same source before."""
         import xxhash
 
+        while self._writing:
+            self._writing.popleft().result()
         identity = xxhash.xxh3_128_hexdigest(f"{row.source_id}\0{row.start}\0{row.content_hash}\0{row.tail}".encode())
         table = arrow_table([_commit_row(row)], _COMMIT_SCHEMA)
         folder = f"{self._root}/sources/{_path_folder(row.path)}"

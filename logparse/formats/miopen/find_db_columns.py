@@ -117,10 +117,11 @@ class _Keys:
 
     def repeated(self, keys: Hashes) -> Ints:
         """Positions of keys that were met before; all of them are met now."""
-        order = np.argsort(keys, kind="stable")
-        ordered = keys[order]
         again = np.zeros(len(keys), dtype=bool)
-        again[order[1:]] = ordered[1:] == ordered[:-1]
+        ordered = np.sort(keys)
+        if (ordered[1:] == ordered[:-1]).any():
+            order = np.argsort(keys, kind="stable")
+            again[order[1:]] = ordered[1:] == ordered[:-1]
         places = keys >> np.uint64(64 - _FILTER_BITS)
         known = np.flatnonzero(self._filter[places])
         for run in self._runs if len(known) else ():
@@ -129,7 +130,7 @@ class _Keys:
         self._filter[places] = True
         while self._runs and len(self._runs[-1]) < 2 * len(ordered):
             ordered = np.concatenate([self._runs.pop(), ordered])
-            ordered.sort(kind="stable")
+            ordered.sort(kind="stable")  # merges what is sorted already
         self._runs.append(ordered)
         return np.flatnonzero(again)
 

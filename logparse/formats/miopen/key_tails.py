@@ -60,7 +60,7 @@ def number_column(values: npt.NDArray[Any], present: npt.NDArray[np.bool_] | Non
 def dictionary(codes: npt.NDArray[Any], values: pa.Array, present: npt.NDArray[np.bool_] | None = None) -> pa.Array:
     """``values[code]`` of each code."""
     indices = number_column(codes.astype(np.int32, copy=False), present)
-    return pa.DictionaryArray.from_arrays(indices, values)
+    return pa.DictionaryArray.from_arrays(indices, values, safe=False)
 
 
 def text_column(texts: Iterable[str]) -> pa.Array:
@@ -133,17 +133,17 @@ def tail_hash(tail: Tail) -> int:
     return xxhash.xxh3_64_intdigest(tail[1].encode(), seed=_SEED ^ tail[0])
 
 
-def key_hashes(sizes: Sequence[npt.NDArray[Any]], tails: Hashes) -> Hashes:
+def key_hashes(sizes: Sequence[Ints], tails: Hashes) -> Hashes:
     """A hash of each key: its ``SIZES``, a column each, and the hash of its tail.
 
     Keys that differ in one size only never have the same (every step can be undone); any two others by chance of about
     2⁻⁶⁴, so that among n keys some two are expected to with n²/2⁶⁵: 5·10⁻⁸ for a million of them.
     """
-    out = tails.copy()
+    out, high = tails.copy(), np.empty_like(tails)
     for column in sizes:
-        out ^= column.astype(np.uint64)
+        out ^= column.view(np.uint64)
         out *= _MIX
-        out ^= out >> np.uint64(32)
+        out ^= np.right_shift(out, np.uint64(32), out=high)
     return out
 
 
