@@ -51,7 +51,6 @@ class Options:
     exhaustive: bool = False
     tf32: bool = False
     markers: bool = False
-    flush_instructions: bool = False
     method: Method = field(default_factory=Method)
     limits: Limits = field(default_factory=Limits)
 
@@ -141,7 +140,6 @@ def replay(
         kernels=options.kernels,
         tf32=options.tf32,
         markers=options.markers,
-        flush_instructions=options.flush_instructions,
     )
     known = history(store) if options.resume else History()
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
@@ -166,11 +164,12 @@ def history(store: Store) -> History:
     )
     races: dict[str, dict[str, dict[str, Measurement]]] = {}
     raced = rows[rows["origin"] == RACE]
-    for environment, row in zip(raced["environment"], measurements_of(raced), strict=True):
-        held = races.setdefault(environment, {}).setdefault(row.problem.text, {})
-        old = held.get(row.solution.text)
+    keys = zip(raced["environment"], raced["problem"], raced["solution"], measurements_of(raced), strict=True)
+    for environment, problem, solution, row in keys:
+        held = races.setdefault(environment, {}).setdefault(problem, {})
+        old = held.get(solution)
         if old is None or (row.time_us or math.inf) < (old.time_us or math.inf):
-            held[row.solution.text] = row
+            held[solution] = row
     confirmed: dict[str, set[tuple[str, str, str]]] = {}
     facts = store.query("select f.value as pair, e.value as environment from facts f join facts e using (source_id) "
                         "where f.name = 'confirmation' and e.name = 'environment'")  # fmt: skip

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias
 
 from analyzers.measure.backend import Place
 from analyzers.measure.drift import idle_facts, noise
-from analyzers.measure.trial import Method
+from analyzers.measure.outcomes import Method
 from analyzers.measure.worker import Gone, Handle, Lost, Reply, Task, Worker
 from logparse.executors import ray_address
 

@@ -116,10 +116,13 @@ def measurements_of(rows: pd.DataFrame) -> list[Measurement]:
 
     from pandas import NA as pd_missing  # noqa: N811
 
+    # A text comes once per solution, or per problem: reading it each time was nearly all of the time.
+    problems = {text: problem_from_text(text) for text in rows["problem"].unique()}
+    solutions = {text: solution_from_text(text) for text in rows["solution"].unique()}
     return [
         Measurement(
-            problem=problem_from_text(row["problem"]),
-            solution=solution_from_text(row["solution"]),
+            problem=problems[row["problem"]],
+            solution=solutions[row["solution"]],
             origin=row["origin"],
             status=row["status"],
             time_us=known(row["time_us"]),

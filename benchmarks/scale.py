@@ -1,0 +1,415 @@
+"""What many files and many GPUs cost: one section per question, all of them without arguments (but ``--gpu``).
+
+    python benchmarks/scale.py --ingest      # 200 logs by 1 and 2 workers, local processes and Ray: efficiency
+    python benchmarks/scale.py --memory      # memory of the driver against the number of files, to 20,000 tiny ones
+    python benchmarks/scale.py --plan        # planning a replay of 2,000 problems with 100 measured solutions each
+    python benchmarks/scale.py --gpu 1,2 --find-db gfx942130.HIP.fdb.txt.bz2    # the same replay on 1 GPU and on 2
+    python benchmarks/scale.py --gpu 1,2 --smoke                                # that, with a backend that sleeps
+
+``--gpu`` measures how long one GPU takes for a few of a find-db's backward weights, then gives as many as should keep
+one GPU busy for ``--busy`` seconds to each number of GPUs in turn.  It says the ratio of the wall times with the start
+of the worker processes (torch alone takes seconds) and without it, that is without the time in which none was open.
+Exit status 1 below 1.9 (2 GPUs) or 3.7 (4 GPUs) without it, and where under 95 % of the findings come again.
+
+Everything goes into one JSON file per call in ``--results``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from analyzers.measure.backend import BackendType, Conditions, Place
+from analyzers.measure.confirm import judge_all
+from analyzers.measure.crew import Crew, Limits, Outcome
+from analyzers.measure.outcomes import Confirmed, Method, Result
+from analyzers.measure.seats import LocalSeat
+from analyzers.measure.worker import Handle, Ready, Reply, Worker
+from logparse.model import Problem, Solution
+
+LEAST_RATIO = {2: 1.9, 4: 3.7}
+LEAST_REPEATED = 0.95
+CALIBRATION = 8
+
+
+def main() -> int:
+    """Parse, measure, write the record, print a summary."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ingest", action="store_true")
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--gpu", metavar="1,2", help="numbers of GPUs, ascending, the first one 1")
+    parser.add_argument("--files", type=int, default=200, help="logs of --ingest")
+    parser.add_argument("--megabytes", type=float, default=4.0, help="size of each")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--engines", nargs="+", default=["local", "ray"], choices=["local", "ray"])
+    parser.add_argument("--counts", type=int, nargs="+", default=[2_000, 6_000, 20_000], help="files of --memory")
+    parser.add_argument("--find-db", help="MIOpen find-db text (.bz2 allowed)")
+    parser.add_argument("--backend", default="torch", help="comma-separated")
+    parser.add_argument("--busy", type=float, default=70.0, help="seconds of one GPU")
+    parser.add_argument("--smoke", action="store_true", help="no GPU: solutions that sleep")
+    parser.add_argument("--results", default=str(Path(__file__).parent / "results"))
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        return _child(*options.child)
+    record: dict[str, Any] = {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": {"cores": os.cpu_count(), "load": os.getloadavg()[0], "python": platform.python_version()},
+        "command": " ".join(sys.argv[1:]),
+    }
+    sections = [name for name in ("ingest", "memory", "plan", "gpu") if getattr(options, name)]
+    failed = []
+    for name in sections:
+        record[name] = globals()[f"{name}_section"](options)
+        failed += record[name].pop("failed", [])
+    device = record.get("gpu", {}).get("environment", {}).get("device", "host").replace(" ", "-")
+    folder = Path(options.results)
+    folder.mkdir(parents=True, exist_ok=True)
+    target = (
+        folder / f"scale-{'-'.join(sections)}{'-smoke' if options.smoke else ''}-{device}-{record['date'][:10]}.json"
+    )
+    target.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    print(f"{target}")
+    for line in failed:
+        print(f"missed: {line}")
+    return 1 if failed else 0
+
+
+# ------------------------------------------------------------------------------------------------ many files
+
+
+def ingest_section(options: argparse.Namespace) -> dict[str, Any]:
+    """Wall time of the same files with 1 and 2 workers, by turns."""
+    from ingest import write_log
+
+    from logparse.executors import open_executor
+    from logparse.ingest import ingest
+    from logparse.store import open_store
+
+    seconds: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        logs = Path(folder, "logs")
+        logs.mkdir()
+        first = logs / "hipblaslt_0.log"
+        write_log(first, "bench", int(options.megabytes * 1e6), 1_000)
+        for number in range(1, options.files):
+            os.link(first, logs / f"hipblaslt_{number}.log")
+        for round_ in range(options.rounds):
+            for engine in options.engines:
+                for jobs in (1, 2):
+                    store = open_store(Path(folder, f"{engine}{jobs}{round_}"), create=True)
+                    with open_executor(engine, jobs) as executor:
+                        started = time.monotonic()
+                        results = ingest([str(logs)], store, executor=executor)
+                        taken = time.monotonic() - started
+                    assert all(x.state == "new" for x in results), [x.error for x in results][:3]
+                    seconds.setdefault(f"{engine} {jobs}", []).append(taken)
+                    print(f"{engine}, {jobs} worker(s): {taken:.1f} s", flush=True)
+    out: dict[str, Any] = {"files": options.files, "megabytes": options.megabytes, "seconds": seconds}
+    for engine in options.engines:
+        one, two = (min(seconds[f"{engine} {jobs}"]) for jobs in (1, 2))
+        rate = options.files * options.megabytes / two
+        out[f"efficiency {engine}"] = one / two / 2
+        print(f"{engine}: best {one:.1f} → {two:.1f} s, efficiency {one / two / 2:.2f}; {rate:.0f} MB/s with 2 workers")
+    return out
+
+
+def memory_section(options: argparse.Namespace) -> dict[str, Any]:
+    """Peak memory of a driver whose files are read elsewhere; the second call finds all of them known."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for engine in options.engines:
+            for count in options.counts:
+                logs = Path(folder, f"logs{count}")
+                if not logs.exists():
+                    _tiny_logs(logs, count)
+                for what in ("new", "known"):
+                    command = [sys.executable, __file__, "--child", engine, str(logs), f"{folder}/{engine}{count}"]
+                    done = subprocess.run(command, capture_output=True, text=True, check=True)
+                    row = {"engine": engine, "files": count, "what": what} | json.loads(done.stdout.splitlines()[-1])
+                    rows.append(row)
+                    print(f"{engine}, {count:,} {what}: {row['peak_mb']:.0f} MB (start {row['start_mb']:.0f}), "
+                          f"{row['seconds']:.0f} s", flush=True)  # fmt: skip
+    return {"rows": rows}
+
+
+def _tiny_logs(folder: Path, count: int) -> None:
+    line = "[2026-02-03 04:05:06][HIPBLASLT][{pid}][Api][hipblasLtMatmul] rank={pid} something to say about itself\n"
+    for number in range(count):
+        host = folder / f"host{number // 8:05}"
+        host.mkdir(parents=True, exist_ok=True)
+        (host / f"hipblaslt_{number}.log").write_text(line.format(pid=number))
+
+
+def _child(engine: str, logs: str, target: str) -> int:
+    from logparse.executors import local, open_executor
+    from logparse.ingest import ingest
+    from logparse.store import open_store
+
+    local._WORTH = 0  # the driver alone is measured: tiny files, too, are read by others
+    store = open_store(target, create=True)
+    with open_executor(engine, 2) as executor:
+        begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+        started = time.monotonic()
+        results = ingest([logs], store, executor=executor)
+        seconds = time.monotonic() - started
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    assert not [x for x in results if x.state == "failed"]
+    print(json.dumps({"start_mb": begin, "peak_mb": peak, "seconds": seconds}))
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------ many problems
+
+
+def plan_section(options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds from a store of 200,000 measurements to the order of work."""
+    from dataclasses import replace
+
+    from analyzers.measure.plan import plan
+    from analyzers.measure.replay import history
+    from analyzers.measure.trial import REFERENCE
+    from logparse.ingest import record
+    from logparse.model import Call, Fact, Measurement
+    from logparse.store import open_store
+
+    problems = [replace(REFERENCE, m=64 + 8 * (n % 50), n=32 * (1 + n // 50), k=1024) for n in range(2_000)]
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store(folder, create=True)
+        calls = [Call(problem=problem, category="trace", count=1 + n) for n, problem in enumerate(problems)]
+        record(store, calls, run="r", name="log", format="benchmark")
+        for start in range(0, len(problems), 100):
+            rows = [
+                Measurement(problem=p, solution=Solution("hipblaslt", str(n)), origin="replay", time_us=50.0 + n)
+                for p in problems[start : start + 100]
+                for n in range(100)
+            ]
+            environment = Fact("environment", "one")
+            record(store, [*rows, environment], run="r", name=f"replay/{start}", format="replay")
+        times = {}
+        with timed(times, "frames"):
+            tables = store.frames()
+        with timed(times, "plan"):
+            items = plan(tables)
+        with timed(times, "history"):
+            history(store)
+    assert len(items) == len(problems)
+    print(", ".join(f"{name} {seconds:.2f} s" for name, seconds in times.items()))
+    return {"problems": len(problems), "measurements": 100 * len(problems), "seconds": times}
+
+
+@contextmanager
+def timed(into: dict[str, float], name: str) -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    into[name] = time.monotonic() - started
+
+
+# ------------------------------------------------------------------------------------------------ many GPUs
+
+
+@dataclass
+class Clock:
+    """How many workers are open, and how long none was."""
+
+    since: float = field(default_factory=time.monotonic)
+    open: int = 0
+    without: float = 0.0
+
+    def change(self, by: int) -> None:
+        now = time.monotonic()
+        if self.open == 0:
+            self.without += now - self.since
+        self.since, self.open = now, self.open + by
+
+
+class ClockedWorker(Worker):
+    """Tells the clock when it is open and when it is stopped."""
+
+    clock: Clock
+    counted = False
+
+    def receive(self) -> Reply:
+        reply = super().receive()
+        if isinstance(reply, Ready):
+            self.counted = True
+            self.clock.change(+1)
+        return reply
+
+    def stop(self) -> None:
+        if self.counted:
+            self.counted = False
+            self.clock.change(-1)
+        super().stop()
+
+
+@dataclass(frozen=True)
+class ClockedSeat(LocalSeat):
+    clock: Clock
+
+    def open(self, backends: Sequence[str], method: Method) -> Handle:
+        worker = ClockedWorker(backends, self.place, method)
+        worker.clock = self.clock
+        return worker
+
+
+@dataclass
+class Run:
+    """One replay."""
+
+    gpus: int
+    wall_s: float
+    without_start_s: float
+    outcomes: list[Outcome]
+    devices: list[str]
+
+    @property
+    def results(self) -> list[Result]:
+        return [x for x in self.outcomes if isinstance(x, Result)]
+
+    @property
+    def findings(self) -> Mapping[str, float]:
+        """Confirmed speed-ups by problem."""
+        judged, kept = judge_all({x.problem.text: x.pairs for x in self.outcomes if isinstance(x, Confirmed)})
+        return {text: judged[text].speedup.value for text in kept}
+
+
+def gpu_section(options: argparse.Namespace) -> dict[str, Any]:
+    """The same replay on each number of GPUs."""
+    counts = [int(x) for x in options.gpu.split(",")]
+    problems = _problems(options)
+    few = _replayed(options, 1, problems[:CALIBRATION])
+    each = few.without_start_s / len(few.results)
+    wanted = min(len(problems), max(4 * max(counts), round(options.busy / each)))
+    print(f"{each:.2f} s per problem: {wanted} problems", flush=True)
+    runs = [_replayed(options, count, problems[:wanted]) for count in counts]
+    first, failed = runs[0], []
+    out: dict[str, Any] = {
+        "backend": options.backend,
+        "problems": wanted,
+        "environment": dict(next((x.facts for x in first.outcomes if x.facts), {})),
+        "runs": [_of_run(run) for run in runs],
+        "ratios": {},
+    }
+    for run in runs[1:]:
+        ratio, whole = first.without_start_s / run.without_start_s, first.wall_s / run.wall_s
+        again = len(first.findings.keys() & run.findings.keys()) / max(1, len(first.findings))
+        out["ratios"][run.gpus] = {"without_start": ratio, "with_start": whole, "findings_again": again}
+        print(f"{run.gpus} GPUs: ×{ratio:.2f} (×{whole:.2f} with the start of the workers), "
+              f"{again:.0%} of {len(first.findings)} findings again", flush=True)  # fmt: skip
+        if ratio < LEAST_RATIO.get(run.gpus, 0.0) or again < LEAST_REPEATED:
+            failed.append(f"{run.gpus} GPUs: ratio {ratio:.2f}, findings again {again:.0%}")
+    return out | {"failed": failed}
+
+
+def _replayed(options: argparse.Namespace, gpus: int, problems: Sequence[Problem]) -> Run:
+    clock = Clock()
+    outcomes: list[Outcome] = []
+    devices: list[str] = []
+
+    def sink(outcome: Outcome, device: str) -> None:
+        outcomes.append(outcome)
+        devices.append(device)
+
+    kind = "cpu" if options.smoke else "cuda"
+    seats = [ClockedSeat(Place(device=f"{kind}:{index}"), clock) for index in range(gpus)]
+    backends = ["scale:SLEEPER"] if options.smoke else options.backend.split(",")
+    started = time.monotonic()
+    finished = Crew(backends, seats, Method(), Limits(), sink).run(problems)
+    wall = time.monotonic() - started
+    clock.change(0)
+    assert finished
+    print(f"{gpus} GPU(s): {len(problems)} problems, {wall:.1f} s, no worker open for {clock.without:.1f} s of it",
+          flush=True)  # fmt: skip
+    return Run(gpus, wall, wall - clock.without, outcomes, devices)
+
+
+def _of_run(run: Run) -> dict[str, Any]:
+    return {
+        "gpus": run.gpus,
+        "wall_s": run.wall_s,
+        "without_start_s": run.without_start_s,
+        "findings": run.findings,
+        "outcomes": [
+            {
+                "problem": x.problem.text,
+                "device": device,
+                "confirmation": isinstance(x, Confirmed),
+                "seconds": x.seconds if isinstance(x, Result) else None,
+                "pick_us": x.pick_us if isinstance(x, Result) else x.pairs.pick_us,
+                "best_us": x.best_us if isinstance(x, Result) else x.pairs.winner_us,
+                "best": x.best.text if isinstance(x, Result) and x.best else None,
+            }
+            for x, device in zip(run.outcomes, run.devices, strict=True)
+        ],
+    }
+
+
+def _problems(options: argparse.Namespace) -> list[Problem]:
+    if options.smoke:
+        from dataclasses import replace
+
+        from analyzers.measure.trial import REFERENCE
+
+        return [replace(REFERENCE, m=8 * n) for n in range(1, 400)]
+    from inputs import sampled_wgrads
+
+    return sampled_wgrads(options.find_db, 100_000, 0)
+
+
+class Sleeper:
+    """A backend without a device: two solutions, the second twice as fast, which take their time."""
+
+    cache_bytes = 0
+    workspace_bytes = 0
+
+    def __init__(self, place: Place, us: float = 2_000.0) -> None:
+        self._us = us
+
+    def environment(self) -> Mapping[str, str]:
+        return {"device": "sleeper"}
+
+    def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
+        return [Solution("sleeper", "pick"), Solution("sleeper", "fast")]
+
+    def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Sleeper:
+        return Sleeper(Place(), self._us if solution.id == "pick" else self._us / 2)
+
+    def refresh(self, seed: int) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+    def healthy(self) -> bool:
+        return True
+
+    def error(self) -> float:
+        return 0.0
+
+    def sample_us(self, count: int) -> float:
+        started = time.monotonic()
+        time.sleep(self._us * count / 1e6)
+        return self._us * (1 + (time.monotonic() - started) % 1e-3)
+
+
+SLEEPER = BackendType("sleeper", "no device", Sleeper)
+
+if __name__ == "__main__":
+    sys.exit(main())
