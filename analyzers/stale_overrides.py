@@ -99,8 +99,8 @@ def _finding(
     return Finding(
         analyzer=NAME,
         message=(
-            f"{'/'.join(path.split('/')[-2:])}: its {rows:,} rows were made for {'; '.join(words)}. {EFFECT[format_]}; what "
-            "these rows gain is unknown until they are measured here"
+            f"{'/'.join(path.split('/')[-2:])}: its {rows:,} rows were made for {'; '.join(words)}. {EFFECT[format_]}; "
+            "what these rows gain is unknown until they are measured here"
         ),
         evidence={"source_id": source, "format": format_, "rows": rows, "differ": dict(differ)},
         advice="Tune again on this machine, or keep the file for the other one: logparse lint FILE --target says why.",
