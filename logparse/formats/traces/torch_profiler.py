@@ -69,10 +69,10 @@ _FAST_NAME = rb'"([^"]*(?:(?<=\\)"[^"]*)*)"'
 """As ``_NAME``, three times as fast: a quote behind a backslash ends the name only where the event goes on there."""
 
 
-def _whole_block(space: bytes, line: bytes, inner: bytes) -> re.Pattern[bytes]:
+def _whole_block(space: bytes, line: bytes, inner: bytes, end: bytes = b"") -> re.Pattern[bytes]:
     """All events of a block at once, with this white space after a colon or comma, between lines, and in arguments.
 
-    The last group are the arguments behind the id up to the first closing brace: see ``_are_whole``.
+    The last group are the arguments behind the id up to the first closing brace, which is followed by ``end``.
     """
     number, colon, comma = _NUMBER, b'":' + space, b"," + space
     return re.compile(
@@ -80,13 +80,13 @@ def _whole_block(space: bytes, line: bytes, inner: bytes) -> re.Pattern[bytes]:
         + rb'"(?:(cpu_op|kernel|gpu_memcpy|gpu_memset)"' + comma + rb'"name' + colon + _FAST_NAME
         + comma + rb'"pid' + colon + rb"(-?\d+)" + comma + rb'"tid' + colon + rb"-?\d+"
         + rb"," + line + rb'"ts' + colon + number + comma + rb'"dur' + colon + number
-        + rb"," + line + rb'"args' + colon + rb"\{" + inner + rb'"External id' + colon + rb"(\d+)([^}]*)\}"
+        + rb"," + line + rb'"args' + colon + rb"\{" + inner + rb'"External id' + colon + rb"(\d+)([^}]*)\}" + end
         + rb'|(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*")|[a-zM]")'
         + rb'|name' + colon + rb'"[^"\\]*"' + comma + rb'"ph' + colon + rb'"[Mi]")'
     )  # fmt: skip
 
 
-_KINETO_BLOCK = _whole_block(b" ", rb"\n    ", rb"\n      ")
+_KINETO_BLOCK = _whole_block(b" ", rb"\n    ", rb"\n      ", rb"(?=\n  \}|\Z)")  # no string holds a line feed
 _ANY_BLOCK = _whole_block(rb"\s*", rb"\s*", rb"\s*")
 
 
@@ -169,7 +169,7 @@ class _Reader:
         """A whole block of events that all look as expected; False (and nothing done) where one does not."""
         pattern = _KINETO_BLOCK if batch.kineto else _ANY_BLOCK
         found = pattern.findall(b"{" + batch.block)
-        if len(found) != batch.count or not _are_whole([event[-1] for event in found]):
+        if len(found) != batch.count or not (batch.kineto or _are_whole([event[-1] for event in found])):
             return False
         columns, foreign, process = self._columns, 0, b""
         kinds, names = columns.plain_kinds, columns.raw_names
