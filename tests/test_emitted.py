@@ -1,0 +1,134 @@
+"""Every byte stream that is written for a library or a tool, from the samples, and the lines that say how it is used.
+
+After a wanted change: ``python -m tests.test_emitted``, then review the diff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analyzers.proof.convert import convert
+from analyzers.proof.export import export
+from analyzers.proof.lint import RULES, inspect
+from analyzers.proof.merge import merge
+from analyzers.target import target_from
+from logparse.formats import FORMATS, WRITERS
+from logparse.formats.format import Emission
+from logparse.formats.miopen import find_db, perf_db
+from logparse.formats.miopen.find_db_record import read_record
+from logparse.formats.tables import rocblas
+from logparse.model import Measurement, Override, Problem
+from logparse.source import InputFile
+from tests.analyzers.example import B, F, W, gemm
+from tests.conftest import SAMPLES
+
+GOLDENS = Path(__file__).parent / "goldens" / "emitted"
+CSV = str(SAMPLES / "tunableop/tunableop_results0.csv")
+TUNING = str(SAMPLES / "hipblaslt/tuning_7.0.txt")
+TARGET = {**target_from([CSV], FORMATS), "cu_count": "304"}
+OLD = TARGET | {"hipblaslt_version": "1200"}
+MIOPEN = {"arch": "gfx942", "cu_count": "304", "backend": "HIP", "miopen_version": "3.4.0", "miopen_tweak": "7c1e0a9d2"}
+PROBLEMS: Sequence[tuple[Problem, int | None]] = [
+    (gemm(), 90),
+    (gemm(64, n=7, bias=True), None),
+    (W, 3),
+    (F, 2),
+    (B, 1),
+]
+
+
+def miopen_overrides() -> list[Override]:
+    """The fastest solver of each record of the sample, with the next one behind it and made-up parameters."""
+    out = []
+    for line in (SAMPLES / f"miopen/{find_db.file_name(MIOPEN)}").read_text().splitlines():
+        rows = [
+            Override(
+                problem=x.problem, solution=x.solution, target=MIOPEN, time_us=x.time_us,
+                workspace_bytes=x.workspace_bytes, key_text=x.key_text,
+                parameters="DeviceGroupedConvBwdWeight_Xdl<64, 64, 32>+2" if "Xdlops" in x.solution.id else None,
+            )
+            for x in read_record(line).records
+            if isinstance(x, Measurement)
+        ]  # fmt: skip
+        first, second = sorted(rows, key=lambda row: row.time_us or 0.0)[:2]
+        out.append(replace(first, fallback=second))
+    return out
+
+
+def rocblas_overrides() -> list[Override]:
+    reader = rocblas.TUNE.begin()
+    lines = InputFile(str(SAMPLES / "tables/rocblas.log")).lines()
+    records = [record for line in lines for record in getattr(reader.take(line), "records", ())]
+    rows = [x for x in records if isinstance(x, Measurement)]
+    return [Override(problem=x.problem, solution=x.solution, target=TARGET) for x in rows]
+
+
+CASES: Mapping[str, Callable[[], Sequence[Emission]]] = {
+    "hipblaslt-7.0": lambda: convert([CSV], "hipblaslt", TARGET).emissions,
+    "hipblaslt-6.4": lambda: convert([CSV], "hipblaslt", OLD, same_build=True).emissions,
+    "tunableop": lambda: convert([TUNING], "tunableop", TARGET, gpus=2).emissions,
+    "aiter": lambda: convert([CSV], "aiter", TARGET).emissions,
+    "rocblas": lambda: rocblas.write(rocblas_overrides(), TARGET),
+    "miopen-find-db": lambda: find_db.write(miopen_overrides(), MIOPEN),
+    "miopen-perf-db": lambda: perf_db.write(miopen_overrides(), MIOPEN),
+    "merged-tunableop": lambda: merge([CSV, CSV]).emissions,
+    "merged-find-db": lambda: merge([str(SAMPLES / f"miopen/{find_db.file_name(MIOPEN)}")] * 2).emissions,
+    **{
+        f"export-{name}": lambda name=name: export(PROBLEMS, name, TARGET).emissions  # type: ignore[misc]
+        for name in ("bench", "yaml", "driver", "untuned", "csv")
+    },
+}
+
+
+def rendered(files: Sequence[Emission]) -> dict[str, bytes]:
+    """File name → its bytes, and ``NAME.use`` → the lines that make a library read it."""
+    out = {file.name: file.data for file in files}
+    return out | {f"{file.name}.use": file.use.encode() for file in files[:1] if file.use}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_written_is_its_golden(case: str) -> None:
+    made = rendered(CASES[case]())
+    assert made, "a case that writes nothing tests nothing"
+    for name, data in made.items():
+        assert data == (GOLDENS / case / f"{name}.golden").read_bytes(), name
+    assert {f"{name}.golden" for name in made} == {path.name for path in (GOLDENS / case).iterdir()}
+
+
+def test_no_golden_is_left_over() -> None:
+    assert {path.name for path in GOLDENS.iterdir()} == set(CASES)
+
+
+def test_every_writer_has_a_case() -> None:
+    covered = {case.rpartition("-")[0] if case.startswith("hipblaslt") else case for case in CASES}
+    covered = {{"hipblaslt": "hipblaslt-tuning-file"}.get(x, x) for x in covered} | {"tunableop_untuned"}
+    assert {writer.name for writer in WRITERS} <= covered
+
+
+@pytest.mark.parametrize("case", [x for x in CASES if not x.startswith("export")])
+def test_lint_finds_no_error_in_what_is_written(case: str) -> None:
+    formats = {rules.format for rules in RULES}
+    target = MIOPEN if "db" in case else OLD if case == "hipblaslt-6.4" else TARGET
+    for file in CASES[case]():
+        judged = inspect(file.name, file.data, target)
+        assert judged.format in formats
+        assert judged.ok, judged.notes
+        assert all(row.live for row in judged.rows)
+
+
+def main() -> None:
+    """Write all goldens anew."""
+    for old in GOLDENS.rglob("*.golden"):
+        old.unlink()
+    for case, make in CASES.items():
+        (GOLDENS / case).mkdir(parents=True, exist_ok=True)
+        for name, data in rendered(make()).items():
+            (GOLDENS / case / f"{name}.golden").write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()
