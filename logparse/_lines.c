@@ -22,6 +22,7 @@
 #include <malloc.h>
 #endif
 
+#define VERSION 1  /* of what logparse.counting expects: count up with every change of arguments or results */
 #define CLOCK 21   /* bytes of "[YYYY-MM-DD hh:mm:ss]" */
 #define BRACKET 18 /* digits of a process or thread: any more are none */
 #define NONE UINT32_MAX
@@ -897,5 +898,7 @@ PyMODINIT_FUNC PyInit__lines(void)
         Py_DECREF(&CounterType);
         Py_CLEAR(made);
     }
+    if (made && PyModule_AddIntConstant(made, "VERSION", VERSION) < 0)
+        Py_CLEAR(made);
     return made;
 }

@@ -1,5 +1,7 @@
 """The native counter of lines; see ``logparse.counting.Counter``."""
 
+VERSION: int
+
 class Counter:
     def __new__(
         cls, record_markers: tuple[bytes, ...], block_markers: tuple[bytes, ...], starts: tuple[bytes, ...]

@@ -22,6 +22,8 @@ PREFIX = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\](\[[A-Za-z]+\])(?:\[(
 _ADDRESS = re.compile(rb"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}(?![0-9a-zA-Z])")
 _WINDOWS_ADDRESS = re.compile(rb"(?<==)[0-9A-F]{16}(?![0-9a-zA-Z])")
 
+NATIVE_VERSION = 1
+"""Of the native counter's arguments and results."""
 NOWHERE = (b"", b"")
 
 Entry: TypeAlias = tuple[bytes, bytes | None, int, bool]
@@ -52,7 +54,9 @@ class Counter(Protocol):
 def new_counter(
     records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...], *, native: bool | None = None
 ) -> Counter:
-    """The native counter unless it was not built, or ``native`` or ``LOGPARSE_NATIVE=0`` says otherwise."""
+    """The native counter unless it was not built, or from other sources than these (a checkout that moved on), or
+    ``native`` or ``LOGPARSE_NATIVE=0`` says otherwise.
+    """
     if native is None:
         native = os.environ.get("LOGPARSE_NATIVE", "1") != "0"
     if native:
@@ -61,7 +65,8 @@ def new_counter(
         except ImportError:
             pass
         else:
-            return _lines.Counter(records, blocks, starts)
+            if getattr(_lines, "VERSION", None) == NATIVE_VERSION:
+                return _lines.Counter(records, blocks, starts)
     return PlainCounter(records, blocks, starts)
 
 

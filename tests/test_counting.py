@@ -66,6 +66,14 @@ def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], T
 
 
 @native
+def test_a_native_counter_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from logparse import _lines
+
+    monkeypatch.delattr(_lines, "VERSION")
+    assert isinstance(new_counter(*MARKERS, native=True), PlainCounter)
+
+
+@native
 @given(st.lists(PIECES, max_size=60).map(b"".join), st.sampled_from([1, 7, 64, 1 << 20]))
 def test_native_and_plain_counters_give_the_same(data: bytes, size: int) -> None:
     assert counted(data, size, is_native=True) == counted(data, size, is_native=False)

@@ -6,6 +6,7 @@ import json
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,7 +14,7 @@ import logparse
 from logparse.errors import QueryError, StoreError
 from logparse.ingest import ingest
 from logparse.sql import query
-from logparse.store import VIEWS, Store, open_store
+from logparse.store import VIEWS, Commit, Store, open_store
 from tests.conftest import ROOT, SAMPLES
 
 CONTRACT = {
@@ -158,3 +159,33 @@ def test_too_many_rows_are_refused(filled: Store) -> None:
 def test_a_run_limits_the_views(filled: Store) -> None:
     assert query(filled.url, "select count(*) as n from calls", run="samples")["n"][0].as_py() > 0
     assert query(filled.url, "select count(*) as n from calls", run="none")["n"][0].as_py() == 0
+
+
+@pytest.mark.parametrize("old_first", [False, True])
+def test_stores_whose_convolutions_have_a_layer_are_read(store: Store, tmp_path: Path, old_first: bool) -> None:
+    rows = (SAMPLES / "miopen" / "gfx942130.HIP.fdb.txt").read_text().splitlines(keepends=True)
+    for name, part in (("one", rows[::2]), ("two", rows[1::2])):
+        (tmp_path / f"{name}.fdb.txt").write_text("".join(part))
+        ingest([str(tmp_path / f"{name}.fdb.txt")], store)
+    wanted = store.conv_problems().sort_values("problem").reset_index(drop=True)
+    assert [f"conv {row.direction} {row.layer}" for row in wanted.itertuples()] == wanted["problem"].tolist()
+    parts = sorted(Path(store.url).glob("convs/*.parquet"))
+    assert len(parts) == 2
+    old = parts[0 if old_first else 1]
+    table = pq.ParquetFile(old).read()
+    pq.write_table(table.append_column("layer", table["problem"]), old)
+    for direct in (False, True):
+        with store.connect(direct=direct) as con:
+            found = con.execute("select * from conv_problems order by problem").df()
+        assert found.equals(wanted)
+
+
+def test_a_part_that_cannot_be_written_is_told_at_the_commit_at_the_latest(store: Store) -> None:
+    attempt = store.attempt()
+    table = pa.table({"problem": pa.array(["p"] * 5000)})
+    (Path(store.url) / "convs" / f"{attempt.name}-1.parquet").mkdir(parents=True)
+    attempt.add("convs", table)
+    told = dict.fromkeys(("source_id", "run", "path", "format", "content_hash"), "x")
+    with pytest.raises(OSError, match="directory"):
+        attempt.commit(Commit(attempt=attempt.name, start=0, end=1, bytes=1, lines=1, **told))
+    assert store.sources().empty

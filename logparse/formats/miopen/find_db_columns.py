@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
+from types import ModuleType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -51,11 +52,14 @@ class _Stretch:
     columns: _Columns | None = None
 
 
-def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
-    """Outcomes of a find-db's lines, in order, ordinary stretches as tables ``measurements`` and ``convs``."""
-    keys = _Keys()
+def read_columns(stream: BinaryIO, native: bool | None = None) -> Iterator[Outcome]:
+    """Outcomes of a find-db's lines, in order, ordinary stretches as tables ``measurements`` and ``convs``.
+
+    ``native``: whether by the native reader; by default wherever it was built.
+    """
+    keys, reader = _Keys(), native_reader(native)
     with ThreadPoolExecutor(THREADS) as pool:
-        work = ((pool.submit(_stretches, text, offset)) for offset, text in _blocks(stream))
+        work = ((pool.submit(_stretches, text, offset, reader)) for offset, text in _blocks(stream))
         ahead: list[Future[list[_Stretch]]] = list(islice(work, THREADS))
         while ahead:
             stretches = ahead.pop(0).result()
@@ -79,18 +83,17 @@ def _blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield offset, rest
 
 
-def _stretches(text: bytes, offset: int) -> list[_Stretch]:
+def _stretches(text: bytes, offset: int, native: ModuleType | None) -> list[_Stretch]:
     try:
-        return [_Stretch(offset, b"", _columns(text))]
+        return [_Stretch(offset, b"", _columns(text, native))]
     except (OddError, pa.ArrowInvalid):
         cut = text.find(b"\n", len(text) // 2) + 1
         if len(text) <= SMALL or not 0 < cut < len(text):
             return [_Stretch(offset, text)]
-        return [*_stretches(text[:cut], offset), *_stretches(text[cut:], offset + cut)]
+        return [*_stretches(text[:cut], offset, native), *_stretches(text[cut:], offset + cut, native)]
 
 
-def _columns(text: bytes) -> _Columns:
-    native = native_reader()
+def _columns(text: bytes, native: ModuleType | None) -> _Columns:
     if native is not None:
         keys, line_of_item, measurements, convs = native_columns(native, text)
         return _Columns(keys, line_of_item, None, measurements, convs)

@@ -31,9 +31,13 @@ _NAMES = tuple(name.encode() for name in ALGORITHMS)
 _DIRECTIONS = "".join(ALGORITHMS.values()).encode()
 
 
-def native_reader() -> ModuleType | None:
-    """The native module; None where it was not built, was built from other sources, or ``LOGPARSE_NATIVE=0``."""
-    if os.environ.get("LOGPARSE_NATIVE", "1") == "0":
+def native_reader(native: bool | None = None) -> ModuleType | None:
+    """The native module; None where it was not built, or from other sources than these, or where ``native`` or
+    ``LOGPARSE_NATIVE=0`` says so.
+    """
+    if native is None:
+        native = os.environ.get("LOGPARSE_NATIVE", "1") != "0"
+    if not native:
         return None
     try:
         from logparse.formats.miopen import _find_db

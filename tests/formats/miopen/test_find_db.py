@@ -11,14 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Head, Line, Outcome
-from logparse.formats.miopen import find_db
+from logparse.formats.miopen import find_db, find_db_columns
 from logparse.formats.miopen.find_db_columns import read_columns
+from logparse.formats.miopen.find_db_native import native_reader
 from logparse.formats.miopen.find_db_record import DUPLICATE_KEY, read_record
 from logparse.formats.miopen.problem_key import TYPES, key_of, problem_from_key
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
@@ -28,6 +30,10 @@ ROOT = Path(__file__).parents[3]
 CORPUS = ROOT.parent / "shared" / "corpus" / "miopen"
 SAMPLES = ROOT / "sample_logs" / "miopen"
 needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here")
+
+
+READERS = (False, True) if native_reader(native=True) else (False,)
+needs_native = pytest.mark.skipif(len(READERS) == 1, reason="the native reader was not built")
 
 
 class Text:
@@ -99,18 +105,26 @@ def plainly(data: bytes) -> list[Outcome]:
 
 
 def agree(data: bytes) -> list[Outcome]:
-    """The columns of this text are what the plain reader says of it."""
-    columns = list(read_columns(io.BytesIO(data)))
+    """The columns of this text are what the plain reader says of it, whoever makes them."""
+    return [agree_by(data, native) for native in READERS][-1]
+
+
+def agree_by(data: bytes, native: bool) -> list[Outcome]:
+    columns = list(read_columns(io.BytesIO(data), native))
     plain = plainly(data)
     got, wanted = rows_of(columns), rows_of(plain)
     for mine, theirs in zip(got, wanted, strict=True):
         assert mine == theirs
     assert rejects_of(columns) == rejects_of(plain)
-    units = Counter[str]()
+    units, problems = Counter[str](), set[str]()
     for outcome in columns:
         units[outcome.unit] += outcome.lines
         if outcome.tables:
             convs_agree(outcome.tables["convs"].to_pylist())
+            named = set(outcome.tables["measurements"]["problem"].to_pylist())
+            assert set(outcome.tables["convs"]["problem"].to_pylist()) == named - problems
+            problems |= named
+        problems |= {x.problem.text for x in outcome.records if isinstance(x, Measurement)}
     assert units == Counter(outcome.unit for outcome in plain)
     assert sum(units.values()) == len(plain)
     return columns
@@ -216,6 +230,15 @@ DAMAGE = [
     b"inf",
     b"-3",
     b"\xff",
+    b"\x00",
+    b"\t",
+    b"1e400",
+    b"e-5",
+    b"123456789",
+    b"9007199254740993",
+    b"miopenConvolutionFwdAlgoGEMM",
+    b"NHWC",
+    b"_g0",
 ]
 
 
@@ -228,6 +251,73 @@ DAMAGE = [
 )
 def test_damaged_lines_never_raise_and_both_readers_agree(edits: list[tuple[bytes, int, bytes, int]]) -> None:
     agree(b"".join(line[:at] + new + line[at + gone :] for line, at, new, gone in edits))
+
+
+TIMES = st.one_of(
+    st.from_regex(r"[+-]?[0-9]{0,20}\.?[0-9]{0,20}([eE][+-]?[0-9]{1,3})?", fullmatch=True),
+    st.floats(0, 1e300).map(repr),
+    st.decimals(0, 10**6, places=6).map(str),
+)
+
+
+@given(st.lists(TIMES, min_size=1, max_size=20))
+def test_every_time_is_the_nearest_double_to_what_is_written(times: list[str]) -> None:
+    items = ";".join(f"s{i}:{time},0,miopenConvolutionFwdAlgoGEMM" for i, time in enumerate(times))
+    agree(f"3-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-F={items}\n".encode())
+
+
+@pytest.mark.parametrize("native", READERS)
+def test_a_key_is_met_again_whoever_read_it_first(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find_db_columns, "BLOCK", 250)  # a block holds a line or two: some in columns, some plainly
+    plain = [line.replace(b":", b":,", 1) for line in LINES]
+    lines = [*LINES, *plain, *(line.replace(b"x1-0-", b"x1-0-x") for line in LINES), b"junk\n"] * 3
+    for order in range(20):
+        random.Random(order).shuffle(lines)
+        agree_by(b"".join(lines), native)
+
+
+@given(st.lists(st.lists(st.integers(0, 40), min_size=1), max_size=12))
+def test_hashes_met_before(blocks: list[list[int]]) -> None:
+    keys, seen = find_db_columns._Keys(), set[int]()
+    for block in blocks:
+        wanted = []
+        for position, key in enumerate(block):
+            if key in seen:
+                wanted.append(position)
+            seen.add(key)
+        hashes = np.array(block, np.uint64) << np.uint64(58) | np.array(block, np.uint64)
+        assert keys.repeated(hashes).tolist() == wanted
+
+
+@needs_native
+def test_a_native_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = native_reader(native=True)
+    with monkeypatch.context() as patch:
+        patch.delattr(native, "VERSION")
+        assert native_reader(native=True) is None
+    monkeypatch.setattr(native, "VERSION", 0)
+    assert native_reader(native=True) is None
+    assert read_columns(io.BytesIO(LINES[0]), native=True)
+
+
+@needs_native
+def test_the_native_module_checks_what_it_is_given() -> None:
+    native = native_reader(native=True)
+    assert native is not None
+    with pytest.raises(ValueError, match="direction"):
+        native.scan(LINES[0], (b"a",), b"")
+    with pytest.raises(ValueError, match="twice"):
+        native.scan(LINES[0], (b"a", b"a"), b"FF")
+    with pytest.raises(TypeError):
+        native.scan(LINES[0], ("a",), b"F")
+    pieces = ((b"",) * 5,)
+    with pytest.raises(ValueError, match="twelve sizes"):
+        native.texts(bytes(95), bytes(4), pieces)
+    for size, tail in ((10**9, 0), (-1, 0), (1, 1), (1, -1)):
+        with pytest.raises(ValueError, match="out of range"):
+            native.texts(np.full(12, size, np.int64).tobytes(), np.int32(tail).tobytes(), pieces)
+    with pytest.raises(TypeError):
+        native.texts(bytes(96), bytes(4), ((b"",) * 4,))
 
 
 def test_one_bad_line_in_a_large_file_costs_only_itself() -> None:
