@@ -10,6 +10,22 @@ say logparse ingest "$@" --run demo
 say logparse recommend --target sample_logs/tunableop/tunableop_results0.csv --out overrides -n 8
 say logparse top --by time -n 5
 
+# The proof.  What a job logs after the tuning file was applied is made here: the same log with that file's indices.
+tuning=$(echo overrides/*/hipblaslt_tuning.txt)
+log=sample_logs/hipblaslt/hipblaslt_rank0_4242.log
+say logparse lint "$tuning" sample_logs/tunableop/tunableop_results0.csv sample_logs/miopen/*.ufdb.txt
+say logparse coverage "$tuning" --run demo
+printf '\n$ logparse ingest - --run before < %s; sed … %s | logparse ingest - --run after\n' "$log" "$log"
+logparse ingest - --run before < "$log"
+sed 's/index 91033/index 91077/; s/index 91104/index 91131/; s/index 91201/index 91266/; s/index 104002/index 104377/' \
+    "$log" | logparse ingest - --run after
+say logparse verify before after "$tuning"
+say logparse diff before after --overrides "$tuning" -n 5
+say logparse merge sample_logs/tunableop/tunableop_results0.csv "$(dirname "$tuning")/tunableop_results0.csv" \
+    --gpus 2 --out overrides/merged
+say logparse convert sample_logs/tunableop/tunableop_results0.csv --to hipblaslt --out overrides/converted
+say logparse export --run demo --as bench -n 3 --out overrides/problems
+
 # Where a torch is installed already, a few problems are measured too: on a GPU the job's own, on a CPU smaller ones.
 case $(python3 -c 'import torch; print("gpu" if torch.cuda.is_available() else "cpu")' 2>/dev/null || echo none) in
 gpu) say logparse replay --top 3 --budget 60s ;;
