@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analyzers import ANALYZERS
+from analyzers import ANALYZERS, heuristics
 from analyzers.analyzer import Settings, Tables
 from analyzers.apply import script as apply_script
 from analyzers.ceiling import BreakEven, Ceiling, break_even, ceiling, gpu_us
@@ -78,7 +78,7 @@ def recommend(tables: Tables, settings: Settings) -> Recommendation:
     """Run every analyzer and rank what they find by time saved per run; unknown savings last, by loss per call."""
     judged = judgement(tables, settings.floor_share)
     found = completed((x for analyzer in ANALYZERS for x in analyzer.find(tables, settings)), tables, judged)
-    remarks, about = [x for x in found if x.problem is None], [x for x in found if x.problem is not None]
+    remarks, about = [x for x in found if x.problem is None], told_once([x for x in found if x.problem is not None])
     reasons = [_why_left_out(x, settings, judged) for x in about]
     total = gpu_us(tables)
     kept = sorted((_with_share(x, total) for x, why in zip(about, reasons, strict=True) if why is None), key=rank)
@@ -94,6 +94,33 @@ def recommend(tables: Tables, settings: Settings) -> Recommendation:
         calls={str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()},
         times=_times(rows, tables),
     )
+
+
+def told_once(findings: Sequence[Finding]) -> list[Finding]:
+    """Without plain picks that another analyzer explains: the same better solution saves its time only once.
+
+    The explanation takes over the override that the plain pick proposes.
+    """
+
+    plain = {_better(x): x for x in findings if x.analyzer == heuristics.NAME}
+    explained = {_better(x) for x in findings if x.analyzer != heuristics.NAME} - {None}
+    out = []
+    for finding in findings:
+        key = _better(finding)
+        if key not in explained:
+            out.append(finding)
+        elif finding.analyzer != heuristics.NAME:
+            twin = plain.get(key)
+            out.append(replace(finding, override=finding.override or (twin.override if twin else None)))
+    return out
+
+
+def _better(finding: Finding) -> tuple[str, object] | None:
+    """The problem and the better solution of which a finding claims a saving."""
+    best = finding.evidence.get("best")
+    if finding.problem is None or best is None or finding.per_call_us is None:
+        return None
+    return finding.problem.text, best
 
 
 def rank(finding: Finding) -> tuple[bool, float, float, str, str]:

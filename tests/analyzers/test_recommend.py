@@ -3,18 +3,19 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from analyzers import render
 from analyzers.analyzer import Settings
-from analyzers.recommend import emissions, recommend, targets
+from analyzers.recommend import emissions, recommend, targets, told_once
 from analyzers.target import comparable, folder, same_device, serves, target_from
 from logparse.errors import EmissionError, InputError
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission, Writer
-from logparse.model import Override, Problem
+from logparse.model import Finding, Override, Problem, Solution
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH, F, W, everything, gemm
 
@@ -35,6 +36,19 @@ def test_ranking_and_ceiling() -> None:
     assert found.ceiling.share == pytest.approx(1200 / 5800)
     assert found.ceiling.calls_share == pytest.approx(120 / 128)
     assert found.ceiling.gpu_share is None
+
+
+def test_a_better_solution_that_is_explained_counts_once() -> None:
+    problem = gemm()
+    use = Override(problem=problem, solution=Solution("hipblaslt", "7"), target={}, time_us=20.0)
+    shown = {"best": "hipblaslt:7"}
+    pick = Finding(
+        analyzer="suboptimal-pick", message="slow", problem=problem, per_call_us=30.0, evidence=shown, override=use
+    )
+    why = replace(pick, analyzer="cliff", override=None)
+    other = replace(pick, evidence={"best": "hipblaslt:8"}, override=None)
+    risk = replace(pick, analyzer="precision-risk", per_call_us=None, override=None)
+    assert told_once([pick, other, why, risk]) == [other, replace(why, override=use), risk]
 
 
 def test_traces_give_the_share_of_gpu_time() -> None:
