@@ -101,7 +101,6 @@ def told_once(findings: Sequence[Finding]) -> list[Finding]:
 
     The explanation takes over the override that the plain pick proposes.
     """
-
     plain = {_better(x): x for x in findings if x.analyzer == heuristics.NAME}
     explained = {_better(x) for x in findings if x.analyzer != heuristics.NAME} - {None}
     out = []
