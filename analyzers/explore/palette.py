@@ -108,7 +108,9 @@ def styled(figure: go.Figure, theme: Theme, *, title: str = "", height: int = 46
 
 
 def note(figure: go.Figure, text: str, theme: Theme) -> go.Figure:
-    """A remark of our own under the plot, at its right."""
+    """A remark of our own under the plot and its axis title, at the right."""
+    if not text:
+        return figure
     figure.add_annotation(
         text=text,
         xref="paper",
@@ -117,10 +119,11 @@ def note(figure: go.Figure, text: str, theme: Theme) -> go.Figure:
         y=0,
         xanchor="right",
         yanchor="top",
-        yshift=-26,
+        yshift=-48,
         showarrow=False,
         font={"size": 11, "color": theme.faint},
     )
+    figure.update_layout(margin={"b": 74})
     return figure
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analyzers.explore.charts.marks import sizes
+from analyzers.explore.charts.marks import decades, sizes
 from analyzers.explore.palette import Theme, blank, note, styled
 from analyzers.explore.plain_text import all_shown, distinct, shown
 
@@ -28,14 +28,16 @@ def compare(
     title: str = "",
     remark: str = "",
 ) -> go.Figure:
-    """Left: time there against time here, the band of ±``noise`` grey.  Right: the largest changes, weighed by calls.
+    """Above: time there against time here, the band of ±``noise`` grey.  Below: the largest changes, weighed by calls.
 
     ``points`` needs ``time_us`` and ``other_us``; ``movers`` as of ``rows.movers``.
     """
     rows = points[(points["time_us"] > 0) & (points["other_us"] > 0)]
     if not len(rows):
         return blank(NOTHING, theme, title=title, height=420)
-    figure = make_subplots(cols=2, column_widths=[0.6, 0.4], horizontal_spacing=0.2)
+    changed = movers[movers["change_us"] != 0].head(15)[::-1]
+    height = 500 + 22 * len(changed) + 60
+    figure = make_subplots(rows=2, row_heights=[500, 22 * len(changed) + 60], vertical_spacing=80 / height)
     ends = [float(f(f(rows["time_us"]), f(rows["other_us"]))) for f in (min, max)]
     ends = [ends[0] / 1.5, ends[1] * 1.5]
     for factor, fill in ((1 - noise, None), (1 + noise, "tonexty")):
@@ -55,29 +57,36 @@ def compare(
                 x=part["time_us"], y=part["other_us"], mode="markers", name=f"{name}: {len(part):,}",
                 text=all_shown(part["label"]), hovertemplate=HOVER, row=1, col=1,
                 customdata=[[id, c] for id, c in zip(part["id"], change[mask], strict=True)],
-                marker={"color": colour, "symbol": symbol, "size": sizes(part["total_us"], 6, 20), "opacity": 0.75},
+                marker={"color": colour, "symbol": symbol, "size": sizes(part["total_us"], 6, 20), "opacity": 0.6,
+                        "line": {"width": 0}},
             )  # fmt: skip
-    _bars(figure, movers, theme)
-    styled(figure, theme, title=title, height=540)
-    figure.update_xaxes(type="log", title={"text": f"{shown(names[0], 50)} (µs)"}, row=1, col=1)
-    figure.update_yaxes(type="log", title={"text": f"{shown(names[1], 50)} (µs)"}, row=1, col=1)
-    figure.update_xaxes(title={"text": "change of time, calls × µs → ms"}, row=1, col=2)
-    figure.update_yaxes(showgrid=False, type="category", row=1, col=2)
+    _bars(figure, changed, theme)
+    styled(figure, theme, title=title, height=height)
+    ticks = decades(rows["time_us"])
+    figure.update_xaxes(
+        type="log", title={"text": f"{_short(names[0])}: time of one call (µs)"}, dtick=ticks, row=1, col=1
+    )
+    figure.update_yaxes(type="log", title={"text": f"{_short(names[1])} (µs)"}, dtick=ticks, row=1, col=1)
+    figure.update_xaxes(title={"text": "change of time, calls × time (ms); left is faster there"}, row=2, col=1)
+    figure.update_yaxes(showgrid=False, type="category", row=2, col=1)
     figure.update_layout(dragmode="select", margin={"t": 86 if title else 56})
     return note(figure, remark, theme) if remark else figure
 
 
-def _bars(figure: go.Figure, movers: pd.DataFrame, theme: Theme) -> None:
-    rows = movers[movers["change_us"] != 0].head(15)[::-1]
-    names = all_shown(rows["label"], 34)
+def _short(name: str) -> str:
+    """The folder's own name of a store's path."""
+    return shown(name.rstrip("/").rpartition("/")[2] or name, 50)
+
+
+def _bars(figure: go.Figure, rows: pd.DataFrame, theme: Theme) -> None:
     figure.add_bar(
         x=list(rows["change_us"] / 1e3),
-        y=distinct(names),
+        y=distinct(all_shown(rows["label"], 44)),
         orientation="h",
         marker={"color": [theme.alarm if x > 0 else theme.good for x in rows["change_us"]]},
         customdata=[[id] for id in rows["id"]],
         hovertemplate="%{y}<br>%{x:+,.4~g} ms<extra></extra>",
         showlegend=False,
-        row=1,
-        col=2,
+        row=2,
+        col=1,
     )

@@ -57,7 +57,7 @@ def categories(column: pd.Series, theme: Theme) -> Mapping[str, tuple[str, str]]
     common = column.value_counts()
     order: Sequence[str] = sorted(common.index, key=lambda x: (-int(common[x]), str(x)))
     made = {x: (theme.categories[i], SYMBOLS[i]) for i, x in enumerate(order[: len(SYMBOLS)])}
-    return {**made, "": (theme.other, "circle-open")}
+    return {**made, "": (theme.other, "circle")}
 
 
 def decades(values: pd.Series) -> int | str:

@@ -66,7 +66,8 @@ def _classes(figure: go.Figure, regrets: pd.DataFrame, theme: Theme) -> None:
         col=1,
     )
     figure.update_xaxes(title={"text": "regret: pick / best known − 1"}, type="category", tickangle=-40, row=1, col=1)
-    figure.update_yaxes(title={"text": "problems"}, row=1, col=1)
+    few = {"dtick": 1} if regrets["problems"].max() <= 8 else {}  # no half problems
+    figure.update_yaxes(title={"text": "problems"}, **few, row=1, col=1)
 
 
 def _class_name(low: float, high: float) -> str:
@@ -85,6 +86,7 @@ def _cumulative(figure: go.Figure, savings: pd.DataFrame, theme: Theme) -> str:
         line={"color": theme.accent, "width": 2},
         marker={"size": 7},
         fill="tozeroy",
+        cliponaxis=False,
         fillcolor=_transparent(theme.accent),
         text=texts(savings["label"]),
         customdata=columns(zip(savings["id"], savings["saving_us"] / 1e6, strict=True)),

@@ -137,9 +137,7 @@ def _judged(figure: go.Figure, rows: pd.DataFrame, diameter: pd.Series, theme: T
 
 def _plain(figure: go.Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Theme, *, only: bool) -> None:
     """Points without a timed pick: by operation and direction where there are no others, else in grey."""
-    for name, part, colour, symbol in (
-        _parts(rows, theme) if only else [("no timed pick", rows, theme.other, "circle-open")]
-    ):
+    for name, part, colour, symbol in _parts(rows, theme) if only else [("no timed pick", rows, theme.other, "circle")]:
         if len(part):
             figure.add_scattergl(
                 x=part["intensity"],

@@ -70,9 +70,11 @@ def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figur
         )
     )  # fmt: skip
     styled(figure, theme, title=title, height=460)
-    figure.update_xaxes(title={"text": "M (octaves)"}, type="category", showgrid=False)
+    figure.update_xaxes(
+        title={"text": "M (octaves); numbers in cells: share of the time"}, type="category", showgrid=False
+    )
     figure.update_yaxes(title={"text": "N (octaves)"}, type="category", showgrid=False)
-    return note(figure, "numbers in cells: share of the time", theme)
+    return figure
 
 
 def _unrated(m: np.ndarray, n: np.ndarray, cells: np.ndarray, clickable: np.ndarray, theme: Theme) -> go.Heatmap:
@@ -127,17 +129,15 @@ def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> go.
             marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 7},
             hovertemplate="<b>%{text}</b><br>%{x:,} → %{y:,.4~g} µs<extra></extra>",
         )
-    styled(figure, theme, title=title, height=460)
-    figure.update_layout(
-        legend={"orientation": "v", "x": 1.01, "xanchor": "left", "y": 1, "yanchor": "top", "font": {"size": 10}}
-    )
+    styled(figure, theme, title=title, height=400 + 20 * families["family"].nunique())
+    figure.update_layout(legend={"orientation": "h", "y": -0.18, "yanchor": "top"})
     figure.update_xaxes(type="log", title={"text": "M or N, the size that differs"}, dtick=decades(families["size"]))
     figure.update_yaxes(type="log", title={"text": "time of one call (µs)"}, dtick=decades(families["time_us"]))
     return figure
 
 
 def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str = "") -> go.Figure:
-    """M, N, K, batch, TFLOP/s and time side by side, all logarithmic; a line is a problem, colour its TFLOP/s.
+    """M, N, K, batch, TFLOP/s and time side by side, all logarithmic; a line is a problem, bright is fast.
 
     Lines of plain SVG, few enough to follow; plotly's own parallel coordinates take over a second to draw where there
     is no GPU, and select nothing elsewhere.  ``customdata`` is ``[id, low, high]``, the powers of ten at the ends of
@@ -153,8 +153,8 @@ def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
             for name, (low, high) in zip(SIZES, scales, strict=True)
         ]
     )
-    rate = heights[:, list(SIZES).index("tflops")]
-    group = np.minimum((rate * len(RATES)).astype(int), len(RATES) - 1).clip(min=0)
+    rank = rows["tflops"].rank(method="first", pct=True).to_numpy()
+    group = np.ceil(rank * len(RATES)).astype(int) - 1
     figure = go.Figure()
     for i, colour in enumerate(RATES):
         part = rows[group == i]
@@ -175,7 +175,7 @@ SIZES: Mapping[str, str] = {
 }
 """The axes of ``parallel``, from left to right: columns of ``points`` and their titles."""
 RATES = ("#2b4870", "#4e6a8a", "#7d7c78", "#a89c6d", "#d2bd52", "#f2cf2e")
-"""Six steps of cividis, dark and slow to bright and fast, each readable on either ground."""
+"""Six steps of cividis, the slowest sixth dark to the fastest bright, each readable on either ground."""
 
 
 def _spans(rows: pd.DataFrame) -> list[tuple[int, int]]:

@@ -130,6 +130,7 @@ def attacked(planted: Store, browser: Browser) -> Iterator[Served]:
 def ready(page: Page) -> None:
     """Everything of the view is drawn, and the analyzers have spoken."""
     page.wait_for_selector("#charts .main-svg, #charts .no-webgl, #sql-text:visible")
+    page.wait_for_selector("#verdict strong")
     page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
     page.wait_for_selector("#table .ag-row, #sql-text:visible")
 
