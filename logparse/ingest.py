@@ -27,8 +27,10 @@ from logparse.lines import LineReader, blocks
 from logparse.location import absolute
 from logparse.model import Fact, Record
 from logparse.output import printable
+from logparse.parts import Attempt
+from logparse.schema import Commit
 from logparse.source import Hashing, InputFile, digests, find_inputs, last_line_end
-from logparse.store import Attempt, Commit, Store, open_store
+from logparse.store import Store, open_store
 from logparse.stream import StreamRead, Tally
 from logparse.tables import Collector, storable
 

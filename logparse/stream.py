@@ -10,7 +10,7 @@ import xxhash
 from logparse.formats.format import UNITS, FileFormat, Format, LineFormat, Outcome, Unit
 from logparse.lines import LineReader, Read
 from logparse.model import Call
-from logparse.store import Attempt
+from logparse.parts import Attempt
 from logparse.tables import NULL, Collector, clock_second, problem_text, storable
 
 _THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process

@@ -30,7 +30,8 @@ from logparse.model import (
     Reject,
     SolutionName,
 )
-from logparse.store import SCHEMAS, Attempt
+from logparse.parts import Attempt
+from logparse.schema import SCHEMAS
 
 _ROWS = 20_000
 _CELLS = 500_000  # counts of calls, which are numbers only

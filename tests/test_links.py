@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from logparse.links import linked, links_sql
 from logparse.model import ConvProblem, GemmProblem, Problem
-from logparse.store import SCHEMAS
+from logparse.schema import SCHEMAS
 from logparse.tables import conv_row, gemm_row
 
 FULL = GemmProblem(

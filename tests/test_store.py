@@ -13,8 +13,9 @@ import pytest
 import logparse
 from logparse.errors import QueryError, StoreError
 from logparse.ingest import ingest
+from logparse.schema import VIEWS, Commit
 from logparse.sql import query
-from logparse.store import VIEWS, Commit, Store, open_store
+from logparse.store import Store, open_store
 from tests.conftest import ROOT, SAMPLES
 
 CONTRACT = {

@@ -1,0 +1,108 @@
+"""Parts: the Parquet files that one attempt to read a source writes, and the row file that commits them."""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import xxhash
+
+from logparse.columns import column
+from logparse.columns import table as arrow_table
+from logparse.location import PutIfAbsent, make_folder
+from logparse.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_row
+
+_WRITERS = 2
+_BESIDE = 4096  # rows from which on a part is worth a thread
+
+
+class Attempt:
+    """Part files of one attempt to read a source; ``commit`` makes them exist."""
+
+    def __init__(self, filesystem: pafs.FileSystem, root: str, name: str, put: PutIfAbsent) -> None:
+        self.name = name
+        self._fs = filesystem
+        self._root = root
+        self._put = put
+        self._parts = 0
+        self._writing: deque[Future[None]] = deque()
+        self._writers: ThreadPoolExecutor | None = None
+
+    def add(self, table: str, rows: pa.Table, category: str | None = None) -> None:
+        """Write rows (any subset of the schema's columns; the rest are null) as one part.
+
+        A large part is written while the caller goes on; what went wrong is raised by a later ``add`` or by ``commit``.
+        """
+        if not rows.num_rows:
+            return
+        schema = SCHEMAS[table]
+        wanted = [f for f in schema if f.name != "category"] if category is not None else list(schema)
+        columns = [_column(rows, f, self.name) for f in wanted]
+        part = pa.Table.from_arrays(columns, names=[f.name for f in wanted])
+        folder = f"{self._root}/{table}" + (f"/category={category}" if category is not None else "")
+        make_folder(self._fs, folder)
+        self._parts += 1
+        path = f"{folder}/{self.name}-{self._parts}.parquet"
+        if rows.num_rows < _BESIDE:
+            self._write(part, path)
+            return
+        if self._writers is None:
+            self._writers = ThreadPoolExecutor(_WRITERS, "logparse-parts")
+        while len(self._writing) >= _WRITERS:
+            self._writing.popleft().result()
+        self._writing.append(self._writers.submit(self._write, part, path))
+
+    def _write(self, part: pa.Table, path: str) -> None:
+        with self._fs.open_output_stream(path) as sink:
+            pq.write_table(part, sink, compression="zstd", compression_level=1, **encoding(part.schema))
+
+    def commit(self, row: Commit) -> bool:
+        """Write the row file.  False when another ingest has committed the same stretch of the same source before."""
+        while self._writing:
+            self._writing.popleft().result()
+        identity = xxhash.xxh3_128_hexdigest(f"{row.source_id}\0{row.start}\0{row.content_hash}\0{row.tail}".encode())
+        table = arrow_table([commit_row(row)], COMMIT_SCHEMA)
+        folder = f"{self._root}/sources/{path_folder(row.path)}"
+        make_folder(self._fs, folder)
+        return self._put(f"{folder}/{identity}.parquet", parquet_bytes(table))
+
+
+def attempt_of(path: str) -> str:
+    return path.rsplit("/", 1)[-1].split("-", 1)[0]
+
+
+_LONG_TEXTS = frozenset({"problem", "shape", "key_text", "text"})
+
+
+def encoding(schema: pa.Schema) -> dict[str, list[str]]:
+    """What of a part is worth a dictionary and statistics: not long texts that hardly repeat, nor measured times."""
+    plain = [f.name for f in schema if f.name in _LONG_TEXTS and not pa.types.is_dictionary(f.type)]
+    numbers = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
+    unlike = {*plain, "time_us", "flops"}
+    return {"use_dictionary": [f.name for f in schema if f.name not in unlike], "write_statistics": numbers}
+
+
+def _column(rows: pa.Table, wanted: pa.Field, attempt: str) -> pa.Array | pa.ChunkedArray:
+    if wanted.name == "attempt":
+        zeros = pa.Array.from_buffers(pa.int32(), rows.num_rows, [None, pa.py_buffer(bytes(4 * rows.num_rows))])
+        return pa.DictionaryArray.from_arrays(zeros, column([attempt], pa.string()))
+    if wanted.name in rows.column_names:
+        given = rows[wanted.name]
+        if pa.types.is_dictionary(given.type) and given.type.value_type == wanted.type:
+            return given  # the same Parquet type, written without making every value first
+        return given if given.type == wanted.type else given.cast(wanted.type)
+    return pa.nulls(rows.num_rows, wanted.type)
+
+
+def path_folder(path: str) -> str:
+    return xxhash.xxh3_64_hexdigest(path.encode())
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
