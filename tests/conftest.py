@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,30 @@ needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of rea
 def store(tmp_path: Path) -> Store:
     """An empty store."""
     return open_store(tmp_path / "store", create=True)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """Two workers, for all tests of a session; executors find themselves connected."""
+    import ray
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):  # credentials are the nodes' own
+            patch.setenv(name, "testing")
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        ray.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            object_store_memory=128 << 20,
+            log_to_driver=False,
+            logging_level="ERROR",
+            configure_logging=False,
+        )
+    yield
+    ray.shutdown()
 
 
 # In CI a browser, torch or binding that is missing is a failure: a skip there would be a check that never ran.

@@ -169,12 +169,13 @@ class _Flights(Generic[T, R]):
     def _result(self, reference: Any, flight: _Flight[T]) -> R | TaskError:
         errors = self._ray.exceptions
         try:
-            seconds, result = self._ray.get(reference)
+            seconds, result, counts = self._ray.get(reference)
         except errors.RayTaskError as error:  # raised before or after the function: no logparse there, no memory …
             return TaskError(f"{type(error.cause).__name__}: {error.cause}")
         except errors.RayError as error:
             why = "took far too long" if flight.late else f"or its node died ({type(error).__name__})"
             return LostError(f"its worker {why}, the last of {flight.tries} tries")
+        self._show(counts)
         self._seconds.append(seconds)
         if flight.weight:
             self._paces.append(seconds / flight.weight)
@@ -190,6 +191,9 @@ class _Flights(Generic[T, R]):
         for flight in self._flying.values():
             if flight.number in began:
                 flight.began = self._heard
+        self._show(counts)
+
+    def _show(self, counts: dict[str, int]) -> None:
         if self._progress:
             for name, count in counts.items():
                 self._progress(name, count)
@@ -235,10 +239,12 @@ class _Meter:
         return out
 
 
-def _run(function: Callable[[T], R], item: T, number: int, meter: Any, version: str) -> tuple[float, R | TaskError]:
-    """One task, on its node: seconds and result."""
+def _run(
+    function: Callable[[T], R], item: T, number: int, meter: Any, version: str
+) -> tuple[float, R | TaskError, dict[str, int]]:
+    """One task, on its node: seconds, result, and what was reported since the meter was last told."""
     if version != __version__:
-        return 0.0, TaskError(f"a node has logparse {__version__}, the driver {version}: install the same there")
+        return 0.0, TaskError(f"a node has logparse {__version__}, the driver {version}: install the same there"), {}
     meter.begin.remote(number)
     counts: dict[str, int] = {}
     started = told = time.monotonic()
@@ -253,6 +259,4 @@ def _run(function: Callable[[T], R], item: T, number: int, meter: Any, version: 
 
     with reporting(tell):
         result = attempted(function, item)
-    if counts:
-        meter.add.remote(counts)
-    return time.monotonic() - started, result
+    return time.monotonic() - started, result, counts

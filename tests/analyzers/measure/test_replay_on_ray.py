@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from logparse.model import Fact, Measurement, Solution
 from logparse.store import Store
 from tests.analyzers.measure.fakes import NAME
 from tests.analyzers.measure.problems import named, store_of
-from tests.executors.conftest import cluster  # noqa: F401 - a fixture
 from tests.executors.processes import processes
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -84,4 +84,7 @@ def test_interrupt_keeps_what_was_measured_and_ends_the_actors(tmp_path: Path) -
     report = replay(store, replace(FAKE, devices=("cpu",)), interrupt)
     assert report.interrupted
     assert len(rows(store)) == 2
+    deadline = time.monotonic() + 60
+    while processes(b"ray::_Host") and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert not processes(b"ray::_Host")
