@@ -63,7 +63,7 @@ def test_both_files_are_written() -> None:
     t = run(tuned("udb", "Device<64>+1"), udb=DEVICE | BUILD)
     found = recommend(t, Settings())
     ((_, target),) = targets(found, Settings()).items()
-    files = {file.name: file.data.decode() for file in emissions(found, target, WRITERS).files}
+    files = {file.name: file.data.decode() for file in emissions(found, target, WRITERS, Settings()).files}
     base = "gfx942130.HIP.3_4_0_abc"
     algorithm = "miopenConvolutionBwdWeightsAlgo"
     assert (
