@@ -51,7 +51,8 @@ def prepare(
         kept = cache.place(store, chosen, other, target)  # of the store as it is before it is read
         for step in (_first, _tries, partial(_verdict, target=target)):
             sender.send((step(store, chosen, Path(folder), other), ""))
-            os.nice(5)
+            if step is _first:
+                os.nice(5)
         if kept is not None:
             cache.keep(Path(folder), kept)
         sender.send((DONE, ""))
