@@ -51,6 +51,7 @@ class Options:
     exhaustive: bool = False
     tf32: bool = False
     markers: bool = False
+    flush_instructions: bool = False
     method: Method = field(default_factory=Method)
     limits: Limits = field(default_factory=Limits)
 
@@ -140,6 +141,7 @@ def replay(
         kernels=options.kernels,
         tf32=options.tf32,
         markers=options.markers,
+        flush_instructions=options.flush_instructions,
     )
     known = history(store) if options.resume else History()
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
