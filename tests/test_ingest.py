@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from logparse.counting import PlainCounter, new_counter
+from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat, Outcome
 from logparse.ingest import Ingested, ingest
 from logparse.model import Fact
@@ -201,7 +202,7 @@ def test_a_fault_of_a_reader_fails_its_file_alone(
         raise ValueError("no number at all")
 
     poison = FileFormat("poison", "raises", recognise=lambda head: head.name == "bad.log", read=poisoned)
-    monkeypatch.setattr("logparse.ingest.FORMATS", (poison,))
+    monkeypatch.setattr("logparse.ingest.FORMATS", (poison, *FORMATS))
     for name in ("bad.log", "good.log"):
         (tmp_path / name).write_text("x\n")
     results = {Path(r.path).name: r for r in ingest([str(tmp_path / "*.log")], store)}
