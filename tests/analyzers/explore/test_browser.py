@@ -341,3 +341,45 @@ def test_planted_markup_is_not_run_in_the_report(themed: Visit, reports: dict[st
     assert PLANTED in page.inner_text("#table")
     assert page.locator("img, #page a[href*=outside]").count() == 0
     themed.clean()
+
+
+def drag(page: Page, where: str, left: float, top: float, right: float, bottom: float) -> None:
+    """A box in the plot of a chart, its corners as shares of the plot."""
+    plot = page.locator(f"{where} .nsewdrag").first
+    plot.scroll_into_view_if_needed()
+    page.wait_for_timeout(300)
+    box = plot.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + left * box["width"], box["y"] + top * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + right * box["width"], box["y"] + bottom * box["height"], steps=6)
+    page.mouse.up()
+
+
+def test_a_slice_of_the_timeline_filters_the_rest(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.goto(demo.url + "?view=timeline")
+    ready(page)
+    before = int(page.inner_text("#table-note").split()[0])
+    drag(page, "#chart-0", 0.1, 0.2, 0.3, 0.8)
+    page.wait_for_url("**time=*")
+    page.wait_for_selector(".chip:has-text('Called')")
+    page.wait_for_function(
+        "before => +document.querySelector('#table-note').textContent.split(' ')[0] < before", arg=before
+    )
+    page.click("nav >> text=Overview")
+    page.wait_for_selector("#chart-0 .barlayer .point")
+    assert "time=" in page.url
+    seen.clean()
+
+
+def test_a_box_over_a_parallel_axis_filters_the_rest(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.goto(demo.url + "?view=shapes")
+    ready(page)
+    page.wait_for_selector("#chart-2 .scatterlayer .point")
+    # The first axis, M, stands at (0 + 0.35) / 5.5 of the width; its upper half.
+    drag(page, "#chart-2", 0.02, 0.0, 0.12, 0.5)
+    page.wait_for_url("**m=*")
+    page.wait_for_selector(".chip:has-text('M:')")
+    seen.clean()
