@@ -252,14 +252,16 @@ class _Ingest:
     def _whole_file(self, format: FileFormat, at: _Stretch) -> Ingested:
         attempt = self.store.attempt()
         collector, tally = Collector(attempt), Tally()
-        digest, size = self.file.digest(), self.file.size
-        pids: set[str] = set()
-        for outcome in map(storable, format.read(self.file)):
-            tally.add(outcome)
-            pids |= {fact.value for fact in outcome.records if isinstance(fact, Fact) and fact.name == "pid"}
-            collector.add(outcome.records, offset=outcome.at)
-            collector.add_tables(dict(outcome.tables))
-        collector.flush()
+        size, pids = self.file.size, set[str]()
+        with ThreadPoolExecutor(1) as beside:
+            hashed = beside.submit(self.file.digest, size)
+            for outcome in map(storable, format.read(self.file)):
+                tally.add(outcome)
+                pids |= {fact.value for fact in outcome.records if isinstance(fact, Fact) and fact.name == "pid"}
+                collector.add(outcome.records, offset=outcome.at)
+                collector.add_tables(dict(outcome.tables))
+            collector.flush()
+            digest = hashed.result()
         self._report(size)
         source = at.source_id or _source_id(self.task.path, digest)
         stretch = replace(at, source_id=source, content_hash=digest, start=0, end=size)

@@ -146,7 +146,7 @@ class Collector:
 
     def flush(self) -> None:
         """Write what is held as parts."""
-        self._flush_problems()
+        self.flush_problems()
         self._flush_calls()
         by_category: dict[str, list[dict[str, Any]]] = {}
         for (category, pid, function, text), (count, offset) in self._messages.items():
@@ -266,10 +266,11 @@ class Collector:
         if text not in self._problems and xxhash.xxh3_64_intdigest(text.encode()) not in self._written_problems:
             self._problems[text] = problem
             if len(self._problems) >= _PROBLEMS:
-                self._flush_problems()
+                self.flush_problems()
         return text
 
-    def _flush_problems(self) -> None:
+    def flush_problems(self) -> None:
+        """Write the problems that no part holds yet."""
         problems = self._problems.values()
         self._write("gemms", [gemm_row(p) for p in problems if isinstance(p, GemmProblem)])
         self._write("convs", [conv_row(p) for p in problems if isinstance(p, ConvProblem)])
