@@ -103,7 +103,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "convs": pa.schema(
         [
             *_ATTEMPT,
-            *((x, pa.string()) for x in ("problem", "shape")),
+            ("problem", pa.string()),
             *_problem_fields(CONV_FIELDS, frozenset()),
             ("flops", pa.int64()),
         ]

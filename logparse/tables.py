@@ -351,7 +351,7 @@ def gemm_row(problem: GemmProblem) -> dict[str, Any]:
 def conv_row(problem: ConvProblem) -> dict[str, Any]:
     """The row of table ``convs``."""
     row: dict[str, Any] = {name: getattr(problem, name) for name in CONV_FIELDS}
-    return {"problem": problem.text, "shape": problem.shape, "layer": problem.layer, "flops": _flops(problem)} | row
+    return {"problem": problem.text, "flops": _flops(problem)} | row
 
 
 @lru_cache(maxsize=4096)

@@ -6,6 +6,12 @@ from logparse.formats.format import UNITS
 from logparse.links import links_sql
 from logparse.schema import SCHEMAS
 
+CONV_SHAPE = (
+    "'conv ' || direction || ' ' || n || 'x' || c || 'x' || d || 'x' || h || 'x' || w || 'x' || k || 'x' || filter_d"
+    " || 'x' || filter_h || 'x' || filter_w || ' g' || groups || ' ' || in_type"
+)
+"""``ConvProblem.shape``, unknown where any part is: not stored, as the columns hold all of it."""
+
 
 def view_sql(run: str | None) -> dict[str, str]:
     """The views, in order of dependence; ``commits_`` and ``<table>_`` are already limited to ``run``."""
@@ -46,8 +52,8 @@ def view_sql(run: str | None) -> dict[str, str]:
                    min("offset") as "offset" from process_messages group by all""",
         "gemm_problems": f"select problem, {gemm_columns} from gemms_ join commits_ using (attempt) group by problem",
         "conv_problems": f"""
-            select problem, shape, substr(problem, 7 + length(direction)) as layer, * exclude (problem, shape),
-                   case when in_layout = weights_layout and in_layout = out_layout then in_layout
+            select problem, {CONV_SHAPE} as shape, substr(problem, 7 + length(direction)) as layer,
+                   * exclude (problem), case when in_layout = weights_layout and in_layout = out_layout then in_layout
                            else concat_ws('-', in_layout, weights_layout, out_layout) end as layout,
                    case when in_type = weights_type and in_type = out_type then in_type
                         else concat_ws('-', in_type, weights_type, out_type) end as dtype

@@ -15,6 +15,7 @@ from logparse.links import linked, links_sql
 from logparse.model import ConvProblem, GemmProblem, Problem
 from logparse.schema import SCHEMAS
 from logparse.tables import conv_row, gemm_row
+from logparse.views import CONV_SHAPE
 
 FULL = GemmProblem(
     trans_a="T",
@@ -59,7 +60,8 @@ def view(problems: Sequence[Problem]) -> dict[tuple[str, str], tuple[str, int]]:
     convs = {p.text: conv_row(p) for p in problems if isinstance(p, ConvProblem)}
     con.register("g", pa.Table.from_pylist(list(gemms.values()), schema=SCHEMAS["gemms"]))
     con.register("c", pa.Table.from_pylist(list(convs.values()), schema=SCHEMAS["convs"]))
-    return {(a, b): (level, fan) for a, b, level, fan in con.execute(links_sql("g", "c")).fetchall()}
+    con.execute(f"create view shaped as select *, {CONV_SHAPE} as shape from c")
+    return {(a, b): (level, fan) for a, b, level, fan in con.execute(links_sql("g", "shaped")).fetchall()}
 
 
 def test_levels() -> None:

@@ -13,6 +13,7 @@ import pytest
 import logparse
 from logparse.errors import QueryError, StoreError
 from logparse.ingest import ingest
+from logparse.model import problem_from_text
 from logparse.schema import VIEWS, Commit
 from logparse.sql import query
 from logparse.store import Store, open_store
@@ -170,6 +171,7 @@ def test_stores_whose_convolutions_have_a_layer_are_read(store: Store, tmp_path:
         ingest([str(tmp_path / f"{name}.fdb.txt")], store)
     wanted = store.conv_problems().sort_values("problem").reset_index(drop=True)
     assert [f"conv {row.direction} {row.layer}" for row in wanted.itertuples()] == wanted["problem"].tolist()
+    assert [problem_from_text(text).shape for text in wanted["problem"]] == wanted["shape"].tolist()
     parts = sorted(Path(store.url).glob("convs/*.parquet"))
     assert len(parts) == 2
     old = parts[0 if old_first else 1]

@@ -18,9 +18,9 @@
 #include <malloc.h>
 #endif
 
-#define VERSION 1 /* of what Python's side expects: count up with every change of arguments or results */
+#define VERSION 2 /* of what Python's side expects: count up with every change of arguments or results */
 #define SIZES 12  /* n c d h w k filter_d filter_h filter_w out_d out_h out_w */
-#define PIECES 5  /* of a tail: what stands around and between the sizes in the two texts */
+#define PIECES 3  /* of a tail: what stands around and between the sizes in a problem's text */
 #define NONE UINT32_MAX
 #define LIMIT ((Py_ssize_t)1 << 30) /* offsets are 32-bit numbers */
 
@@ -559,26 +559,26 @@ static inline char *put_number(char *out, const Number *number)
     return out + number->length;
 }
 
-/* Numbers from `first` to `last`, the mark between them. */
-static inline char *put_numbers(char *out, const Number *numbers, int first, int last, char mark)
+/* Numbers from `first` to `last`, commas between them. */
+static inline char *put_numbers(char *out, const Number *numbers, int first, int last)
 {
     out = put_number(out, &numbers[first]);
     for (int i = first + 1; i <= last; i++) {
-        *out++ = mark;
+        *out++ = ',';
         out = put_number(out, &numbers[i]);
     }
     return out;
 }
 
-/* Both texts of each line; -1 where a number or a tail is out of range.  There is room for all of them. */
+/* The text of each line's problem; -1 where a number or a tail is out of range.  There is room for all of them. */
 static int write_texts(size_t lines, const int64_t *sizes, const int32_t *tails, const Piece *pieces, size_t tail_count,
-                       char *problem, int32_t *problem_ends, char *shape, int32_t *shape_ends)
+                       char *text, int32_t *ends)
 {
     static const Piece k = {" k=", 3}, filter = {" filter=", 8};
-    const char *problems = problem, *shapes = shape;
+    const char *texts = text;
     Number numbers[SIZES];
     memset(numbers, 0, sizeof numbers);
-    problem_ends[0] = shape_ends[0] = 0;
+    ends[0] = 0;
     for (size_t line = 0; line < lines; line++) {
         if (tails[line] < 0 || (size_t)tails[line] >= tail_count)
             return -1;
@@ -589,15 +589,12 @@ static int write_texts(size_t lines, const int64_t *sizes, const int32_t *tails,
                 return -1;
             print_number(&numbers[i], (uint32_t)value);
         }
-        problem = put(problem, piece[0]);
-        problem = put(put_numbers(problem, numbers, N, W, ','), k);
-        problem = put(put_number(problem, &numbers[K]), filter);
-        problem = put(put_numbers(problem, numbers, FILTER_D, FILTER_W, ','), piece[1]);
-        problem = put(put_numbers(problem, numbers, OUT_D, OUT_W, ','), piece[2]);
-        problem_ends[line + 1] = (int32_t)(problem - problems);
-        shape = put(shape, piece[3]);
-        shape = put(put_numbers(shape, numbers, N, FILTER_W, 'x'), piece[4]);
-        shape_ends[line + 1] = (int32_t)(shape - shapes);
+        text = put(text, piece[0]);
+        text = put(put_numbers(text, numbers, N, W), k);
+        text = put(put_number(text, &numbers[K]), filter);
+        text = put(put_numbers(text, numbers, FILTER_D, FILTER_W), piece[1]);
+        text = put(put_numbers(text, numbers, OUT_D, OUT_W), piece[2]);
+        ends[line + 1] = (int32_t)(text - texts);
     }
     return 0;
 }
@@ -621,7 +618,7 @@ static Piece *pieces_of(PyObject *tails)
                 pieces[i * PIECES + j] = (Piece){PyBytes_AS_STRING(piece), (size_t)PyBytes_GET_SIZE(piece)};
         }
         if (!right) {
-            PyErr_SetString(PyExc_TypeError, "a tail has five pieces of bytes");
+            PyErr_SetString(PyExc_TypeError, "a tail has three pieces of bytes");
             free(pieces);
             return NULL;
         }
@@ -640,40 +637,34 @@ static PyObject *texts_of(const Py_buffer *sizes, const Py_buffer *tails, PyObje
     if (!pieces)
         return NULL;
     const int32_t *tail = tails->buf;
-    size_t problem_room = STEP, shape_room = STEP;
+    size_t room = STEP;
     for (size_t i = 0; i < lines; i++) {
         if (tail[i] < 0 || (size_t)tail[i] >= tail_count)
             continue; /* is said below */
         const Piece *piece = pieces + PIECES * (size_t)tail[i];
-        problem_room += piece[0].length + piece[1].length + piece[2].length + 11 + SIZES * (DIGITS + 1);
-        shape_room += piece[3].length + piece[4].length + SIZES * (DIGITS + 1);
+        room += piece[0].length + piece[1].length + piece[2].length + 11 + SIZES * (DIGITS + 1);
     }
-    PyObject *problems = NULL, *problem_ends = NULL, *shapes = NULL, *shape_ends = NULL, *result = NULL;
-    char *problem = NULL, *shape = NULL;
-    int32_t *problem_end = NULL, *shape_end = NULL;
+    PyObject *problems = NULL, *problem_ends = NULL, *result = NULL;
+    char *problem = NULL;
+    int32_t *ends = NULL;
     int failed = -1;
-    if (problem_room > INT32_MAX || shape_room > INT32_MAX)
+    if (room > INT32_MAX)
         PyErr_SetString(PyExc_OverflowError, "texts of more than 2 GiB");
     else {
-        problems = column(problem_room, 1, &problem);
-        problem_ends = column(lines + 1, sizeof *problem_end, &problem_end);
-        shapes = column(shape_room, 1, &shape);
-        shape_ends = column(lines + 1, sizeof *shape_end, &shape_end);
+        problems = column(room, 1, &problem);
+        problem_ends = column(lines + 1, sizeof *ends, &ends);
     }
-    if (problems && problem_ends && shapes && shape_ends) {
+    if (problems && problem_ends) {
         Py_BEGIN_ALLOW_THREADS
-        failed = write_texts(lines, sizes->buf, tail, pieces, tail_count, problem, problem_end, shape, shape_end);
+        failed = write_texts(lines, sizes->buf, tail, pieces, tail_count, problem, ends);
         Py_END_ALLOW_THREADS
         if (failed)
             PyErr_SetString(PyExc_ValueError, "a size or a tail is out of range");
     }
-    if (!failed && _PyBytes_Resize(&problems, problem_end[lines]) == 0 &&
-        _PyBytes_Resize(&shapes, shape_end[lines]) == 0)
-        result = PyTuple_Pack(4, problem_ends, problems, shape_ends, shapes);
+    if (!failed && _PyBytes_Resize(&problems, ends[lines]) == 0)
+        result = PyTuple_Pack(2, problem_ends, problems);
     Py_XDECREF(problems);
     Py_XDECREF(problem_ends);
-    Py_XDECREF(shapes);
-    Py_XDECREF(shape_ends);
     free(pieces);
     return result;
 }
@@ -694,7 +685,7 @@ static PyMethodDef methods[] = {
     {"scan", scan_block, METH_VARARGS,
      "scan(block, algorithms, directions) -> columns of a block of whole lines, or None: see the stub."},
     {"texts", texts, METH_VARARGS,
-     "texts(sizes, tails, pieces) -> (problem ends, problems, shape ends, shapes) of each line."},
+     "texts(sizes, tails, pieces) -> (ends, texts) of each line's problem."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -17,6 +17,6 @@ def scan(
     """
 
 def texts(
-    sizes: bytes, tails: bytes, pieces: tuple[tuple[bytes, bytes, bytes, bytes, bytes], ...]
-) -> tuple[bytes, bytes, bytes, bytes]:
-    """Problem and shape of each line: ends (int32, one more) and text of both.  Raises ValueError, OverflowError."""
+    sizes: bytes, tails: bytes, pieces: tuple[tuple[bytes, bytes, bytes], ...]
+) -> tuple[bytes, bytes]:
+    """Problem of each line: ends (int32, one more) and text.  Raises ValueError, OverflowError."""

@@ -24,7 +24,7 @@ from logparse.formats.miopen.key_tails import (
 )
 from logparse.formats.miopen.solvers import ALGORITHMS
 
-VERSION = 1
+VERSION = 2
 """Of the native module's arguments and results: one built from other sources is not used."""
 
 _NAMES = tuple(name.encode() for name in ALGORITHMS)
@@ -57,13 +57,13 @@ def native_columns(
     demand(found is not None)
     line, ordinal, solver, algorithm, times, workspace, key_ends, keys, tail, sizes, asides, names, told = found
     places, tails = TAILS.of(told)
-    problem_ends, problems, shape_ends, shapes = native.texts(sizes, tail, tuple(tails.pieces[i] for i in places))
+    problem_ends, problems = native.texts(sizes, tail, tuple(tails.pieces[i] for i in places))
 
     count = len(tail) // 4
     of_line = places[np.frombuffer(tail, np.int32)]
     size = dict(zip(SIZES, np.frombuffer(sizes, np.int64).reshape(len(SIZES), count), strict=True))
     problem = _texts(problem_ends, problems)
-    columns = {"problem": problem, "shape": _texts(shape_ends, shapes), **problem_columns(size, tails, of_line)}
+    columns = {"problem": problem, **problem_columns(size, tails, of_line)}
 
     lines = np.frombuffer(line, np.int32)
     solver, algorithm = np.frombuffer(solver, np.int32), np.frombuffer(algorithm, np.int32)

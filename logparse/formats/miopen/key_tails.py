@@ -29,9 +29,8 @@ SIZES = ("n", "c", "d", "h", "w", "k", "filter_d", "filter_h", "filter_w", "out_
 
 Tail = tuple[int, str]
 """Count of dimensions (2 or 3) and text."""
-Pieces = tuple[bytes, bytes, bytes, bytes, bytes]
-"""What stands before the sizes of ``in`` in the problem's text, from the filter's to those of ``out``, behind these;
-what stands before and behind the sizes in its shape."""
+Pieces = tuple[bytes, bytes, bytes]
+"""What stands before the sizes of ``in`` in the problem's text, from the filter's to those of ``out``, behind these."""
 
 _NUMBER = re.compile(r"(?:0|[1-9]\d{0,8})\Z", re.ASCII)
 _NULL = int(np.iinfo(np.int64).min)
@@ -207,8 +206,6 @@ def _read(spatial: int, text: str) -> tuple[dict[str, Any], Pieces]:
 
 def _pieces(fields: dict[str, Any]) -> Pieces:
     problem = ConvProblem(**fields)  # of which the sizes are unknown
-    text, start = problem.text, f"conv {problem.direction} "
+    text = problem.text
     before, middle, out = text.index(" in=") + 4, text.index(" pad="), text.index(" out=") + 5
-    end = f" g{problem.groups} {problem.in_type}"
-    pieces = text[:before], text[middle:out], text[text.index(" groups=") :], start, end
-    return tuple(piece.encode() for piece in pieces)  # type: ignore[return-value]
+    return text[:before].encode(), text[middle:out].encode(), text[text.index(" groups=") :].encode()

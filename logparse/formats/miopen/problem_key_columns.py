@@ -82,7 +82,6 @@ _FORMS = {4: _Form(2, 2), 8: _Form(3, 3), 7: _Form(3, 2)}
 """Forms by their number of ``x``: 2D, 3D, and the ragged one (3D with a pad of two numbers)."""
 _C1, _SIZE1, _FILTER, _C2, _SIZE2, _N = range(6)
 _COMMAS = bytes.maketrans(b"-x", b",,")
-_EXES = bytes.maketrans(b"-", b"x")
 
 
 def problems_of(keys: pa.StringArray) -> Problems:
@@ -134,28 +133,24 @@ def _problems_of_form(keys: pa.StringArray, form: _Form) -> tuple[dict[str, pa.A
     backward = direction != 0
     spans = _span_offsets(begin[:, starts[:-1]], stop[:, [x - 1 for x in starts[1:]]], ends)
     commas = strings(spans, pa.py_buffer(data.tobytes().translate(_COMMAS)))
-    exes = strings(spans, pa.py_buffer(data.tobytes().translate(_EXES)))
     row = np.arange(count) * (2 * len(form.groups) + 1)
 
-    def piece(source: pa.StringArray, group: int, swapped: int | None = None) -> pa.StringArray:
+    def piece(group: int, swapped: int | None = None) -> pa.StringArray:
         index = 2 * group if swapped is None else np.where(backward, 2 * swapped, 2 * group)
-        return source.take(pa.array(row + index))
+        return commas.take(pa.array(row + index))
 
     def told(index: int) -> pa.StringArray:
         return pa.array([told_of.pieces[i][index].decode() for i in places]).take(tails.indices)
 
-    n, c, k = piece(commas, _N), piece(commas, _C1, _C2), piece(commas, _C2, _C1)
+    n, c, k = piece(_N), piece(_C1, _C2), piece(_C2, _C1)
     one = "1," if form.spatial == 2 else ""  # a 2D problem's depth
-    in_, filters, out = piece(commas, _SIZE1, _SIZE2), piece(commas, _FILTER), piece(commas, _SIZE2, _SIZE1)
+    in_, filters, out = piece(_SIZE1, _SIZE2), piece(_FILTER), piece(_SIZE2, _SIZE1)
     problem = _join(
         *(told(0), n, ",", c, f",{one}", in_, " k=", k, f" filter={one}", filters),
         *(told(1), one, out, told(2)),
     )
-    one = one.replace(",", "x")
-    in_, filters = piece(exes, _SIZE1, _SIZE2), piece(exes, _FILTER)
-    shape = _join(told(3), n, "x", c, f"x{one}", in_, "x", k, f"x{one}", filters, told(4))
     sizes = _sizes(value, form, backward)
-    columns = {"problem": problem, "shape": shape, **problem_columns(sizes, told_of, place)}
+    columns = {"problem": problem, **problem_columns(sizes, told_of, place)}
     return columns, direction, key_hashes([sizes[name] for name in SIZES], told_of.hashes[place])
 
 
