@@ -601,9 +601,10 @@ def _progress(paths: Sequence[str]) -> Iterator[Progress | None]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    from logparse.source import InputFile, find_inputs
+    from logparse.ingest import input_sizes
+    from logparse.source import find_inputs
 
-    total = sum(InputFile(path).size for path in find_inputs(paths)[0] if path != "-") or None
+    total = sum(input_sizes(find_inputs(paths)[0]).values()) or None
     columns = (TextColumn("ingest"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("ingest", total=total)

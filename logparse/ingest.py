@@ -86,7 +86,8 @@ def ingest(
     store.sweep()
     read = _Reader(store, label, format, max_ratio)
     results: dict[str, Ingested] = {}
-    elsewhere = [path for path in files if path != "-"]
+    sizes = input_sizes(files)
+    elsewhere = {path: size for path, size in sizes.items() if path != "-"}
     for path, result in _read_all(read, elsewhere, executor or LocalExecutor(jobs), progress):
         results[path] = result
     if "-" in files:  # is of this process
@@ -106,19 +107,24 @@ class _Task:
     known: tuple[Commit, ...] = ()
 
 
+def input_sizes(files: Mapping[str, int | None]) -> dict[str, int]:
+    """Raw bytes of the files that ``find_inputs`` found; those that no listing told are asked for, 0 if in vain."""
+    unknown = [path for path, size in files.items() if size is None]
+    with ThreadPoolExecutor(_ASKED_TOGETHER) as asking:
+        asked = dict(zip(unknown, asking.map(_size, unknown), strict=True))
+    return {path: asked[path] if size is None else size for path, size in files.items()}
+
+
 def _read_all(
-    read: _Reader, files: Sequence[str], executor: Executor, progress: Progress | None
+    read: _Reader, sizes: Mapping[str, int], executor: Executor, progress: Progress | None
 ) -> Iterator[tuple[str, Ingested]]:
     """The files by the executor, large ones first so that none is left alone at the end."""
-    with ThreadPoolExecutor(_ASKED_TOGETHER) as asking:
-        sizes = dict(zip(files, asking.map(_size, files), strict=True))
     known = read.store.known()
     share = executor.together / max(1, sum(sizes.values()))
     most = executor.cpus
 
     def tasks() -> Iterator[_Task]:
-        for path in sorted(files, key=lambda path: -sizes[path]):
-            size = sizes[path]
+        for path, size in sorted(sizes.items(), key=lambda item: -item[1]):
             yield _Task(path, max(1, min(most, round(share * size))), size, tuple(known(path)))
 
     def resources(task: _Task) -> Resources:

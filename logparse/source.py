@@ -17,7 +17,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -280,35 +280,35 @@ class _Bounded(_Passing):
         return data
 
 
-def find_inputs(paths: Iterable[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """The files that these paths, folders, globs and URLs name, each once.
+def find_inputs(paths: Iterable[str]) -> tuple[dict[str, int | None], list[tuple[str, str]]]:
+    """The files that these paths, folders, globs and URLs name, each once, with the raw bytes that a listing told.
 
     Then those of them that name nothing, each with a message that says why.
     """
-    found: dict[str, None] = {}
+    found: dict[str, int | None] = {}
     missing: list[tuple[str, str]] = []
     for path in paths:
         try:
-            files = ["-"] if path == "-" else _expand(path)
+            files: Mapping[str, int | None] = {"-": None} if path == "-" else _expand(path)
         except InputError as error:
             missing.append((path, printable(str(error))))
             continue
         if not files:
             missing.append((path, f"{printable(path)}: no such file, and as a folder or pattern it matches nothing"))
-        found |= dict.fromkeys(files)
-    return list(found), missing
+        found |= files
+    return found, missing
 
 
-def _expand(path: str) -> list[str]:
+def _expand(path: str) -> dict[str, int | None]:
     if "://" in path:
         return _expand_url(path)
     if os.path.isdir(path):
-        return sorted(_named(p) for p in _walk(Path(path)))
+        return dict.fromkeys(sorted(_named(p) for p in _walk(Path(path))))
     if os.path.lexists(path):
-        return [_named(Path(path))]
-    out: list[str] = []
+        return {_named(Path(path)): None}
+    out: dict[str, int | None] = {}
     for match in sorted(glob.glob(path, recursive=True)):
-        out += _expand(match) if not os.path.isdir(match) or "**" not in path else []
+        out |= _expand(match) if not os.path.isdir(match) or "**" not in path else {}
     return out
 
 
@@ -336,7 +336,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         yield from (Path(root, name) for name in files if not name.startswith(".") and Path(root, name).is_file())
 
 
-def _expand_url(url: str) -> list[str]:
+def _expand_url(url: str) -> dict[str, int | None]:
     """The URLs of the files that a URL means: itself, those below a folder, or those that match a glob."""
     place, path, query = split_url(url)
     if place == "file://":
@@ -345,16 +345,17 @@ def _expand_url(url: str) -> list[str]:
     folder = path[: path.rfind("/", 0, wild.start())] if wild else path.rstrip("/")
     filesystem, base = resolve(join_url(place, folder, query))
     with explained(url, InputError):
-        if not wild and filesystem.get_file_info(base).is_file:
-            return [join_url(place, path, query)]
+        info = None if wild else filesystem.get_file_info(base)
+        if info is not None and info.is_file:
+            return {join_url(place, path, query): info.size}
         selector = pafs.FileSelector(base, recursive=True, allow_not_found=True)
-        below = [info.path[len(base) :] for info in filesystem.get_file_info(selector) if info.is_file]
+        sizes = {info.path[len(base) :]: info.size for info in filesystem.get_file_info(selector) if info.is_file}
     if wild:
         pattern = _glob_regex(path[len(folder) :])
-        below = [name for name in below if pattern.fullmatch(name)]
+        below = [name for name in sizes if pattern.fullmatch(name)]
     else:
-        below = _without_stores(below)
-    return [join_url(place, folder + name, query) for name in sorted(below)]
+        below = _without_stores(list(sizes))
+    return {join_url(place, folder + name, query): sizes[name] for name in sorted(below)}
 
 
 def _without_stores(names: Sequence[str]) -> list[str]:
