@@ -61,7 +61,7 @@ def roofline(
 ) -> go.Figure:
     """Arithmetic intensity (flop/byte) against achieved TFLOP/s under the device's ceilings."""
     with rows.over(_points(problems, measurements)) as con:
-        drawn = rows.sample(con, Selection(), ("intensity", "tflops"))
+        drawn = rows.sample(con, Selection(), _roofline.COLUMNS, ("intensity", "tflops"))
     return _roofline.roofline(drawn.rows, theme_of(theme), title="Roofline", remark=drawn.note)
 
 
@@ -80,7 +80,7 @@ def backward_weights(
 ) -> go.Figure:
     """W against the slower of F and B of the same layer."""
     with rows.over(_points(problems, measurements)) as con:
-        drawn = rows.sample(con, Selection(), ("sibling_us",))
+        drawn = rows.sample(con, Selection(), _weights.COLUMNS, ("sibling_us",))
     return _weights.backward_weights(drawn.rows, theme_of(theme), title="Backward weights", remark=drawn.note)
 
 
@@ -105,7 +105,7 @@ def parallel(
 ) -> go.Figure:
     """M, N, K, batch, TFLOP/s and time as parallel coordinates."""
     with rows.over(_points(problems, measurements)) as con:
-        drawn = rows.sample(con, Selection(), ("m", "n", "k", "batch", "tflops", "time_us"), 250)
+        drawn = rows.sample(con, Selection(), ("id", "label", *_shapes.SIZES), tuple(_shapes.SIZES), 250)
     return _shapes.parallel(drawn.rows, theme_of(theme), title="Sizes side by side", remark=drawn.note)
 
 
@@ -134,7 +134,7 @@ def compare(
     other = there.groupby("problem")["time_us"].min()
     both = here.assign(other_us=here["problem"].map(other).astype("float64"))
     with rows.over(both) as con:
-        drawn = rows.sample(con, Selection(), ("time_us", "other_us"))
+        drawn = rows.sample(con, Selection(), _compare.COLUMNS, ("time_us", "other_us"))
         movers = rows.movers(con, Selection())
     return _compare.compare(drawn.rows, movers, theme_of(theme), names=names, title="Compare", remark=drawn.note)
 

@@ -26,10 +26,12 @@ from analyzers.explore import problems, rows
 from analyzers.explore.advice import advice
 from analyzers.explore.charts.overview import PANELS, completeness, overview
 from analyzers.explore.charts.regret import regret
+from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
 from analyzers.explore.charts.roofline import roofline
 from analyzers.explore.charts.shapes import cost_curves, shape_map
 from analyzers.explore.charts.solutions import specification
 from analyzers.explore.charts.timeline import timeline
+from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
 from analyzers.explore.palette import DARK, LIGHT
 from analyzers.explore.plain_text import duration, visible
@@ -97,8 +99,8 @@ def report(store: Store, analysis: Analysis, top: int = TOP) -> Report:
 
 def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, go.Figure]:
     everything = Selection()
-    drawn = rows.sample(con, everything, ("intensity", "tflops"), POINTS)
-    layers = rows.sample(con, everything, ("sibling_us", "best_us"), POINTS)
+    drawn = rows.sample(con, everything, ROOFLINE, ("intensity", "tflops"), POINTS)
+    layers = rows.sample(con, everything, WEIGHTS, ("sibling_us", "best_us"), POINTS)
     ticks = con.execute(rows.TICKS, {"run": run}).df()
     sources = con.execute("select * from sources where run = ?", [run]).df()
     return {

@@ -124,20 +124,28 @@ def groups(
     return con.execute(found + " union all ".join(f"({part})" for part in parts), parameters).df()
 
 
-def sample(con: duckdb.DuckDBPyConnection, chosen: Selection, needs: Sequence[str] = (), size: int = DRAWN) -> Sample:
-    """At most ``size`` rows in which every column of ``needs`` is known: half the dearest, half spread evenly."""
+def sample(
+    con: duckdb.DuckDBPyConnection,
+    chosen: Selection,
+    columns: Sequence[str],
+    known: Sequence[str] = (),
+    size: int = DRAWN,
+) -> Sample:
+    """These columns of at most ``size`` rows in which each of ``known`` has a value: half the dearest, half spread
+    evenly.  Texts are most of the work, hence columns by name.
+    """
     where, parameters = chosen.where()
-    where += "".join(f" and {name} is not null" for name in needs)
+    where += "".join(f" and {name} is not null" for name in known)
     total = con.execute(f"select count(*) from points where {where}", parameters).fetchone()
-    count = int(total[0]) if total else 0
+    count, wanted = int(total[0]) if total else 0, ", ".join(columns)
     if count <= size:
-        sql = f"select * from points where {where} order by total_us desc nulls last, id"
+        sql = f"select {wanted} from points where {where} order by total_us desc nulls last, id"
         return Sample(con.execute(sql, parameters).df(), count)
     sql = f"""
-        with chosen as (select id, coalesce(total_us, 0) as weight from points where {where}),
-        dear as (select id from chosen order by weight desc, id limit {size // 2}),
+        with chosen as materialized (select id, coalesce(total_us, 0) as weight from points where {where}),
+        dear as materialized (select id from chosen order by weight desc, id limit {size // 2}),
         rest as (select id from chosen where id not in (select id from dear) order by id limit {size - size // 2})
-        select * from points where id in (select id from dear union all select id from rest)
+        select {wanted} from points where id in (select id from dear union all select id from rest)
         order by total_us desc nulls last, id"""
     return Sample(con.execute(sql, parameters).df(), count)
 
@@ -179,29 +187,39 @@ def cells(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 
 
 def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -> pd.DataFrame:
-    """Problems that differ in one size only, where that size takes at least four values: ``family, size, time_us, id``.
+    """Problems that differ in one size only, where that size takes at least four values: ``family, axis, size,
+    time_us, id, label``.
 
-    The size is M, else N; of the 20,000 dearest problems.
+    The size is M, else N; of the 20,000 dearest problems.  Texts are fetched last, of what is drawn.
     Over it a good library's time grows evenly; steps are cliffs, a flat line is a fixed cost.
     """
     where, parameters = chosen.where()
+    where += " and m is not null and n is not null and k is not null and time_us > 0"
     return con.execute(
-        f"""with known as (
-              select *, operation || ' ' || direction || ' ' || layout || ' ' || dtype as call,
-                     ', K ' || k::bigint || ', batch ' || batch::bigint as rest from points
-              where {where} and m is not null and n is not null and k is not null and time_us > 0
-              order by total_us desc limit 20000),
-            long as (
-              select id, label, total_us, time_us, 'M' as axis, m as size, n as fixed, call, rest from known
+        f"""with dear as (select total_us from points where {where} order by total_us desc limit 20000),
+            known as materialized (
+              select id, hash(operation, direction, layout, dtype, k, batch) as h, m, n, total_us, time_us from points
+              where {where} and total_us >= (select min(total_us) from dear)),
+            sizes as (
+              select h, 'M' as axis, m as size, n as fixed, sum(total_us) as total_us, min(id) as first from known
+              group by all
               union all
-              select id, label, total_us, time_us, 'N' as axis, n as size, m as fixed, call, rest from known),
-            top as (select axis, fixed, call, rest from long group by all having count(distinct size) >= 4
-                    order by count(distinct size) desc, sum(total_us) desc, call, fixed, rest limit {most})
-            select axis, call || if(axis = 'M', ', N ', ', M ') || fixed::bigint || rest as family, size,
-                   min(time_us) as time_us, arg_min(id, time_us) as id,
-                   arg_min(label, time_us) as label from long join top using (axis, fixed, call, rest)
-            group by axis, fixed, call, rest, size order by family, size""",
-        parameters,
+              select h, 'N' as axis, n as size, m as fixed, sum(total_us) as total_us, min(id) as first from known
+              group by all),
+            top as materialized (
+              select axis, fixed, h from sizes group by all having count(*) >= 4
+              order by count(*) desc, sum(total_us) desc, min(first), axis limit {most}),
+            long as (
+              select k.*, axis, m as size, fixed from known k join top t on axis = 'M' and t.h = k.h and fixed = n
+              union all
+              select k.*, axis, n as size, fixed from known k join top t on axis = 'N' and t.h = k.h and fixed = m),
+            drawn as (
+              select axis, fixed, size, arg_min(id, time_us) as id, min(time_us) as time_us
+              from long group by axis, fixed, h, size)
+            select axis, operation || ' ' || direction || ' ' || layout || ' ' || dtype
+                   || if(axis = 'M', ', N ', ', M ') || fixed::bigint || ', K ' || k::bigint || ', batch ' || batch::bigint as family,
+                   size, d.time_us, id, label from drawn d join points using (id) order by family, size""",
+        parameters * 2,
     ).df()
 
 

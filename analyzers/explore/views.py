@@ -10,12 +10,15 @@ from urllib.parse import urlencode
 import plotly.graph_objects as go
 
 from analyzers.explore import rows
+from analyzers.explore.charts.compare import COLUMNS as COMPARE
 from analyzers.explore.charts.compare import compare
 from analyzers.explore.charts.overview import FILTERED, NOTHING, completeness, overview
 from analyzers.explore.charts.regret import regret
+from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
 from analyzers.explore.charts.roofline import roofline
 from analyzers.explore.charts.shapes import SIZES, cost_curves, parallel, shape_map
 from analyzers.explore.charts.timeline import timeline
+from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
 from analyzers.explore.palette import Theme
 from analyzers.explore.selection import FACETS, Selection, from_url
@@ -113,7 +116,7 @@ def _held(con: duckdb.DuckDBPyConnection, theme: Theme) -> go.Figure:
 
 
 def _roofline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
-    drawn = rows.sample(con, chosen, ("intensity", "tflops"))
+    drawn = rows.sample(con, chosen, ROOFLINE, ("intensity", "tflops"))
     return [roofline(drawn.rows, theme, remark=drawn.note)]
 
 
@@ -122,12 +125,12 @@ def _regret(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: 
 
 
 def _weights(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
-    drawn = rows.sample(con, chosen, ("sibling_us", "best_us"))
+    drawn = rows.sample(con, chosen, WEIGHTS, ("sibling_us", "best_us"))
     return [backward_weights(drawn.rows, theme, remark=drawn.note)]
 
 
 def _shapes(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
-    drawn = rows.sample(con, chosen, ("m", "n", "k", "batch", "tflops", "time_us"), LINES)
+    drawn = rows.sample(con, chosen, ("id", "label", *SIZES), tuple(SIZES), LINES)
     return [
         shape_map(rows.cells(con, chosen), theme),
         cost_curves(rows.families(con, chosen), theme, title="Time over one size, all else equal"),
@@ -142,7 +145,7 @@ def _timeline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _
 def _compare(
     con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str]
 ) -> list[go.Figure]:
-    drawn = rows.sample(con, chosen, ("time_us", "other_us"))
+    drawn = rows.sample(con, chosen, COMPARE, ("time_us", "other_us"))
     return [compare(drawn.rows, rows.movers(con, chosen), theme, names=names, remark=drawn.note)]
 
 

@@ -14,6 +14,8 @@ NOTHING = (
     "No problem is timed in both stores.<br>"
     "Next: <b>logparse explore --store BEFORE --compare AFTER</b>, two stores that measured the same problems"
 )
+COLUMNS = ("id", "label", "time_us", "other_us", "total_us")
+"""Columns of ``points`` that are read here."""
 NOISE = 0.05
 HOVER = "<b>%{text}</b><br>here %{x:,.4~g} µs, there %{y:,.4~g} µs: %{customdata[1]:+.1%}<extra></extra>"
 

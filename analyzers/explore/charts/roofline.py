@@ -18,6 +18,11 @@ NOTHING = (
     "Next: ingest timings (find-db, TunableOp results, bench output),<br>"
     "or measure: <b>logparse replay</b>"
 )
+COLUMNS = (
+    *("id", "label", "solver", "operation", "direction", "dtype", "device", "time_us", "best_us", "total_us"),
+    *("saving_us", "regret", "intensity", "tflops", "best_tflops"),
+)
+"""Columns of ``points`` that are read here."""
 TO_BEST = 300  # lines from now to best that are drawn
 
 

@@ -16,6 +16,8 @@ NOTHING = (
     "No layer here has a time of its backward-weight pass and of F or B.<br>"
     "Next: ingest a MIOpen find-db (<b>*.fdb.txt</b>, <b>*.ufdb.txt</b>), and clear filters on direction"
 )
+COLUMNS = ("id", "label", "direction", "best", "best_us", "sibling_us", "total_us")
+"""Columns of ``points`` that are read here."""
 RATIOS = (1, 3, 10, 30, 100)
 HOVER = (
     "<b>%{text}</b><br>W %{customdata[1]:.3s}s = %{customdata[2]:.3~g}× the slower of F and B (%{customdata[3]:.3s}s)"

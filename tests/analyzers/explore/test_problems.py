@@ -15,6 +15,8 @@ from logparse.model import ConvProblem, GemmProblem, problem_from_text
 from logparse.store import Store
 from tests.analyzers.example import B, F, W
 
+EVERYTHING = ("*",)
+
 
 def test_label_flops_and_bytes_are_the_models(sampled: Store) -> None:
     made = store_points(sampled)
@@ -77,11 +79,11 @@ def test_input_is_left_alone(example_views: dict[str, pd.DataFrame]) -> None:
 
 def test_sample_keeps_the_dearest_and_says_what_it_left_out(example_points: pd.DataFrame) -> None:
     with rows.over(example_points) as con:
-        drawn = rows.sample(con, Selection(), size=2)
+        drawn = rows.sample(con, Selection(), EVERYTHING, size=2)
         assert drawn.rows["problem"].iloc[0] == W.text
         assert (len(drawn.rows), drawn.total) == (2, 3)
         assert drawn.note.startswith("2 of 3 problems drawn")
-        assert not rows.sample(con, Selection(), size=3).note
+        assert not rows.sample(con, Selection(), EVERYTHING, size=3).note
 
 
 @pytest.mark.parametrize(
