@@ -217,7 +217,8 @@ def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -
               select axis, fixed, size, arg_min(id, time_us) as id, min(time_us) as time_us
               from long group by axis, fixed, h, size)
             select axis, operation || ' ' || direction || ' ' || layout || ' ' || dtype
-                   || if(axis = 'M', ', N ', ', M ') || fixed::bigint || ', K ' || k::bigint || ', batch ' || batch::bigint as family,
+                   || if(axis = 'M', ', N ', ', M ') || fixed::bigint
+                   || ', K ' || k::bigint || ', batch ' || batch::bigint as family,
                    size, d.time_us, id, label from drawn d join points using (id) order by family, size""",
         parameters * 2,
     ).df()
