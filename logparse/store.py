@@ -3,23 +3,24 @@
     STORE/logparse-store.json                    schema version
     STORE/<table>/[category=C/]<attempt>-N.parquet   parts
     STORE/sources/<path>/<identity>.parquet      one row: the commit of an attempt, written last, by put-if-absent
+    STORE/compactions/<number>.parquet           what was merged (see ``manifest``)
 
 Parts carry the *attempt* that wrote them; only attempts with a row in ``sources`` exist for the views, so a killed
 ingest leaves nothing but files that the next one removes.  ``<path>`` is a hash of the source's path, so that a worker
 finds what there is of one file without reading about all others (a row file may also stand in ``sources`` itself).
-A source may have several commits (a log that grew, standard
-input every few seconds); a commit may replace earlier ones of its source.
+A source may have several commits (a log that grew, standard input every few seconds); a commit may replace earlier ones
+of its source.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +29,10 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from logparse.columns import table as arrow_table
 from logparse.errors import StoreError
 from logparse.location import META, PutIfAbsent, explained, make_folder, put_if_absent, replace_file, resolve
-from logparse.parts import Attempt, attempt_of, parquet_bytes, path_folder
+from logparse.manifest import MERGED, Manifest, latest, manifests
+from logparse.parts import Attempt, attempt_of, parquet_bytes, path_folder, row_file, row_files
 from logparse.schema import (
     COMMIT_SCHEMA,
     FINDINGS_SCHEMA,
@@ -58,18 +59,18 @@ class Store:
 
     def __init__(self, url: str, filesystem: pafs.FileSystem, root: str) -> None:
         self.url = url
-        self._fs = filesystem
-        self._root = root
+        self.filesystem = filesystem
+        self.root = root
 
     # ------------------------------------------------------------------ writing
 
     @cached_property
-    def _put(self) -> PutIfAbsent:
-        return put_if_absent(self.url, self._fs)
+    def put(self) -> PutIfAbsent:
+        return put_if_absent(self.url, self.filesystem)
 
     def attempt(self) -> Attempt:
         """A fresh attempt to read one source; nothing of it is visible before its ``commit``."""
-        return Attempt(self._fs, self._root, secrets.token_hex(8), self._put)
+        return Attempt(self.filesystem, self.root, secrets.token_hex(8), self.put)
 
     def commits(self) -> list[Commit]:
         """The live commits, replaced ones left out, in order of commitment."""
@@ -77,8 +78,8 @@ class Store:
 
     def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
         """The live commits of one path as of this moment, with those that are ``known`` of an earlier one."""
-        files = [p for p in self._files(f"sources/{path_folder(path)}") if p.endswith(".parquet")]
-        rows = [row for p in files for row in pq.ParquetFile(p, filesystem=self._fs).read().to_pylist()]
+        files = [p for p in self.files(f"sources/{path_folder(path)}") if p.endswith(".parquet")]
+        rows = [row for p in files for row in pq.ParquetFile(p, filesystem=self.filesystem).read().to_pylist()]
         found = [commit_from_row(row) for row in rows if row["path"] == path]
         return live({row.attempt: row for row in (*known, *found)}.values())
 
@@ -90,49 +91,90 @@ class Store:
             rows.setdefault(path, []).append(number)
         return lambda path: live(commit_from_row(table.slice(n, 1).to_pylist()[0]) for n in rows.get(path, ()))
 
-    def _commit_table(self) -> pa.Table:
-        paths = [p for p in self._files("sources") if p.endswith(".parquet")]
+    def manifest(self) -> Manifest:
+        """What the last compaction merged."""
+        return latest(self.filesystem, self.root)
+
+    def _commit_table(self, manifest: Manifest | None = None) -> pa.Table:
+        manifest = manifest or self.manifest()
+        merged = {f"{self.root}/{path}" for path in row_files(manifest.commits)}
+        paths = [p for p in self.files("sources") if p.endswith(".parquet") and p not in merged]
         if not paths:
-            return arrow_table([], COMMIT_SCHEMA)
+            return manifest.commits
         import pyarrow.dataset as ds  # brings pandas; a first ingest needs neither
 
-        return ds.dataset(paths, filesystem=self._fs, schema=COMMIT_SCHEMA, format="parquet").to_table()
+        table = ds.dataset(paths, filesystem=self.filesystem, schema=COMMIT_SCHEMA, format="parquet").to_table()
+        return pa.concat_tables([manifest.commits, table.cast(COMMIT_SCHEMA)]) if merged else table
 
     def forget(self, name: str) -> list[str]:
         """Remove a run, or the sources whose path ends in ``name``.  Returns the paths that are gone.
 
-        Raises StoreError when nothing matches.
+        What a compaction merged of them is invisible at once, and leaves the disk with the next one.  Raises StoreError
+        when nothing matches.
         """
-        rows = [row for row in self.commits() if name in (row.run, row.path) or row.path.endswith("/" + name)]
-        if not rows:
+        manifest = self.manifest()
+        rows = [commit_from_row(row) for row in self._commit_table(manifest).to_pylist()]
+        named = [row for row in live(rows) if name in (row.run, row.path) or row.path.endswith("/" + name)]
+        if not named:
             raise StoreError(f"nothing in {self.url} is called {name!r}; `logparse status` lists runs and files")
-        doomed = {row.source_id for row in rows}
-        for path in self._files("sources"):
-            if pq.read_table(path, filesystem=self._fs, columns=["source_id"])["source_id"][0].as_py() in doomed:
-                self._fs.delete_file(path)
-        self.sweep(older_than_s=0)
-        return sorted({row.path for row in rows})
+        sources = {row.source_id for row in named}
+        doomed = {row.attempt: row for row in rows if row.source_id in sources}
+        for row in doomed.values():
+            for path in (row_file(row), f"sources/{row_file(row).rsplit('/', 1)[-1]}"):
+                self._delete(f"{self.root}/{path}")
+        kept = [attempt not in doomed for attempt in manifest.commits["attempt"].to_pylist()]
+        if not all(kept):
+            rest = replace(manifest, commits=manifest.commits.filter(pa.array(kept, pa.bool_())), stale=True)
+            replace_file(self.filesystem, rest.path(self.root), rest.to_bytes())
+        for table in SCHEMAS:
+            for path in self.files(table):
+                if attempt_of(path) in doomed:
+                    self._delete(path)
+        return sorted({row.path for row in named})
 
     def sweep(self, older_than_s: float = 3600) -> int:
-        """Remove parts of attempts that never committed and have not been touched for a while.  Returns how many."""
-        live = set(self._commit_table()["attempt"].to_pylist())
-        removed = 0
+        """Remove what nobody reads: parts of attempts that never committed and have written nothing for a while, and
+        what was merged a while ago.  Returns how many files.
+        """
+        manifest = self.manifest()
+        merged = manifest.attempts
+        settled = manifest.age_s > older_than_s  # nobody still reads by the manifest before this one
+        held = set(self._commit_table(manifest)["attempt"].to_pylist())
+        doomed = [p for p in manifests(self.filesystem, self.root)[:-1] if settled]
+        if settled:
+            told = {f"{self.root}/{path}" for path in row_files(manifest.commits)}
+            doomed += [p for p in self.files("sources") if p in told]
+        loose: dict[str, list[str]] = {}
+        touched: dict[str, float] = {}
         for table in SCHEMAS:
-            selector = pafs.FileSelector(f"{self._root}/{table}", recursive=True, allow_not_found=True)
-            for info in self._fs.get_file_info(selector):
-                age = time.time() - (info.mtime_ns or 0) / 1e9
-                if info.is_file and attempt_of(info.path) not in live and age > older_than_s:
-                    with contextlib.suppress(FileNotFoundError):  # another ingest swept it first
-                        self._fs.delete_file(info.path)
-                        removed += 1
-        return removed
+            selector = pafs.FileSelector(f"{self.root}/{table}", recursive=True, allow_not_found=True)
+            for info in self.filesystem.get_file_info(selector):
+                attempt = attempt_of(info.path)
+                if not info.is_file or info.path.removeprefix(f"{self.root}/") in manifest.parts:
+                    continue
+                if attempt in merged or attempt.startswith(MERGED):
+                    doomed += [info.path] if settled else []
+                elif attempt not in held:  # as long as any of its parts is young, it may be at work
+                    loose.setdefault(attempt, []).append(info.path)
+                    touched[attempt] = max(touched.get(attempt, 0.0), (info.mtime_ns or 0) / 1e9)
+        now = time.time()
+        doomed += [p for attempt, paths in loose.items() if now - touched[attempt] > older_than_s for p in paths]
+        return sum(self._delete(path) for path in doomed)
+
+    def _delete(self, path: str) -> bool:
+        """Whether it was there: another process may have been faster."""
+        try:
+            self.filesystem.delete_file(path)
+        except FileNotFoundError:
+            return False
+        return True
 
     def write_findings(self, rows: pd.DataFrame) -> None:
         """Replace the view ``findings`` by these rows (columns of ``FINDINGS_SCHEMA``)."""
         rows = rows.reindex(columns=FINDINGS_SCHEMA.names)
         table = pa.Table.from_pandas(rows, FINDINGS_SCHEMA, preserve_index=False)
-        make_folder(self._fs, f"{self._root}/findings")
-        replace_file(self._fs, f"{self._root}/findings/findings.parquet", parquet_bytes(table))
+        make_folder(self.filesystem, f"{self.root}/findings")
+        replace_file(self.filesystem, f"{self.root}/findings/findings.parquet", parquet_bytes(table))
 
     # ------------------------------------------------------------------ reading
 
@@ -155,7 +197,7 @@ class Store:
     @property
     def folder(self) -> Path | None:
         """Where the store lies on this machine's disk; None for one behind a URL."""
-        return Path(self._root) if isinstance(self._fs, pafs.LocalFileSystem) else None
+        return Path(self.root) if isinstance(self.filesystem, pafs.LocalFileSystem) else None
 
     def connect(self, run: str | None = None, *, direct: bool = False) -> duckdb.DuckDBPyConnection:
         """An in-memory DuckDB connection with the views; ``run`` limits every view to one run.
@@ -174,21 +216,22 @@ class Store:
         )
         rows = [row for row in self.commits() if run is None or row.run == run]
         con.register("commits_", pa.Table.from_pylist([commit_row(row) for row in rows], schema=COMMIT_SCHEMA))
-        live = {row.attempt for row in rows}
+        attempts, manifest = {row.attempt for row in rows}, self.manifest()
         for table, schema in SCHEMAS.items():
-            paths = self._parts(table, live) if direct and table in _LARGE and self.folder is not None else []
+            parts = self.parts(table, attempts, manifest)
+            paths = parts if direct and table in _LARGE and self.folder is not None else []
             if paths:
                 names = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
                 wanted = ", ".join(f'"{name}"' for name in schema.names)  # parts of earlier versions have more
-                parts = f"read_parquet([{names}], hive_partitioning=false)"
-                con.execute(f"create view {table}_ as select {wanted} from {parts}")
+                read = f"read_parquet([{names}], hive_partitioning=false)"
+                con.execute(f"create view {table}_ as select {wanted} from {read}")
             else:
-                con.register(f"{table}_", self._dataset(table, schema, live))
-        findings = f"{self._root}/findings/findings.parquet"
-        has_findings = self._fs.get_file_info(findings).is_file
+                con.register(f"{table}_", self._dataset(table, schema, parts))
+        findings = f"{self.root}/findings/findings.parquet"
+        has_findings = self.filesystem.get_file_info(findings).is_file
         con.register(
             "findings_",
-            pq.read_table(findings, filesystem=self._fs) if has_findings else FINDINGS_SCHEMA.empty_table(),
+            pq.read_table(findings, filesystem=self.filesystem) if has_findings else FINDINGS_SCHEMA.empty_table(),
         )
         for view, sql in view_sql(run).items():
             con.execute(f"create view {view} as {sql}")
@@ -274,15 +317,18 @@ class Store:
         """Findings of the last ``recommend``."""
         return self._view("findings", None)
 
-    def _files(self, folder: str) -> list[str]:
-        selector = pafs.FileSelector(f"{self._root}/{folder}", recursive=True, allow_not_found=True)
-        return [info.path for info in self._fs.get_file_info(selector) if info.is_file]
+    def files(self, folder: str) -> list[str]:
+        """Paths of all files below a folder of the store."""
+        selector = pafs.FileSelector(f"{self.root}/{folder}", recursive=True, allow_not_found=True)
+        return [info.path for info in self.filesystem.get_file_info(selector) if info.is_file]
 
-    def _parts(self, table: str, live: set[str]) -> list[str]:
-        return [p for p in self._files(table) if p.endswith(".parquet") and attempt_of(p) in live]
+    def parts(self, table: str, attempts: Set[str], manifest: Manifest) -> list[str]:
+        """Paths of the parts that hold the table's rows of these attempts (merged ones hold those of others too)."""
+        single = attempts - manifest.attempts
+        found = [path for path in self.files(table) if path.endswith(".parquet")]
+        return [p for p in found if attempt_of(p) in single or p.removeprefix(f"{self.root}/") in manifest.parts]
 
-    def _dataset(self, table: str, schema: pa.Schema, live: set[str]) -> pa.Table | ds.Dataset:
-        paths = self._parts(table, live)
+    def _dataset(self, table: str, schema: pa.Schema, paths: Sequence[str]) -> pa.Table | ds.Dataset:
         if not paths:
             return schema.empty_table()
         import pyarrow.dataset as ds
@@ -292,11 +338,11 @@ class Store:
         )
         return ds.dataset(
             paths,
-            filesystem=self._fs,
+            filesystem=self.filesystem,
             schema=schema,
             format="parquet",
             partitioning=partitioning,
-            partition_base_dir=f"{self._root}/{table}",
+            partition_base_dir=f"{self.root}/{table}",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import logparse
 from logparse.errors import QueryError, StoreError
 from logparse.ingest import ingest
 from logparse.model import problem_from_text
+from logparse.parts import Attempt
 from logparse.schema import VIEWS, Commit
 from logparse.sql import query
 from logparse.store import Store, open_store
@@ -192,3 +194,32 @@ def test_a_part_that_cannot_be_written_is_told_at_the_commit_at_the_latest(store
     with pytest.raises(OSError, match="directory"):
         attempt.commit(Commit(attempt=attempt.name, start=0, end=1, bytes=1, lines=1, **told))
     assert store.sources().empty
+
+
+def _row(attempt: Attempt, path: str) -> Commit:
+    told = dict.fromkeys(("source_id", "run", "format", "content_hash"), path)
+    return Commit(attempt=attempt.name, path=path, start=0, end=1, bytes=1, lines=1, **told)
+
+
+def test_an_ingest_at_work_keeps_its_parts(store: Store) -> None:
+    """What it wrote hours ago stays as long as it goes on writing, whatever others sweep or forget."""
+    working, done = store.attempt(), store.attempt()
+    for attempt in (working, done):
+        attempt.add("facts", pa.table({"name": ["arch"], "value": ["gfx942"]}))
+    done.commit(_row(done, "other"))
+    (part,) = Path(store.url).glob(f"facts/{working.name}-*")
+    os.utime(part, (0, 0))
+    working.add("facts", pa.table({"name": ["cu_count"], "value": ["304"]}))
+    assert store.sweep() == 0
+    store.forget("other")
+    working.commit(_row(working, "mine"))
+    assert sorted(store.facts()["name"]) == ["arch", "cu_count"]
+
+
+def test_a_commit_says_what_was_swept_away_from_under_it(store: Store) -> None:
+    attempt = store.attempt()
+    attempt.add("facts", pa.table({"name": ["arch"], "value": ["gfx942"]}))
+    assert store.sweep(older_than_s=-1) == 1
+    with pytest.raises(StoreError, match="ingest it again"):
+        attempt.commit(_row(attempt, "mine"))
+    assert not store.commits()

@@ -1,0 +1,150 @@
+"""Compaction: many small parts become few large ones, and many row files one manifest.
+
+What is committed is read and written once more, in large parts under fresh names, and last the manifest, by
+put-if-absent under the next number: that is the commit of a compaction.  Killed before it, it leaves files that a later
+sweep removes; of two at once the second finds the number taken and changes nothing.  What was merged stays for an hour,
+so that whoever reads it now can finish; the next ingest or compaction after that removes it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from logparse.errors import StoreError
+from logparse.location import make_folder
+from logparse.manifest import MERGED, Manifest
+from logparse.parts import encoding
+from logparse.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_row
+from logparse.store import Store
+
+LARGE_BYTES = 64 << 20
+"""Parts from this size on are left as they are, once they are merged ones."""
+_GROUP_BYTES = 64 << 20  # in memory, until they are written as one row group
+
+Progress = Callable[[int, int], None]
+"""Called with the parts merged so far and all that are to be."""
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """How many files a reader opens, before and after."""
+
+    before: int
+    after: int
+
+
+def compact(store: Store, progress: Progress | None = None) -> Compacted:
+    """Merge the small parts of every table.  Raises StoreError when another compaction was faster."""
+    store.sweep()
+    manifest, rows = store.manifest(), store.commits()
+    attempts = pa.array([row.attempt for row in rows], pa.string())
+    held = {table: store.parts(table, set(attempts.to_pylist()), manifest) for table in SCHEMAS}
+    small = {
+        folder: (table, chosen)
+        for table, paths in held.items()
+        for folder, group in _by_folder(paths).items()
+        if (chosen := _small(store, group, manifest))
+    }
+    row_files = len({row.attempt for row in rows} - manifest.attempts)
+    before = sum(map(len, held.values())) + row_files + bool(manifest.number)
+    if not small and not row_files and not manifest.stale:
+        return Compacted(before, before)
+    todo, done = sum(len(paths) for _, paths in small.values()), 0
+    merged: list[str] = []
+    for folder, (table, paths) in small.items():
+        writer = _Writer(store, table, folder)
+        for path in paths:
+            writer.add(_rows(store, path, table, attempts))
+            done += 1
+            if progress:
+                progress(done, todo)
+        merged += writer.close()
+    gone = {path for _, paths in small.values() for path in paths}
+    kept = [f"{store.root}/{path}" for path in manifest.parts if f"{store.root}/{path}" not in gone]
+    names = frozenset(path.removeprefix(f"{store.root}/") for path in (*kept, *merged))
+    still = {row.attempt for row in store.commits()}  # something may have been forgotten meanwhile
+    rows = [row for row in rows if row.attempt in still]
+    new = Manifest(manifest.number + 1, _table(rows), names)
+    if not new.put(store.filesystem, store.root, store.put):
+        raise StoreError(f"{store.url}: another compaction was faster, and this one changed nothing")
+    return Compacted(before, len(names) + 1)
+
+
+def _by_folder(paths: Sequence[str]) -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    for path in sorted(paths):
+        out.setdefault(path.rsplit("/", 1)[0], []).append(path)
+    return out
+
+
+def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
+    """What is to be merged of a folder: all but large merged parts, as the others' attempts are the manifest's then.
+
+    Where something was forgotten, everything: it must leave the disk.
+    """
+    parts = {path: path.removeprefix(f"{store.root}/") in manifest.parts for path in paths}
+    sizes = {info.path: info.size or 0 for info in store.filesystem.get_file_info(list(paths))}
+    fresh = [path for path, is_merged in parts.items() if not is_merged]
+    old = [path for path, is_merged in parts.items() if is_merged and (manifest.stale or sizes[path] < LARGE_BYTES)]
+    return [*old, *fresh] if fresh or len(old) > 1 or manifest.stale else []
+
+
+def _rows(store: Store, path: str, table: str, attempts: pa.Array) -> pa.Table:
+    """Rows of a part that still count, in the schema of today."""
+    schema = _schema(table, path)
+    found = pq.ParquetFile(path, filesystem=store.filesystem).read()
+    columns = [
+        found[f.name].cast(f.type) if f.name in found.column_names else pa.nulls(len(found), f.type) for f in schema
+    ]
+    rows = pa.Table.from_arrays(columns, schema=schema)
+    return rows.filter(pc.is_in(rows["attempt"], value_set=attempts))
+
+
+def _schema(table: str, path: str) -> pa.Schema:
+    """Without the column that the folder's name tells."""
+    return pa.schema([f for f in SCHEMAS[table] if f.name != "category" or "/category=" not in path])
+
+
+def _table(rows: Sequence[Commit]) -> pa.Table:
+    return pa.Table.from_pylist([commit_row(row) for row in rows], schema=COMMIT_SCHEMA)
+
+
+class _Writer:
+    """Merged parts of one folder, a row group at a time."""
+
+    def __init__(self, store: Store, table: str, folder: str) -> None:
+        self._store = store
+        self._folder = folder
+        self._schema = _schema(table, f"{folder}/")
+        self._name = f"{MERGED}{secrets.token_hex(8)}"
+        self._held: list[pa.Table] = []
+        self._bytes = 0
+        self._paths: list[str] = []
+
+    def add(self, rows: pa.Table) -> None:
+        self._held.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes > _GROUP_BYTES:
+            self._write()
+
+    def close(self) -> list[str]:
+        """The paths of the parts."""
+        self._write()
+        return self._paths
+
+    def _write(self) -> None:
+        rows = pa.concat_tables(self._held) if self._held else self._schema.empty_table()
+        self._held, self._bytes = [], 0
+        if not len(rows):
+            return
+        make_folder(self._store.filesystem, self._folder)
+        path = f"{self._folder}/{self._name}-{len(self._paths) + 1}.parquet"
+        with self._store.filesystem.open_output_stream(path) as sink:
+            pq.write_table(rows, sink, compression="zstd", **encoding(self._schema))
+        self._paths.append(path)
