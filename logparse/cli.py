@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -331,13 +331,24 @@ def sql(
     write_table(table.to_pandas(), format, output)
 
 
-@app.command(epilog="Example: `logparse status`")
-def status(store: StoreOption = None, format: FormatOption = TableFormat.table, output: OutputOption = None) -> None:
-    """Say what the store holds, and what is missing."""
+@app.command(epilog="Example: `logparse status`; while a cluster works: `logparse status --watch`")
+def status(
+    store: StoreOption = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow running ingests and replays to their end.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks of --watch.")] = 2.0,
+    format: FormatOption = TableFormat.table,
+    output: OutputOption = None,
+) -> None:
+    """Say what the store holds, and what is missing; or how far a running ingest or replay is."""
     from logparse import lookup
     from logparse.store import open_store
 
     held = open_store(store)
+    if watch:
+        from logparse.watch import watch as follow
+
+        follow(held, typer.echo, interval)
+        return
     write_table(lookup.holdings(held), format, output)
     if format is TableFormat.table and output is None:
         for line in _missing(held):
@@ -365,6 +376,18 @@ def forget(
 
     for path in open_store(store).forget(name):
         typer.echo(f"forgot {printable(path)}")
+
+
+@app.command(epilog="Example: `logparse compact --store s3://bucket/store`")
+def compact(store: StoreOption = None) -> None:
+    """Merge the store's many small files into a few large ones; the old ones go an hour later."""
+    from logparse import compaction
+    from logparse.store import open_store
+
+    held = open_store(store)
+    with _counted("compact") as progress:
+        done = compaction.compact(held, progress)
+    typer.echo(f"{done.before:,} files before, {done.after:,} now")
 
 
 @app.command(epilog="Example: `logparse lint tunableop_results0.csv --target gpus=8 --against logparse-store`")
@@ -609,6 +632,20 @@ def _progress(paths: Sequence[str]) -> Iterator[Progress | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("ingest", total=total)
         yield lambda path, count: bar.advance(task, count)
+
+
+@contextmanager
+def _counted(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar with counts and ETA on a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _print_ingested(results: Sequence[Ingested]) -> None:

@@ -11,7 +11,7 @@ import io
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, BinaryIO, cast
@@ -28,6 +28,7 @@ from logparse.location import absolute
 from logparse.model import Fact, Record
 from logparse.output import printable
 from logparse.parts import Attempt
+from logparse.running import announced, sweep
 from logparse.schema import Commit
 from logparse.source import Hashing, InputFile, digests, find_inputs, last_line_end
 from logparse.store import Store, open_store
@@ -84,15 +85,19 @@ def ingest(
     files, missing = find_inputs(paths)
     label = run or datetime.datetime.now().isoformat(timespec="milliseconds")
     store.sweep()
+    sweep(store, time.time())
     read = _Reader(store, label, format, max_ratio)
     results: dict[str, Ingested] = {}
-    sizes = input_sizes(files)
-    elsewhere = {path: size for path, size in sizes.items() if path != "-"}
-    for path, result in _read_all(read, elsewhere, executor or LocalExecutor(jobs), progress):
-        results[path] = result
-    if "-" in files:  # is of this process
-        with reporting(progress):
-            results["-"] = read(_Task("-", 1))
+    sizes, known = input_sizes(files), store.known()
+    ahead = [count for path, size in sizes.items() if (count := _ahead(size, known(path))) is not None]
+    amount = None if "-" in files else sum(ahead)
+    with announced(store, "ingest", label, files=len(ahead), bytes=amount):
+        elsewhere = {path: size for path, size in sizes.items() if path != "-"}
+        for path, result in _read_all(read, elsewhere, known, executor or LocalExecutor(jobs), progress):
+            results[path] = result
+        if "-" in files:  # is of this process
+            with reporting(progress):
+                results["-"] = read(_Task("-", 1))
     failed = [Ingested(path=path, state="failed", error=message) for path, message in missing]
     return failed + [results[path] for path in files]
 
@@ -115,11 +120,23 @@ def input_sizes(files: Mapping[str, int | None]) -> dict[str, int]:
     return {path: asked[path] if size is None else size for path, size in files.items()}
 
 
+def _ahead(size: int, known: Sequence[Commit]) -> int | None:
+    """Raw bytes to read of a file, as far as its size tells; None where the store seems to hold it already."""
+    end = max((row.end for row in known), default=None)
+    if size == end:
+        return None
+    again = end is None or size < end or any(row.whole for row in known)
+    return size if again or end is None else size - end
+
+
 def _read_all(
-    read: _Reader, sizes: Mapping[str, int], executor: Executor, progress: Progress | None
+    read: _Reader,
+    sizes: Mapping[str, int],
+    known: Callable[[str], Sequence[Commit]],
+    executor: Executor,
+    progress: Progress | None,
 ) -> Iterator[tuple[str, Ingested]]:
     """The files by the executor, large ones first so that none is left alone at the end."""
-    known = read.store.known()
     share = executor.together / max(1, sum(sizes.values()))
     most = executor.cpus
 

@@ -26,6 +26,7 @@ from logparse.errors import InputError
 from logparse.ingest import record
 from logparse.location import absolute
 from logparse.model import Fact, Measurement, Problem, Record, Solution
+from logparse.running import announced
 from logparse.store import Store
 
 FORMAT = "replay"
@@ -146,7 +147,11 @@ def replay(
     known = history(store) if options.resume else History()
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
     try:
-        with seats(options.engine, place, options.devices) as (held, remarks):
+        with (
+            announced(store, FORMAT, run, problems=len(items)) as announcement,
+            seats(options.engine, place, options.devices) as (held, remarks),
+        ):
+            recorder.pass_over = announcement.leave_out
             report.remarks.extend(remarks)
             crew = _WatchedCrew(options.backends, held, options.method, options.limits, recorder.take, known)
             if watch:
@@ -234,6 +239,8 @@ class _Recorder:
         self._store, self._report, self._options, self._progress = store, report, options, progress
         self._calls = calls
         self._pairs: dict[str, Pairs] = {}
+        self.pass_over: Callable[[], None] = lambda: None
+        """Called when a problem leaves nothing to record, as all of it is known."""
         self._started = time.monotonic()
 
     def take(self, outcome: Outcome, device: str) -> None:
@@ -254,6 +261,8 @@ class _Recorder:
             records: list[Record] = [*outcome.rows, *(Fact(name, value) for name, value in sorted(facts.items()))]
             name = f"{FORMAT}/{device}/{outcome.problem.label}"
             record(self._store, records, run=self._report.run, name=name, format=FORMAT)
+        elif not isinstance(outcome, Confirmed):
+            self.pass_over()
         if self._progress:
             self._progress(self._step(outcome, confirmation))
 

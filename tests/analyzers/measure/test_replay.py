@@ -20,7 +20,9 @@ from analyzers.measure.worker import backend_named
 from logparse.errors import InputError
 from logparse.ingest import record
 from logparse.model import Fact, Measurement, Problem, Solution
+from logparse.running import running
 from logparse.store import Store
+from logparse.watch import Watch, line
 from tests.analyzers.measure.fakes import NAME
 from tests.analyzers.measure.problems import named, store_of
 
@@ -245,6 +247,22 @@ def test_a_recording_is_replayed_end_to_end(tmp_path: Path) -> None:
     assert statuses(store)["torch:bad"] == "failed"
     again = replay(store, options)
     assert {x.ended for x in again.results} == {"known"}
+
+
+def test_a_replay_is_watched_from_its_store_alone(tmp_path: Path) -> None:
+    fast, alone = named("pick", "fast", m=16), named("pick", m=24)
+    store = store_of(tmp_path, [fast, alone])
+    looking, seen = Watch(store), list[str]()
+    report = replay(store, FAKE, lambda step: seen.append(line(looking.look()[0][0], time.time())))
+    assert report.finished
+    assert [text.partition(" problems")[0] for text in seen] == ["replay r: 1 of 2", *["replay r: 2 of 2"] * 2]
+    assert "0 confirmed" in seen[1]
+    assert "1 confirmed, best ×2.0" in seen[2]
+    assert "fake:fast" in seen[2]
+    assert (looking.look()[0], running(store)) == ([], {})
+    again = list[str]()
+    replay(store, FAKE, lambda step: again.append(line(looking.look()[0][0], time.time())))
+    assert again[0].startswith("replay r: 0 of 1 problems"), "what is known is no work, and not promised"
 
 
 def test_the_plan_puts_expected_saving_per_second_first(tmp_path: Path) -> None:
