@@ -56,10 +56,24 @@ BF16, HALF = "c10::BFloat16", "c10::Half"
 LIST, SCALAR = "ScalarList", "Scalar"
 
 
-def job() -> list[dict[str, Any]]:
-    """One step: a linear layer under autocast, its gradients, attention scores, two convolutions and their backward.
+def steps(category: str) -> list[dict[str, Any]]:
+    """Two steps as ``profiler.step()`` marks them, and what the profiler shows of them on the device."""
+    out = []
+    for number, start, us in ((3, 95.0, 600.0), (4, 695.5, 450.25)):
+        step = {"ph": "X", "name": f"ProfilerStep#{number}"}
+        args = {"External id": 100 + number, "Record function id": 0, "Ev Idx": 100 + number}
+        out += [
+            {**step, "cat": category, "pid": PID, "tid": PID, "ts": start, "dur": us, "args": args},
+            {**step, "cat": "gpu_user_annotation", "pid": 0, "tid": 3, "ts": start + 40, "dur": us - 70,
+             "args": {"External id": 100 + number}},
+        ]  # fmt: skip
+    return out
 
-    Then a product whose bias and GELU are operators of their own.
+
+def job(category: str = "user_annotation") -> list[dict[str, Any]]:
+    """A linear layer under autocast, its gradients, attention scores, two convolutions and their backward.
+
+    Then a product whose bias and GELU are operators of their own.  Events of this category mark two steps.
     """
     bias = [[3072], [2048, 768], [768, 3072], [], []]
     turned = [[1], [768, 1], [1, 768], [], []]
@@ -123,6 +137,7 @@ def job() -> list[dict[str, Any]]:
         *launched(14, 1075, 5.5, "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<BFloat16>>()", 28),
         operator(15, 1100, 10, "aten::gelu", **tensors([BF16, ""], [[2048, 3072], []], [[3072, 1], []], ["", "none"])),
         *launched(15, 1120, 6.25, "void at::native::vectorized_elementwise_kernel<4, GeluCUDAKernelImpl>()", 29),
+        *steps(category),
         {"name": "process_name", "ph": "M", "ts": 90, "pid": PID, "tid": 0, "args": {"name": "python3"}},
     ]  # fmt: skip
 
@@ -302,7 +317,7 @@ def main() -> None:
     OUT.mkdir(exist_ok=True)
     events = job()
     (OUT / "job.trace.json").write_text(kineto(events), encoding="utf-8")
-    old = json.dumps({**HEADER, "traceEvents": without_ids(events)})
+    old = json.dumps({**HEADER, "traceEvents": without_ids(job("cpu_op"))})
     with (
         (OUT / "job_without_ids.trace.json.gz").open("wb") as raw,
         gzip.GzipFile("", "wb", mtime=0, fileobj=raw) as file,

@@ -37,13 +37,15 @@ metadata, runtime, flow arrows, other operators    foreign
 
 Kernels of a ``convolution_backward`` go to B and W where ``gradients`` can tell; else the operator is one call and one
 measurement of direction ``B+W``.  The fact ``convolution_backward_assigned`` is the share of their time that was told
-apart; ``epilogue_kernels`` are the elementwise operators that followed a product (``torch_epilogues``).  Times are
-microseconds of device time; a sample is the sum over the kernels of one operator.  About 12 bytes per
-operator and 30 per kernel are held until the end, whatever else the trace has.
+apart; ``epilogue_kernels`` are the elementwise operators that followed a product (``torch_epilogues``).  Of a job that
+calls ``profiler.step()``, ``profiler_steps`` is the number of steps that the trace holds, ``profiler_steps_us`` their
+wall time together.  Times are microseconds of device time; a sample is the sum over the kernels of one operator.  About
+12 bytes per operator and 30 per kernel are held until the end, whatever else the trace has.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -104,6 +106,10 @@ _INPUTS = re.compile(rb'"(?:Concrete Inputs|Input type|Input Strides|Input Dims)
 _READ = frozenset(name.encode() for name in (*OPERATORS, *STEPS))
 """Operators whose inputs are read: problems, and the elementwise steps that may follow them."""
 _REMEMBERED = 65_536
+_STEP = b'"ProfilerStep#'
+_STEP_NAME = re.compile(r"ProfilerStep#(\d+)")
+_STEP_CATEGORIES = ("user_annotation", "cpu_op", "Operator", "python_function")
+"""Of the thread that called ``step()``, by versions of PyTorch; ``gpu_user_annotation`` is its copy on the device."""
 
 
 def recognise(head: Head) -> bool:
@@ -127,7 +133,7 @@ def read(source: Source) -> Iterator[Outcome]:
             yield from reader.take(batch)
     for damage in events.damage:
         yield Outcome("reject", [Reject(damage.reason, 0, damage.length)], at=damage.offset)
-    yield Outcome("fact", _facts({**events.tail, **events.header}, columns), lines=0)
+    yield Outcome("fact", [*_facts({**events.tail, **events.header}, columns), *reader.step_facts()], lines=0)
     yield from records_of(columns, operators_by_time(source, columns) if columns.without_id else None)
     yield Outcome("foreign", lines=reader.foreign)
 
@@ -139,9 +145,12 @@ class _Reader:
         self.foreign = 0
         self._columns = columns
         self._remembered: dict[bytes, int] = {}
+        self._steps: dict[tuple[str, str], float] = {}
 
     def take(self, batch: Batch) -> Iterator[Outcome]:
         """All events of a batch; damaged ones come back as rejects."""
+        if _STEP in batch.block:
+            self._take_steps(batch)
         if self._block(batch):
             return
         bodies = batch.bodies
@@ -164,6 +173,23 @@ class _Reader:
             else:
                 self._parsed(event)
             i += taken
+
+    def _take_steps(self, batch: Batch) -> None:
+        """Times of the steps in it.  They are so few that their blocks may be cut into events once more."""
+        for i, body in enumerate(batch.bodies):
+            event = parse(batch, i)[0] if _STEP in body else None
+            if event is None or event.get("ph") != "X" or event.get("cat") not in _STEP_CATEGORIES:
+                continue
+            name, us = _STEP_NAME.fullmatch(str(event.get("name"))), event.get("dur")
+            if name and isinstance(us, (int, float)) and us > 0:
+                self._steps[str(event.get("pid")), name[1]] = float(us)
+
+    def step_facts(self) -> list[Fact]:
+        """How many steps were seen (those of each process, where a trace was merged), and how long they took."""
+        if not self._steps:
+            return []
+        wall = math.fsum(self._steps.values())
+        return [Fact("profiler_steps", str(len(self._steps))), Fact("profiler_steps_us", f"{wall:.3f}")]
 
     def _block(self, batch: Batch) -> bool:
         """A whole block of events that all look as expected; False (and nothing done) where one does not."""

@@ -64,7 +64,7 @@ def test_golden_measurements() -> None:
 
 def test_golden_rest() -> None:
     found = outcomes(FORMAT, JOB)
-    assert units(found) == {"call": 9, "measurement": 18, "message": 2, "foreign": 60}
+    assert units(found) == {"call": 9, "measurement": 18, "message": 2, "foreign": 64}
     assert sum(units(found).values()) == len(CONTENT["traceEvents"])
     tail = json.loads(facts(found)["epilogue_kernels"])
     assert (tail["tail"], tail["calls"], tail["us"]) == (["bias", "gelu"], 1, [5.5, 6.25])
@@ -76,6 +76,8 @@ def test_golden_rest() -> None:
         "rank": "3",
         "pid": "4242",
         "convolution_backward_assigned": "0.4924",
+        "profiler_steps": "2",
+        "profiler_steps_us": "1050.250",
     }
     assert {(m.function, m.text, m.count) for m in records(found, Message)} == {
         ("aten::mm", "inputs not recorded or not readable", 1),
@@ -86,6 +88,36 @@ def test_golden_rest() -> None:
     assert sum(k.calls for k in kernels) == 18
     unlike = {"aten::copy_", "aten::mm", "aten::relu", "aten::add_", "aten::gelu"}
     assert {k.op for k in kernels if k.problem is None} == unlike
+
+
+@pytest.mark.parametrize("category", ["user_annotation", "cpu_op", "Operator", "python_function"])
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("sort", [False, True])
+def test_steps_in_any_layout(category: str, indent: int | None, sort: bool) -> None:
+    events = [
+        {**event, "cat": category} if event.get("cat") == "user_annotation" else event
+        for event in CONTENT["traceEvents"]
+    ]
+    text = json.dumps({**CONTENT, "traceEvents": events}, indent=indent, sort_keys=sort)
+    found = facts(outcomes(FORMAT, text.encode()))
+    assert (found["profiler_steps"], found["profiler_steps_us"]) == ("2", "1050.250")
+
+
+def test_what_is_no_step_of_the_job() -> None:
+    step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 1.0, "dur": 5.0}
+    strangers = [
+        {**step, "cat": "gpu_user_annotation"},
+        {**step, "name": "ProfilerStep#"},
+        {**step, "name": "my ProfilerStep#1"},
+        {**step, "dur": "5"},
+        {**step, "ph": "i"},
+        {**step, "name": "note", "args": {"text": "ProfilerStep#1"}},
+    ]
+    text = json.dumps({**CONTENT, "traceEvents": strangers})
+    assert "profiler_steps" not in facts(outcomes(FORMAT, text.encode()))
+    both = json.dumps({**CONTENT, "traceEvents": [*strangers, step, {**step, "cat": "cpu_op"}, {**step, "pid": 2}]})
+    found = facts(outcomes(FORMAT, both.encode()))
+    assert (found["profiler_steps"], found["profiler_steps_us"]) == ("2", "10.000"), "a step of each process, once"
 
 
 def test_operators_by_time_are_those_by_id() -> None:
