@@ -27,7 +27,7 @@ from analyzers.measure.stats import median
 from analyzers.measure.trial import REFERENCE
 from logparse.model import DEFAULT, GemmProblem
 
-STATEMENTS = (1, 256, 1024, 2048, 4096, 8192)
+STATEMENTS = (1, 256, 1024, 4096)
 SIZES = ((64, 64, 4096), (256, 256, 1024), (512, 512, 4096), (1024, 1024, 1024), (2048, 2048, 2048))
 ROUNDS, EXECUTIONS = 15, 32
 

@@ -3,6 +3,7 @@
     python benchmarks/scale.py --ingest      # 200 logs by 1 and 2 workers, local processes and Ray: efficiency
     python benchmarks/scale.py --memory      # memory of the driver against the number of files, to 20,000 tiny ones
     python benchmarks/scale.py --plan        # planning a replay of 2,000 problems with 100 measured solutions each
+    python benchmarks/scale.py --parts       # views over 10,000 part files, before and after `logparse compact`
     python benchmarks/scale.py --gpu 1,2 --find-db gfx942130.HIP.fdb.txt.bz2    # the same replay on 1 GPU and on 2
     python benchmarks/scale.py --gpu 1,2 --smoke                                # that, with a backend that sleeps
 
@@ -46,6 +47,7 @@ from logparse.model import Problem, Solution
 LEAST_RATIO = {2: 1.9, 4: 3.7}
 LEAST_REPEATED = 0.95
 CALIBRATION = 8
+PARTS = 10_000
 
 
 def main() -> int:
@@ -54,6 +56,7 @@ def main() -> int:
     parser.add_argument("--ingest", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--parts", action="store_true")
     parser.add_argument("--gpu", metavar="1,2", help="numbers of GPUs, ascending, the first one 1")
     parser.add_argument("--files", type=int, default=200, help="logs of --ingest")
     parser.add_argument("--megabytes", type=float, default=4.0, help="size of each")
@@ -74,7 +77,7 @@ def main() -> int:
         "machine": {"cores": os.cpu_count(), "load": os.getloadavg()[0], "python": platform.python_version()},
         "command": " ".join(word for word in sys.argv[1:] if word not in ("--results", options.results)),
     }
-    sections = [name for name in ("ingest", "memory", "plan", "gpu") if getattr(options, name)]
+    sections = [name for name in ("ingest", "memory", "plan", "parts", "gpu") if getattr(options, name)]
     failed = []
     for name in sections:
         record[name] = globals()[f"{name}_section"](options)
@@ -128,6 +131,44 @@ def ingest_section(options: argparse.Namespace) -> dict[str, Any]:
         rate = options.files * options.megabytes / two
         out[f"efficiency {engine}"] = one / two / 2
         print(f"{engine}: best {one:.1f} → {two:.1f} s, efficiency {one / two / 2:.2f}; {rate:.0f} MB/s with 2 workers")
+    return out
+
+
+def parts_section(options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of views over many part files, and over what a compaction makes of them."""
+    from ingest import write_log
+
+    from logparse.compaction import compact
+    from logparse.executors import open_executor
+    from logparse.ingest import ingest
+    from logparse.store import open_store
+
+    with tempfile.TemporaryDirectory() as folder:
+        logs = Path(folder, "logs")
+        logs.mkdir()
+        write_log(Path(folder, "long.log"), "bench", 20_000, 1_000)
+        text = "".join(Path(folder, "long.log").read_text().splitlines(keepends=True)[:20])
+        for number in range(PARTS // 2):  # calls and problems: two parts each
+            (logs / f"hipblaslt_{number}.log").write_text(text)
+        store = open_store(Path(folder, "store"), create=True)
+        with open_executor("local", 2) as executor:
+            ingest([str(logs)], store, executor=executor)
+        out: dict[str, Any] = {"parts": sum(len(store.files(table)) for table in ("calls", "gemms"))}
+        for when in ("before", "after"):
+            times: dict[str, float] = {}
+            with timed(times, "commits"):
+                store.commits()
+            for view in ("calls", "workload", "gemm_problems"):
+                with timed(times, view):
+                    counted = store.query(f"select count(*) as n from {view}")["n"][0]
+                assert out.setdefault(f"rows of {view}", int(counted)) == counted
+            print(f"{when}: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in times.items()), flush=True)
+            out[when] = times
+            if when == "before":
+                with timed(out, "compaction"):
+                    done = compact(store)
+                out["files"] = vars(done)
+                print(f"compaction: {done.before:,} files became {done.after:,} in {out['compaction']:.1f} s", flush=True)
     return out
 
 
