@@ -5,33 +5,36 @@
 
 from __future__ import annotations
 
-from analyzers import (
-    cliffs,
-    completeness,
-    convolution,
-    flat_cost,
-    fusion,
-    heuristics,
-    hints,
-    near_misses,
-    precision,
-    queries,
-    stale_overrides,
-)
-from analyzers.analyzer import Analyzer
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-ANALYZERS: tuple[Analyzer, ...] = (
-    completeness.ANALYZER,
-    convolution.ANALYZER,
-    heuristics.ANALYZER,
-    hints.ANALYZER,
-    queries.ANALYZER,
-    stale_overrides.ANALYZER,
-    flat_cost.ANALYZER,
-    cliffs.ANALYZER,
-    fusion.ANALYZER,
-    precision.ANALYZER,
-    near_misses.ANALYZER,
+if TYPE_CHECKING:
+    from analyzers.analyzer import Analyzer
+
+    ANALYZERS: tuple[Analyzer, ...]
+
+_MODULES = (
+    "completeness",
+    "convolution",
+    "heuristics",
+    "hints",
+    "queries",
+    "stale_overrides",
+    "flat_cost",
+    "cliffs",
+    "fusion",
+    "precision",
+    "near_misses",
 )
+"""Modules of this package with an ``ANALYZER``; imported when they are first asked for, which takes half a second."""
+
+
+def __getattr__(name: str) -> object:
+    if name != "ANALYZERS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    made = tuple(import_module(f"{__name__}.{module}").ANALYZER for module in _MODULES)
+    globals()[name] = made
+    return made
+
 
 __all__ = ["ANALYZERS"]

@@ -1,6 +1,6 @@
 """What was prepared for the page, kept beside the store, so that the next look at the same store starts at once.
 
-    STORE/explore/<key>/{bases,tries,compared,found,…}.parquet, run.json, verdict.json
+    STORE/explore/<key>/judged.duckdb, tries.parquet, run.json, verdict.json
 
 ``<key>`` hashes everything that the files were made from: the store's commits, the run, the other store's, and this
 program's own files.  So nothing here can be stale; what no key names any more is removed.  A folder appears whole, by a
@@ -15,6 +15,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 
@@ -78,6 +79,7 @@ def _commits(store: Store) -> list[str]:
 
 def _program() -> Iterator[str]:
     """Names, sizes and times of the files of both packages: whoever edits an analyzer sees what it now says."""
+    yield version("duckdb")  # of whose files one is kept
     for package in (logparse, analyzers):
         root = Path(str(package.__file__)).parent
         for folder, _, names in os.walk(root):

@@ -1,4 +1,4 @@
-"""Reading a store for the page, in a process of its own.
+"""Reading a store for the page, in processes of their own (``reading`` starts them).
 
 Reading 200,000 problems takes more than half a gigabyte for some seconds, which the page must not keep.  So a child
 reads the store, writes what the page needs as Parquet into a folder and says after each step that it is there.  The
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,43 +16,46 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow as pa
 
-from analyzers.analyzer import Settings
 from analyzers.explore import cache, problems, rows
-from analyzers.explore.verdict import analyse
+from analyzers.explore.reading import DONE, FAILED, FIRST, JUDGED, READY, TRIES, VERDICT, Job
 from logparse.errors import LogparseError
 from logparse.store import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     import duckdb
 
     from logparse.store import Store
 
-READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
 _SMALL = {
     "sources": "select * from sources where run = $run",
     "facts": "select * from facts",
     "ticks": rows.TICKS,
 }
+_BASES = ("bases", "places", "peaks")
+"""What ``problems.survey`` makes: all that the analyzers' picks and findings are put beside."""
 _TRIES = """
     select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us,
            std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family' order by h"""
 
 
-def prepare(
-    sender: Connection, url: str, run: str | None, folder: str, other: str | None, target: Mapping[str, str]
-) -> None:
-    """The child: send ``(step, text)`` for each step that is in ``folder``, and keep it all; never raises."""
+def read(sender: Connection, job: Job) -> None:
+    """The first child: what the files say, the first view first.  Never raises."""
+    _send(sender, job, _read)
+
+
+def judge(sender: Connection, job: Job) -> None:
+    """The second child: what the analyzers say, and keep it all.  Never raises."""
+    os.nice(5)
+    _send(sender, job, _judge)
+
+
+def _send(sender: Connection, job: Job, steps: Callable[[Job], Iterator[str]]) -> None:
     pa.set_memory_pool(pa.system_memory_pool())  # the other pools hold on to what was freed
     try:
-        store = open_store(url)
-        chosen = store.latest_run(run)
-        kept = cache.place(store, chosen, other, target)  # of the store as it is before it is read
-        for step in (_first, _tries, partial(_verdict, target=target)):
-            sender.send((step(store, chosen, Path(folder), other), ""))
-            if step is _first:
-                os.nice(5)
-        if kept is not None:
-            cache.keep(Path(folder), kept)
+        for step in steps(job):
+            sender.send((step, ""))
         sender.send((DONE, ""))
     except (LogparseError, OSError) as error:
         sender.send((FAILED, str(error)))
@@ -62,36 +63,67 @@ def prepare(
         sender.send((FAILED, f"{type(error).__name__}: {error}"))
 
 
-def _first(store: Store, run: str, folder: Path, other: str | None) -> str:
+def _read(job: Job) -> Iterator[str]:
+    store, folder = open_store(job.url), Path(job.folder)
+    run = store.latest_run(job.run)
+    others = _others(job.other, folder)
     with _connect(store) as con:
         problems.survey(con, run)
-        for name in ("bases", "places", "peaks"):
+        with problems.said(con, None, None, others) as points:
+            _database(con, folder / FIRST, run, points)
+        (folder / "run.json").write_text(json.dumps({"run": run, "runs": store.runs()}))
+        yield READY
+        os.nice(15)  # the page draws its first view now
+        for name in _BASES:
             _write(con, f"select * from {name}", folder / f"{name}.parquet")
-        for name, sql in _SMALL.items():
-            con.execute(f"create or replace table out_ as {sql}", {"run": run} if "$run" in sql else None)
-            _write(con, "select * from out_", folder / f"{name}.parquet")
-    if other is not None:
-        with _connect(open_store(other)) as con:
-            problems.build(con, open_store(other).latest_run())
-            sql = "select problem, min(time_us) as other_us from points group by problem"
-            _write(con, sql, folder / "others.parquet")
-    (folder / "run.json").write_text(json.dumps({"run": run, "runs": store.runs()}))
-    return READY
+    yield _tries(store, folder)
 
 
-def _tries(store: Store, run: str, folder: Path, other: str | None) -> str:
+def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str) -> None:
+    """The tables that the page asks, as a file of DuckDB: compressed, opened in no time, and in memory by parts."""
+    con.execute(f"attach {_quoted(path)} as out_")
+    for name, sql in {"points": points, **_SMALL}.items():
+        con.execute(f"create table out_.{name} as {sql}", {"run": run} if "$run" in sql else None)
+    con.execute("detach out_")
+
+
+def _others(url: str | None, folder: Path) -> pd.DataFrame | None:
+    """Times of the other store, ``problem, other_us``; also in the folder."""
+    if url is None:
+        return None
+    with _connect(open_store(url)) as con:
+        problems.build(con, open_store(url).latest_run())
+        _write(con, "select problem, min(time_us) as other_us from points group by problem", folder / "others.parquet")
+    return pd.read_parquet(folder / "others.parquet")
+
+
+def _tries(store: Store, folder: Path) -> str:
     """Every measurement, ordered so that those of one problem lie together and are found without reading the rest."""
     with _connect(store) as con:
         _write(con, _TRIES, folder / "tries.parquet", "row_group_size 4096")
     return TRIES
 
 
-def _verdict(store: Store, run: str, folder: Path, other: str | None, target: Mapping[str, str]) -> str:
-    analysis = analyse(store, run, Settings(target=target))
-    _plain(analysis.compared[list(problems.COMPARED)]).to_parquet(folder / "compared.parquet")
-    _plain(analysis.found).to_parquet(folder / "found.parquet")
-    (folder / "verdict.json").write_text(json.dumps({"headline": analysis.headline, "lines": analysis.lines}))
-    return VERDICT
+def _judge(job: Job) -> Iterator[str]:
+    from analyzers.analyzer import Settings
+    from analyzers.explore.verdict import analyse
+
+    store, folder = open_store(job.url), Path(job.folder)
+    run = str(json.loads((folder / "run.json").read_text())["run"])
+    told = analyse(store, run, Settings(target=job.target))
+    (folder / "verdict.json").write_text(json.dumps({"headline": told.headline, "lines": told.lines}))
+    others = folder / "others.parquet"
+    with _connect(store) as con:
+        for name in _BASES:
+            con.execute(f"create view {name} as from read_parquet({_quoted(folder / f'{name}.parquet')})")
+        elsewhere = pd.read_parquet(others) if others.exists() else None
+        with problems.said(con, told.compared, told.found, elsewhere) as points:
+            _database(con, folder / JUDGED, run, points)
+    yield VERDICT
+    for made in (folder / FIRST, *(folder / f"{name}.parquet" for name in _BASES)):
+        made.unlink()  # the next look needs none of them, and who has the first one open keeps it
+    if job.kept is not None:
+        cache.keep(folder, Path(job.kept))
 
 
 def _connect(store: Store) -> duckdb.DuckDBPyConnection:
@@ -101,12 +133,9 @@ def _connect(store: Store) -> duckdb.DuckDBPyConnection:
     return con
 
 
-def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Object columns as text, so that an empty or mixed column has a type in Parquet."""
-    texts = [x for x in frame.columns if frame[x].dtype == object]
-    return frame.astype(dict.fromkeys(texts, "string"))
-
-
 def _write(con: duckdb.DuckDBPyConnection, sql: str, path: Path, options: str = "") -> None:
-    target = str(path).replace("'", "''")
-    con.execute(f"copy ({sql}) to '{target}' (format parquet{', ' + options if options else ''})")
+    con.execute(f"copy ({sql}) to {_quoted(path)} (format parquet{', ' + options if options else ''})")
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

@@ -15,7 +15,8 @@ else what a finding holds against it, else the best), ``total_us``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -105,7 +106,8 @@ def build(
 ) -> None:
     """Create the table ``points`` from the views that ``con`` has, with what is known of picks and findings."""
     survey(con, run)
-    judge(con, compared, findings)
+    with said(con, compared, findings) as sql:
+        con.execute(f"create or replace table points as {sql}")
 
 
 def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
@@ -131,16 +133,15 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     con.unregister("rates_")
 
 
-def judge(
+@contextmanager
+def said(
     con: duckdb.DuckDBPyConnection,
     compared: pd.DataFrame | None = None,
     findings: pd.DataFrame | None = None,
     others: pd.DataFrame | None = None,
-    *,
-    anew: bool = True,
-) -> None:
-    """Create ``points`` from ``bases``, with picks (``picks.compare``), findings (``found``) and the times of another
-    store (columns ``problem, other_us``); else (``anew`` false) only its rows that have a pick or a finding.
+) -> Iterator[str]:
+    """The SQL of ``points`` over ``bases``, ``places`` and ``peaks``, while it can be run: with picks
+    (``picks.compare``), findings (``found``) and the times of another store (columns ``problem, other_us``).
     """
     picked = pd.DataFrame(columns=list(COMPARED)) if compared is None else compared[list(COMPARED)]
     numbers = {"calls": _NUMBER, "pick_us": _NUMBER, "best_us": _NUMBER}
@@ -148,13 +149,7 @@ def judge(
     con.register("found_", (found(()) if findings is None else findings).astype({"message": _TEXT, "advice": _TEXT}))
     elsewhere = pd.DataFrame(columns=["problem", "other_us"]) if others is None else others
     con.register("others_", elsewhere.astype({"problem": _TEXT, "other_us": _NUMBER}))
-    if anew:
-        con.execute(f"create or replace table points as {_POINTS}")
-    else:
-        said = "problem in (select problem from picked_ union select problem from found_)"
-        con.execute(f"create temp table said_ as select * from ({_POINTS}) where {said}")
-        con.execute(f"begin; delete from points where {said}; insert into points select * from said_; commit")
-        con.execute("drop table said_")
+    yield _POINTS
     for name in ("picked_", "found_", "others_"):
         con.unregister(name)
 
@@ -235,14 +230,22 @@ _DIMENSIONS = """
 
 _STAGES: Mapping[str, str] = {
     "tried_": """
-        select source_id, origin, hash(problem) as h, any_value(kind) as kind,
-               count(distinct solution) filter (good) as solutions, count(*) filter (not good) as failed,
-               min(time_us) filter (good) as best_us,
-               arg_min(solution, {'t': time_us, 's': solution}) filter (good) as best,
-               avg(time_us) filter (good and solution = 'Default') as default_us
-        from (select *, coalesce(status = 'ok' and time_us > 0 and isfinite(time_us), false) as good
-              from measurements where kind <> 'family')
-        group by source_id, origin, h""",
+        with tries as (
+          select source_id, origin, hash(problem) as h, kind, solution, time_us,
+                 coalesce(status = 'ok' and time_us > 0 and isfinite(time_us), false) as good
+          from measurements where kind <> 'family'),
+        each as (
+          select source_id, origin, h, any_value(kind) as kind, count(*) filter (not good) as failed,
+                 min(time_us) filter (good) as best_us,
+                 arg_min(solution, {'t': time_us, 's': solution}) filter (good) as best,
+                 avg(time_us) filter (good and solution = 'Default') as default_us
+          from tries group by source_id, origin, h),
+        different as (
+          select t, count(*) as solutions
+          from (select distinct hash(source_id, origin, h) as t, hash(solution) from tries where good) group by t)
+        select each.*, coalesce(solutions, 0) as solutions
+        from each left join different on t = hash(source_id, origin, h)
+        """,
     "dimensions_": f"select *, hash(problem) as h, hash(layer) as layer_h from ({_DIMENSIONS})",
     "rows_": """
         with work as (
@@ -266,7 +269,8 @@ _STAGES: Mapping[str, str] = {
         left join passes_ p on d.direction = 'W' and p.layer_h = d.layer_h and p.source_id = r.source_id
                                and p.origin = r.origin""",
 }
-"""Made one after the other; the problems' texts are long, so all but the last go by their hash."""
+"""Made one after the other; the problems' texts are long, so all but the last go by their hash,
+and so are solutions counted: ``count(distinct …)`` of texts takes twice as long."""
 
 _SAME = 1e-9  # a mean of equal times differs from them in its last bits, which is no saving
 _POINTS = f"""

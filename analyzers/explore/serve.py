@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import webbrowser
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from analyzers.explore.address import LOOPBACK, tunnel
-from analyzers.explore.board import Board
-from analyzers.target import target_from
+from analyzers.explore.reading import Reading
 from logparse.errors import LogparseError
-from logparse.formats import FORMATS
 from logparse.store import open_store
+
+if TYPE_CHECKING:
+    from analyzers.explore.board import Board
 
 
 def explore(
@@ -32,9 +33,10 @@ def explore(
     ``target``: words of ``analyzers.target.target_from``, the machine that will read the overrides.
     """
     open_store(url).latest_run(run)
-    board = Board(url, run, compare, target_from(target, FORMATS) if target else {})  # reads while Dash is imported
+    facts = _facts(target)
+    reading = Reading(url, run, compare, facts)  # while what draws is imported
     try:
-        make_server, application = _server()
+        make_server, application, board = _server(url, run, compare, facts, reading)
         try:
             server = make_server(host, port, application(board, host, port).server, threaded=True)
         except OSError as error:
@@ -51,14 +53,28 @@ def explore(
     except KeyboardInterrupt:
         pass
     finally:
-        board.close()
+        reading.close()
 
 
-def _server() -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _facts(target: Sequence[str]) -> Mapping[str, str]:
+    if not target:
+        return {}
+    from analyzers.target import target_from
+    from logparse.formats import FORMATS
+
+    return target_from(target, FORMATS)
+
+
+def _server(
+    url: str, run: str | None, other: str | None, target: Mapping[str, str], reading: Reading
+) -> tuple[Callable[..., Any], Callable[..., Any], Board]:
+    from analyzers.explore.board import Board
+
+    board = Board(url, run, other, target, reading)
     try:
         from werkzeug.serving import make_server
 
         from analyzers.explore.app import application
     except ImportError as error:
         raise LogparseError(f"the page needs Dash ({error}): pip install 'logparse[explore]'") from None
-    return make_server, application
+    return make_server, application, board

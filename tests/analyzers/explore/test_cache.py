@@ -46,9 +46,9 @@ def test_a_second_look_reads_nothing_and_shows_the_same(store: Store) -> None:
     board.close()
     kept = cache.place(store, "demo", None)
     assert kept is not None
-    assert (kept / "bases.parquet").is_file()
+    assert (kept / "judged.duckdb").is_file()
     again, board = finished(store)
-    assert board.reader is None, "nothing was read a second time"
+    assert board.reading.process is None, "nothing was read a second time"
     assert (board.headline, board.lines, board.run) == said
     pd.testing.assert_frame_equal(again, first)
     with board.cursor() as con:
