@@ -42,13 +42,13 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         meant = [p for p in problems.get(source, []) if size and _has(p, size[2], size[1], int(size[3]))]
         evidence: dict[str, object] = {"source_id": source, "hints": int(count), "candidates": len(meant)}
         if not meant:
-            out.append(Finding(analyzer=NAME, message=f"the library hints: {text}", evidence=evidence))
+            out.append(Finding(analyzer=NAME, message=f"the library hints: {text!r}", evidence=evidence))
         for problem in meant:
             known = calls.get(problem.text)
             out.append(
                 Finding(
                     analyzer=NAME,
-                    message=f"the library hints: {text}",
+                    message=f"the library hints: {text!r}",
                     problem=problem,
                     calls=None if known is None or pd.isna(known) else int(known),
                     evidence=evidence,

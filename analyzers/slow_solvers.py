@@ -90,6 +90,7 @@ def _finding(
             "best": text,
             "best_us": best_us,
             "origin": "find-db",
+            "measured": row["problem"],
             "criterion": "user find-db",
             "arch": facts.get("arch"),
             "cu_count": facts.get("cu_count"),

@@ -83,15 +83,20 @@ def target_from(words: Sequence[str], formats: Sequence[Format]) -> dict[str, st
     A word is ``KEY=VALUE`` (a name of ``model.FACTS`` or ``validator:NAME``), a MIOpen db's file name (the file need
     not exist), a ``facts.json`` (one object of texts), or a file of one of ``formats`` that tells facts (TunableOp
     results, tuning file).  Raises InputError for anything else, and where two words disagree: two targets are never
-    merged.
+    merged.  An arch may be told with its features and without.
     """
     out: dict[str, str] = {}
     for word in words:
         for fact in _facts_of(word, formats):
-            if out.setdefault(fact.name, fact.value) != fact.value:
+            before = out.setdefault(fact.name, fact.value)
+            if before == fact.value:
+                continue
+            bare, full = sorted((before, fact.value), key=len)
+            if fact.name != "arch" or full.partition(":")[0] != bare:
                 raise InputError(
-                    f"--target {word}: {fact.name} is {fact.value} here and {out[fact.name]} before; give one target"
+                    f"--target {word}: {fact.name} is {fact.value} here and {before} before; give one target"
                 )
+            out["arch"] = full
     return machine(out)
 
 

@@ -83,7 +83,8 @@ def _cell(value: object) -> str:
     if value is None or str(value) in ("nan", "<NA>", "NaT"):
         return ""
     if isinstance(value, float):
-        return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:,.4g}"
+        whole = abs(value) < 1e15 and (value.is_integer() or abs(value) >= 1e3)
+        return f"{value:,.0f}" if whole else f"{value:,.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return printable(str(value))

@@ -4,16 +4,22 @@ set -eu
 cd "$(dirname "$0")/.."
 say() { printf '\n$ %s\n' "$*"; "$@"; }
 
-set -- sample_logs/hipblaslt/*.log sample_logs/hipblaslt/*.txt sample_logs/miopen/*.log sample_logs/miopen/*.txt \
-    sample_logs/tunableop/*.csv sample_logs/tunableop/*.log sample_logs/tunableop/torch2.5/*.csv
-say logparse ingest "$@" --run demo
-say logparse recommend --target sample_logs/tunableop/tunableop_results0.csv --out overrides -n 8
+logs='sample_logs/hipblaslt/*.log sample_logs/hipblaslt/*.txt sample_logs/miopen/*.log sample_logs/miopen/*.txt'
+tuned='sample_logs/tunableop/*.csv sample_logs/tunableop/*.log sample_logs/tunableop/torch2.5/*.csv'
+printf '\n$ logparse ingest %s \\\n    %s --run demo\n' "$logs" "$tuned"
+logparse ingest $logs $tuned --run demo
+# The job's machine: PyTorch and its libraries by the one file, MIOpen and the number of its CUs by the other's name.
+say logparse recommend --target sample_logs/tunableop/tunableop_results0.csv \
+    --target sample_logs/miopen/gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt --out overrides -n 8
 say logparse top --by time -n 5
 
-# The proof.  What a job logs after the tuning file was applied is made here: the same log with that file's indices.
-tuning=$(echo overrides/*/hipblaslt_tuning.txt)
+# What MIOpen will read: a find-db record per problem, and the parameters that its tunable solver needs.
+# Then the proof.  What a job logs after the tuning file was applied is made here: the same log with that file's indices.
+made=$(dirname overrides/*/apply.sh)
+tuning=$made/hipblaslt_tuning.txt
+say cut -c -150 "$made"/*.ufdb.txt "$made"/*.udb.txt
 log=sample_logs/hipblaslt/hipblaslt_rank0_4242.log
-say logparse lint "$tuning" sample_logs/tunableop/tunableop_results0.csv sample_logs/miopen/*.ufdb.txt
+say logparse lint "$tuning" "$made/tunableop_results0.csv" "$made"/*.ufdb.txt "$made"/*.udb.txt
 say logparse coverage "$tuning" --run demo
 printf '\n$ logparse ingest - --run before < %s; sed … %s | logparse ingest - --run after\n' "$log" "$log"
 logparse ingest - --run before < "$log"
@@ -21,7 +27,7 @@ sed 's/index 91033/index 91077/; s/index 91104/index 91131/; s/index 91201/index
     "$log" | logparse ingest - --run after
 say logparse verify before after "$tuning"
 say logparse diff before after --overrides "$tuning" -n 5
-say logparse merge sample_logs/tunableop/tunableop_results0.csv "$(dirname "$tuning")/tunableop_results0.csv" \
+say logparse merge sample_logs/tunableop/tunableop_results0.csv "$made/tunableop_results0.csv" \
     --gpus 2 --out overrides/merged
 say logparse convert sample_logs/tunableop/tunableop_results0.csv --to hipblaslt --out overrides/converted
 say logparse export --run demo --as bench -n 3 --out overrides/problems

@@ -299,10 +299,20 @@ def perf_db() -> str:
     return "\n".join(sorted(lines)) + "\n"
 
 
+def user_perf_db() -> str:
+    """What that find tuned on the way: of the composable-kernel solver the instance that was fastest, and its split."""
+    instance = "DeviceGroupedConvBwdWeight_Xdl_CShuffle<{0}, {0}, 64, 32, Default, 8, 2, 2, 1, 4, 4, 1, 1, 1, 1>+{1}"
+    lines = []
+    for number, layer in enumerate(GROUPED[:4]):
+        lines.append(f"{layer.perf_key('W')}={CK_WRW[0]}:{instance.format(64 << number % 2, 1 << number)}")
+    return "\n".join(lines) + "\n"
+
+
 FILES = {
     f"{BASE}.HIP.fdb.txt": system_find_db,
     f"{BASE}.HIP.{VERSION}_{TWEAK}.ufdb.txt": user_find_db,
     f"{BASE}.db.txt": perf_db,
+    f"{BASE}.HIP.{VERSION}_{TWEAK}.udb.txt": user_perf_db,
     "miopen_cmd_4242.log": training_log,
     "find.log": find_log,
     "driver_output.txt": driver_output,

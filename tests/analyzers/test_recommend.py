@@ -214,6 +214,17 @@ def test_rendering_of_unknown_savings() -> None:
     assert render.brief(table)[["pre_us", "post_us", "gain"]].to_numpy().tolist() == [[900.0, 100.0, "88.9%"]]
 
 
+@pytest.mark.parametrize("words", [("gfx942", "gfx942:sramecc+:xnack-"), ("gfx942:sramecc+:xnack-", "gfx942")])
+def test_two_files_may_tell_an_arch_with_its_features_and_without(words: tuple[str, str]) -> None:
+    assert target_from([f"arch={word}" for word in words], FORMATS) == {"arch": "gfx942:sramecc+:xnack-"}
+
+
+@pytest.mark.parametrize("other", ["gfx90a", "gfx94", "gfx942:sramecc-:xnack-"])
+def test_targets_of_two_archs_are_never_merged(other: str) -> None:
+    with pytest.raises(InputError, match="one target"):
+        target_from(["arch=gfx942:sramecc+:xnack-", f"arch={other}"], FORMATS)
+
+
 def test_target_words(tmp_path: Path) -> None:
     assert target_from(["arch=gfx942", "validator:PT_VERSION=2.9.1"], FORMATS) == {
         "arch": "gfx942",

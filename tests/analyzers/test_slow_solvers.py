@@ -18,7 +18,10 @@ SYSTEM = (
     FORWARD + "=ConvAsm3x3U:0.187,0,miopenConvolutionFwdAlgoDirect\n"
     + KEY.format("W") + "=GemmWrwUniversal:5.455,0,miopenConvolutionBwdWeightsAlgoGEMM\n"
 )  # fmt: skip
-USER = KEY.format("W") + "=ConvHipImplicitGemmGroupWrwXdlops:{},0,miopenConvolutionBwdWeightsAlgoImplicitGEMM\n"
+USER = (
+    KEY.format("W") + "=ConvHipImplicitGemmGroupWrwXdlops:{},0,miopenConvolutionBwdWeightsAlgoImplicitGEMM;"
+    "GemmWrwUniversal:6.5,128,miopenConvolutionBwdWeightsAlgoGEMM\n"
+)
 COMMAND = (
     "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 64 -c 256 -H 56 -W 56 -k 256 -y 3 -x 3 "
     "-p 1 -q 1 -u 2 -v 2 -l 1 -j 1 -m conv -g 32 -F 4 -t 1\n"
@@ -86,6 +89,9 @@ def test_a_solver_of_the_users_find_db(ms: float, found: bool, store: Store, tmp
     assert better.override.solution.algorithm == "miopenConvolutionBwdWeightsAlgoImplicitGEMM"
     assert (better.per_call_us, better.saving_us) == (pytest.approx(5155.0), pytest.approx(51550.0))
     assert better.override.time_us == pytest.approx(300.0)
+    behind = better.override.fallback
+    assert behind is not None, "the record's second solver: where the first does not apply, MIOpen would search"
+    assert (behind.solution.text, behind.workspace_bytes) == ("miopen:GemmWrwUniversal", 128)
     assert better.problem == before.problem == problem_from_text(better.problem.text if better.problem else "")
     elsewhere = of(tables_of(store), Settings(target={"arch": "gfx942", "cu_count": "80"}))
     assert elsewhere == []
