@@ -15,8 +15,8 @@ from multiprocessing.connection import wait
 from typing import TypeAlias
 
 from analyzers.measure.backend import Place
+from analyzers.measure.outcomes import Confirmed, Method, Result, environment_key, not_measured
 from analyzers.measure.seats import Seat
-from analyzers.measure.trial import Confirmed, Method, Result, environment_key, not_measured
 from analyzers.measure.worker import Answer, ConfirmTask, Failure, Handle, Lost, RaceTask, Ready, Task
 from logparse.errors import LogparseError
 from logparse.model import DEFAULT, Measurement, Problem, Solution, Status

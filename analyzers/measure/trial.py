@@ -11,14 +11,12 @@ from analyzers.measure.backend import Backend, Conditions, OutOfMemoryError, Pla
 from analyzers.measure.check import error_bound
 from analyzers.measure.confirm import Pairs, interleave
 from analyzers.measure.drift import Drift
-from analyzers.measure.outcomes import Confirmed, Method, Result, environment_key, not_measured
+from analyzers.measure.outcomes import Confirmed, Method, Result, not_measured
 from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.roofline import bound_us
-from analyzers.measure.samples import Samples, SickError, Tell
+from analyzers.measure.samples import Samples, Tell
 from analyzers.measure.stats import median
 from logparse.model import DEFAULT, Family, GemmProblem, Measurement, Problem, Solution
-
-__all__ = ["Confirmed", "Laboratory", "Method", "Result", "SickError", "Trial", "environment_key", "not_measured"]
 
 REFERENCE = GemmProblem(
     trans_a="N",
