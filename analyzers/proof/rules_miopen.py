@@ -9,7 +9,7 @@ Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/find_db.cpp``, ``src/conv/probl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from analyzers.proof.override_file import Note, OverrideFile, Row, Rule, Rules, Verdicts, judge, text_of
@@ -146,8 +146,22 @@ ROW_RULES: tuple[Rule[Item, _Context], ...] = (
 # ------------------------------------------------------------------------------------------------------- the file
 
 
-def items(text: str) -> Iterator[Item]:
-    """Every item of every record, in order.  Lines without key or ``=`` give none (see ``_line_notes``)."""
+@dataclass(frozen=True)
+class Part:
+    """One ``id:…`` of a record; ``winner`` is the line of an earlier record of the same key, if there is one."""
+
+    line: int
+    key: str
+    problem: ConvProblem | None
+    text: str
+    id: str
+    rest: str | None
+    winner: int | None
+    repeated: bool
+
+
+def parts_of(text: str, problem_of: Callable[[str], ConvProblem]) -> Iterator[Part]:
+    """The parts of every record of a MIOpen database, in order.  Lines without key or ``=`` give none."""
     first: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         key, equals, payload = line.partition("=")
@@ -155,22 +169,27 @@ def items(text: str) -> Iterator[Item]:
             continue
         winner = first.setdefault(key, number)
         try:
-            problem = problem_from_key(key)
+            problem = problem_of(key)
         except ValueError:
             problem = None
         seen: set[str] = set()
         parts = payload.split(";")
         for part in parts[:-1] if len(parts) > 1 and not parts[-1].strip() else parts:
             id, colon, rest = part.partition(":")
-            values = rest.split(",") if colon else []
-            v1 = id in ALGORITHMS and bool(values)
-            solver = values.pop(0) if v1 else id if colon else ""
-            if v1:
-                values = [*values[:2], id] if len(values) >= 2 else values
-            yield Item(
-                number, key, problem, part, solver, tuple(values), winner if winner != number else None, id in seen
-            )
+            shadowed = winner if winner != number else None
+            yield Part(number, key, problem, part, id, rest if colon else None, shadowed, id in seen)
             seen.add(id)
+
+
+def items(text: str) -> Iterator[Item]:
+    """Every item of every record, in order (see also ``_line_notes``)."""
+    for part in parts_of(text, problem_from_key):
+        values = part.rest.split(",") if part.rest is not None else []
+        v1 = part.id in ALGORITHMS and bool(values)
+        solver = values.pop(0) if v1 else part.id if part.rest is not None else ""
+        if v1:
+            values = [*values[:2], part.id] if len(values) >= 2 else values
+        yield Item(part.line, part.key, part.problem, part.text, solver, tuple(values), part.winner, part.repeated)
 
 
 def _line_notes(text: str) -> Iterator[Note]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from analyzers.proof.override_file import Note, OverrideFile, Row, Rule, Rules, judge, text_of
+from analyzers.proof.rules_miopen import parts_of
 from analyzers.target import Facts, arch
 from logparse.errors import EmissionError
 from logparse.formats.format import Head
@@ -124,23 +125,9 @@ ROW_RULES: tuple[Rule[Item, None], ...] = (
 
 
 def items(text: str) -> Iterator[Item]:
-    """Every item of every record, in order.  Lines without key or ``=`` give none."""
-    first: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
-        key, equals, payload = line.partition("=")
-        if not equals or not key:
-            continue
-        winner = first.setdefault(key, number)
-        try:
-            problem = perf_db.problem_from_perf_key(key)
-        except ValueError:
-            problem = None
-        seen: set[str] = set()
-        parts = payload.split(";")
-        for part in parts[:-1] if len(parts) > 1 and not parts[-1].strip() else parts:
-            solver = part.partition(":")[0]
-            yield Item(number, key, problem, part, winner if winner != number else None, solver in seen)
-            seen.add(solver)
+    """Every item of every record, in order."""
+    for part in parts_of(text, perf_db.problem_from_perf_key):
+        yield Item(part.line, part.key, part.problem, part.text, part.winner, part.repeated)
 
 
 def _line_notes(text: str) -> Iterator[Note]:
