@@ -14,6 +14,7 @@ from logparse.formats.hipblaslt import bench_output, info
 from logparse.formats.miopen import driver_output
 from logparse.formats.miopen import log as miopen_log
 from logparse.formats.ranks import MARK
+from logparse.formats.tables import rocblas
 from logparse.formats.tunableop import verbose
 from logparse.model import Reject
 from tests.conftest import SAMPLES
@@ -87,3 +88,18 @@ def test_a_reject_is_counted_from_before_its_mark() -> None:
 )
 def test_what_is_no_mark(text: str) -> None:
     assert MARK.match(text) is None
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_tables_of_two_ranks_line_by_line(mark: str) -> None:
+    """Each has its own header; the damaged row of one of them is placed behind the mark."""
+    lines = (SAMPLES / "tables" / "rocblas.log").read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("transA,"))
+    table = [line for line in lines[start:] if line[:1] in "NTt"]
+    both = [mark.format(rank) + line for line in table for rank in (0, 1)]
+    alone, together = read(rocblas.TUNE, table), read(rocblas.TUNE, both)
+    assert alone[0]["measurement"] > 0
+    assert together[0] == Counter({unit: 2 * count for unit, count in alone[0].items()})
+    offset = len(mark.format(0).encode())
+    moved = {text.replace("offset=0", f"offset={offset}"): 2 * count for text, count in alone[1].items()}
+    assert together[1] == Counter(moved)

@@ -28,6 +28,7 @@ from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.formats.format import BlockFormat, Emission, Line, LineFormat, Outcome, Writer
+from logparse.formats.ranks import ranked
 from logparse.model import Call, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
 
 RESERVED = 10
@@ -206,7 +207,7 @@ TUNE = BlockFormat(
     name="rocblas_tune",
     about="rocblas-gemm-tune's table, rocBLAS override file",
     markers=(_HEADER.encode(),),
-    begin=_Table,
+    begin=ranked((_HEADER.encode(),), _Table),
 )
 
 
