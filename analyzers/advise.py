@@ -9,7 +9,7 @@ from pathlib import Path
 from analyzers import apply, completeness, documents
 from analyzers.analyzer import Settings, Tables
 from analyzers.recommend import Recommendation, emissions, recommend, targets
-from analyzers.render import rows
+from analyzers.render import proposed, rows
 from logparse.formats.format import Emission, Writer
 from logparse.store import Store
 
@@ -30,7 +30,8 @@ def advise(store: Store, settings: Settings, run: str | None = None) -> Recommen
     """Analyse a run (default the latest) and keep its findings in the store.  Raises StoreError for an unknown run."""
     run = store.latest_run(run)
     recommendation = recommend(Tables(run=run, **store.frames(run)), settings)
-    store.write_findings(rows(recommendation))
+    solutions = [proposed(finding) for finding in recommendation.findings]
+    store.write_findings(rows(recommendation).assign(solution=solutions))
     return recommendation
 
 

@@ -117,6 +117,14 @@ def rows(recommendation: Recommendation) -> pd.DataFrame:
     return out.astype({"calls": "Int64", **dict.fromkeys(_NUMBERS, "float64")})
 
 
+def proposed(finding: Finding) -> str | None:
+    """The solution, layout or other code that a finding proposes, also where no override can say it."""
+    if finding.override:
+        return finding.override.solution.text
+    best = finding.evidence.get("best")
+    return best if isinstance(best, str) else None
+
+
 def brief(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns of ``rows`` that a terminal has room for: times of one call in µs, the saving per run in ms."""
     gain = (frame["per_call_us"] / frame["pre_us"]).map(_percent)

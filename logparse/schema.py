@@ -181,6 +181,7 @@ FINDINGS_SCHEMA = pa.schema(
         *((x, pa.float64()) for x in ("saving_us", "saving_low_us", "saving_high_us", "saving_share", "per_call_us")),
         ("calls", pa.int64()),
         ("advice", pa.string()),
+        ("solution", pa.string()),  # what is proposed instead; null where only a search can tell
     ]
 )
 

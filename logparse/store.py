@@ -231,7 +231,9 @@ class Store:
         has_findings = self.filesystem.get_file_info(findings).is_file
         con.register(
             "findings_",
-            pq.read_table(findings, filesystem=self.filesystem) if has_findings else FINDINGS_SCHEMA.empty_table(),
+            pq.read_table(findings, filesystem=self.filesystem, schema=FINDINGS_SCHEMA)
+            if has_findings
+            else FINDINGS_SCHEMA.empty_table(),
         )
         for view, sql in view_sql(run).items():
             con.execute(f"create view {view} as {sql}")

@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -223,3 +224,11 @@ def test_a_commit_says_what_was_swept_away_from_under_it(store: Store) -> None:
     with pytest.raises(StoreError, match="ingest it again"):
         attempt.commit(_row(attempt, "mine"))
     assert not store.commits()
+
+
+def test_findings_of_an_earlier_version_are_read(store: Store) -> None:
+    store.write_findings(pd.DataFrame({"run": ["r"], "analyzer": ["slow-wrw"], "solution": ["miopen:X"]}))
+    assert store.findings()["solution"].tolist() == ["miopen:X"]
+    path = Path(store.root) / "findings" / "findings.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["solution"]), path)
+    assert store.findings()[["analyzer", "solution"]].isna().to_numpy().tolist() == [[False, True]]

@@ -101,7 +101,7 @@ def _outcome(text: str, finding: Mapping[str, object], sides: tuple[_Side, _Side
         label=problem_from_text(text).label,
         file="",
         line=0,
-        intended=str(finding.get("advice") or finding["analyzer"]),
+        intended=_intended(finding),
         before=before.ran([text]),
         after=after.ran(same),
         effect=_effect(before.ran([text]), after.ran(same), bool(same)),
@@ -113,6 +113,12 @@ def _outcome(text: str, finding: Mapping[str, object], sides: tuple[_Side, _Side
         gained_us=None if old is None or new is None or calls is None else (old - new) * calls,
         promised_us=saving / was * calls if was and calls is not None else saving,
     )
+
+
+def _intended(finding: Mapping[str, object]) -> str:
+    """What the finding proposes; findings of earlier versions do not name a solution."""
+    told = (finding.get(name) for name in ("solution", "advice", "analyzer"))
+    return next((text for text in told if isinstance(text, str) and text), "")
 
 
 def _effect(before: str | None, after: str | None, called: bool) -> Effect:

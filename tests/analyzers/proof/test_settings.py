@@ -61,6 +61,14 @@ def test_channels_last_is_found_again_and_paid() -> None:
     assert verify_frame(found)["problem"].tolist() == [W.label]
 
 
+def test_what_was_intended_is_the_solution_where_the_finding_names_one() -> None:
+    promised = findings((W, 3000.0), (F, 10.0)).assign(solution=["torch:layout=NHWC", None], advice=None)
+    found = verify_findings(BEFORE, BEFORE, promised)
+    assert {x.problem: x.intended for x in found.outcomes} == {W.text: "torch:layout=NHWC", F.text: "suboptimal-pick"}
+    old = verify_findings(BEFORE, BEFORE, findings((W, 3000.0)).assign(advice="keep it in channels_last"))
+    assert [x.intended for x in old.outcomes] == ["keep it in channels_last"]
+
+
 def test_slower_unchanged_and_gone() -> None:
     slower = verify_findings(BEFORE, run("b", (W_LAST, "k", 900.0)), findings((W, 3000.0), (F, 10.0)))
     assert slower.failures == (f"{W.label}: slower, 500 to 900 µs",)
