@@ -94,7 +94,7 @@ def parallel(
     """M, N, K, batch, TFLOP/s and time as parallel coordinates."""
     with rows.over(_points(problems, measurements)) as con:
         drawn = rows.sample(con, Selection(), ("id", "label", *_shapes.SIZES), tuple(_shapes.SIZES), 250)
-    return _shapes.parallel(drawn.rows, theme_of(theme), title="Sizes side by side", remark=drawn.note)
+    return _shapes.parallel(drawn.rows, theme_of(theme), title="Sizes side by side", told=drawn.note)
 
 
 def timeline(calls: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:

@@ -111,20 +111,21 @@ def note(figure: go.Figure, text: str, theme: Theme) -> go.Figure:
     """A remark of our own under the plot and its axis title, at the right."""
     if not text:
         return figure
-    figure.add_annotation(
-        text=text,
-        xref="paper",
-        yref="paper",
-        x=1,
-        y=0,
-        xanchor="right",
-        yanchor="top",
-        yshift=-48,
-        showarrow=False,
-        font={"size": 11, "color": theme.faint},
-    )
-    figure.update_layout(margin={"b": 74})
+    figure.add_annotation(remark(text, theme))
+    figure.update_layout(margin={"b": UNDER})
     return figure
+
+
+UNDER = 74
+"""The lower margin (px) of a figure with a remark."""
+
+
+def remark(text: str, theme: Theme) -> dict[str, Any]:
+    """The annotation that ``note`` adds, for figures with many: plotly checks all of them anew for each one added."""
+    return {
+        "text": text, "xref": "paper", "yref": "paper", "x": 1, "y": 0, "xanchor": "right", "yanchor": "top",
+        "yshift": -48, "showarrow": False, "font": {"size": 11, "color": theme.faint},
+    }  # fmt: skip
 
 
 def blank(text: str, theme: Theme, *, title: str = "", height: int = 300) -> go.Figure:

@@ -128,7 +128,9 @@ def _judge(job: Job) -> Iterator[str]:
 
 def _connect(store: Store) -> duckdb.DuckDBPyConnection:
     con = store.connect(direct=True)
-    for setting in ("threads = 2", "memory_limit = '500MB'", "preserve_insertion_order = false"):
+    for setting in (
+        "threads = 2", "memory_limit = '500MB'", "preserve_insertion_order = false", "enable_progress_bar = false",
+    ):  # fmt: skip
         con.execute(f"set {setting}")
     return con
 

@@ -32,7 +32,7 @@ BOXES: Mapping[tuple[str, int], tuple[tuple[str, float], tuple[str, float]]] = {
     ("compare", 0): (("time_us", 1.0), ("other_us", 1.0)),
 }
 """Charts in which a box selects: the numbers on their axes, and what one unit of the axis is in the column's."""
-LINES = 250  # of parallel coordinates; more cannot be followed
+LINES = 150  # of parallel coordinates; more cannot be followed, and the browser draws a thousand marks in 0.1 s
 
 
 def draw(
@@ -134,7 +134,7 @@ def _shapes(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: 
     return [
         shape_map(rows.cells(con, chosen), theme),
         cost_curves(rows.families(con, chosen), theme, title="Time over one size, all else equal"),
-        parallel(drawn.rows, theme, title="Sizes side by side", remark=drawn.note),
+        parallel(drawn.rows, theme, title="Sizes side by side", told=drawn.note),
     ]
 
 

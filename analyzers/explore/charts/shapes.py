@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from analyzers.explore.charts.marks import columns, decades, texts
-from analyzers.explore.palette import SCALE, SYMBOLS, Theme, blank, note, styled
+from analyzers.explore.palette import SCALE, SYMBOLS, UNDER, Theme, blank, remark, styled
 from analyzers.explore.plain_text import shown
 
 NOTHING = (
@@ -136,7 +136,7 @@ def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> go.
     return figure
 
 
-def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str = "") -> go.Figure:
+def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", told: str = "") -> go.Figure:
     """M, N, K, batch, TFLOP/s and time side by side, all logarithmic; a line is a problem, bright is fast.
 
     Lines of plain SVG, few enough to follow; plotly's own parallel coordinates take over a second to draw where there
@@ -161,8 +161,8 @@ def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
         if len(part):
             figure.add_trace(_lines(part, heights[group == i], scales, colour))
     styled(figure, theme, title=title, height=420)
-    _axes(figure, scales, theme)
-    return note(figure, remark, theme) if remark else figure
+    _axes(figure, scales, theme, told)
+    return figure
 
 
 SIZES: Mapping[str, str] = {
@@ -210,7 +210,7 @@ def _lines(part: pd.DataFrame, heights: np.ndarray, scales: Sequence[tuple[int, 
     )
 
 
-def _axes(figure: go.Figure, scales: Sequence[tuple[int, int]], theme: Theme) -> None:
+def _axes(figure: go.Figure, scales: Sequence[tuple[int, int]], theme: Theme, told: str) -> None:
     marks = []
     for i, (low, high) in enumerate(scales):
         step = -(-(high - low) // 8)
@@ -222,9 +222,10 @@ def _axes(figure: go.Figure, scales: Sequence[tuple[int, int]], theme: Theme) ->
                     "opacity": 0.85,
                 }
             )  # fmt: skip
+    marks += [remark(told, theme)] if told else []
     figure.update_layout(
         annotations=marks, dragmode="select", hovermode="closest",
-        margin={"l": 56, "r": 40, "t": 84 if figure.layout.title.text else 36, "b": 52},
+        margin={"l": 56, "r": 40, "t": 84 if figure.layout.title.text else 36, "b": UNDER if told else 52},
     )  # fmt: skip
     figure.update_xaxes(
         tickvals=list(range(len(scales))), ticktext=list(SIZES.values()), range=[-0.35, len(scales) - 0.85],
