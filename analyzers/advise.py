@@ -30,8 +30,9 @@ def advise(store: Store, settings: Settings, run: str | None = None) -> Recommen
     """Analyse a run (default the latest) and keep its findings in the store.  Raises StoreError for an unknown run."""
     run = store.latest_run(run)
     recommendation = recommend(Tables(run=run, **store.frames(run)), settings)
-    solutions = [proposed(finding) for finding in recommendation.findings]
-    store.write_findings(rows(recommendation).assign(solution=solutions))
+    found = rows(recommendation)
+    found["solution"] = [proposed(finding) for finding in recommendation.findings]
+    store.write_findings(found)
     return recommendation
 
 
