@@ -168,7 +168,7 @@ def parts_section(options: argparse.Namespace) -> dict[str, Any]:
                 with timed(out, "compaction"):
                     done = compact(store)
                 out["files"] = vars(done)
-                print(f"compaction: {done.before:,} files became {done.after:,} in {out['compaction']:.1f} s", flush=True)
+                print(f"compaction: {done.before:,} files became {done.after:,}, {out['compaction']:.1f} s", flush=True)
     return out
 
 

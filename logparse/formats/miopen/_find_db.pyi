@@ -16,7 +16,5 @@ def scan(
     text, int64), names, and tails with their counts of dimensions.
     """
 
-def texts(
-    sizes: bytes, tails: bytes, pieces: tuple[tuple[bytes, bytes, bytes], ...]
-) -> tuple[bytes, bytes]:
+def texts(sizes: bytes, tails: bytes, pieces: tuple[tuple[bytes, bytes, bytes], ...]) -> tuple[bytes, bytes]:
     """Problem of each line: ends (int32, one more) and text.  Raises ValueError, OverflowError."""
