@@ -11,7 +11,8 @@ from types import MappingProxyType
 import duckdb
 import pandas as pd
 
-from analyzers.explore.reading import FAILED, FIRST, JUDGED, READY, TRIES, VERDICT, Reading
+from analyzers.explore.job import FAILED, FIRST, JUDGED, READY, TRIES, VERDICT
+from analyzers.explore.reading import Reading
 from logparse.errors import LogparseError
 
 _NO_TRIES = pd.DataFrame(columns=["solution", "status", "time_us", "samples_us"])

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from analyzers.explore import cache, problems, rows
-from analyzers.explore.reading import DONE, FAILED, FIRST, JUDGED, READY, TRIES, VERDICT, Job
+from analyzers.explore.job import DONE, FAILED, FIRST, JUDGED, READY, TRIES, VERDICT, Job
 from logparse.errors import LogparseError
 from logparse.store import open_store
 

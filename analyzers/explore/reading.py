@@ -10,7 +10,6 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,30 +17,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from analyzers.explore import cache
+from analyzers.explore.job import DONE, FAILED, Job
 from logparse.errors import LogparseError
 from logparse.store import open_store
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
-READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
-"""What is there, in this order; or why it never will be; or that there is no more."""
-FIRST, JUDGED = "first.duckdb", "judged.duckdb"
-"""The page's tables: as the files say, and with what the analyzers say."""
 _GIVEN_BACK = {"MALLOC_TRIM_THRESHOLD_": "1000000", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
 """Settings of glibc under which freed memory goes back to the system: a fifth less at the reader's peak."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is read, for whom, into which folder; ``kept``: where that folder is kept for the next look."""
-
-    url: str
-    run: str | None
-    other: str | None
-    target: Mapping[str, str]
-    folder: str
-    kept: str | None
 
 
 class Reading:
