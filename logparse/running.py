@@ -26,8 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from logparse.errors import StoreError
-from logparse.location import explained, make_folder, replace_file
+from logparse.location import make_folder, replace_file
 from logparse.parts import attempt_of
 from logparse.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_from_row
 from logparse.store import Store
@@ -58,7 +57,7 @@ class Running:
 
 
 class Announcement:
-    """The file of what runs here."""
+    """The file of what runs here.  Where it cannot be written nobody can watch, and the work goes on all the same."""
 
     def __init__(self, store: Store, entry: Running) -> None:
         self._store, self._entry = store, entry
@@ -67,17 +66,17 @@ class Announcement:
         self.write()
 
     def write(self) -> None:
-        """Write it, or write it again.  Raises OSError."""
-        make_folder(self._store.filesystem, f"{self._store.root}/{FOLDER}")
-        replace_file(self._store.filesystem, self._path, json.dumps(asdict(self._entry)).encode())
+        """Write it, or write it again."""
+        with contextlib.suppress(OSError):
+            make_folder(self._store.filesystem, f"{self._store.root}/{FOLDER}")
+            replace_file(self._store.filesystem, self._path, json.dumps(asdict(self._entry)).encode())
 
     def leave_out(self) -> None:
         """One of the announced problems was measured before and commits nothing.  Nobody is told at once."""
         self._entry = replace(self._entry, problems=(self._entry.problems or 1) - 1)
         if time.monotonic() - self._written > _REWRITE_S:
-            with contextlib.suppress(OSError):
-                self.write()
-                self._written = time.monotonic()
+            self.write()
+            self._written = time.monotonic()
 
     def remove(self) -> None:
         """What was ingested or measured is there all the same: an error here is none of the run."""
@@ -95,7 +94,7 @@ def announced(
     bytes: int | None = None,
     problems: int | None = None,
 ) -> Iterator[Announcement]:
-    """Say in the store, for as long as the context lasts, that this process runs.  Raises StoreError."""
+    """Say in the store, for as long as the context lasts, that this process runs."""
     entry = Running(
         kind=kind,
         run=run,
@@ -106,8 +105,7 @@ def announced(
         bytes=bytes,
         problems=problems,
     )
-    with explained(store.url, StoreError):
-        announcement = Announcement(store, entry)
+    announcement = Announcement(store, entry)
     try:
         yield announcement
     finally:
