@@ -69,8 +69,8 @@ def compact(store: Store, progress: Progress | None = None) -> Compacted:
     kept = [f"{store.root}/{path}" for path in manifest.parts if f"{store.root}/{path}" not in gone]
     names = frozenset(path.removeprefix(f"{store.root}/") for path in (*kept, *merged))
     still = {row.attempt for row in store.commits()}  # something may have been forgotten meanwhile
-    rows = [row for row in rows if row.attempt in still]
-    new = Manifest(manifest.number + 1, _table(rows), names)
+    kept_rows = [row for row in rows if row.attempt in still]
+    new = Manifest(manifest.number + 1, _table(kept_rows), names, stale=len(kept_rows) < len(rows))
     if not new.put(store.filesystem, store.root, store.put):
         raise StoreError(f"{store.url}: another compaction was faster, and this one changed nothing")
     return Compacted(before, len(names) + 1)
@@ -88,10 +88,10 @@ def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
 
     Where something was forgotten, everything: it must leave the disk.
     """
-    parts = {path: path.removeprefix(f"{store.root}/") in manifest.parts for path in paths}
-    sizes = {info.path: info.size or 0 for info in store.filesystem.get_file_info(list(paths))}
-    fresh = [path for path, is_merged in parts.items() if not is_merged]
-    old = [path for path, is_merged in parts.items() if is_merged and (manifest.stale or sizes[path] < LARGE_BYTES)]
+    fresh = [path for path in paths if path.removeprefix(f"{store.root}/") not in manifest.parts]
+    merged = [path for path in paths if path.removeprefix(f"{store.root}/") in manifest.parts]
+    infos = store.filesystem.get_file_info(merged)  # a request each: not for thousands of fresh ones
+    old = [info.path for info in infos if manifest.stale or (info.size or 0) < LARGE_BYTES]
     return [*old, *fresh] if fresh or len(old) > 1 or manifest.stale else []
 
 

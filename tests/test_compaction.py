@@ -166,3 +166,18 @@ def test_the_verb_says_what_it_did(
         main()
     assert not ended.value.code
     assert re.fullmatch(r"\d+ files before, \d+ now\n", capsys.readouterr().out)
+
+
+def test_what_is_forgotten_while_parts_are_merged_leaves_with_the_next_compaction(store: Store) -> None:
+    def forget_once(done: int, total: int) -> None:
+        if done == total:
+            store.forget("two")
+
+    compact(store, forget_once)
+    assert set(store.sources()["run"]) == {"one", "three"}
+    assert store.manifest().stale
+    compact(store)
+    assert not store.manifest().stale
+    attempts = set(store.manifest().attempts)
+    for path in store.manifest().parts:
+        assert set(pq.ParquetFile(Path(store.url) / path).read(["attempt"])["attempt"].to_pylist()) <= attempts
