@@ -23,7 +23,7 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.devices import Device, device_of
 from analyzers.joins import EVIDENCE, calls_of, facts_by_source, timed
-from analyzers.slow_solvers import replaced_solvers
+from analyzers.slow_solvers import replaced_solvers, settled
 from analyzers.target import arch, same_device
 from analyzers.what_ifs import WhatIf, meant, what_ifs
 from logparse.model import Finding, problem_from_text
@@ -193,6 +193,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         findings.extend(_naive(row, known, mine) for row in _rows(naive))
     replaced = replaced_solvers(NAME, w, tables, settings, facts, calls)
     better = {(x.evidence["system"], x.problem) for x in replaced}
+    better |= {(source, problem_from_text(text)) for source, text in settled(w[w["slow"]], tables, settings, facts)}
     findings = [x for x in findings if (x.evidence["source_id"], x.problem) not in better]
     return [*_with_layouts(findings, tables, settings, facts), *replaced]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.joins import timed
+from analyzers.joins import EVIDENCE, timed
 from analyzers.picks import picks
 from analyzers.target import machine, same_device, serves
 from analyzers.tuned import completed
@@ -51,6 +51,28 @@ def replaced_solvers(
         known = {str(key): value for key, value in row.items()} | raw.get((source, text), {})
         out[text] = _finding(name, known, facts[source], settings, calls.get(text), bool(picked.get(text)))
     return completed(list(out.values()), tables, facts)
+
+
+def settled(
+    slow: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Mapping[str, str]]
+) -> set[tuple[str, str]]:
+    """(source, problem) of the slow rows of ``convolution.backward_weights`` that the job does not suffer from: its
+    logs pick another solver, which somewhere takes no more than ``slow_factor`` times the siblings.
+
+    Somewhere is every file of measurements that is not known to be of another device.
+    """
+    columns = ["problem", "solution", "source_id", "time_us"]
+    ran = picks(tables).rename(columns={"pick": "solution"})[["problem", "solution"]].drop_duplicates()
+    rows = tables.measurements[tables.measurements["origin"].isin(EVIDENCE)]
+    times = timed(rows[rows["problem"].isin(set(ran["problem"]))])
+    pairs = slow.merge(ran.merge(times[columns], on=["problem", "solution"]), on="problem", suffixes=("", "_ran"))
+    pairs = pairs[pairs["time_us"] <= settings.slow_factor * pairs["sibling_us"]]
+    pairs = pairs[pairs["solution"] != pairs["solution_ran"]]
+    return {
+        (str(source), str(problem))
+        for source, other, problem in zip(pairs["source_id"], pairs["source_id_ran"], pairs["problem"], strict=True)
+        if same_device(facts.get(str(source), {}), facts.get(str(other), {})) is not False
+    }
 
 
 def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:

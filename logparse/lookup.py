@@ -19,17 +19,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _RANKED = """
-with w as (select kind, problem, cast(sum(calls) as bigint) as calls, string_agg(distinct calls_from, '+') as calls_from
-           from workload where run = $run group by all),
+with picked as (
+        select problem, solution, sum(count) as n from calls
+        where run = $run and solution is not null and not by_tool group by all
+        union all select problem, solution, count(*) from measurements
+        where run = $run and origin = 'miopen-chosen' group by all),
+     picks as (select problem, arg_max(solution, n) as pick from picked group by problem),
+     near as (
+        select l.problem, l.other, rank() over (
+            partition by l.problem order by list_position(['exact', 'layout', 'shape'], l.level)) as place
+        from links l semi join picks p on p.problem = l.other anti join picks q on q.problem = l.problem),
+     means as (select problem, any_value(other) as other from near where place = 1 group by problem having count(*) = 1),
+     w as (
+        select kind, coalesce(m.other, problem) as problem, cast(sum(calls) as bigint) as calls,
+               string_agg(distinct calls_from, '+' order by calls_from) as calls_from
+        from workload left join means m using (problem) where run = $run group by 1, 2),
      subjects as (
         select * from w
         union all select distinct m.kind, m.problem, cast(null as bigint), null from measurements m
         where m.run = $run and m.status = 'ok' and m.kind <> 'family'
           and not exists (select 1 from w where (w.kind = 'conv') = (m.kind = 'conv'))),
-     picks as (
-        select problem, arg_max(solution, n) as pick from (
-            select problem, solution, sum(count) as n from calls
-            where run = $run and solution is not null and not by_tool group by all) group by problem),
      known as (
         select l.problem, m.solution, min(m.time_us) as time_us, max(l.fan) as fan
         from links l join measurements m on m.problem = l.other
@@ -51,6 +60,9 @@ def top(
     store: Store, *, by: str = "calls", kind: str | None = None, n: int = 20, run: str | None = None
 ) -> pd.DataFrame:
     """The run's problems by calls or by time (calls × the pick's time where it is known, else the best known).
+
+    The calls of a text for which no log names a pick count for the one linked text that has one, as in ``analyzers``
+    (``picks.compare``): a log may name the pick for one text of a problem and another count its calls for another.
 
     Columns: calls, share (of all calls, or of all known time), problem (short), pick, pick_us, best, best_us, total_us,
     kind, calls_from, text.

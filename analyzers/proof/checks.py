@@ -101,7 +101,7 @@ def verify(
         if held is None:
             raise InputError("without override files, verify needs a store with the findings of the run before")
         return _settings.verify_findings(a, b, held.findings(), fail_on)
-    promised = _verify.promises(a, held.findings()) if held is not None else {}
+    promised = _verify.promises(held.findings()) if held is not None else {}
     return _verify.verify(a, b, [lint(path, None, b) for path in files], promised, fail_on)
 
 

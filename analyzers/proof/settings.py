@@ -91,11 +91,11 @@ def _outcome(text: str, finding: Mapping[str, object], sides: tuple[_Side, _Side
     same = after.texts.get(in_any_layout(text), [])
     times = ((basis, before.times.get((text, basis)), after.mean_us(same, basis)) for basis in BASES)
     basis, old, new = next((x for x in times if x[1] is not None and x[2] is not None), (None, None, None))
-    calls, was = after.count(same), before.calls.get(text)
+    calls = after.count(same)
     move: Move = "unknown"
     if old is not None and new is not None:
         move = "slower" if new > old * (1 + fail_on) else "faster" if new * (1 + fail_on) < old else "same"
-    saving = float(str(finding["saving_us"]))
+    saving, each = float(str(finding["saving_us"])), finding["per_call_us"]
     return Outcome(
         problem=text,
         label=problem_from_text(text).label,
@@ -111,7 +111,7 @@ def _outcome(text: str, finding: Mapping[str, object], sides: tuple[_Side, _Side
         after_us=new,
         calls=calls,
         gained_us=None if old is None or new is None or calls is None else (old - new) * calls,
-        promised_us=saving / was * calls if was and calls is not None else saving,
+        promised_us=saving if calls is None or pd.isna(each) else float(str(each)) * calls,  # type: ignore[call-overload]
     )
 
 

@@ -272,10 +272,8 @@ def _failures(files: Sequence[OverrideFile], outcomes: Sequence[Outcome], compla
         )
 
 
-def promises(tables: Tables, findings: pd.DataFrame) -> dict[str, float]:
-    """µs per call that the findings of a ``recommend`` promised, by problem (view ``findings``)."""
-    calls = calls_by_problem(tables.workload).astype("float64")
-    rows = findings[findings["saving_us"].notna() & findings["problem"].isin(calls.index)]
-    each = rows["saving_us"].astype("float64") / rows["problem"].map(calls)
-    known = each.groupby(rows["problem"]).max()
-    return {str(problem): float(value) for problem, value in known.dropna().items()}
+def promises(findings: pd.DataFrame) -> dict[str, float]:
+    """µs that one call saves by the findings of a ``recommend`` (view ``findings``), by problem: the largest promise."""
+    rows = findings[findings["per_call_us"].notna() & findings["problem"].notna()]
+    each = rows["per_call_us"].astype("float64").groupby(rows["problem"]).max()
+    return {str(problem): float(value) for problem, value in each.items()}

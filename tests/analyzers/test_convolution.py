@@ -67,6 +67,27 @@ def test_estimates_and_picks_are_no_measurements() -> None:
     assert [x.per_call_us for x in slow(tables(measurements=rows))] == [800.0]
 
 
+@pytest.mark.parametrize(
+    ("ran", "us", "elsewhere", "still"),
+    [
+        ("miopen:B", 150.0, "gfx942", False),
+        ("miopen:B", 350.0, "gfx942", True),  # not fine either
+        ("miopen:A", 150.0, "gfx942", True),  # the slow one runs
+        ("miopen:B", 150.0, "gfx90a", True),
+    ],
+)
+def test_what_the_job_does_not_run_is_no_finding(ran: str, us: float, elsewhere: str, still: bool) -> None:
+    """A shipped record is slow, and the job's log shows that it ran another solver, which a file has a time of."""
+    rows = [
+        measurement(F.text, "miopen:A", 100.0),
+        measurement(W.text, "miopen:A", 900.0),
+        measurement(W.text, ran, None, origin="miopen-chosen", source_id="log"),
+        measurement(W.text, "miopen:B", us, origin="miopen-log", source_id="log"),
+    ]
+    t = tables(measurements=rows, facts=[*facts("m", arch="gfx942"), *facts("log", arch=elsewhere)])
+    assert any(x.evidence["source_id"] == "m" for x in slow(t)) is still
+
+
 def test_a_log_that_is_fine_needs_no_remark() -> None:
     assert convolution.find(given(100.0, 100.0, 120.0), Settings()) == []
     assert len(convolution.find(given(100.0, 100.0, 120.0, facts=facts("m", find_db="system")), Settings())) == 1
