@@ -9,41 +9,67 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 
 def column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
     """Values of one of the store's types (text, number, boolean, time in seconds, list), None where unknown."""
-    present = np.fromiter((value is not None for value in values), np.bool_, len(values))
-    valid = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+    present = [value is not None for value in values]
     if pa.types.is_list(type):
         sizes = [0 if value is None else len(value) for value in values]
         inner = column([item for value in values if value is not None for item in value], type.value_type)
-        return pa.Array.from_buffers(type, len(values), [valid, _ends(sizes)], children=[inner])
+        return pa.Array.from_buffers(type, len(values), [_valid(present), _ends(sizes)], children=[inner])
     if pa.types.is_string(type):
-        # "backslashreplace": a half escape of JSON is a lone surrogate, which no table holds
-        texts = [b"" if value is None else value.encode("utf-8", "backslashreplace") for value in values]
-        return pa.Array.from_buffers(
-            type, len(values), [valid, _ends(list(map(len, texts))), pa.py_buffer(b"".join(texts))]
-        )
-    plain = [0 if value is None else value for value in values]
-    if pa.types.is_boolean(type):
-        data = np.packbits(np.array(plain, np.bool_), bitorder="little")
-    else:
-        data = np.array(plain, np.int64 if pa.types.is_timestamp(type) else np.dtype(str(type)))
-    return pa.Array.from_buffers(type, len(values), [valid, pa.py_buffer(data)])
+        texts = values if all(present) else ["" if value is None else value for value in values]
+        return pa.Array.from_buffers(type, len(values), [_valid(present), *_texts(texts)])
+    plain = values if all(present) else [0 if value is None else value for value in values]
+    return fixed(np.array(plain, _dtype(type)), np.array(present, np.bool_), type)
 
 
-def numbers(values: np.ndarray[Any, np.dtype[np.int64]], null: int, type: pa.DataType | None = None) -> pa.Array:
+def fixed(values: npt.NDArray[Any], present: npt.NDArray[np.bool_], type: pa.DataType) -> pa.Array:
+    """Numbers, booleans or times; unknown where not ``present``."""
+    data = _bits(values) if pa.types.is_boolean(type) else pa.py_buffer(np.ascontiguousarray(values, _dtype(type)))
+    return pa.Array.from_buffers(type, len(values), [_valid(present), data])
+
+
+def numbers(values: npt.NDArray[np.int64], null: int, type: pa.DataType | None = None) -> pa.Array:
     """64-bit numbers, ``null`` where unknown."""
-    present = values != null
-    valid = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-    return pa.Array.from_buffers(type or pa.int64(), len(values), [valid, pa.py_buffer(np.ascontiguousarray(values))])
+    return fixed(values, values != null, type or pa.int64())
+
+
+def dictionary(codes: npt.NDArray[np.int64], texts: Sequence[str]) -> pa.Array:
+    """``texts[code]`` of each code, unknown where that is negative; each text stands in memory once."""
+    indices = fixed(codes, codes >= 0, pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, column(texts, pa.string()), safe=False)
 
 
 def table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     """Rows with these columns; a name that a row lacks is unknown."""
     return pa.Table.from_arrays([column([row.get(f.name) for row in rows], f.type) for f in schema], schema=schema)
+
+
+def _dtype(type: pa.DataType) -> np.dtype[Any]:
+    return np.dtype("int64" if pa.types.is_timestamp(type) else str(type))
+
+
+def _bits(flags: Any) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(np.asarray(flags, np.bool_), bitorder="little"))
+
+
+def _valid(present: Any) -> pa.Buffer | None:
+    return None if np.all(present) else _bits(present)
+
+
+def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:
+    """Where each text begins and ends, and all of them.  A lone surrogate (half an escape of JSON), which no table
+    holds, is spelled out.
+    """
+    together = "".join(texts)
+    data = together.encode("utf-8", "backslashreplace")
+    ascii = len(data) == len(together)
+    sizes = [len(text) if ascii else len(text.encode("utf-8", "backslashreplace")) for text in texts]
+    return _ends(sizes), pa.py_buffer(data)
 
 
 def _ends(sizes: Sequence[int]) -> pa.Buffer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -165,7 +165,11 @@ class GemmProblem:
         change |= dict.fromkeys(self.irrelevant)
         mine = vars(self)
         change = {name: value for name, value in change.items() if mine[name] != value}
-        return replace(self, **change) if change else self
+        if not change:
+            return self
+        other = object.__new__(GemmProblem)  # made for each distinct line: ``replace`` takes five times as long
+        vars(other).update(mine | change)  # with ``irrelevant``, which is the same for both
+        return other
 
     @cached_property
     def text(self) -> str:
@@ -176,13 +180,11 @@ class GemmProblem:
         return text
 
     def _words(self, free: frozenset[str] = frozenset()) -> str:
-        mine, irrelevant = vars(self), self.irrelevant
+        mine, irrelevant = vars(self) | dict.fromkeys(free, "*"), self.irrelevant
         cells: list[object] = []  # made for each distinct line of a log: one loop, no calls
         for name in GEMM_FIELDS:
             value = mine[name]
-            if name in free:
-                value = "*"
-            elif value is None:
+            if value is None:
                 value = "-" if name in irrelevant else "?"
             elif value is True or value is False:
                 value = int(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from logparse.columns import column, numbers, table
+from logparse.columns import dictionary, fixed, numbers, table
 from logparse.formats.format import Outcome
 from logparse.model import (
     CONV_FIELDS,
@@ -20,10 +20,10 @@ from logparse.model import (
     Call,
     ConvProblem,
     Fact,
-    Family,
     GemmProblem,
     Kernel,
     Measurement,
+    Member,
     Message,
     Problem,
     Record,
@@ -188,17 +188,13 @@ class Collector:
         numbers_of, *parts = zip(*self._cells, strict=True)
         call = np.repeat(np.array(numbers_of, np.int64), [len(counts) for counts in parts[0]])
         counts, pids, seconds = (np.concatenate(part) for part in parts)
-        schema = SCHEMAS["calls"]
-        keys = {
-            name: column(values, schema.field(name).type)
-            for name, values in zip(_CallKey._fields, zip(*self._calls, strict=True), strict=True)
-        }
-        category_of = [key.category for key in self._calls]
+        keys = dict(zip(_CallKey._fields, zip(*self._calls, strict=True), strict=True))
         self._calls, self._cells, self._cell_count = {}, [], 0
-        for category in dict.fromkeys(category_of):
-            mine = np.array([other == category for other in category_of])[call]
+        categories = np.array(keys.pop("category"))
+        for category in dict.fromkeys(categories.tolist()):
+            mine = (categories == category)[call]
             number, pid, second, count = _summed(call[mine], pids[mine], seconds[mine], counts[mine])
-            columns = {name: _of_calls(values, number) for name, values in keys.items() if name != "category"}
+            columns = {name: _of_calls(values, number, name) for name, values in keys.items()}
             time = numbers(second, NULL, pa.timestamp("s"))
             columns |= {"pid": numbers(pid, NULL), "count": numbers(count, NULL), "first_seen": time, "last_seen": time}
             self._attempt.add("calls", pa.table(columns), category)
@@ -291,9 +287,15 @@ def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, 
     return call[first], pids[first], seconds[first], sums
 
 
-def _of_calls(values: pa.Array, call: Ints) -> pa.Array:
+def _of_calls(values: Sequence[Any], call: Ints, name: str) -> pa.Array:
     """A column of calls, per row; texts stay in a dictionary."""
-    return (values.dictionary_encode() if pa.types.is_string(values.type) else values).take(numbers(call, NULL))
+    type = SCHEMAS["calls"].field(name).type
+    if pa.types.is_string(type):
+        places: dict[str, int] = {}
+        codes = [-1 if value is None else places.setdefault(value, len(places)) for value in values]
+        return dictionary(np.array(codes)[call], list(places))
+    present = np.array([value is not None for value in values])
+    return fixed(np.array([value or 0 for value in values])[call], present[call], type)
 
 
 def problem_text(problem: Problem) -> str:
@@ -312,26 +314,19 @@ _LIMIT = 1 << 63
 
 def storable(outcome: Outcome) -> Outcome:
     """The outcome, or a reject in its place where a number in it needs more than 64 bits (a torn or damaged one)."""
-    if outcome.unit == "reject" or all(_fits(record) for record in outcome.records):
+    if outcome.unit == "reject" or all(map(_fits, outcome.records)):
         return outcome
     return Outcome("reject", (Reject("a number beyond 64 bits"),), outcome.lines, outcome.at)
 
 
-def _fits(record: Record) -> bool:
-    problem = getattr(record, "problem", None)
-    return (problem is None or _problem_fits(problem)) and not any(
-        isinstance(value, int) and abs(value) >= _LIMIT for value in vars(record).values()
-    )
-
-
-@lru_cache(maxsize=65_536)
-def _problem_fits(problem: Problem) -> bool:
-    if isinstance(problem, Family):
-        return _problem_fits(problem.problem)
-    numbers = [value for value in vars(problem).values() if isinstance(value, int)]
-    for member in getattr(problem, "members", ()):
-        numbers += [value for value in vars(member).values() if value is not None]
-    return all(abs(number) < _LIMIT for number in numbers)
+def _fits(noun: Record | Problem | Member) -> bool:
+    """Whether all numbers of a noun and of the problem or members in it need no more than 64 bits."""
+    mine = vars(noun)
+    numbers = [value for value in mine.values() if isinstance(value, int)]
+    if numbers and not -_LIMIT < min(numbers) <= max(numbers) < _LIMIT:
+        return False
+    problem = mine.get("problem")
+    return (problem is None or _fits(problem)) and all(map(_fits, mine.get("members", ())))
 
 
 def _flops(problem: GemmProblem | ConvProblem) -> int | None:
@@ -342,16 +337,18 @@ def _flops(problem: GemmProblem | ConvProblem) -> int | None:
 def gemm_row(problem: GemmProblem) -> dict[str, Any]:
     """The row of table ``gemms``: the normal form's fields."""
     normal = problem.normal
-    row: dict[str, Any] = {name: getattr(normal, name) for name in GEMM_FIELDS}
-    members = ",".join(member.text for member in normal.members) or None
-    head = {"problem": problem.text, "kind": problem.kind, "shape": problem.shape}
-    return head | row | {"members": members, "epilogue": normal.epilogue, "flops": _flops(normal)}
+    fields = vars(normal)
+    row: dict[str, Any] = {name: fields[name] for name in GEMM_FIELDS}
+    row |= {"problem": problem.text, "kind": problem.kind, "shape": problem.shape}
+    row["members"] = ",".join(member.text for member in normal.members) or None
+    return row | {"epilogue": normal.epilogue, "flops": _flops(normal)}
 
 
 def conv_row(problem: ConvProblem) -> dict[str, Any]:
     """The row of table ``convs``."""
-    row: dict[str, Any] = {name: getattr(problem, name) for name in CONV_FIELDS}
-    return {"problem": problem.text, "flops": _flops(problem)} | row
+    fields = vars(problem)
+    row: dict[str, Any] = {name: fields[name] for name in CONV_FIELDS}
+    return row | {"problem": problem.text, "flops": _flops(problem)}
 
 
 @lru_cache(maxsize=4096)

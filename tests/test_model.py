@@ -60,6 +60,8 @@ def test_normal_form_is_a_fixed_point(problem: GemmProblem) -> None:
     assert problem.normal.text == problem.text
     assert problem.normal.shape == problem.shape
     assert problem.normal.flops == problem.flops
+    again = replace(problem.normal)
+    assert (again.irrelevant, again.text) == (problem.normal.irrelevant, problem.normal.text)
 
 
 @given(gemms)

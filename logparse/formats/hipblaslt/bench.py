@@ -18,7 +18,7 @@ there hipblaslt-bench's documented defaults hold.  Not told by any version: kern
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple
 
@@ -39,39 +39,44 @@ from logparse.model import Call, GemmProblem, Member, Message, Reject, Solution
 
 
 class Flag(NamedTuple):
-    """One flag: the pattern of its value (None: it takes none), and whether the value may be missing."""
+    """One flag: whether its value may be this text, and whether the value may be missing."""
 
-    value: re.Pattern[str] | None
+    allows: Callable[[str], object]
     optional: bool = False
 
 
-_INT = re.compile(r"-?\d+")
-_FLOAT = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)", re.IGNORECASE)
-_TRANS = re.compile(r"[NTCntc]")
-_TYPE = re.compile("|".join(sorted(BENCH_TYPES)))
-_WORD = re.compile(r"[^\s-]\S*")
-_SWITCH = re.compile(r"[01]|true|false")
+_INT = re.compile(r"-?\d+").fullmatch
+_FLOAT = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)", re.IGNORECASE).fullmatch
+_TYPE = BENCH_TYPES.__contains__
+_WORD = re.compile(r"[^\s-]\S*").fullmatch
+
+
+def _one_of(*words: str) -> Callable[[str], bool]:
+    return frozenset(words).__contains__
+
+
+_SWITCH = _one_of("0", "1", "true", "false")
 
 SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "lde", *(f"stride_{x}" for x in "abcde"))
 """The flags that a grouped GEMM repeats per member (``-m -n -k`` are short, the others long)."""
 
 _LOGGED: Mapping[str, Flag] = {
-    "--api_method": Flag(re.compile("c|cpp|mix")),
+    "--api_method": Flag(_one_of("c", "cpp", "mix")),
     **{f"-{name}" if len(name) == 1 else f"--{name}": Flag(_INT) for name in SIZES},
     **dict.fromkeys(("--alpha", "--alphai", "--beta", "--betai"), Flag(_FLOAT)),
-    **dict.fromkeys(("--transA", "--transB"), Flag(_TRANS)),
+    **dict.fromkeys(("--transA", "--transB"), Flag(_one_of(*"NTCntc"))),
     **dict.fromkeys(("--batch_count", "--batch_mode", "--bias_stride", "--splitk", "--wgm"), Flag(_INT)),
-    **dict.fromkeys(("--scaleA", "--scaleB"), Flag(re.compile("|".join(sorted(SCALES, key=len, reverse=True))), True)),
+    **dict.fromkeys(("--scaleA", "--scaleB"), Flag(_one_of(*SCALES), True)),
     **dict.fromkeys(("--scaleC", "--scaleD", "--swizzleA", "--swizzleB", "--scaleAlpha_vector"), Flag(_SWITCH, True)),
     **dict.fromkeys(("--gradient", "--use_e", "--bias_vector", "--grouped_gemm"), Flag(_SWITCH, True)),
     **dict.fromkeys(("--flush", "--any_stride"), Flag(_SWITCH, True)),
-    "--bias_source": Flag(re.compile("[abd]")),
+    "--bias_source": Flag(_one_of("a", "b", "d")),
     # A type that the library cannot name leaves no value behind its flag.
     **dict.fromkeys((f"--{x}_type" for x in ("a", "b", "c", "d", "scale", "bias", "aux")), Flag(_TYPE, True)),
-    "--compute_type": Flag(re.compile("|".join(sorted(BENCH_COMPUTE_TYPES))), True),
-    "--algo_method": Flag(re.compile("heuristic|all|index|[012]")),
+    "--compute_type": Flag(_one_of(*BENCH_COMPUTE_TYPES), True),
+    "--algo_method": Flag(_one_of("heuristic", "all", "index", "0", "1", "2")),
     "--solution_index": Flag(_INT),
-    "--activation_type": Flag(re.compile("none|relu|gelu|swish|clamp|sigmoid"), True),
+    "--activation_type": Flag(_one_of("none", "relu", "gelu", "swish", "clamp", "sigmoid"), True),
     **dict.fromkeys(("--rotating", "--cold_iters", "--iters"), Flag(_INT)),
 }
 """Flags that the library writes, over all versions."""
@@ -109,23 +114,23 @@ class _Known(NamedTuple):
     """A flag as reading a line needs it, looked up once per word."""
 
     name: str  # without dashes, aliases resolved
-    matches: Callable[[str], object] | None
+    allows: Callable[[str], object]
     optional: bool
     tool: bool
+    size: bool
 
 
-_KNOWN: Mapping[str, _Known] = {
-    token: _Known(
-        _ALIASES.get(token.lstrip("-"), token.lstrip("-")),
-        flag.value and flag.value.fullmatch,
-        flag.optional,
-        token in _TOOL_ONLY,
-    )
-    for token, flag in FLAGS.items()
-}
+def _known(token: str, flag: Flag) -> _Known:
+    name = token.lstrip("-")
+    name = _ALIASES.get(name, name)
+    return _Known(name, *flag, tool=token in _TOOL_ONLY, size=name in SIZES)
 
-_ALWAYS = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d", "transA", "transB", "batch_count")
+
+_KNOWN: Mapping[str, _Known] = {token: _known(token, flag) for token, flag in FLAGS.items()}
+
+_ALWAYS_SIZES = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d")
 _ALWAYS_TYPES = ("a_type", "b_type", "c_type", "d_type", "compute_type")
+_ALWAYS = ("transA", "transB", "batch_count", *_ALWAYS_TYPES)
 """What every logged line of every version holds; one that lacks any of it is cut."""
 
 # ------------------------------------------------------------------------------------------- reading
@@ -198,54 +203,47 @@ def read(text: str) -> Outcome:
 
 def _words(tokens: Sequence[str]) -> _Words:
     words = _Words()
-    for name, value in _pairs(tokens, words):
-        if name in SIZES:
-            if name == "m" or not words.members:
-                words.members.append({})
-            if name in words.members[-1]:
-                raise _TornError(f"--{name} stands twice")
-            words.members[-1][name] = int(value or 0)
-        elif name in words.values:
-            raise _TornError(f"--{name} stands twice")
-        else:
-            words.values[name] = value
-    if len(words.members) > 1 and not words.flag("grouped_gemm"):
-        raise _TornError("-m stands twice, and this is no grouped GEMM")
-    if (
-        any(words.number(name) for name in ("rotating", "cold_iters", "iters"))
-        or words.values.get("api_method") == "mix"
-    ):
-        words.tool = True
-    return words
-
-
-def _pairs(tokens: Sequence[str], words: _Words) -> Iterator[tuple[str, str | None]]:
+    values, members = words.values, words.members
+    tokens = (*tokens, "")  # which no flag allows
     at = 0
-    end = len(tokens)
-    while at < end:
-        token = tokens[at]
-        at += 1
+    while token := tokens[at]:
         known = _KNOWN.get(token)
         if known is None:
             if token in _END_OF_COMMAND:
                 words.tool = True
-                return
+                break
             if token == "\\":
                 raise _TornError("the command goes on in the next line")
             raise _TornError(f"unknown flag {token[:60]!r}")
-        name, matches, optional, tool = known
+        name, allows, optional, tool, size = known
+        value = tokens[at + 1]
+        given = allows(value)
+        if not given:
+            _may_be_missing(token, value, optional)
+        at += 2 if given else 1
         if tool:
             words.tool = True
-        value = tokens[at] if at < end and tokens[at] not in _KNOWN else None
-        if value is not None and matches is not None and matches(value):
-            at += 1
+        if name == "m" or (size and not members):
+            members.append({})
+        if name in (members[-1] if size else values):
+            raise _TornError(f"--{name} stands twice")
+        if size:
+            members[-1][name] = int(value)
         else:
-            if value is not None and value not in _END_OF_COMMAND:
-                raise _TornError(f"{token} cannot be {value[:60]!r}")
-            if not optional:
-                raise _TornError(f"{token} has no value")
-            value = None
-        yield name, value
+            values[name] = value if given else None
+    if len(members) > 1 and not words.flag("grouped_gemm"):
+        raise _TornError("-m stands twice, and this is no grouped GEMM")
+    if any(words.number(name) for name in ("rotating", "cold_iters", "iters")) or values.get("api_method") == "mix":
+        words.tool = True
+    return words
+
+
+def _may_be_missing(token: str, following: str, optional: bool) -> None:
+    """Raises _TornError where ``token`` needs a value, or what follows it is neither that nor another flag."""
+    if following and following not in _KNOWN and following not in _END_OF_COMMAND:
+        raise _TornError(f"{token} cannot be {following[:60]!r}")
+    if not optional:
+        raise _TornError(f"{token} has no value")
 
 
 def _solution(words: _Words) -> Solution | None:
@@ -257,10 +255,11 @@ def _solution(words: _Words) -> Solution | None:
 
 def _logged_problem(words: _Words) -> GemmProblem:
     """What a line that the library wrote says; a line that lacks what its version always writes was cut or edited."""
-    present = {**words.values, **(words.members[0] if words.members else {})}
-    for name in (*_ALWAYS, *_ALWAYS_TYPES):
-        if name not in present:
-            raise _TornError(f"cut line: --{name} is missing")
+    sizes = words.members[0] if words.members else {}
+    for needed, given in ((_ALWAYS_SIZES, sizes), (_ALWAYS, words.values)):
+        for name in needed:
+            if name not in given:
+                raise _TornError(f"cut line: --{name} is missing")
     if ("any_stride" in words or "rotating" in words) and "iters" not in words:
         raise _TornError("cut line: --iters is missing")
     since_64 = "algo_method" in words  # then scaleA and scaleB are always written, and activation_type too
