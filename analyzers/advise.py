@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +49,9 @@ def write(
 ) -> tuple[list[Written], list[str]]:
     """Write ``report.md`` and ``findings.json`` into ``out``, and every target's files into a folder of its own there.
 
-    Also returns what a reader of the files must know: what was not written and why, and which rows serve a family.
+    Also returns what a reader of the files must know: what was not written and why, which rows serve a family, and
+    which files of an earlier ``recommend`` into ``out`` are not of this one: they get another name, so that nobody
+    applies them unawares.
     ``gpus`` is how many devices a process of the target sees: PyTorch reads one TunableOp file for each.
     """
     written: list[Written] = []
@@ -62,9 +64,20 @@ def write(
         written += files
         made.append(documents.TargetFiles(name, facts, {x.path.name: x.use for x in files}, emitted.notes))
     notes = [f"{target.name}: {note}" for target in made for note in target.notes]
+    notes += _set_aside(out, {file.path for file in written})
     for file in documents.documents(recommendation, settings, made):
         written.append(_write(out, file, covered=False))
     return written, notes
+
+
+def _set_aside(out: Path, written: Collection[Path]) -> list[str]:
+    """Rename what the ``findings.json`` that lies in ``out`` says was written, and was not now."""
+    notes = []
+    for path in documents.earlier_files(out):
+        if path.absolute() not in written and path.is_file():
+            path.replace(path.with_name(f"{path.name}.old"))
+            notes.append(f"{path} is of an earlier recommend and no part of this one: now {path.name}.old")
+    return notes
 
 
 def _write(folder: Path, file: Emission, *, covered: bool) -> Written:

@@ -54,6 +54,8 @@ class Settings:
     """Nothing is proposed for less than this share of a problem's own time."""
     steps: int | None = None
     """Steps (or requests) that the run's logs are of; None: as many as its traces marked."""
+    confirmed_only: bool = False
+    """Override files hold only what a replay confirmed; the other findings are told all the same."""
     max_rows: int | None = None
     """No override file gets more rows than this, the most valuable first."""
     family_regret: float = 0.01

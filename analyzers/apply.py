@@ -37,9 +37,12 @@ def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Fac
 
 
 def script(
-    overrides: Sequence[Override], files: Sequence[Emission], target: Facts, folder: str = "."
+    overrides: Sequence[Override], files: Sequence[Emission], target: Facts, folder: str = ".", caution: str = ""
 ) -> Emission | None:
-    """The script for these files, which lie in ``folder``; None where there is nothing to export."""
+    """The script for these files, which lie in ``folder``; None where there is nothing to export.
+
+    ``caution`` is what whoever sources it must know of the rows; it is said on standard error too.
+    """
     settings = [line for file in files for line in _settings(file)]
     if not settings:
         return None
@@ -52,6 +55,7 @@ def script(
         files=" ".join(map(shlex.quote, dict.fromkeys(names))),
         checks="".join(f"    guard {shlex.quote(name)} {shlex.quote(value)}\n" for name, value in wanted.items()),
         settings="\n".join(dict.fromkeys(settings)),
+        caution=f"echo {shlex.quote(f'apply.sh: {caution}')} >&2\n" if caution else "",
         folder=shlex.quote(folder),
         python=_PYTHON,
     )
@@ -179,7 +183,7 @@ if ! _logparse_check; then
 fi
 
 {settings}
-
+{caution}
 unset -f _logparse_facts _logparse_check
 unset _logparse_folder
 """

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,17 @@ def documents(recommendation: Recommendation, settings: Settings, targets: Seque
         Emission(REPORT_NAME, report(recommendation, targets).encode(), ""),
         Emission(JSON_NAME, f"{text}\n".encode(), ""),
     ]
+
+
+def earlier_files(out: Path) -> list[Path]:
+    """The files of targets that the ``findings.json`` in a folder lists; none where there is none that can be read."""
+    try:
+        told = json.loads((out / JSON_NAME).read_text(encoding="utf-8"))
+        targets = told["targets"] if told["schema"] == SCHEMA else []
+        named = [(str(target["name"]), str(name)) for target in targets for name in target["files"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [out / target / name for target, name in named if Path(target).name == target and Path(name).name == name]
 
 
 # ------------------------------------------------------------------------------------------------ for programs

@@ -16,7 +16,7 @@ from analyzers import ANALYZERS, heuristics
 from analyzers.analyzer import Settings, Tables
 from analyzers.apply import script as apply_script
 from analyzers.ceiling import BreakEven, Ceiling, break_even, ceiling, gpu_us
-from analyzers.evidence import Judgement, completed, judgement, pre_us
+from analyzers.evidence import Judgement, basis, completed, judgement, pre_us
 from analyzers.joins import calls_by_problem, timed
 from analyzers.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.scripts import COMMANDS, scripts, to_tune
@@ -202,9 +202,9 @@ def emissions(
 
     What a writer refuses (a field that its library checks is unknown) becomes a note that says what was not written.
     """
-    mine = [x for x in recommendation.overrides if _for(x, target)]
+    mine, caution = _sure(recommendation, target, settings)
     files: list[Emission] = []
-    notes: list[str] = []
+    notes: list[str] = [caution] if caution else []
     rows: list[Override] = []
     for writer in writers:
         accepted, said = _rows(writer, [x for x in mine if writer.accepts(x)], target, recommendation, settings)
@@ -214,9 +214,29 @@ def emissions(
         notes += [*said, *refused]
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
-    apply = apply_script(rows, files, target, folder)
+    apply = apply_script(rows, files, target, folder, "" if settings.confirmed_only else caution)
     tuning, left_out = scripts([x for x in recommendation.findings if _concerns(x, target)], commands)
     return Emissions(target, (*files, *([apply] if apply else []), *tuning), (*notes, *left_out))
+
+
+def _sure(of: Recommendation, target: Facts, settings: Settings) -> tuple[list[Override], str]:
+    """The overrides for a target that are to be written, and what is to be known of those that nothing confirmed."""
+    found = [(x.override, basis(x)) for x in of.findings if x.override is not None and _for(x.override, target)]
+    sure = [override for override, how in found if how == "confirmed"]
+    doubtful = len(found) - len(sure)
+    if not doubtful:
+        return sure, ""
+    if settings.confirmed_only:
+        return sure, f"{doubtful:,} of {len(found):,} overrides not written: nothing confirms them; {UNCONFIRMED}"
+    caution = f"{doubtful:,} of {len(found):,} overrides are not confirmed (--confirmed leaves them out): {UNCONFIRMED}"
+    return [override for override, _ in found], caution
+
+
+UNCONFIRMED = (
+    "the fastest of many times was lucky in part, the true gain is smaller and may be none "
+    "(`logparse replay` on the target tests it)"
+)
+"""What the best of many unrepeated times is worth."""
 
 
 def _rows(

@@ -129,6 +129,9 @@ def recommend(
     n: Annotated[int, typer.Option("-n", help="Findings to print.")] = 20,
     min_gain: Annotated[str, typer.Option(help="Propose nothing that gains less of a problem's own time.")] = "3%",
     min_saving: Annotated[float, typer.Option(help="Leave out findings that save less (µs per run).")] = 0.0,
+    confirmed: Annotated[
+        bool, typer.Option("--confirmed", help="Write only overrides that a replay confirmed.")
+    ] = False,
     max_rows: Annotated[
         int | None, typer.Option(min=1, help="Rows of an override file at most, the most valuable first.")
     ] = None,
@@ -164,6 +167,7 @@ def recommend(
         same_build=same_build,
         min_saving_us=min_saving,
         floor_share=parse_share(min_gain),
+        confirmed_only=confirmed,
         max_rows=max_rows,
         family_regret=parse_share(family_regret),
         steps=steps,

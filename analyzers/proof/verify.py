@@ -273,7 +273,7 @@ def _failures(files: Sequence[OverrideFile], outcomes: Sequence[Outcome], compla
 
 
 def promises(findings: pd.DataFrame) -> dict[str, float]:
-    """µs that one call saves by the findings of a ``recommend`` (view ``findings``), by problem: the largest promise."""
+    """µs that one call saves by the findings of a ``recommend`` (view ``findings``), by problem: the largest one."""
     rows = findings[findings["per_call_us"].notna() & findings["problem"].notna()]
     each = rows["per_call_us"].astype("float64").groupby(rows["problem"]).max()
     return {str(problem): float(value) for problem, value in each.items()}

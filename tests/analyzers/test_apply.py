@@ -161,6 +161,16 @@ def test_elsewhere_it_refuses_and_exports_nothing(
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_a_caution_is_said_and_the_files_apply(shell: str, folder: Path, tmp_path: Path) -> None:
+    made = script([OVERRIDE], FILES, TARGET, str(folder), "it's 1 of 2 rows: $HOME `id`")
+    assert made is not None
+    (folder / NAME).write_bytes(made.data)
+    out, errors = source(shell, folder / NAME, machine(tmp_path), tmp_path)
+    assert (out.startswith("status 0"), errors) == (True, "apply.sh: it's 1 of 2 rows: $HOME `id`\n")
+    assert "HIPBLASLT_TUNING_OVERRIDE_FILE" in exported(out)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 def test_what_cannot_be_read_is_said(shell: str, folder: Path, tmp_path: Path) -> None:
     out, errors = source(shell, folder / NAME, machine(tmp_path, None, None), tmp_path)
     assert out.startswith("status 0")

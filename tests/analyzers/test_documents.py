@@ -14,7 +14,7 @@ import pytest
 
 from analyzers import advise
 from analyzers.analyzer import Settings, Tables
-from analyzers.documents import TargetFiles, document, report
+from analyzers.documents import TargetFiles, document, earlier_files, report
 from analyzers.recommend import recommend
 from analyzers.target import target_from
 from logparse.formats import FORMATS, WRITERS
@@ -114,3 +114,21 @@ def test_the_samples_through_the_store(store: Store, tmp_path: Path) -> None:
     assert "apply.sh" in target["files"]
     assert all(x["confidence"] != "confirmed" for x in made["findings"])
     assert {x.path.name for x in written if x.applied} >= {"hipblaslt_tuning.txt", "tunableop_results0.csv"}
+
+
+def test_what_an_earlier_recommend_wrote_is_not_applied_unawares(tmp_path: Path) -> None:
+    found, settings = recommend(everything(), Settings()), Settings()
+    written, _ = advise.write(found, settings, WRITERS, tmp_path)
+    [script] = [x.path for x in written if x.path.name == "apply.sh"]
+    own = script.with_name("mine.csv")
+    own.write_text("kept")
+    again, notes = advise.write(found, settings, WRITERS, tmp_path)
+    assert ([x.path for x in again], [x for x in notes if ".old" in x]) == ([x.path for x in written], [])
+    _, notes = advise.write(found, replace(settings, confirmed_only=True), WRITERS, tmp_path)
+    assert not script.exists()
+    assert script.with_name("apply.sh.old").exists()
+    assert own.read_text() == "kept"
+    assert any(note.endswith("now apply.sh.old") for note in notes)
+    for damaged in ("", "[]", '{"schema": "logparse-findings", "targets": [{"name": "..", "files": ["../x"]}]}'):
+        (tmp_path / "findings.json").write_text(damaged)
+        assert earlier_files(tmp_path) == []

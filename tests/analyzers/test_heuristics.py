@@ -9,9 +9,14 @@ from analyzers import heuristics
 from analyzers.analyzer import Settings, Tables
 from analyzers.heuristics import Regret
 from analyzers.picks import compare
+from logparse.ingest import ingest
+from logparse.lookup import top
 from logparse.model import Finding
+from logparse.store import Store
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
+from tests.analyzers.ingested import tables_of
+from tests.conftest import SAMPLES
 
 BUILD = {"arch": ARCH, "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
 G = gemm().text
@@ -229,3 +234,15 @@ def test_regret_is_a_distribution() -> None:
     assert regret.p90 == pytest.approx(0.05 + 0.8 * 1.95)
     assert regret.share_above_10_percent == pytest.approx(30.0 / (1000.0 + 105.0 + 30.0))
     assert Regret.of(rows[:0]) is None
+
+
+def test_calls_are_those_of_top(store: Store) -> None:
+    """One definition: a text without a pick lends its calls to the one text that it may mean, here as in ``top``."""
+    names = ("hipblaslt/hipblaslt_rank0_4242.log", "hipblaslt/bench_output.txt", "tunableop/tunableop_verbose.log",
+             "miopen/find.log", "miopen/miopen_cmd_4242.log", "miopen/gfx942130.HIP.fdb.txt")  # fmt: skip
+    ingest([str(SAMPLES / name) for name in names], store, run="run")
+    told = top(store, n=1000).set_index("text")
+    rows = compare(tables_of(store), Settings())
+    rows = rows[rows["calls"].notna()]
+    assert "bench+tunableop" in set(told["calls_from"])
+    assert rows.groupby("problem")["calls"].sum().to_dict() == told.loc[rows["problem"].unique(), "calls"].to_dict()

@@ -105,7 +105,10 @@ def test_emissions_of_the_target() -> None:
     files = {x.name: x.data.decode() for x in made.files}
     assert files["out.txt"] == "hipblaslt:9,hipblaslt:3"
     assert set(files) == {"out.txt", "apply.sh", "tune_miopen.sh", "tune_hipblaslt.sh"}
-    assert made.notes == ()
+    assert [x.partition(":")[0] for x in made.notes] == [
+        "2 of 2 overrides are not confirmed (--confirmed leaves them out)"
+    ]
+    assert made.notes[0] in files["apply.sh"], "who sources it is told"
     assert "run 'W 64×256×56×56" in files["tune_miopen.sh"]
     assert files["tune_hipblaslt.sh"].count("\nrun ") == 1  # the pick without a time; the measured ones need no search
     assert "export OUT=" in files["apply.sh"]
@@ -120,14 +123,32 @@ def test_another_target_gets_no_override() -> None:
 def test_what_a_writer_refuses_is_a_note() -> None:
     found = recommend(everything(), Settings())
     made = emissions(found, HERE, [writer(fails=True)], Settings(), commands={})
-    assert made.notes[0] == (
+    assert made.notes[1] == (
         "test: 2 override(s) not written: hipblaslt_revision is unknown: give --target with a tuning file"
     )
-    assert [x.split(":")[0] for x in made.notes[1:]] == ["tune_miopen.sh", "tune_hipblaslt.sh"]
+    assert [x.split(":")[0] for x in made.notes[2:]] == ["tune_miopen.sh", "tune_hipblaslt.sh"]
     assert made.files == ()
-    assert (
-        len(emissions(found, HERE, [], Settings(), commands={}).notes) == 4
-    )  # two overrides that nobody writes, two scripts
+    # Two overrides that nobody writes, two scripts, and that nothing confirms the two.
+    assert len(emissions(found, HERE, [], Settings(), commands={}).notes) == 5
+
+
+def test_confirmed_only() -> None:
+    """Of two measured gains a replay confirmed one: that alone is written, and then there is nothing to warn of."""
+    found = recommend(everything(), Settings())
+    first, second = (x for x in found.findings if x.override is not None)
+    assert first.override is not None
+    found = replace(found, findings=(replace(first, p=0.001), second))
+    every = emissions(found, HERE, [writer()], Settings())
+    assert every.notes[0].startswith("1 of 2 overrides are not confirmed")
+    safe = emissions(found, HERE, [writer()], Settings(confirmed_only=True))
+    files = {x.name: x.data.decode() for x in safe.files}
+    assert files["out.txt"] == first.override.solution.text
+    assert safe.notes[0].startswith("1 of 2 overrides not written: nothing confirms them")
+    assert "lucky" not in files["apply.sh"]
+    none = emissions(replace(found, findings=(second,)), HERE, [writer()], Settings(confirmed_only=True))
+    assert {x.name for x in none.files} & {"out.txt", "apply.sh"} == set()
+    sure = emissions(replace(found, findings=(replace(first, p=0.001),)), HERE, [writer()], Settings())
+    assert not any("confirmed" in note for note in sure.notes)
 
 
 def test_two_targets_are_never_merged() -> None:
