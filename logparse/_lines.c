@@ -3,7 +3,8 @@
  * A Counter gets blocks of whole lines.  A line that bears a marker of a record language is an *entry*: its text,
  * with the clock, the third bracket and addresses taken off where it begins with "[date time][LIB][n]", and a *cell*
  * per (clock, bracket) with a count.  Lines with a marker of a block language are *events*: their places are returned,
- * in order.  All others are counted as foreign or blank.  `take` gives entries and cells, and forgets them.
+ * in order.  All others are counted as foreign or blank.  A line inside which a prefixed record begins is cut there if
+ * that is plain to see (`record_inside`).  `take` gives entries and cells, and forgets them.
  *
  * The scan itself holds no Python object but the block, and runs without the interpreter's lock.
  */
@@ -22,13 +23,14 @@
 #include <malloc.h>
 #endif
 
-#define VERSION 1  /* of what logparse.counting expects: count up with every change of arguments or results */
+#define VERSION 2  /* of what logparse.counting expects: count up with every change of arguments or results */
 #define CLOCK 21   /* bytes of "[YYYY-MM-DD hh:mm:ss]" */
 #define BRACKET 18 /* digits of a process or thread: any more are none */
 #define NONE UINT32_MAX
 #define EVENT 40          /* an event becomes a line, an outcome and its records */
 #define CHUNK (1 << 20) /* bytes read at a time: they stay in the cache until they are scanned */
-enum { RECORD = 1, BLOCK = 2 };
+enum { RECORD = 1, BLOCK = 2 };  /* kinds of markers */
+enum { MASKED = 1, TORN = 2 };   /* kinds of entries */
 
 /* ------------------------------------------------------------------------------------------- growing arrays */
 
@@ -383,7 +385,7 @@ typedef struct {
     size_t raw, raw_length;
     int64_t offset;
     uint32_t place, cell; /* of its last line */
-    uint8_t masked, event;
+    uint8_t kind, event;
 } Entry;
 
 typedef struct {
@@ -409,7 +411,7 @@ typedef struct {
     uint32_t last_place;
     char last[96]; /* the last prefix, which most lines repeat */
     size_t last_length, last_library_length;
-    int64_t lines, foreign, blank;
+    int64_t lines, foreign, blank, splits;
 } Counter;
 
 static inline Entry *entry_at(const Counter *self, uint32_t number) { return (Entry *)self->entries.data + number; }
@@ -442,7 +444,7 @@ static uint32_t place_of(Counter *self, const char *clock, size_t clock_length, 
     return number;
 }
 
-static Entry *find_entry(const Counter *self, uint64_t hash, const char *key, size_t length, int masked, uint32_t *number)
+static Entry *find_entry(const Counter *self, uint64_t hash, const char *key, size_t length, int kind, uint32_t *number)
 {
     if (!self->entry_of.slots)
         return NULL;
@@ -451,7 +453,7 @@ static Entry *find_entry(const Counter *self, uint64_t hash, const char *key, si
         if (self->entry_of.slots[at].hash != hash)
             continue;
         Entry *entry = entry_at(self, self->entry_of.slots[at].number);
-        if (entry->key_length == length && entry->masked == masked &&
+        if (entry->key_length == length && entry->kind == kind &&
             !memcmp(self->texts.data + entry->key, key, length)) {
             *number = self->entry_of.slots[at].number;
             return entry;
@@ -466,7 +468,7 @@ static Entry *new_entry(Counter *self, Entry entry, const char *key, const char 
     entry.place = entry.cell = NONE;
     if (append(&self->texts, key, entry.key_length) < 0)
         return NULL;
-    if (entry.masked) {
+    if (entry.kind & MASKED) {
         entry.raw = self->texts.used;
         if (append(&self->texts, raw, entry.raw_length) < 0)
             return NULL;
@@ -545,13 +547,45 @@ static int find_prefix(Counter *self, const char *line, size_t length, Prefix *p
     return 1;
 }
 
-/* A line with a prefix: 1 when it was one, 0 when not, -1 without memory. */
-static int scan_prefixed(Counter *self, const char *line, size_t length, int64_t start)
+/* Where the last record begins in a line that holds a record's marker, and none of a block; 0 when that is nowhere
+ * inside, or not plain to see: when its prefix is not whole, a record may begin behind it, or one right before it. */
+static size_t record_inside(const Counter *self, const char *line, size_t length)
+{
+    for (size_t at = length; at-- > CLOCK;) {
+        const char *record = line + at - (CLOCK - 1);
+        size_t left = length - (size_t)(record - line);
+        Prefix prefix;
+        if (line[at] != ']' || !begins_record(self, record, left))
+            continue;
+        if (record[-1] == ']' || !read_prefix(record, line + length, &prefix) || prefix.bracket_length > BRACKET ||
+            kinds_in(&self->search, record + CLOCK, left - CLOCK) & RECORD)
+            return 0;
+        return (size_t)(record - line);
+    }
+    return 0;
+}
+
+static int scan_part(Counter *self, const char *line, size_t length, int64_t start, int torn);
+
+/* A line inside which a record begins `at`: what stands before it, if anything, is torn. */
+static int scan_cut(Counter *self, const char *line, size_t length, int64_t start, size_t at)
+{
+    size_t blank = 0;
+    while (blank < at && is_space(line[blank]))
+        blank++;
+    self->splits += blank < at;
+    if (blank < at && scan_part(self, line, at, start, TORN) < 0)
+        return -1;
+    return scan_part(self, line + at, length - at, start + (int64_t)at, 0);
+}
+
+/* A line (or the torn part of one) with a prefix: 1 when it was one, 0 when not, -1 without memory. */
+static int scan_prefixed(Counter *self, const char *line, size_t length, int64_t start, int torn)
 {
     Prefix prefix;
     const char *end = line + length;
     uint32_t number, place;
-    int found = find_prefix(self, line, length, &prefix, &place);
+    int found = find_prefix(self, line, length, &prefix, &place), kind = MASKED | torn;
     if (found <= 0)
         return found;
     while (end > prefix.rest && is_space(end[-1]))
@@ -565,11 +599,14 @@ static int scan_prefixed(Counter *self, const char *line, size_t length, int64_t
     at += prefix.library_length;
     at = has_hex_mark(prefix.rest, end) ? mask_addresses(at, prefix.rest, end) : mask_windows(at, prefix.rest, end);
     size_t key_length = (size_t)(at - key);
-    uint64_t hash = hash_of(key, key_length, self->seed ^ 1);
-    Entry *entry = find_entry(self, hash, key, key_length, 1, &number);
+    uint64_t hash = hash_of(key, key_length, self->seed ^ (uint64_t)kind);
+    Entry *entry = find_entry(self, hash, key, key_length, kind, &number);
     if (!entry) {
-        Entry made = {.hash = hash, .key_length = key_length, .raw_length = length, .offset = start, .masked = 1};
+        Entry made = {.hash = hash, .key_length = key_length, .raw_length = length, .offset = start, .kind = (uint8_t)kind};
         made.event = (kinds_in(&self->search, line, length) & BLOCK) != 0;
+        size_t inside = torn || made.event ? 0 : record_inside(self, line, length);
+        if (inside)
+            return scan_cut(self, line, length, start, inside) < 0 ? -1 : 1;
         entry = new_entry(self, made, key, line, &number);
     }
     if (!entry || (entry->event && event(self, start, length) < 0) || count_line(self, number, place) < 0)
@@ -577,16 +614,17 @@ static int scan_prefixed(Counter *self, const char *line, size_t length, int64_t
     return 1;
 }
 
-static int scan_line(Counter *self, const char *line, size_t length, int64_t start)
+/* A line or a part of one; `torn` is 0 or TORN. */
+static int scan_part(Counter *self, const char *line, size_t length, int64_t start, int torn)
 {
     if (*line == '[') {
-        int done = scan_prefixed(self, line, length, start);
+        int done = scan_prefixed(self, line, length, start, torn);
         if (done)
             return done < 0 ? -1 : 0;
     }
-    uint64_t hash = hash_of(line, length, self->seed);
+    uint64_t hash = hash_of(line, length, self->seed ^ (uint64_t)torn);
     uint32_t number;
-    Entry *entry = find_entry(self, hash, line, length, 0, &number);
+    Entry *entry = find_entry(self, hash, line, length, torn, &number);
     if (!entry) {
         int kinds = kinds_in(&self->search, line, length);
         if (!(kinds & RECORD)) {
@@ -598,7 +636,10 @@ static int scan_line(Counter *self, const char *line, size_t length, int64_t sta
             self->blank += length == 0;
             return 0;
         }
-        Entry made = {.hash = hash, .key_length = length, .raw_length = length, .offset = start};
+        size_t inside = torn || kinds & BLOCK ? 0 : record_inside(self, line, length);
+        if (inside)
+            return scan_cut(self, line, length, start, inside);
+        Entry made = {.hash = hash, .key_length = length, .raw_length = length, .offset = start, .kind = (uint8_t)torn};
         made.event = (kinds & BLOCK) != 0;
         entry = new_entry(self, made, line, line, &number);
         if (!entry)
@@ -623,7 +664,7 @@ static int scan(Counter *self, const char *data, size_t length, int64_t offset)
         self->lines++;
         if (stop == line)
             self->blank++;
-        else if (scan_line(self, line, (size_t)(stop - line), offset + (line - data)) < 0)
+        else if (scan_part(self, line, (size_t)(stop - line), offset + (line - data), 0) < 0)
             return -1;
         line = stop + 1;
     }
@@ -672,7 +713,7 @@ static int begin(Counter *self)
         return -1;
     }
     self->busy = 1;
-    self->lines = self->foreign = self->blank = 0;
+    self->lines = self->foreign = self->blank = self->splits = 0;
     self->events.used = 0;
     return 0;
 }
@@ -687,7 +728,7 @@ static PyObject *end(Counter *self, int error, long long stop)
         errno = error;
         return PyErr_SetFromErrno(PyExc_OSError);
     }
-    PyObject *out = Py_BuildValue("LLLy#L", self->lines, self->foreign, self->blank,
+    PyObject *out = Py_BuildValue("LLLLy#L", self->lines, self->foreign, self->blank, self->splits,
                                   self->events.data ? self->events.data : "", (Py_ssize_t)self->events.used, stop);
     forget(&self->events, 1 << 20);
     return out;
@@ -729,7 +770,7 @@ static PyObject *entry_tuple(const Counter *self, const Entry *entry)
     const char *texts = self->texts.data ? self->texts.data : "";
     PyObject *raw = PyBytes_FromStringAndSize(texts + entry->raw, (Py_ssize_t)entry->raw_length);
     PyObject *key = NULL;
-    if (raw && entry->masked)
+    if (raw && entry->kind & MASKED)
         key = PyBytes_FromStringAndSize(texts + entry->key, (Py_ssize_t)entry->key_length);
     else if (raw)
         key = Py_NewRef(Py_None);
@@ -737,7 +778,8 @@ static PyObject *entry_tuple(const Counter *self, const Entry *entry)
         Py_XDECREF(raw);
         return NULL;
     }
-    return Py_BuildValue("NNLO", raw, key, (long long)entry->offset, entry->event ? Py_True : Py_False);
+    return Py_BuildValue("NNLOO", raw, key, (long long)entry->offset, entry->event ? Py_True : Py_False,
+                         entry->kind & TORN ? Py_True : Py_False);
 }
 
 static PyObject *list_of(const Counter *self, size_t count, int places)
@@ -856,7 +898,7 @@ static void Counter_dealloc(Counter *self)
 
 static PyMethodDef methods[] = {
     {"count", (PyCFunction)(void (*)(void))Counter_count, METH_VARARGS,
-     "count(data, offset) -> (lines, foreign, blank, events, stop): whole lines that stand at `offset`."},
+     "count(data, offset) -> (lines, foreign, blank, splits, events, stop): whole lines that stand at `offset`."},
 #ifndef _WIN32
     {"count_file", (PyCFunction)(void (*)(void))Counter_count_file, METH_VARARGS,
      "count_file(fd, start, end, limit) -> the same for lines of a file, until more than `limit` is held."},

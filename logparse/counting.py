@@ -5,6 +5,10 @@ distinct text, with a *cell* (entry, place, count) for each *place* (clock, thir
 that begin as ``[date time][LIB][n]`` of a prefixed language the text is what is left without clock, third bracket and
 addresses.  A line with a marker of a block language is an *event* (start and length, in order).  A line
 without any marker is foreign or blank.  All offsets are places in the stream.
+
+Two threads, or the application and a library, may write into one line.  Where it is plain to see that the last thing in
+a line is a prefixed record, the line is cut there, so that the record counts with its equals; what stood before it is
+foreign or an entry of its own, a *torn* one.
 """
 
 from __future__ import annotations
@@ -22,14 +26,14 @@ PREFIX = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\](\[[A-Za-z]+\])(?:\[(
 _ADDRESS = re.compile(rb"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}(?![0-9a-zA-Z])")
 _WINDOWS_ADDRESS = re.compile(rb"(?<==)[0-9A-F]{16}(?![0-9a-zA-Z])")
 
-NATIVE_VERSION = 1
+NATIVE_VERSION = 2
 """Of the native counter's arguments and results."""
 NOWHERE = (b"", b"")
 
-Entry: TypeAlias = tuple[bytes, bytes | None, int, bool]
-"""First raw line, its text where something was taken off, its offset, and whether it is an event too."""
-Counted: TypeAlias = tuple[int, int, int, bytes, int]
-"""Lines, foreign lines, blank lines, events (pairs of int64), and the offset where counting stopped."""
+Entry: TypeAlias = tuple[bytes, bytes | None, int, bool, bool]
+"""First raw line, its text where something was taken off, its offset, whether it is an event too, and whether torn."""
+Counted: TypeAlias = tuple[int, int, int, int, bytes, int]
+"""Lines, foreign and blank ones, splits (torn parts, foreign or not), events (pairs of int64), and where it stopped."""
 Place: TypeAlias = tuple[bytes, bytes]
 """Clock text and third bracket, both empty for a line without prefix."""
 
@@ -103,8 +107,7 @@ class PlainCounter:
 
     def _forget(self) -> None:
         self._entries: list[Entry] = []
-        self._raw: dict[bytes, int] = {}
-        self._masked: dict[bytes, int] = {}
+        self._numbers: dict[tuple[bytes, bool, bool], int] = {}  # by text, whether something was taken off, torn
         self._places: dict[Place, int] = {}
         self._cells: dict[tuple[int, int], int] = {}
         self.held = 0
@@ -114,29 +117,28 @@ class PlainCounter:
         lines = data.split(b"\n")
         if not lines[-1]:
             lines.pop()
-        foreign = blank = 0
+        foreign = blank = splits = 0
         begins = list(accumulate(map(len, lines), lambda at, length: at + length + 1, initial=offset))
         first = dict(zip(reversed(lines), range(len(lines) - 1, -1, -1), strict=True))
         watched: set[bytes] = set()
         for line, times in Tally(lines).items():
-            number, place = self._find(line, begins[first[line]])
-            if number is not None:
-                cell = (number, self._places.setdefault(place, len(self._places)))
-                self._cells[cell] = self._cells.get(cell, 0) + times
-                if self._entries[number][3]:
-                    watched.add(line)
-            elif self._blocks.search(line):
+            begin, inside = begins[first[line]], self._record_inside(line)
+            if line[:inside].strip():
+                splits += times
+                foreign += times if self._count(line[:inside], begin, times, torn=True) is None else 0
+            entry = self._count(line[inside:], begin + inside, times)
+            if self._blocks.search(line) if entry is None else entry[3]:
                 watched.add(line)
-            elif line.strip():
+            elif entry is None and line.strip():
                 foreign += times
-            else:
+            elif entry is None:
                 blank += times
         events = array("q")
         if watched:
             for line, begin in zip(lines, begins, strict=False):
                 if line in watched:
                     events.extend((begin, len(line)))
-        return len(lines), foreign, blank, events.tobytes(), offset + len(data)
+        return len(lines), foreign, blank, splits, events.tobytes(), offset + len(data)
 
     def take(self) -> tuple[list[Entry], list[Place], bytes]:
         """See ``Counter``."""
@@ -147,22 +149,38 @@ class PlainCounter:
         self._forget()
         return out
 
-    def _find(self, line: bytes, offset: int) -> tuple[int | None, Place]:
-        if line.startswith(self._starts, CLOCK_BYTES - 1) and (prefix := PREFIX.match(line)) is not None:
-            key = prefix[2] + masked(line[prefix.end() :].rstrip())
-            number = self._masked.get(key)
-            if number is None:
-                number = self._masked[key] = self._enter(line, key, offset)
-            return number, (prefix[1], prefix[3] or b"")
-        number = self._raw.get(line)
-        if number is None and self._records.search(line):
-            number = self._raw[line] = self._enter(line, None, offset)
-        return number, NOWHERE
+    def _record_inside(self, line: bytes) -> int:
+        """Where the last record begins in a line; 0 when that is nowhere inside or not plain to see: when its prefix is
+        not whole, a record may begin behind it, or one right before it.
+        """
+        at = max((line.rfind(start) for start in self._starts), default=-1) - (CLOCK_BYTES - 1)
+        if (
+            at <= 0
+            or line[at - 1 : at] == b"]"
+            or PREFIX.match(line, at) is None
+            or self._records.search(line, at + CLOCK_BYTES)
+            or self._blocks.search(line)
+        ):
+            return 0
+        return at
 
-    def _enter(self, line: bytes, key: bytes | None, offset: int) -> int:
-        self._entries.append((line, key, offset, self._blocks.search(line) is not None))
-        self.held += 2 * len(line) + 200
-        return len(self._entries) - 1
+    def _count(self, line: bytes, offset: int, times: int, *, torn: bool = False) -> Entry | None:
+        """The entry of a line (or a part of one), counted; None when it bears no record's marker."""
+        place, text, key = NOWHERE, line, None
+        if line.startswith(self._starts, CLOCK_BYTES - 1) and (prefix := PREFIX.match(line)) is not None:
+            text = key = prefix[2] + masked(line[prefix.end() :].rstrip())
+            place = (prefix[1], prefix[3] or b"")
+        elif self._records.search(line) is None:
+            return None
+        same = (text, key is not None, torn)
+        number = self._numbers.get(same)
+        if number is None:
+            number = self._numbers[same] = len(self._entries)
+            self._entries.append((line, key, offset, self._blocks.search(line) is not None, torn))
+            self.held += 2 * len(line) + 200
+        cell = (number, self._places.setdefault(place, len(self._places)))
+        self._cells[cell] = self._cells.get(cell, 0) + times
+        return self._entries[number]
 
 
 def any_of(markers: tuple[bytes, ...]) -> re.Pattern[bytes]:

@@ -27,6 +27,7 @@ from logparse.counting import (
     PREFIX,
     Counted,
     Counter,
+    Entry,
     FileCounter,
     Place,
     PlainCounter,
@@ -44,7 +45,9 @@ _FIRST_BYTES = 24 << 20  # of a file: enough to meet what is frequent, which is 
 _RANGE_BYTES = (8 << 20, 256 << 20)  # of the rest, at a time: from, to
 _KNOWN = 16_384  # texts that are known to be one record …
 _LONG = 16_384  # … and are shorter than this
-_TORN = "torn: another record begins inside this line"
+_TORN = Reject("torn: another record begins inside this line")
+
+TORN = LineFormat("", "a record inside which another begins", (), b"", lambda _: Outcome("reject", (_TORN,)), True)
 
 Ints = npt.NDArray[np.int64]
 
@@ -79,7 +82,7 @@ class Distinct:
 
 @dataclass(slots=True)
 class Read:
-    """What a stretch of a stream gave: outcomes of block languages, torn pieces, and distinct lines to read."""
+    """What a stretch of a stream gave: outcomes of block languages, and distinct lines (and torn pieces) to read."""
 
     outcomes: list[tuple[Outcome, bytes, str]] = field(default_factory=list)  # with the raw line and the language
     distinct: list[Distinct] = field(default_factory=list)
@@ -114,7 +117,7 @@ class LineReader:
             self._idle += [new_counter(records, block, starts, native=native) for _ in range(self._threads)]
         self._counters = tuple(self._idle)
         self._pool: ThreadPoolExecutor | None = None
-        self.known: dict[tuple[bytes, bool], LineFormat] = {}
+        self.known: dict[tuple[bytes, bool, bool], LineFormat] = {}  # text, taken off, torn
         self._counting: deque[_Counting] = deque()
         self.read = Read()
         self._taking = _Taking(self, self.read)
@@ -247,10 +250,11 @@ class LineReader:
         """Show block readers what concerns them: lines with their markers, and the lines between while one is awake."""
         if counter.held > _HELD_BYTES or (text.file is not None and not self.known):
             self._taking.add(counter)  # of a file also once early: what is frequent is read while counting goes on
-        lines, foreign, blank, events, stop = counted
+        lines, foreign, blank, splits, events, stop = counted
         self.read.lines += lines
         self.read.foreign += foreign
         self.read.blank += blank
+        self.read.splits += splits
         for start, length in np.frombuffer(events, np.int64).reshape(-1, 2).tolist():
             self._follow_between(text, at, start)
             self._event(text.span(start, length), start)
@@ -390,49 +394,54 @@ class _Taking:
         """Take what a counter holds."""
         entries, places, packed = counter.take()
         cells = np.frombuffer(packed, np.int64).reshape(-1, 3)
-        cells = cells[np.argsort(cells[:, 0], kind="stable")]
+        few = cells[:, 0].astype(np.min_scalar_type(len(entries)))  # 16 bits are sorted in linear time
+        cells = cells[np.argsort(few, kind="stable")]
         ours = np.array([self._number.setdefault(place, len(self._number)) for place in places], np.int64)
         numbers, counts = ours[cells[:, 1]], np.ascontiguousarray(cells[:, 2])
         ends = np.searchsorted(cells[:, 0], np.arange(len(entries)), side="right").tolist()
         begin = 0
-        for (raw, key, offset, event), end in zip(entries, ends, strict=True):
-            self._entry(raw, key, offset, event, numbers[begin:end], counts[begin:end])
+        for entry, end in zip(entries, ends, strict=True):
+            self._entry(entry, numbers[begin:end], counts[begin:end])
             begin = end
 
-    def _entry(self, raw: bytes, key: bytes | None, offset: int, event: bool, numbers: Ints, counts: Ints) -> None:
+    def _entry(self, entry: Entry, numbers: Ints, counts: Ints) -> None:
         reader, out = self._reader, self._out
-        same = (raw if key is None else key, key is not None)
+        raw, key, offset, event, torn = entry
+        text = raw if key is None else key
+        same = (text, key is not None, torn)
         known = reader.known.get(same)
         if known is not None:
-            self._keep(known, same[0], raw, offset, numbers, counts)
+            self._keep(known, text, raw, offset, numbers, counts)
             return
-        pieces = reader.pieces(raw)
-        format, start, end = pieces[-1]
+        pieces, times = reader.pieces(raw), int(counts.sum())
+        last, start, end = pieces[-1]
+        format = TORN if torn else last
         if format is None:  # a marker, but no record: foreign, unless block readers were shown it as an event
-            out.foreign += 0 if event else int(counts.sum())
+            out.foreign += 0 if event else times
             return
-        if len(pieces) == 1 and (key is not None) == format.prefixed:
-            self._keep(format, same[0], raw, offset, numbers, counts)
-            if len(raw) < _LONG and int(counts.sum()) > 1:  # it may well come again
+        if len(pieces) == 1 and (start == 0 if torn else (key is not None) == format.prefixed):
+            self._keep(format, text, raw, offset, numbers, counts)
+            if len(raw) < _LONG and times > 1:  # it may well come again
                 if len(reader.known) >= _KNOWN:
                     reader.known.clear()
                 reader.known[same] = format
             return
-        times = int(counts.sum())
         out.splits += times * (len(pieces) - 1)
         for owner, begin, stop in pieces[:-1]:
-            piece = raw[begin:stop]
-            if owner is not None or reader.is_ours(piece):
-                reject = Reject(_TORN, 0, len(piece))
-                out.outcomes.append((Outcome("reject", [reject], lines=times, at=offset + begin), piece, ""))
+            if owner is not None or reader.is_ours(raw[begin:stop]):
+                self._piece(TORN, raw[begin:stop], offset + begin, times)
             else:
                 out.foreign += times
-        piece, where, text = raw[start:end], NOWHERE, raw[start:end]
+        self._piece(format, raw[start:end], offset + start, times)
+
+    def _piece(self, format: LineFormat, piece: bytes, offset: int, times: int) -> None:
+        """A piece of a line, as a counter takes lines."""
+        text, where = piece, NOWHERE
         if format.prefixed and (prefix := PREFIX.match(piece)) is not None:
             text = prefix[2] + masked(piece[prefix.end() :].rstrip())
             where = (prefix[1], prefix[3] or b"")
         number = self._number.setdefault(where, len(self._number))
-        self._keep(format, text, piece, offset + start, np.array([number]), np.array([times]))
+        self._keep(format, text, piece, offset, np.array([number]), np.array([times]))
 
     def _keep(self, format: LineFormat, text: bytes, raw: bytes, offset: int, numbers: Ints, counts: Ints) -> None:
         key = (format.name, text)

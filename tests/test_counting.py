@@ -43,6 +43,8 @@ PIECES = st.sampled_from(
             b"\n\n",
         ),
         *(b"[2026-02-03 04:05:07][HIPBLASLT]", b"[2026-02-03 04:05:0][HIPBLASLT]", b"[2026-02-03 04:05:06][H9]"),
+        *(STAMP + b"[77][Api][f] a=0x7f11c2c00000", STAMP + b"[78][Trace][f] b", STAMP + b"[Api][f] ", STAMP + b"[7"),
+        *(b"hipblaslt-bench --api_method c -m 8", b"- { function: matmul, M: 1,", b"./MIOpenDriver conv -n 1 "),
     ]
 )
 
@@ -94,6 +96,21 @@ def test_they_do_on_long_lines(head: bytes, length: int) -> None:
     assert counted(data, 1 << 20, is_native=True) == counted(data, 1 << 20, is_native=False)
 
 
+@given(st.lists(PIECES, max_size=12).map(b"".join).map(lambda text: text.replace(b"\n", b"")))
+def test_a_line_is_cut_where_its_reader_would_split_it(line: bytes) -> None:
+    """``pieces`` says the same of the torn part and the record alone as of the whole line."""
+    reader = LineReader(STREAMS, native=False)
+    counter = reader._counters[0]
+    assert isinstance(counter, PlainCounter)
+    inside = counter._record_inside(line)
+    if inside:
+        torn = reader.pieces(line[:inside]) if line[:inside].strip() else []
+        *before, (format, begin, end) = reader.pieces(line)
+        assert before == torn
+        assert (begin, end) == (inside, len(line))
+        assert reader.pieces(line[inside:]) == [(format, 0, len(line) - inside)]
+
+
 @native
 def test_markers_that_no_counter_can_look_for_are_refused() -> None:
     for wrong in ((b"x",), ("text",)):
@@ -109,7 +126,7 @@ def test_a_counter_forgets_what_it_gave(is_native: bool) -> None:
         counter.count(line * 3, 5)
         assert counter.held > 0
         entries, places, _ = counter.take()
-        assert entries == [(line[:-1], b"[HIPBLASLT][Api][f] x", 5, False)]
+        assert entries == [(line[:-1], b"[HIPBLASLT][Api][f] x", 5, False, False)]
         assert places == [(b"2026-02-03 04:05:06", b"7")]
         assert counter.held == 0
 

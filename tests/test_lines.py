@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat
-from logparse.lines import LineReader, Read, blocks
+from logparse.lines import TORN, LineReader, Read, blocks
 
 STREAMS = [f for f in FORMATS if not isinstance(f, FileFormat)]
 STAMP = "[2026-02-03 04:05:06][HIPBLASLT][77]"
@@ -56,9 +56,10 @@ def test_windows_addresses_are_masked_and_their_null_kept() -> None:
 def test_a_whole_record_spliced_into_another_is_salvaged() -> None:
     cut = f"{STAMP}[Api][rocblaslt_ma"
     out = read(f"x\n{cut}{API}\n")
-    assert [d.text for d in out.distinct] == ["[HIPBLASLT][Api][rocblaslt_create] handle[out]=0x@"]
-    ((outcome, raw, _),) = out.outcomes
-    assert (outcome.unit, outcome.at, raw) == ("reject", 2, cut.encode())
+    torn, whole = out.distinct
+    assert whole.text == "[HIPBLASLT][Api][rocblaslt_create] handle[out]=0x@"
+    assert (torn.format, torn.offset, torn.raw) == (TORN, 2, cut.encode())
+    assert TORN.read(torn.text).unit == "reject"
     assert (out.lines, out.splits, out.foreign) == (2, 1, 1)
 
 
@@ -67,6 +68,30 @@ def test_a_record_whose_beginning_is_torn_off_is_no_foreign_line() -> None:
     (entry,) = out.distinct
     assert entry.format.read(entry.text).unit == "reject"
     assert (out.lines, out.splits, out.foreign) == (1, 1, 1)
+
+
+def test_torn_pieces_that_differ_in_addresses_are_one() -> None:
+    torn = [f"{STAMP}[Trace][f] A=0x7f{n:010x}" for n in (1, 2)]
+    other = API.replace("[77]", "[78]")
+    (piece, record) = read(f"{torn[0]}{API}\n{torn[1]}{other}\n{torn[1]}{API}\n").distinct
+    assert (piece.format, piece.raw, piece.count) == (TORN, torn[0].encode(), 3)
+    assert record.places == {(b"2026-02-03 04:05:06", b"77"): 2, (b"2026-02-03 04:05:06", b"78"): 1}
+
+
+def test_of_three_records_in_a_line_the_last_is_salvaged() -> None:
+    cuts = (f"{STAMP}[Api][f] x", "hipblaslt-bench -m 8 -n ")
+    out = read(f"\n noise {cuts[0]}{cuts[1]}{API}\n")
+    assert [(d.format is TORN, d.raw, d.offset) for d in out.distinct] == [
+        (True, cuts[0].encode(), 8),
+        (True, cuts[1].encode(), 8 + len(cuts[0])),
+        (False, API.encode(), 8 + len(cuts[0] + cuts[1])),
+    ]
+    assert (out.lines, out.splits, out.foreign, out.blank) == (2, 3, 1, 1)
+
+
+def test_blanks_before_a_record_are_no_piece() -> None:
+    out = read(f" \t {API}\n")
+    assert (out.lines, out.splits, out.foreign, out.blank, [d.offset for d in out.distinct]) == (1, 0, 0, 0, [3])
 
 
 def test_application_text_before_a_record_is_split_off() -> None:
