@@ -589,12 +589,8 @@ def explore(
 ) -> None:
     """Look at a run in the browser: from where the time goes to this row, this override."""
     from analyzers.explore.serve import explore as serve
-    from logparse.store import open_store
 
-    serve(
-        open_store(store).url, run=run, compare=compare, target=target or [], host=host, port=port, browser=browser,
-        say=typer.echo,
-    )  # fmt: skip
+    serve(store, run=run, compare=compare, target=target or [], host=host, port=port, browser=browser, say=typer.echo)
 
 
 @app.command(epilog="Example: `logparse report --out report.html`")

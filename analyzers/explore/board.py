@@ -11,7 +11,7 @@ from types import MappingProxyType
 import duckdb
 import pandas as pd
 
-from analyzers.explore.job import FAILED, FIRST, JUDGED, READY, TRIES, VERDICT
+from analyzers.explore.job import FAILED, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT
 from analyzers.explore.reading import Reading
 from logparse.errors import LogparseError
 
@@ -35,20 +35,19 @@ class Board:
         self.headline, self.lines = "", tuple[str, ...]()
         self.error = ""
         self.version = 0
-        """Grows when there is more to show."""
+        """Grows when there is more to show than at first."""
         self.reading = reading or Reading(url, run, other, target)
         """What reads the store, where that has begun already."""
         self._con = duckdb.connect(config={"memory_limit": "400MB", "threads": "2"})
-        self._tables = "first"
+        self._tables = ""
         self._ready, self._tries, self._finished = (threading.Event() for _ in range(3))
-        work = self._load_all if self.reading.restored else self._listen
-        threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=self._listen, daemon=True).start()
 
     def cursor(self, timeout_s: float = 120.0) -> duckdb.DuckDBPyConnection:
         """A cursor of the caller's own, once ``points`` is there.  Raises LogparseError where it never will be."""
         if not self._ready.wait(timeout_s):
             raise LogparseError(f"{self.url} takes longer than {timeout_s:g} s to read")
-        if self.error and not self.version:
+        if not self._tables:
             raise LogparseError(self.error)
         con = self._con.cursor()
         con.execute(f"use {self._tables}")
@@ -88,6 +87,7 @@ class Board:
 
     def _listen(self) -> None:
         steps: dict[str, Callable[[], None]] = {
+            KEPT: self._load_all,
             READY: self._load,
             TRIES: self._load_tries,
             VERDICT: self._load_verdict,
@@ -98,7 +98,7 @@ class Board:
                     self.error = text
                     break
                 steps[step]()
-                self.version += 1
+                self.version += step == VERDICT
         except EOFError:
             self.error = self.error or "the process that reads the store died (out of memory?)"
         except Exception as error:  # the page must say why it stays as it is, whatever it was
@@ -111,16 +111,9 @@ class Board:
 
     def _load_all(self) -> None:
         """Everything at once, from what an earlier page kept."""
-        try:
-            self._load_tries()
-            self._load_verdict()
-            self._load_run()
-        except Exception as error:  # the page must say why it stays empty, whatever it was
-            self.error = f"{type(error).__name__}: {error}"
-        finally:
-            self._finished.set()
-            self._ready.set()
-            self._tries.set()
+        self._load_tries()
+        self._load_verdict()
+        self._load_run()
 
     def _load(self) -> None:
         self._attach(FIRST)
@@ -129,7 +122,6 @@ class Board:
     def _load_run(self) -> None:
         known = json.loads((self.reading.folder / "run.json").read_text())
         self.run, self.runs = known["run"], known["runs"]
-        self.version += 1
         self._ready.set()
 
     def _load_tries(self) -> None:

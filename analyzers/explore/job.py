@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
-"""What is there, in this order; or why it never will be; or that there is no more."""
+KEPT, READY, TRIES, VERDICT, FAILED, DONE = "kept", "ready", "tries", "verdict", "failed", "done"
+"""Everything is there since an earlier page; or what is there, in this order; or why it never will be; or that there is
+no more (with the folder in which all of it is to be kept).
+"""
 FIRST, JUDGED = "first.duckdb", "judged.duckdb"
 """The page's tables: as the files say, and with what the analyzers say."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is read, for whom, into which folder; ``kept``: where that folder is kept for the next look."""
+    """What is read, for whom, into which folder; first what the files say, then (``judge``) what the analyzers say."""
 
-    url: str
+    url: str | None
     run: str | None
     other: str | None
     target: Mapping[str, str]
     folder: str
-    kept: str | None
+    judge: bool = False
+    kept: str = ""
+    """Where the folder is kept for the next look, said by the first process; empty: nowhere."""

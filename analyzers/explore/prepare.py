@@ -1,29 +1,28 @@
 """Reading a store for the page, in processes of their own (``reading`` starts them).
 
 Reading 200,000 problems takes more than half a gigabyte for some seconds, which the page must not keep.  So a child
-reads the store, writes what the page needs as Parquet into a folder and says after each step that it is there.  The
-first step is all that the first view needs; what the analyzers say comes later, at a lower priority than the page.
+reads the store, writes what the page needs into a folder and says after each step that it is there.  The first step is
+all that the first view needs; what the analyzers say comes later, at a lower priority than the page.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from multiprocessing.connection import Connection
+import signal
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 
 from analyzers.explore import cache, problems, rows
-from analyzers.explore.job import DONE, FAILED, FIRST, JUDGED, READY, TRIES, VERDICT, Job
+from analyzers.explore.job import DONE, FAILED, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT, Job
 from logparse.errors import LogparseError
 from logparse.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import duckdb
 
     from logparse.store import Store
@@ -40,43 +39,47 @@ _TRIES = """
            std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family' order by h"""
 
 
-def read(sender: Connection, job: Job) -> None:
-    """The first child: what the files say, the first view first.  Never raises."""
-    _send(sender, job, _read)
-
-
-def judge(sender: Connection, job: Job) -> None:
-    """The second child: what the analyzers say, and keep it all.  Never raises."""
-    os.nice(5)
-    _send(sender, job, _judge)
-
-
-def _send(sender: Connection, job: Job, steps: Callable[[Job], Iterator[str]]) -> None:
+def main(job: Mapping[str, Any]) -> None:
+    """What a child runs: a line of JSON on standard output for each step.  Never raises."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the page, and the page ends its readers
     pa.set_memory_pool(pa.system_memory_pool())  # the other pools hold on to what was freed
+    with contextlib.suppress(BrokenPipeError):  # nobody listens any more
+        for step, text in _steps(Job(**job)):
+            print(json.dumps((step, text)), flush=True)
+
+
+def _steps(job: Job) -> Iterator[tuple[str, str]]:
     try:
-        for step in steps(job):
-            sender.send((step, ""))
-        sender.send((DONE, ""))
+        yield from _judge(job) if job.judge else _read(job)
     except (LogparseError, OSError) as error:
-        sender.send((FAILED, str(error)))
+        yield FAILED, str(error)
     except Exception as error:  # the page must say why it stays empty, whatever it was
-        sender.send((FAILED, f"{type(error).__name__}: {error}"))
+        yield FAILED, f"{type(error).__name__}: {error}"
 
 
-def _read(job: Job) -> Iterator[str]:
+def _read(job: Job) -> Iterator[tuple[str, str]]:
+    """What the files say, the first view first."""
     store, folder = open_store(job.url), Path(job.folder)
     run = store.latest_run(job.run)
+    kept = cache.place(store, run, job.other, job.target)
+    if cache.restore(kept, folder):
+        yield KEPT, ""
+        yield DONE, ""
+        return
     others = _others(job.other, folder)
     with _connect(store) as con:
         problems.survey(con, run)
+        con.execute("set force_compression = 'uncompressed'")  # which takes as long as all else; the judge does it
         with problems.said(con, None, None, others) as points:
             _database(con, folder / FIRST, run, points)
         (folder / "run.json").write_text(json.dumps({"run": run, "runs": store.runs()}))
-        yield READY
+        yield READY, ""
         os.nice(15)  # the page draws its first view now
         for name in _BASES:
             _write(con, f"select * from {name}", folder / f"{name}.parquet")
-    yield _tries(store, folder)
+    _tries(store, folder)
+    yield TRIES, ""
+    yield DONE, str(kept or "")
 
 
 def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str) -> None:
@@ -87,24 +90,26 @@ def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str)
     con.execute("detach out_")
 
 
-def _others(url: str | None, folder: Path) -> pd.DataFrame | None:
-    """Times of the other store, ``problem, other_us``; also in the folder."""
+def _others(url: str | None, folder: Path) -> Path | None:
+    """The file in the folder that holds the times of the other store, ``problem, other_us``."""
     if url is None:
         return None
+    path = folder / "others.parquet"
     with _connect(open_store(url)) as con:
         problems.build(con, open_store(url).latest_run())
-        _write(con, "select problem, min(time_us) as other_us from points group by problem", folder / "others.parquet")
-    return pd.read_parquet(folder / "others.parquet")
+        _write(con, "select problem, min(time_us) as other_us from points group by problem", path)
+    return path
 
 
-def _tries(store: Store, folder: Path) -> str:
+def _tries(store: Store, folder: Path) -> None:
     """Every measurement, ordered so that those of one problem lie together and are found without reading the rest."""
     with _connect(store) as con:
         _write(con, _TRIES, folder / "tries.parquet", "row_group_size 4096")
-    return TRIES
 
 
-def _judge(job: Job) -> Iterator[str]:
+def _judge(job: Job) -> Iterator[tuple[str, str]]:
+    """What the analyzers say; and keep it all."""
+    os.nice(5)
     from analyzers.analyzer import Settings
     from analyzers.explore.verdict import analyse
 
@@ -116,14 +121,14 @@ def _judge(job: Job) -> Iterator[str]:
     with _connect(store) as con:
         for name in _BASES:
             con.execute(f"create view {name} as from read_parquet({_quoted(folder / f'{name}.parquet')})")
-        elsewhere = pd.read_parquet(others) if others.exists() else None
-        with problems.said(con, told.compared, told.found, elsewhere) as points:
+        with problems.said(con, told.compared, told.found, others if others.exists() else None) as points:
             _database(con, folder / JUDGED, run, points)
-    yield VERDICT
+    yield VERDICT, ""
     for made in (folder / FIRST, *(folder / f"{name}.parquet" for name in _BASES)):
         made.unlink()  # the next look needs none of them, and who has the first one open keeps it
-    if job.kept is not None:
+    if job.kept:
         cache.keep(folder, Path(job.kept))
+    yield DONE, ""
 
 
 def _connect(store: Store) -> duckdb.DuckDBPyConnection:

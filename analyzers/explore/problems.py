@@ -17,18 +17,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
+import pyarrow as pa
 
 from analyzers.devices import PEAK_COLUMN, device_of
-from analyzers.joins import facts_by_source
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, TYPE_BYTES, Finding
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the page's reader makes no DataFrame, and importing pandas takes as long as half of its work
     import duckdb
+    import pandas as pd
 
 _TEXT, _NUMBER = "object", "float64"
+_IN_SQL = {_TEXT: "varchar", _NUMBER: "double", "bool": "boolean"}
 VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
     "gemm_problems": {
         **dict.fromkeys(("problem", "kind", "shape", *GEMM_FIELDS, "members", "epilogue"), _TEXT),
@@ -50,21 +52,31 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
 }
 """Columns of the views that are read here; one that a given frame lacks counts as unknown."""
 
-COMPARED = ("problem", "pick", "calls", "basis", "pick_us", "best", "best_us", "origin", "measured", "source_id")
-FOUND = ("problem", "analyzer", "message", "advice", "held_us", "per_call_us", "override")
+COMPARED: Mapping[str, str] = {
+    **dict.fromkeys(("problem", "pick", "basis", "best", "origin", "measured", "source_id"), _TEXT),
+    **dict.fromkeys(("calls", "pick_us", "best_us"), _NUMBER),
+}
+FOUND: Mapping[str, str] = {
+    **dict.fromkeys(("problem", "analyzer", "message", "advice"), _TEXT),
+    **dict.fromkeys(("held_us", "per_call_us"), _NUMBER),
+    "override": "bool",
+}
+"""Columns of what the analyzers say that are read here, with their types."""
 HELD = ("pick_us", "user_us", "best_us")
 """What a finding calls the time that is lost against, the first that its evidence has."""
 
 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
     """Findings about problems as a table, the first of each problem (``recommend`` ranks them)."""
+    import pandas as pd
+
     rows = [
         (x.problem.text, x.analyzer, x.message, x.advice, _held(x), x.per_call_us, x.override is not None)
         for x in findings
         if x.problem is not None
     ]
     frame = pd.DataFrame(rows, columns=list(FOUND)).drop_duplicates("problem", ignore_index=True)
-    return frame.astype({"per_call_us": _NUMBER, "held_us": _NUMBER, "override": "bool"})
+    return frame.astype({name: kind for name, kind in FOUND.items() if kind != _TEXT})
 
 
 def _held(finding: Finding) -> float | None:
@@ -86,6 +98,7 @@ def points(
     ``compared`` is the result of ``analyzers.picks.compare``; without it only a timed ``Default`` counts as a pick.
     """
     import duckdb
+    import pandas as pd
 
     given = {"measurements": measurements, "workload": workload, "facts": facts}
     for frame in [problems] if isinstance(problems, pd.DataFrame) else problems:
@@ -115,7 +128,7 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
     Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).
     """
-    made, rates = _peaks(con.execute("select source_id, name, value from facts").df())
+    made, rates = _peaks(con)
     con.register("made_", made)
     con.register("rates_", rates)
     con.execute(f"create or replace macro type_bytes(t) as (case t {_TYPE_CASES} end)")
@@ -138,38 +151,56 @@ def said(
     con: duckdb.DuckDBPyConnection,
     compared: pd.DataFrame | None = None,
     findings: pd.DataFrame | None = None,
-    others: pd.DataFrame | None = None,
+    others: Path | None = None,
 ) -> Iterator[str]:
     """The SQL of ``points`` over ``bases``, ``places`` and ``peaks``, while it can be run: with picks
-    (``picks.compare``), findings (``found``) and the times of another store (columns ``problem, other_us``).
+    (``picks.compare``), findings (``found``) and the times of another store (Parquet: ``problem, other_us``).
     """
-    picked = pd.DataFrame(columns=list(COMPARED)) if compared is None else compared[list(COMPARED)]
-    numbers = {"calls": _NUMBER, "pick_us": _NUMBER, "best_us": _NUMBER}
-    con.register("picked_", picked.astype({x: numbers.get(x, _TEXT) for x in COMPARED}))
-    con.register("found_", (found(()) if findings is None else findings).astype({"message": _TEXT, "advice": _TEXT}))
-    elsewhere = pd.DataFrame(columns=["problem", "other_us"]) if others is None else others
-    con.register("others_", elsewhere.astype({"problem": _TEXT, "other_us": _NUMBER}))
+    for name, frame, columns in (("picked_", compared, COMPARED), ("found_", findings, FOUND)):
+        if frame is None:
+            nothing = ", ".join(f"null::{_IN_SQL[kind]} as {column}" for column, kind in columns.items())
+            con.execute(f"create or replace temp view {name} as select {nothing} limit 0")
+        else:
+            con.register(name, frame[list(columns)].astype(dict(columns)))
+    elsewhere = "select null::varchar as problem, null::double as other_us limit 0"
+    if others is not None:
+        elsewhere = "from read_parquet('" + str(others).replace("'", "''") + "')"
+    con.execute(f"create or replace temp view others_ as {elsewhere}")
     yield _POINTS
     for name in ("picked_", "found_", "others_"):
         con.unregister(name)
 
 
-def _peaks(facts: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The device of each source (``source_id, device, hbm_gbs``) and the peaks of these devices by input type."""
-    sources, rates = [], {}
-    for source, known in facts_by_source(facts).items():
+def _peaks(con: duckdb.DuckDBPyConnection) -> tuple[pa.Table, pa.Table]:
+    """The device of each source (``source_id, device, hbm_gbs``) and the peaks of these devices by input type.
+
+    Of two values of one fact the smaller text counts, as for ``joins.facts_by_source``.
+    """
+    facts: dict[str, dict[str, str]] = {}
+    told = con.execute("select source_id, name, min(value) from facts where value is not null group by all")
+    for source, name, value in told.fetchall():
+        facts.setdefault(str(source), {})[str(name)] = str(value)
+    sources, rates = [], dict[str, list[dict[str, object]]]()
+    for source, known in facts.items():
         device = device_of(known)
         if device is not None:
-            sources.append((source, device.name, device.hbm_gbs))
-            rates[device.name] = [(device.name, t, device.peak_tflops(t)) for t in PEAK_COLUMN]
-    rows = [row for rows in rates.values() for row in rows]
+            sources.append({"source_id": source, "device": device.name, "hbm_gbs": device.hbm_gbs})
+            rates[device.name] = [
+                {"device": device.name, "dtype": t, "peak_tflops": device.peak_tflops(t)} for t in PEAK_COLUMN
+            ]
+    text, number = pa.string(), pa.float64()
     return (
-        pd.DataFrame(sources, columns=["source_id", "device", "hbm_gbs"]).astype({"hbm_gbs": _NUMBER}),
-        pd.DataFrame(rows, columns=["device", "dtype", "peak_tflops"]).astype({"peak_tflops": _NUMBER}),
+        pa.Table.from_pylist(sources, pa.schema({"source_id": text, "device": text, "hbm_gbs": number})),
+        pa.Table.from_pylist(
+            [row for rows in rates.values() for row in rows],
+            pa.schema({"device": text, "dtype": text, "peak_tflops": number}),
+        ),
     )
 
 
 def _with_columns(frame: pd.DataFrame | None, columns: Mapping[str, str]) -> pd.DataFrame:
+    import pandas as pd
+
     given = pd.DataFrame() if frame is None else frame
     return (
         pd.DataFrame(

@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from analyzers.explore.selection import FACETS, Selection
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas as pd
 
 DRAWN = 3_000
 """Points that one chart draws; more cannot be told apart, and the browser would take longer than 300 ms."""

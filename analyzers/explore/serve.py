@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 from analyzers.explore.address import LOOPBACK, tunnel
 from analyzers.explore.reading import Reading
 from logparse.errors import LogparseError
-from logparse.store import open_store
 
 if TYPE_CHECKING:
     from analyzers.explore.board import Board
 
 
 def explore(
-    url: str,
+    url: str | None = None,
     *,
     run: str | None = None,
     compare: str | None = None,
@@ -30,13 +29,17 @@ def explore(
 ) -> None:
     """Serve the page of a store until interrupted.  Raises LogparseError where there is none, or for a taken port.
 
+    ``url``: default as of ``logparse.store.open_store``;
     ``target``: words of ``analyzers.target.target_from``, the machine that will read the overrides.
     """
-    open_store(url).latest_run(run)
     facts = _facts(target)
-    reading = Reading(url, run, compare, facts)  # while what draws is imported
+    reading = Reading(url, run, compare, facts)  # while this process still imports all that it needs
     try:
-        make_server, application, board = _server(url, run, compare, facts, reading)
+        from logparse.store import open_store
+
+        store = open_store(url)
+        store.latest_run(run)
+        make_server, application, board = _server(store.url, run, compare, facts, reading)
         try:
             server = make_server(host, port, application(board, host, port).server, threaded=True)
         except OSError as error:

@@ -48,7 +48,7 @@ def test_a_second_look_reads_nothing_and_shows_the_same(store: Store) -> None:
     assert kept is not None
     assert (kept / "judged.duckdb").is_file()
     again, board = finished(store)
-    assert board.reading.process is None, "nothing was read a second time"
+    assert board.reading.restored, "nothing was read a second time"
     assert (board.headline, board.lines, board.run) == said
     pd.testing.assert_frame_equal(again, first)
     with board.cursor() as con:
