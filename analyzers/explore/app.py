@@ -39,7 +39,7 @@ def application(board: Board, host: str = "127.0.0.1", port: int = 8050) -> Dash
     app = Dash(
         __name__, title="logparse explore", update_title="", serve_locally=True, suppress_callback_exceptions=True
     )
-    app.layout = page.layout(board.url, tunnel(port))
+    app.layout = lambda: page.layout(board.url, tunnel(port), board.version)
     app.index_string = _INDEX
     _navigation(app)
     _content(app, board)
@@ -50,9 +50,13 @@ def application(board: Board, host: str = "127.0.0.1", port: int = 8050) -> Dash
     return app
 
 
+# The two large scripts are fetched at once; Dash asks for them only when the first chart and the table are to be drawn.
 _INDEX = """<!DOCTYPE html>
 <html lang="en"><head>{%metas%}<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{%title%}</title><link rel="icon" href="data:,">{%css%}</head>
+<title>{%title%}</title><link rel="icon" href="data:,">
+<link rel="preload" as="script" href="/_dash-component-suites/plotly/package_data/plotly.min.js">
+<link rel="preload" as="script" href="/_dash-component-suites/dash_ag_grid/async-community.js">
+{%css%}</head>
 <body>{%app_entry%}<footer class="hidden">{%config%}{%scripts%}{%renderer%}</footer></body></html>"""
 
 
@@ -171,6 +175,8 @@ def _content(app: Dash, board: Board) -> None:
         Input("url", "search"), Input("theme", "data"), Input("version", "data"), State("drawn", "data"),
     )  # fmt: skip  # type: ignore[untyped-decorator]
     def figures(search: str | None, theme: str, version: int, drawn: list[object] | None) -> Any:
+        if not theme:  # the browser is about to say it: nothing is drawn twice
+            return no_update
         chosen = from_url(search)
         now = [chosen.view, theme, version]
         try:
@@ -232,12 +238,16 @@ def _grid(app: Dash, board: Board) -> None:
         return {"rowData": records(frame), "rowCount": count}, f"{count:,} problems, the largest saving first"
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
-        """(search, version) => { try { dash_ag_grid.getApi('table').purgeInfiniteCache(); } catch (notThereYet) {}
-            return String(version); }""",
-        Output("table-box", "data-version"),
+        """(search, version, seen) => {
+            const now = `${search || ''} ${version}`;
+            if (seen !== undefined && seen !== now) {
+                try { dash_ag_grid.getApi('table').purgeInfiniteCache(); } catch (notThereYet) {}
+            }
+            return now; }""",
+        Output("table-box", "data-seen"),
         Input("url", "search"),
         Input("version", "data"),
-        prevent_initial_call=True,
+        State("table-box", "data-seen"),
     )
 
     @app.callback(

@@ -36,14 +36,16 @@ EXAMPLE = """select direction, dtype, count(*) as problems, sum(flops) / 1e12 as
 from conv_problems group by all order by problems desc"""
 
 
-def layout(store: str, tunnel: str) -> html.Div:
-    """The frame of the page; callbacks fill it."""
+def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
+    """The frame of the page; callbacks fill it.  ``version``: of the board, so that only what comes later is fetched
+    again.
+    """
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),
             dcc.Store(id="theme", storage_type="local", data=""),
             dcc.Interval(id="pulse", interval=700),
-            dcc.Store(id="version", data=0),
+            dcc.Store(id="version", data=version),
             dcc.Store(id="drawn", data=None),
             dcc.Download(id="download"),
             html.A("Skip to the charts", href="#charts", className="skip"),
