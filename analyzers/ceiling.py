@@ -1,7 +1,8 @@
 """The most that overrides can gain, on what that rests, and what it costs to find the rest.  Pure.
 
 The gain of a problem is its time × (1 − best/pick), both of one measured file.  Its time is what a trace of the run
-says that it took, else calls × measured time of the pick.
+says that it took, else calls × measured time of the pick.  Problems whose pick no log names, and of which a finding
+holds two measured times all the same, count as that finding says: no sum of measured findings is above the ceiling.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence import pre_us
+from analyzers.evidence import basis, pre_us
 from analyzers.joins import calls_by_problem, closest, timed
 from analyzers.measure.plan import cost_s
 from logparse.model import Finding
@@ -85,8 +86,8 @@ def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | Non
     return settings.steps or marked, wall
 
 
-def ceiling(rows: pd.DataFrame, tables: Tables, settings: Settings) -> Ceiling:
-    """From the rows of ``picks.compare``."""
+def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, settings: Settings) -> Ceiling:
+    """From the rows of ``picks.compare`` and the findings that are kept."""
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
     total, wall = gpu_us(tables), steps(tables, settings)[1]
@@ -95,12 +96,16 @@ def ceiling(rows: pd.DataFrame, tables: Tables, settings: Settings) -> Ceiling:
     saving = float((calls * each * (1 - known["best_us"].astype("float64") / pick).clip(lower=0.0)).sum())
     every = calls_by_problem(tables.workload).dropna().astype("float64")
     counted = float(every.sum())
+    more = _measured_beside(known["problem"], findings, tables)
+    default += sum((x.calls or 0) * (pre_us(x) or 0.0) for x in more)
+    saving += sum(x.saving_us or 0.0 for x in more)
+    called = float(calls.sum()) + sum(x.calls or 0 for x in more)
     return Ceiling(
         share=saving / default if default else None,
         saving_us=saving,
         default_us=default,
-        problems=int(known["problem"].nunique()),
-        calls_share=float(calls.sum()) / counted if counted else None,
+        problems=int(known["problem"].nunique()) + len(more),
+        calls_share=called / counted if counted else None,
         untimed_share=float(every[~every.index.isin(_with_time(tables, every.index))].sum()) / counted
         if counted
         else None,
@@ -108,6 +113,19 @@ def ceiling(rows: pd.DataFrame, tables: Tables, settings: Settings) -> Ceiling:
         gpu_share=saving / total if total else None,
         step_share=saving / wall if total and wall else None,
     )
+
+
+def _measured_beside(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> list[Finding]:
+    """Findings with two measured times on problems that are not among the known ones; of one problem the largest."""
+    theirs = tables.links.loc[tables.links["problem"].isin(known), "other"]
+    seen = {*known, *theirs}
+    out = []
+    for finding in sorted(findings, key=lambda x: -(x.saving_us or 0.0)):
+        text = finding.problem.text if finding.problem else ""
+        if text not in seen and finding.saving_us and pre_us(finding) and basis(finding) != "inferred":
+            seen.add(text)
+            out.append(finding)
+    return out
 
 
 def _traced(tables: Tables) -> pd.Series:

@@ -37,7 +37,8 @@ RATE = 0.05
 Basis = Literal["confirmed", "measured", "inferred"]
 CONFIDENCE: Mapping[Basis, str] = {
     "confirmed": "paired samples of both in a fresh process, and false-discovery control keeps it",
-    "measured": "both times are in one file, not confirmed: the fastest of many was lucky in part (`logparse replay`)",
+    "measured": "both times are in one file (or two, where the finding says so), not confirmed: the fastest of many "
+    "was lucky in part (`logparse replay`)",
     "inferred": "no solution with that time is known yet: it is what a sibling pass, a roofline or a rule suggests",
 }
 """What a basis means, for readers."""

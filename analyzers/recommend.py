@@ -20,7 +20,7 @@ from analyzers.evidence import Judgement, basis, completed, judgement, pre_us
 from analyzers.joins import calls_by_problem, timed
 from analyzers.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.scripts import COMMANDS, scripts, to_tune
-from analyzers.target import Facts, folder, same_device, serves
+from analyzers.target import Facts, arch, folder, same_device, serves
 from analyzers.wildcards import Times, exact, first, smallest
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, Writer
@@ -37,7 +37,7 @@ class Recommendation:
 
     ``judgement`` holds what was tested.  ``left_out`` counts, by reason, the findings that are not among ``findings``.
     ``calls`` and ``times`` (µs per problem and solution, of the file that speaks for the problem) are what families of
-    rows are chosen by.
+    rows are chosen by.  ``cuda``: the run's files are of NVIDIA GPUs.
     """
 
     run: str
@@ -49,6 +49,7 @@ class Recommendation:
     left_out: Mapping[str, int]
     calls: Mapping[str, float]
     times: Times
+    cuda: bool = False
 
     @property
     def gated(self) -> int:
@@ -85,7 +86,7 @@ def recommend(tables: Tables, settings: Settings) -> Recommendation:
     rows = compare(tables, settings)
     return Recommendation(
         run=tables.run,
-        ceiling=ceiling(rows, tables, settings),
+        ceiling=ceiling(rows, kept, tables, settings),
         break_even=break_even(to_tune(kept), tables, settings),
         judgement=judged,
         remarks=tuple(remarks),
@@ -93,6 +94,7 @@ def recommend(tables: Tables, settings: Settings) -> Recommendation:
         left_out=dict(sorted(Counter(why for why in reasons if why is not None).items())),
         calls={str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()},
         times=_times(rows, tables),
+        cuda=_of_cuda(tables),
     )
 
 
@@ -215,8 +217,26 @@ def emissions(
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
     apply = apply_script(rows, files, target, folder, "" if settings.confirmed_only else caution)
-    tuning, left_out = scripts([x for x in recommendation.findings if _concerns(x, target)], commands)
+    tuning, left_out = _searches(recommendation, target, commands)
     return Emissions(target, (*files, *([apply] if apply else []), *tuning), (*notes, *left_out))
+
+
+def _of_cuda(tables: Tables) -> bool:
+    """Whether the run's files tell GPUs, and all are NVIDIA's."""
+    rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "arch")]
+    return bool(len(rows) and rows["value"].str.startswith("sm_").all())
+
+
+def _searches(
+    of: Recommendation, target: Facts, commands: Mapping[str, Callable[[Problem], str]]
+) -> tuple[list[Emission], list[str]]:
+    """The tuning scripts for a target; NVIDIA's libraries have no tool that searches."""
+    concerned = [x for x in of.findings if _concerns(x, target)]
+    if (arch(target) or "").startswith("sm_") or (of.cuda and arch(target) is None):
+        count = len({x.problem for x in to_tune(concerned)})
+        note = f"no tool of NVIDIA's searches for solutions of {count:,} problem(s): `logparse replay` measures them"
+        return [], [note] if count else []
+    return scripts(concerned, commands)
 
 
 def _sure(of: Recommendation, target: Facts, settings: Settings) -> tuple[list[Override], str]:

@@ -33,7 +33,7 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
         told = f"; no file has a time of {ceiling.untimed_share:.1%} of calls" if ceiling.untimed_share else ""
         return [f"ceiling: unknown: no measured time of the default{told}"]
     gain, of = (
-        (ceiling.share, "the time of the problems below")
+        (ceiling.share, "the time of the problems with two measured times")
         if ceiling.gpu_share is None
         else (ceiling.gpu_share, "GPU time")
     )
@@ -43,8 +43,8 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
     return [
         f"ceiling: if every problem ran at its best known time you gain at most {gain:.1%} of {of} "
         f"({duration(ceiling.saving_us)} of {duration(ceiling.default_us)}); of the step: {step}",
-        f"  it rests on {ceiling.problems:,} problems: {_percent(ceiling.calls_share)} of calls; share of GPU time: "
-        f"{time}; calls without any time: {_percent(ceiling.untimed_share)}",
+        f"  it rests on {_many(ceiling.problems, 'problem')}: {_percent(ceiling.calls_share)} of calls; share of GPU "
+        f"time: {time}; calls without any time: {_percent(ceiling.untimed_share)}",
     ]
 
 
@@ -52,8 +52,7 @@ def break_even_lines(effort: BreakEven | None) -> list[str]:
     """What tuning costs and when it pays."""
     if effort is None:
         return []
-    many = f"{effort.problems:,} problem{'s' if effort.problems > 1 else ''}"
-    head = f"break-even: tuning {many} takes about {duration(effort.seconds * 1e6)}"
+    head = f"break-even: tuning {_many(effort.problems, 'problem')} takes about {duration(effort.seconds * 1e6)}"
     if effort.runs is None:
         return [f"{head}; what it saves is unknown", f"  assumed: {effort.assumption}"]
     steps = "" if effort.steps is None else f", {_count(effort.steps)} steps"
@@ -84,7 +83,7 @@ def verdict(recommendation: Recommendation) -> str:
     reasons = "; ".join(f"{count:,} {why}" for why, count in left_out.items())
     if found:
         known = [x for x in recommendation.findings if x.saving_us is not None]
-        worth = f", {len(known):,} of known worth" if known else ", none with a known number of calls"
+        worth = f", {len(known):,} of known worth" if known else ", none of known worth"
         overrides = len(recommendation.overrides)
         return f"{found:,} findings{worth}, {overrides:,} with an override" + (f"; left out: {reasons}" * bool(reasons))
     if left_out:
@@ -183,6 +182,10 @@ _OWN = (
 
 def _percent(share: float | None) -> str:
     return "unknown" if share is None or math.isnan(share) else f"{share:.1%}"
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _count(number: float) -> str:

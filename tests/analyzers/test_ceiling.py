@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analyzers import render
 from analyzers.analyzer import Settings, Tables
-from analyzers.ceiling import ASSUMED_SOLUTIONS, STEPS, STEPS_US
+from analyzers.ceiling import ASSUMED_SOLUTIONS, STEPS, STEPS_US, ceiling
 from analyzers.measure.plan import cost_s
+from analyzers.picks import compare
 from analyzers.recommend import recommend
+from logparse.model import Finding
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import B, F, W, gemm
 
@@ -95,6 +99,29 @@ def test_what_is_measured_costs_nothing_more() -> None:
     assert found.overrides == () or found.break_even is None
     assert found.break_even is None
     assert render.break_even_lines(None) == []
+
+
+def test_measured_findings_are_below_the_ceiling() -> None:
+    """A problem whose pick no log names counts as its finding says; a guess does not, and no problem counts twice."""
+    t = tables(
+        workload=[work(ONE, 10), work(W.text, 5)],
+        measurements=[measurement(ONE, "Default", 9.0), measurement(ONE, "hipblaslt:1", 8.0)],
+    )
+    rows = compare(t, Settings())
+    known = Finding(
+        analyzer="slow-wrw",
+        message="",
+        problem=W,
+        per_call_us=60.0,
+        calls=5,
+        saving_us=300.0,
+        evidence={"pick_us": 80.0},
+    )
+    twice = replace(known, problem=gemm())
+    guess = replace(known, problem=B, evidence={"best_us": 80.0})
+    found = ceiling(rows, [known, replace(known, saving_us=250.0), twice, guess], t, Settings())
+    assert (found.default_us, found.saving_us, found.problems) == (90.0 + 400.0, 10.0 + 300.0, 2)
+    assert found.calls_share == 1.0
 
 
 def test_verdicts() -> None:

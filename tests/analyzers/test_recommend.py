@@ -151,6 +151,18 @@ def test_confirmed_only() -> None:
     assert not any("confirmed" in note for note in sure.notes)
 
 
+def test_nvidia_has_no_tuning_script() -> None:
+    t = everything()
+    own = t.facts.assign(value=t.facts["value"].where(t.facts["name"] != "arch", "sm_90"))
+    for found, target in (
+        (recommend(t, Settings()), {"arch": "sm_90"}),
+        (recommend(replace(t, facts=own), Settings()), {}),
+    ):
+        made = emissions(found, target, [], Settings())
+        assert [x.name for x in made.files] == []
+        assert "no tool of NVIDIA's searches" in made.notes[-1]
+
+
 def test_two_targets_are_never_merged() -> None:
     g, h = gemm().text, gemm(8).text
     rows = [
