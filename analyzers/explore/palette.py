@@ -1,7 +1,8 @@
 """Colours and the look of a figure, dark and light.
 
 Categories take the colours of Okabe and Ito ("Color Universal Design", 2008), which people with any of the common
-colour deficiencies tell apart; numbers take cividis, which also reads in grey.  Symbols repeat what a colour says.
+colour deficiencies tell apart; numbers take steps of cividis, which also read in grey.  Symbols repeat what a colour
+says.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import plotly.graph_objects as go
+from analyzers.explore.figure import Figure
 
 CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 ON_DARK = ("#56B4E9", "#E69F00", "#2FBF97", "#E39AC3", "#8FA8FF", "#FF7F3F")
@@ -33,6 +34,8 @@ class Theme:
     categories: tuple[str, ...]
     alarm: str
     good: str
+    scale: tuple[str, ...]
+    """Six steps of cividis from little to much, without its ends that would vanish in the ground."""
 
     @property
     def accent(self) -> str:
@@ -44,10 +47,15 @@ class Theme:
         return self.faint
 
 
-LIGHT = Theme("light", "#ffffff", "#ffffff", "#1b2430", "#6b7684", "#e6e9ee", CATEGORIES, "#D55E00", "#009E73")
-DARK = Theme("dark", "#12161c", "#1a2029", "#e8ecf1", "#93a0b0", "#2b3440", ON_DARK, "#FF7F3F", "#2FBF97")
+LIGHT = Theme(
+    *("light", "#ffffff", "#ffffff", "#1b2430", "#5f6a78", "#e6e9ee", CATEGORIES, "#D55E00", "#009E73"),
+    scale=("#0b2a5b", "#3f5379", "#72757a", "#a2976f", "#cfba55", "#f2cf2e"),
+)
+DARK = Theme(
+    *("dark", "#12161c", "#1a2029", "#e8ecf1", "#9aa7b6", "#2b3440", ON_DARK, "#FF7F3F", "#2FBF97"),
+    scale=("#46639b", "#6a7a96", "#8d8d8a", "#b0a678", "#d7c358", "#fee838"),
+)
 THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
-SCALE = "Cividis"
 
 
 def theme_of(name: str | Theme | None) -> Theme:
@@ -64,6 +72,8 @@ def axis_look(theme: Theme) -> dict[str, Any]:
         "tickfont": {"color": theme.faint, "size": 11},
         "title": {"font": {"color": theme.faint, "size": 12}, "standoff": 8},
         "automargin": True,
+        "separatethousands": True,
+        "exponentformat": "none",
     }
 
 
@@ -93,13 +103,13 @@ def layout_look(theme: Theme, *, title: str = "", height: int = 460) -> dict[str
 
 
 @cache
-def template(theme: Theme) -> go.layout.Template:
+def template(theme: Theme) -> dict[str, Any]:
     """The look as a template: made once, since plotly checks each setting of each axis anew (a quarter of a second)."""
     look = {k: v for k, v in layout_look(theme).items() if k not in ("height", "margin")}
-    return go.layout.Template({"layout": {**look, "xaxis": axis_look(theme), "yaxis": axis_look(theme)}})
+    return {"layout": {**look, "xaxis": axis_look(theme), "yaxis": axis_look(theme)}}
 
 
-def styled(figure: go.Figure, theme: Theme, *, title: str = "", height: int = 460) -> go.Figure:
+def styled(figure: Figure, theme: Theme, *, title: str = "", height: int = 460) -> Figure:
     """Give a figure the theme's colours, and grid lines, fonts and margins that all figures share."""
     look = layout_look(theme, title=title, height=height)
     own = {name: look[name] for name in ("paper_bgcolor", "plot_bgcolor", "height", "margin", "title") if name in look}
@@ -107,7 +117,15 @@ def styled(figure: go.Figure, theme: Theme, *, title: str = "", height: int = 46
     return figure
 
 
-def note(figure: go.Figure, text: str, theme: Theme) -> go.Figure:
+def colour_bar(title: str, theme: Theme, **more: Any) -> dict[str, Any]:
+    """The key of a colour scale, its title along it: above, it would stand in the topmost number."""
+    return {
+        "title": {"text": title, "side": "right", "font": {"size": 12, "color": theme.faint}},
+        "thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11, "color": theme.faint}, **more,
+    }  # fmt: skip
+
+
+def note(figure: Figure, text: str, theme: Theme) -> Figure:
     """A remark of our own under the plot and its axis title, at the right."""
     if not text:
         return figure
@@ -128,9 +146,9 @@ def remark(text: str, theme: Theme) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def blank(text: str, theme: Theme, *, title: str = "", height: int = 300) -> go.Figure:
+def blank(text: str, theme: Theme, *, title: str = "", height: int = 300) -> Figure:
     """A figure without data that says what to do next."""
-    figure = styled(go.Figure(), theme, title=title, height=height)
+    figure = styled(Figure(), theme, title=title, height=height)
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
     figure.add_annotation(

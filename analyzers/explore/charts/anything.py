@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 
 import pandas as pd
-import plotly.graph_objects as go
 
+from analyzers.explore.figure import Figure
 from analyzers.explore.palette import SYMBOLS, Theme, blank, styled
 from analyzers.explore.plain_text import all_shown, shown
 
 MOST = 5_000
 
 
-def anything(table: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure:
+def anything(table: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
     """The first column against the numeric ones: bars over names, markers over numbers, lines over times."""
     numbers = [
         x for x in table.columns if pd.api.types.is_numeric_dtype(table[x]) and not pd.api.types.is_bool_dtype(table[x])
@@ -25,7 +25,7 @@ def anything(table: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure
     values = [x for x in numbers if x != first] or numbers
     named = first not in numbers and not pd.api.types.is_datetime64_any_dtype(table[first])
     x = all_shown(rows[first], 40) if named else list(rows[first])
-    figure = go.Figure()
+    figure = Figure()
     for i, name in enumerate(values[:6]):
         colour, y = (
             theme.categories[i % len(theme.categories)],

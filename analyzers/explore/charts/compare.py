@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import pandas as pd
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
-from analyzers.explore.charts.marks import decades, sizes
+from analyzers.explore.charts.marks import log_axis, sizes
+from analyzers.explore.figure import Figure, subplots
 from analyzers.explore.palette import Theme, blank, note, styled
 from analyzers.explore.plain_text import all_shown, distinct, shown
 
 NOTHING = (
-    "No problem is timed in both stores.<br>"
-    "Next: <b>logparse explore --store BEFORE --compare AFTER</b>, two stores that measured the same problems"
+    "No problem is timed in both stores.<br>Next: <b>logparse explore --store BEFORE --compare AFTER</b>,<br>"
+    "two stores that measured the same problems"
 )
 COLUMNS = ("id", "label", "time_us", "other_us", "total_us")
 """Columns of ``points`` that are read here."""
 NOISE = 0.05
-HOVER = "<b>%{text}</b><br>here %{x:,.4~g} µs, there %{y:,.4~g} µs: %{customdata[1]:+.1%}<extra></extra>"
+HOVER = "<b>%{text}</b><br>here %{x:,.4~r} µs, there %{y:,.4~r} µs: %{customdata[1]:+.1%}<extra></extra>"
 
 
 def compare(
@@ -29,7 +28,7 @@ def compare(
     noise: float = NOISE,
     title: str = "",
     remark: str = "",
-) -> go.Figure:
+) -> Figure:
     """Above: time there against time here, the band of ±``noise`` grey.  Below: the largest changes, weighed by calls.
 
     ``points`` needs ``time_us`` and ``other_us``; ``movers`` as of ``rows.movers``.
@@ -39,7 +38,7 @@ def compare(
         return blank(NOTHING, theme, title=title, height=420)
     changed = movers[movers["change_us"] != 0].head(15)[::-1]
     height = 500 + 22 * len(changed) + 60
-    figure = make_subplots(rows=2, row_heights=[500, 22 * len(changed) + 60], vertical_spacing=80 / height)
+    figure = subplots(rows=2, row_heights=[500, 22 * len(changed) + 60], vertical_spacing=80 / height)
     ends = [float(f(f(rows["time_us"]), f(rows["other_us"]))) for f in (min, max)]
     ends = [ends[0] / 1.5, ends[1] * 1.5]
     for factor, fill in ((1 - noise, None), (1 + noise, "tonexty")):
@@ -64,11 +63,9 @@ def compare(
             )  # fmt: skip
     _bars(figure, changed, theme)
     styled(figure, theme, title=title, height=height)
-    ticks = decades(rows["time_us"])
-    figure.update_xaxes(
-        type="log", title={"text": f"{_short(names[0])}: time of one call (µs)"}, dtick=ticks, row=1, col=1
-    )
-    figure.update_yaxes(type="log", title={"text": f"{_short(names[1])} (µs)"}, dtick=ticks, row=1, col=1)
+    axis = log_axis(rows["time_us"])
+    figure.update_xaxes(title={"text": f"{_short(names[0])}: time of one call (µs)"}, **axis, row=1, col=1)
+    figure.update_yaxes(title={"text": f"{_short(names[1])}: time of one call (µs)"}, **axis, row=1, col=1)
     figure.update_xaxes(title={"text": "change of time, calls × time (ms); left is faster there"}, row=2, col=1)
     figure.update_yaxes(showgrid=False, type="category", row=2, col=1)
     figure.update_layout(dragmode="select", margin={"t": 86 if title else 56})
@@ -80,14 +77,14 @@ def _short(name: str) -> str:
     return shown(name.rstrip("/").rpartition("/")[2] or name, 50)
 
 
-def _bars(figure: go.Figure, rows: pd.DataFrame, theme: Theme) -> None:
+def _bars(figure: Figure, rows: pd.DataFrame, theme: Theme) -> None:
     figure.add_bar(
         x=list(rows["change_us"] / 1e3),
         y=distinct(all_shown(rows["label"], 44)),
         orientation="h",
         marker={"color": [theme.alarm if x > 0 else theme.good for x in rows["change_us"]]},
         customdata=[[id] for id in rows["id"]],
-        hovertemplate="%{y}<br>%{x:+,.4~g} ms<extra></extra>",
+        hovertemplate="%{y}<br>%{x:+,.4~r} ms<extra></extra>",
         showlegend=False,
         row=2,
         col=1,

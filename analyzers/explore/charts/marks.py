@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from analyzers.explore.plain_text import all_shown
 
 HOVER = (
     "<b>%{text}</b><br>%{customdata[1]}<br>now %{customdata[2]:.3s}s · best known %{customdata[3]:.3s}s"
-    "<br>%{customdata[4]:,.3~s} TFLOP/s<extra></extra>"
+    "<br>%{customdata[4]:,.3~r} TFLOP/s<extra></extra>"
 )
 """Texts arrive through ``text`` and ``customdata``, already made safe; nothing of a log stands in a template."""
 
@@ -60,10 +61,11 @@ def categories(column: pd.Series, theme: Theme) -> Mapping[str, tuple[str, str]]
     return {**made, "": (theme.other, "circle")}
 
 
-def decades(values: pd.Series) -> int | str:
-    """Ticks of a logarithmic axis (plotly's ``dtick``): one a decade, or 1, 2 and 5 where there are few decades."""
+def log_axis(values: pd.Series) -> dict[str, Any]:
+    """A logarithmic axis: a tick per decade, or at 1, 2 and 5 where there are few; each with its whole number."""
     known = values[values > 0]
-    return 1 if len(known) and float(known.max()) > 300 * float(known.min()) else "D2"
+    wide = len(known) and float(known.max()) > 300 * float(known.min())
+    return {"type": "log", "dtick": 1 if wide else "D2", "tickformat": ",~r"}
 
 
 def _none(value: float) -> float | None:

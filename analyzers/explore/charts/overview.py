@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import pandas as pd
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
+from analyzers.explore.figure import Figure, Trace, bar, scatter, subplots
 from analyzers.explore.palette import Theme, blank, styled
 from analyzers.explore.plain_text import distinct, shown
 from analyzers.explore.selection import FACETS, facet_text
 
-PANELS = ("operation", "direction", "dtype", "library", "layout", "solver")
+PANELS = ("operation", "direction", "dtype", "library", "calls_from", "solver", "layout")
+MOST = 6  # panels of a figure, and bars of a panel
 NOTHING = "Nothing to show yet.<br>Next: <b>logparse ingest</b> your logs and tuning files, then reload."
+NOTHING_HELD = "The files are empty.<br>Next: <b>logparse ingest</b> logs that hold something."
 FILTERED = "No problem is left.<br>Take a filter away, or clear them all."
+HOVER = "<b>%{customdata[3]}</b><br>%{customdata[4]:.1%}<br>%{customdata[2]:,} problems<extra></extra>"
 UNITS = ("call", "message", "measurement", "fact", "reject", "foreign", "blank")
 
 
@@ -36,7 +39,7 @@ def overview(
     chosen: Mapping[str, Sequence[str]] = MappingProxyType({}),
     title: str = "",
     empty: str = NOTHING,
-) -> go.Figure:
+) -> Figure:
     """Six panels of bars; a bar's ``customdata`` is ``[facet, value]``, bars beside the ``chosen`` ones are faint.
 
     ``groups`` as of ``rows.groups``: ``facet, value, problems, calls, total_us, values``.
@@ -45,51 +48,78 @@ def overview(
         return blank(empty, theme, title=title)
     column, unit = measure(groups)
     counts = groups["facet"].value_counts()
-    panels = [x for x in PANELS if counts.get(x, 0) > 1] or [x for x in PANELS if x in counts.index][:1]
+    panels = [x for x in PANELS if counts.get(x, 0) > 1][:MOST] or [x for x in PANELS if x in counts.index][:1]
     columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
-    figure = make_subplots(
-        rows=-(-len(panels) // columns),
+    tall = [min(MOST, max(int(counts[x]) for x in panels[i : i + columns])) for i in range(0, len(panels), columns)]
+    height = BAR * sum(tall) + BETWEEN * (len(tall) - 1)
+    figure = subplots(
+        rows=len(tall),
         cols=columns,
         subplot_titles=[FACETS[x] for x in panels],
-        horizontal_spacing=0.17,
-        vertical_spacing=0.17,
+        horizontal_spacing=0.06,
+        vertical_spacing=BETWEEN / height,
+        row_heights=tall,
     )
     for i, facet in enumerate(panels):
-        rows = groups[groups["facet"] == facet].sort_values([column, "value"], ascending=[False, True]).head(6)[::-1]
+        rows = groups[groups["facet"] == facet].sort_values([column, "value"], ascending=[False, True]).head(MOST)[::-1]
         total = float(groups.loc[groups["facet"] == facet, column].fillna(0).sum())
-        figure.add_trace(
-            _bars(rows, facet, column, total, theme, chosen.get(facet, ())), row=i // columns + 1, col=i % columns + 1
-        )
-    styled(figure, theme, title=title, height=230 * (-(-len(panels) // columns)) + 60)
-    figure.update_xaxes(tickformat=".0%", rangemode="tozero", title={"text": unit}, nticks=5)
-    figure.update_yaxes(showgrid=False, type="category")
-    figure.update_layout(showlegend=False, bargap=0.32, margin={"t": 76 if title else 40})
+        place = {"row": i // columns + 1, "col": i % columns + 1}
+        for trace in _bars(rows, facet, column, total, theme, chosen.get(facet, ())):
+            figure.add_trace(trace, **place)
+        figure.update_yaxes(range=[len(rows) - tall[i // columns] - 0.5, len(rows) - 0.5], **place)
+    top, under = (76 if title else 40), 52
+    styled(figure, theme, title=title, height=height + top + under)
+    figure.update_xaxes(tickformat=".0%", rangemode="tozero", title={"text": unit}, nticks=5, zeroline=False)
+    figure.update_yaxes(showgrid=False, showticklabels=False, type="category", fixedrange=True)
+    figure.update_layout(showlegend=False, margin={"l": 24, "t": top, "b": under})
     figure.update_annotations(font={"size": 12, "color": theme.ink}, xanchor="left", yshift=4)
-    for i, annotation in enumerate(figure.layout.annotations):
-        annotation.x = figure.layout["xaxis" + (str(i + 1) if i else "")].domain[0]
+    for i, annotation in enumerate(figure.layout["annotations"]):
+        annotation["x"] = figure.layout["xaxis" + (str(i + 1) if i else "")]["domain"][0]
     return figure
 
 
-def _bars(rows: pd.DataFrame, facet: str, column: str, total: float, theme: Theme, chosen: Sequence[str]) -> go.Bar:
-    """Bars of one facet; names are cut and made unique, since equal labels would stack."""
-    names = distinct(shown(facet_text(facet, str(v)), 20) for v in rows["value"])
-    return go.Bar(
-        x=[float(v or 0) / total if total else 0.0 for v in rows[column].fillna(0)],
-        y=names,
+BAR, BETWEEN = 32, 84
+"""Pixels from bar to bar, and from one row of panels to the next."""
+
+
+def _bars(
+    rows: pd.DataFrame, facet: str, column: str, total: float, theme: Theme, chosen: Sequence[str]
+) -> tuple[Trace, Trace]:
+    """Bars of one facet and their names, cut and made unique, since equal labels would stack.
+
+    Names stand above their bars: beside them, long ones would reach into the next panel of a narrow window.
+    """
+    names = distinct(shown(facet_text(facet, str(v)), 32) for v in rows["value"])
+    both: dict[str, Any] = {
+        "y": names,
+        "customdata": [
+            [facet, str(v), int(p), shown(facet_text(facet, str(v), whole=True), 200), share]
+            for v, p, share in zip(rows["value"], rows["problems"], _shares(rows[column], total), strict=True)
+        ],
+        "hovertemplate": HOVER,
+    }
+    bars = bar(
+        x=_shares(rows[column], total),
         orientation="h",
+        width=0.3,
+        offset=-0.4,
         marker={
             "color": [theme.accent if not chosen or v in chosen else theme.grid for v in rows["value"]],
             "line": {"width": 0},
         },
-        customdata=[
-            [facet, str(v), int(p), shown(facet_text(facet, str(v), whole=True), 200)]
-            for v, p in zip(rows["value"], rows["problems"], strict=True)
-        ],
-        hovertemplate="<b>%{customdata[3]}</b><br>%{x:.1%}<br>%{customdata[2]:,} problems<extra></extra>",
+        **both,
+    )
+    look = {"size": 11, "color": theme.ink}
+    return bars, scatter(
+        x=[0] * len(names), mode="text", text=names, textposition="top right", textfont=look, **both
     )
 
 
-def completeness(sources: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure:
+def _shares(amounts: pd.Series, total: float) -> list[float]:
+    return [float(v or 0) / total if total else 0.0 for v in amounts.fillna(0)]
+
+
+def completeness(sources: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
     """What every line of every file became, as shares; rejects are what should not be there.
 
     ``sources`` has the columns of the SQL view: ``path, lines`` and a ``*_lines`` column per unit.
@@ -98,11 +128,13 @@ def completeness(sources: pd.DataFrame, theme: Theme, *, title: str = "") -> go.
         return blank(NOTHING, theme, title=title)
     rows = sources.sort_values("lines", ascending=False).head(12)[::-1]
     names = distinct(shown(str(path).rsplit("/", 1)[-1], 44) for path in rows["path"])
-    figure = go.Figure()
+    figure = Figure()
     colours: Mapping[str, str] = dict(
         zip(UNITS, (*theme.categories[:4], theme.alarm, theme.faint, theme.grid), strict=True)
     )
     total = rows[[f"{unit}_lines" for unit in UNITS]].sum(axis=1).clip(lower=1)
+    if not rows["lines"].sum():
+        return blank(NOTHING_HELD, theme, title=title, height=200)
     for unit in UNITS:
         counts = rows[f"{unit}_lines"].fillna(0)
         if not counts.sum():

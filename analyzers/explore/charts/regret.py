@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pandas as pd
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from analyzers.explore.charts.marks import columns, texts
+from analyzers.explore.figure import Figure, subplots
 from analyzers.explore.palette import Theme, blank, styled
 from analyzers.explore.plain_text import duration
 
@@ -25,7 +24,7 @@ def rows_for(savings: pd.DataFrame, share: float = SHARE) -> int:
     return int(reached.to_numpy().argmax()) + 1 if reached.any() else len(savings)
 
 
-def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure:
+def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
     """Left: problems and time by class of regret.  Right: cumulative time saved by number of rows changed.
 
     ``regrets`` as of ``rows.regrets``, ``savings`` as of ``rows.savings`` (largest first).
@@ -33,24 +32,19 @@ def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme, *, title:
     judged = regrets[regrets["problems"] > 0]
     if not len(judged) and not len(savings):
         return blank(NOTHING, theme, title=title, height=420)
-    figure = make_subplots(
-        cols=2, horizontal_spacing=0.14, subplot_titles=["Regret of the picks", "Time saved by the first N rows"]
-    )
+    both = bool(len(judged) and len(savings))
+    titles = ["Regret of the picks"] * bool(len(judged)) + ["Time saved by the first N rows"] * bool(len(savings))
+    figure = subplots(cols=2 if both else 1, horizontal_spacing=0.14, subplot_titles=titles)
     if len(judged):
         _classes(figure, regrets, theme)
-    else:
-        figure.add_annotation(
-            text="no pick is timed yet", xref="x domain", yref="y domain", x=0.5, y=0.5, showarrow=False,
-            font={"color": theme.faint, "size": 13},
-        )  # fmt: skip
-    remark = _cumulative(figure, savings, theme) if len(savings) else "no row saves anything"
+    remark = _cumulative(figure, savings, theme, 2 if both else 1) if len(savings) else "No row saves anything"
     styled(figure, theme, title=title, height=460)
     figure.update_layout(showlegend=False, margin={"t": 96 if title else 66})
     figure.update_annotations(selector={"yanchor": "bottom"}, font={"size": 12, "color": theme.ink})
     return _remark(figure, remark, theme)
 
 
-def _classes(figure: go.Figure, regrets: pd.DataFrame, theme: Theme) -> None:
+def _classes(figure: Figure, regrets: pd.DataFrame, theme: Theme) -> None:
     names = [_class_name(low, high) for low, high in zip(regrets["low"], regrets["high"], strict=True)]
     total = float(regrets["total_us"].sum()) or 1.0
     figure.add_bar(
@@ -74,7 +68,7 @@ def _class_name(low: float, high: float) -> str:
     return f"{100 * low:.0f}–{high:.0%}" if high < 1e6 else f"> {low:.0%}"
 
 
-def _cumulative(figure: go.Figure, savings: pd.DataFrame, theme: Theme) -> str:
+def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int) -> str:
     """The curve; its remark says how few rows give most."""
     count, total = int(savings["count"].iloc[0]), float(savings["total_saving_us"].iloc[0])
     needed = rows_for(savings)
@@ -90,20 +84,20 @@ def _cumulative(figure: go.Figure, savings: pd.DataFrame, theme: Theme) -> str:
         fillcolor=_transparent(theme.accent),
         text=texts(savings["label"]),
         customdata=columns(zip(savings["id"], savings["saving_us"] / 1e6, strict=True)),
-        hovertemplate="row %{x}: <b>%{text}</b><br>saves %{customdata[1]:.3s}s<br>in all %{y:,.4~s} ms<extra></extra>",
+        hovertemplate="row %{x}: <b>%{text}</b><br>saves %{customdata[1]:.3s}s<br>in all %{y:,.4~r} ms<extra></extra>",
         row=1,
-        col=2,
+        col=column,
     )
-    figure.add_vline(x=needed, line={"color": theme.alarm, "width": 1, "dash": "dot"}, row=1, col=2)
+    figure.add_vline(x=needed, line={"color": theme.alarm, "width": 1, "dash": "dot"}, row=1, col=column)
     once = "" if savings["calls"].notna().any() else " (each problem called once)"
-    figure.update_xaxes(title={"text": "rows changed, most valuable first"}, rangemode="tozero", row=1, col=2)
-    figure.update_yaxes(title={"text": f"time saved (ms){once}"}, rangemode="tozero", row=1, col=2)
+    figure.update_xaxes(title={"text": "rows changed, most valuable first"}, rangemode="tozero", row=1, col=column)
+    figure.update_yaxes(title={"text": f"time saved (ms){once}"}, rangemode="tozero", row=1, col=column)
     claims = "" if savings["analyzer"].isna().all() else "; an analyzer's estimate where no pick is timed"
     rows = "row gives" if needed == 1 else f"{needed:,} rows give"
     return f"The first {rows} {SHARE:.0%} of {duration(total)} in {count:,} rows{claims}"
 
 
-def _remark(figure: go.Figure, text: str, theme: Theme) -> go.Figure:
+def _remark(figure: Figure, text: str, theme: Theme) -> Figure:
     figure.add_annotation(
         text=text, xref="paper", yref="paper", x=0, y=1.1, xanchor="left", yanchor="bottom", showarrow=False,
         font={"size": 13, "color": theme.ink},

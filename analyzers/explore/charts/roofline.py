@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from analyzers.devices import Device, devices
-from analyzers.explore.charts.marks import HOVER, categories, decades, hover_data, sizes, texts
-from analyzers.explore.palette import SCALE, Theme, blank, note, styled
+from analyzers.explore.charts.marks import HOVER, categories, hover_data, log_axis, sizes, texts
+from analyzers.explore.figure import Figure
+from analyzers.explore.palette import Theme, blank, colour_bar, note, styled
 from analyzers.explore.plain_text import shown
 
 NOTHING = (
@@ -26,7 +26,7 @@ COLUMNS = (
 TO_BEST = 300  # lines from now to best that are drawn
 
 
-def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str = "") -> go.Figure:
+def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str = "") -> Figure:
     """Each problem at its intensity (flop per byte that must move) and its rate now; area = share of the time.
 
     Colour is regret (time now over best known, minus one) where a pick is timed, else operation; a thin line leads up
@@ -35,7 +35,7 @@ def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
     rows = points[(points["intensity"] > 0) & (points["tflops"] > 0)]
     if not len(rows):
         return blank(NOTHING, theme, title=title, height=420)
-    figure = go.Figure()
+    figure = Figure()
     device = _device(rows)
     if device is not None:
         _ceilings(figure, device, rows, theme)
@@ -48,11 +48,9 @@ def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
     _plain(figure, plain, diameter, theme, only=not len(judged))
     styled(figure, theme, title=title, height=560)
     figure.update_xaxes(
-        type="log",
-        title={"text": "arithmetic intensity (flop / byte, least traffic)"},
-        dtick=decades(rows["intensity"]),
+        title={"text": "arithmetic intensity (flop / byte, least traffic)"}, **log_axis(rows["intensity"])
     )
-    figure.update_yaxes(type="log", title={"text": "achieved TFLOP/s"}, dtick=decades(rows["tflops"]))
+    figure.update_yaxes(title={"text": "achieved TFLOP/s"}, **log_axis(rows["tflops"]))
     figure.update_layout(dragmode="select", margin={"t": 84 if title else 56})
     unknown = "" if device else "device unknown: no ceilings. "
     return note(figure, unknown + remark, theme)
@@ -66,7 +64,7 @@ def _device(rows: pd.DataFrame) -> Device | None:
     return next((x for x in devices() if x.name == name), None)
 
 
-def _ceilings(figure: go.Figure, device: Device, rows: pd.DataFrame, theme: Theme) -> None:
+def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) -> None:
     """The bandwidth's slope and a flat peak per input type (the three with the most time)."""
     ends = float(rows["intensity"].min()) / 1.5, float(rows["intensity"].max()) * 1.5
     common = rows.groupby("dtype")["total_us"].sum().sort_values(ascending=False, kind="stable").index
@@ -93,12 +91,13 @@ def _ceilings(figure: go.Figure, device: Device, rows: pd.DataFrame, theme: Them
             showlegend=False,
         )  # fmt: skip
         figure.add_annotation(
-            x=math.log10(right), y=math.log10(peak), text=f"{shown(', '.join(names), 30)} {peak:,.0f} TFLOP/s",
-            showarrow=False, xanchor="right", yanchor="bottom", font={"size": 11, "color": theme.faint},
+            x=math.log10(right) - 0.01, y=math.log10(peak), text=f"{shown(', '.join(names), 30)} {peak:,.0f} TFLOP/s",
+            showarrow=False, xanchor="right", yanchor="bottom", font={"size": 11, "color": theme.ink},
+            bgcolor=theme.panel, opacity=0.85,
         )  # fmt: skip
 
 
-def _to_best(figure: go.Figure, rows: pd.DataFrame, theme: Theme) -> None:
+def _to_best(figure: Figure, rows: pd.DataFrame, theme: Theme) -> None:
     gain = rows[rows["best_tflops"] > rows["tflops"] * 1.02].sort_values("saving_us", ascending=False).head(TO_BEST)
     if not len(gain):
         return
@@ -111,7 +110,7 @@ def _to_best(figure: go.Figure, rows: pd.DataFrame, theme: Theme) -> None:
     )
 
 
-def _judged(figure: go.Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Theme) -> None:
+def _judged(figure: Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Theme) -> None:
     figure.add_scattergl(
         x=rows["intensity"],
         y=rows["tflops"],
@@ -123,24 +122,23 @@ def _judged(figure: go.Figure, rows: pd.DataFrame, diameter: pd.Series, theme: T
         marker={
             "size": diameter[rows.index],
             "color": rows["regret"].clip(0, 1),
-            "colorscale": SCALE,
+            "colorscale": theme.scale,
             "cmin": 0,
             "cmax": 1,
             "opacity": 0.85,
-            "line": {"width": 0.5, "color": theme.panel},
-            "colorbar": {
-                "title": {"text": "regret", "side": "top"},
-                "tickvals": [0, 0.25, 0.5, 0.75, 1],
-                "ticktext": ["0", "25 %", "50 %", "75 %", "≥ 100 %"],
-                "thickness": 10,
-                "len": 0.6,
-                "outlinewidth": 0,
-            },
+            "line": {"width": 0.75, "color": theme.faint},
+            "colorbar": colour_bar(
+                "regret: pick ÷ best known − 1",
+                theme,
+                tickvals=[0, 0.25, 0.5, 0.75, 1],
+                ticktext=["0", "25%", "50%", "75%", "≥ 100%"],
+                len=0.8,
+            ),
         },
     )
 
 
-def _plain(figure: go.Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Theme, *, only: bool) -> None:
+def _plain(figure: Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Theme, *, only: bool) -> None:
     """Points without a timed pick: by operation and direction where there are no others, else in grey."""
     for name, part, colour, symbol in _parts(rows, theme) if only else [("no timed pick", rows, theme.other, "circle")]:
         if len(part):

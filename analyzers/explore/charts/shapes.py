@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
-from analyzers.explore.charts.marks import columns, decades, texts
-from analyzers.explore.palette import SCALE, SYMBOLS, UNDER, Theme, blank, remark, styled
+from analyzers.explore.charts.marks import columns, log_axis, texts
+from analyzers.explore.figure import Figure, Trace, heatmap, scatter
+from analyzers.explore.palette import SYMBOLS, UNDER, Theme, blank, colour_bar, remark, styled
 from analyzers.explore.plain_text import shown
 
 NOTHING = (
@@ -17,11 +17,13 @@ NOTHING = (
     "Next: ingest a log with sizes (bench, profile or trace lines), or a find-db"
 )
 NO_FAMILY = (
-    "No four problems here differ in one size only, so there is no curve over a size.<br>Next: take filters away"
+    "No four timed problems here differ in one size only, so there is no curve over a size.<br>"
+    "Next: take filters away, or ingest timings of more sizes"
 )
+NO_LINE = "No problem here has all of its sizes and a time.<br>Next: ingest timings, or measure: <b>logparse replay</b>"
 
 
-def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure:
+def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
     """A cell per octave of M and N; colour is the median share of the roofline (else TFLOP/s), text the share of time.
 
     ``cells`` as of ``rows.cells``.  A convolution counts as the GEMM that it amounts to.
@@ -30,6 +32,7 @@ def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figur
         return blank(NOTHING, theme, title=title, height=420)
     rated = cells["efficiency"].notna().any()
     value, unit = ("efficiency", "of the roofline") if rated else ("tflops", "TFLOP/s")
+    timed = float(cells["total_us"].fillna(0).sum()) > 0
     m = np.arange(int(cells["mi"].min()), int(cells["mi"].max()) + 1)
     n = np.arange(int(cells["ni"].min()), int(cells["ni"].max()) + 1)
     grid = cells.set_index(["ni", "mi"])
@@ -41,45 +44,42 @@ def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figur
     total = np.nansum(time)
     share = time / total if total > 0 else np.full_like(time, np.nan)
     clickable = np.dstack([np.tile(m, (len(n), 1)), np.tile(n[:, None], (1, len(m))), problems, share])
-    figure = go.Figure()
+    figure = Figure()
     if (unrated := np.isnan(z) & (problems > 0)).any():
         figure.add_trace(_unrated(m, n, unrated, clickable, theme))
     figure.add_trace(
-        go.Heatmap(
+        heatmap(
             x=[_octave(int(i)) for i in m],
             y=[_octave(int(i)) for i in n],
             z=np.clip(z, None, 1.0) if rated else z,
             customdata=clickable,
-            text=[[f"{100 * v:.0f} %" if v >= 0.005 else "" for v in row] for row in np.where(np.isnan(z), 0.0, share)],
+            text=[[f"{v:.0%}" if v >= 0.005 else "" for v in row] for row in np.where(np.isnan(z), 0.0, share)],
             texttemplate="%{text}",
             textfont={"size": 10},
-            colorscale=SCALE,
+            colorscale=theme.scale,
             zmin=0 if rated else None,
             zmax=1 if rated else None,
             xgap=2,
             ygap=2,
             hoverongaps=False,
-            hovertemplate="M %{x} · N %{y}<br>median %{z:" + (".0%" if rated else ".3~g") + "} " + unit
+            hovertemplate="M %{x} · N %{y}<br>median %{z:" + (".0%" if rated else ",.3~r") + "} " + unit
             + "<br>%{customdata[2]:,} problems, %{customdata[3]:.1%} of the time<extra></extra>",
-            colorbar={
-                "title": {"text": unit, "side": "top"},
-                "thickness": 10,
-                "outlinewidth": 0,
-                "tickformat": ".0%" if rated else "",
-            },
+            colorbar=colour_bar(f"median {unit}", theme, tickformat=".0%" if rated else ""),
         )
     )  # fmt: skip
     styled(figure, theme, title=title, height=460)
     figure.update_xaxes(
-        title={"text": "M (octaves); numbers in cells: share of the time"}, type="category", showgrid=False
+        title={"text": "M (octaves)" + ("; numbers in cells: share of the time" if timed else "")},
+        type="category",
+        showgrid=False,
     )
     figure.update_yaxes(title={"text": "N (octaves)"}, type="category", showgrid=False)
     return figure
 
 
-def _unrated(m: np.ndarray, n: np.ndarray, cells: np.ndarray, clickable: np.ndarray, theme: Theme) -> go.Heatmap:
+def _unrated(m: np.ndarray, n: np.ndarray, cells: np.ndarray, clickable: np.ndarray, theme: Theme) -> Trace:
     """Cells of problems whose device has no known peak: there, in no colour of the scale."""
-    return go.Heatmap(
+    return heatmap(
         x=[_octave(int(i)) for i in m],
         y=[_octave(int(i)) for i in n],
         z=np.where(cells, 0.0, np.nan),
@@ -89,7 +89,7 @@ def _unrated(m: np.ndarray, n: np.ndarray, cells: np.ndarray, clickable: np.ndar
         xgap=2,
         ygap=2,
         hoverongaps=False,
-        text=[[f"{100 * v:.0f} %" if there and v >= 0.005 else "" for there, v in zip(row, shares, strict=True)]
+        text=[[f"{v:.0%}" if there and v >= 0.005 else "" for there, v in zip(row, shares, strict=True)]
               for row, shares in zip(cells, clickable[:, :, 3], strict=True)],
         texttemplate="%{text}",
         textfont={"size": 10, "color": theme.ink},
@@ -108,35 +108,35 @@ def _octave(exponent: int) -> str:
     return f"{short(1 << exponent)}–{short(1 << (exponent + 1))}"
 
 
-def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure:
+def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
     """Time over the one size that differs, a line per family: a step is a cliff, a flat stretch a fixed cost.
 
     ``families`` as of ``rows.families``.
     """
     if not len(families):
         return blank(NO_FAMILY, theme, title=title)
-    figure = go.Figure()
+    figure = Figure()
     for i, (name, rows) in enumerate(families.groupby("family", sort=True)):
         axis = str(rows["axis"].iloc[0])
         figure.add_scatter(
             x=list(rows["size"]),
             y=list(rows["time_us"]),
             mode="lines+markers",
-            name=shown(f"{name} over {axis}", 60),
+            name=shown(f"{name} over {axis}".replace(" – ", " "), 60),
             text=texts(rows["label"]),
             customdata=columns([id] for id in rows["id"]),
             line={"color": theme.categories[i % len(theme.categories)], "width": 1.5},
             marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 7},
-            hovertemplate="<b>%{text}</b><br>%{x:,} → %{y:,.4~g} µs<extra></extra>",
+            hovertemplate="<b>%{text}</b><br>%{x:,} → %{y:,.4~r} µs<extra></extra>",
         )
     styled(figure, theme, title=title, height=400 + 20 * families["family"].nunique())
     figure.update_layout(legend={"orientation": "h", "y": -0.18, "yanchor": "top"})
-    figure.update_xaxes(type="log", title={"text": "M or N, the size that differs"}, dtick=decades(families["size"]))
-    figure.update_yaxes(type="log", title={"text": "time of one call (µs)"}, dtick=decades(families["time_us"]))
+    figure.update_xaxes(title={"text": "M or N, the size that differs"}, **log_axis(families["size"]))
+    figure.update_yaxes(title={"text": "time of one call (µs)"}, **log_axis(families["time_us"]))
     return figure
 
 
-def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", told: str = "") -> go.Figure:
+def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", told: str = "") -> Figure:
     """M, N, K, batch, TFLOP/s and time side by side, all logarithmic; a line is a problem, bright is fast.
 
     Lines of plain SVG, few enough to follow; plotly's own parallel coordinates take over a second to draw where there
@@ -145,7 +145,7 @@ def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", told: str =
     """
     rows = points[(points[list(SIZES)] > 0).all(axis=1)]
     if not len(rows):
-        return blank(NOTHING, theme, title=title)
+        return blank(NO_LINE, theme, title=title)
     scales = _spans(rows)
     heights = np.column_stack(
         [
@@ -154,9 +154,9 @@ def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", told: str =
         ]
     )
     rank = rows["tflops"].rank(method="first", pct=True).to_numpy()
-    group = np.ceil(rank * len(RATES)).astype(int) - 1
-    figure = go.Figure()
-    for i, colour in enumerate(RATES):
+    group = np.ceil(rank * len(theme.scale)).astype(int) - 1
+    figure = Figure()
+    for i, colour in enumerate(theme.scale):
         part = rows[group == i]
         if len(part):
             figure.add_trace(_lines(part, heights[group == i], scales, colour))
@@ -174,8 +174,6 @@ SIZES: Mapping[str, str] = {
     "time_us": "time (µs)",
 }
 """The axes of ``parallel``, from left to right: columns of ``points`` and their titles."""
-RATES = ("#2b4870", "#4e6a8a", "#7d7c78", "#a89c6d", "#d2bd52", "#f2cf2e")
-"""Six steps of cividis, the slowest sixth dark to the fastest bright, each readable on either ground."""
 
 
 def _spans(rows: pd.DataFrame) -> list[tuple[int, int]]:
@@ -189,14 +187,14 @@ def _spans(rows: pd.DataFrame) -> list[tuple[int, int]]:
     return out
 
 
-def _lines(part: pd.DataFrame, heights: np.ndarray, scales: Sequence[tuple[int, int]], colour: str) -> go.Scatter:
+def _lines(part: pd.DataFrame, heights: np.ndarray, scales: Sequence[tuple[int, int]], colour: str) -> Trace:
     """All lines of one colour as one trace, with a gap after each."""
     count, width = heights.shape
     x = np.tile([*range(width), np.nan], count)
     y = np.column_stack([np.round(heights, 4), np.full(count, np.nan)]).ravel()
     ends = [*scales, (0, 0)]
     data = columns((id, *end) for id in part["id"] for end in ends)
-    return go.Scatter(
+    return scatter(
         x=x,
         y=y,
         mode="lines+markers",
@@ -210,7 +208,7 @@ def _lines(part: pd.DataFrame, heights: np.ndarray, scales: Sequence[tuple[int, 
     )
 
 
-def _axes(figure: go.Figure, scales: Sequence[tuple[int, int]], theme: Theme, told: str) -> None:
+def _axes(figure: Figure, scales: Sequence[tuple[int, int]], theme: Theme, told: str) -> None:
     marks = []
     for i, (low, high) in enumerate(scales):
         step = -(-(high - low) // 8)
@@ -225,7 +223,7 @@ def _axes(figure: go.Figure, scales: Sequence[tuple[int, int]], theme: Theme, to
     marks += [remark(told, theme)] if told else []
     figure.update_layout(
         annotations=marks, dragmode="select", hovermode="closest",
-        margin={"l": 56, "r": 40, "t": 84 if figure.layout.title.text else 36, "b": UNDER if told else 52},
+        margin={"l": 56, "r": 40, "t": 84 if "title" in figure.layout else 36, "b": UNDER if told else 52},
     )  # fmt: skip
     figure.update_xaxes(
         tickvals=list(range(len(scales))), ticktext=list(SIZES.values()), range=[-0.35, len(scales) - 0.85],

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
-from analyzers.explore.palette import SCALE, Theme, blank, note, styled
+from analyzers.explore.figure import Figure, heatmap
+from analyzers.explore.palette import Theme, blank, colour_bar, styled
 
 NOTHING = (
-    "No log here has a clock, so there is no timeline.<br>"
-    "hipBLASLt and cuBLASLt print one on Trace, Hints, Info and Api lines (mask 2 + 4 + 8 + 16)"
+    "No log here has a clock, so there is no timeline.<br>Next: log with the mask 2 + 4 + 8 + 16 added:<br>"
+    "hipBLASLt and cuBLASLt print the time on Trace, Hints, Info and Api lines"
 )
 BINS = 240
 
 
-def timeline(ticks: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure:
+def timeline(ticks: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
     """Calls per process and slice of time.  ``ticks`` has ``pid, second`` (timestamp) and ``calls``."""
     rows = ticks[ticks["second"].notna()]
     if not len(rows):
@@ -30,28 +30,45 @@ def timeline(ticks: pd.DataFrame, theme: Theme, *, title: str = "") -> go.Figure
     z = np.zeros((len(names), int(slot.max()) + 1))
     at = [len(pids) if pd.isna(pid) else place[int(pid)] for pid in rows["pid"]]
     np.add.at(z, (np.array(at), slot), rows["calls"].to_numpy(dtype="float64", na_value=0.0))
-    times = (start + np.arange(z.shape[1]) * width).astype("datetime64[s]")
-    ends = np.stack([times, times + np.timedelta64(width - 1, "s")], axis=1).astype(str)
-    slices = [[start.replace("T", " "), end.replace("T", " ")] for start, end in ends]
-    figure = go.Figure(
-        go.Heatmap(
-            x=[str(x) for x in times],
+    edges = (start + np.arange(z.shape[1] + 1) * width).astype("datetime64[s]")
+    slices = [
+        [first.replace("T", " "), last.replace("T", " ")]
+        for first, last in zip(edges[:-1].astype(str), (edges[1:] - np.timedelta64(1, "s")).astype(str), strict=True)
+    ]
+    figure = Figure(
+        heatmap(
+            x=[str(x) for x in edges],
             y=[f"process {x}" for x in names],
             z=np.where(z > 0, z, np.nan),
-            colorscale=SCALE,
+            colorscale=[theme.grid, theme.accent],
             zmin=0,
+            zmax=float(z.max()),
             ygap=3,
             hoverongaps=False,
             customdata=[slices] * len(names),
-            hovertemplate="%{y}<br>%{x}<br>%{z:,} calls<extra></extra>",
-            colorbar={"title": {"text": f"calls per {width} s", "side": "top"}, "thickness": 10, "outlinewidth": 0},
+            hovertemplate="%{y}<br>%{customdata[0]}<br>%{z:,} calls<extra></extra>",
+            colorbar=colour_bar(f"calls per {f'{width:,} s' if width > 1 else 'second'}", theme, nticks=4),
         )
     )
     styled(figure, theme, title=title, height=150 + 30 * max(2, min(len(names), 24)))
-    figure.update_xaxes(type="date", title={"text": "time of the log's clock"}, showgrid=False)
+    few = {"dtick": 1000 * width} if z.shape[1] <= 6 else {}  # no fractions of a slice
+    figure.update_xaxes(type="date", title={"text": "time of the log's clock"}, showgrid=False, **few)
     figure.update_yaxes(showgrid=False, type="category", autorange="reversed")
     figure.update_layout(dragmode="select", selectdirection="h")
-    counts = np.nansum(z, axis=1)
-    if len(names) > 1 and counts.max() > 0:
-        figure = note(figure, f"calls per process: {int(counts.min()):,} to {int(counts.max()):,}", theme)
+    if len(names) > 1:
+        figure.add_annotation(
+            text=_skew(rows, z), xref="paper", yref="paper", x=0, y=1, xanchor="left", yanchor="bottom", yshift=6,
+            showarrow=False, font={"size": 13, "color": theme.ink},
+        )  # fmt: skip
+        figure.update_layout(height=figure.layout["height"] + 20, margin={"t": 74 if title else 46})
     return figure
+
+
+def _skew(rows: pd.DataFrame, z: np.ndarray) -> str:
+    """How far apart the processes began, and how different their numbers of calls are."""
+    counts = z.sum(axis=1)
+    firsts = pd.to_datetime(rows["second"]).groupby(rows["pid"]).min()
+    told = f"Calls per process: {int(counts.min()):,} to {int(counts.max()):,}"
+    if len(firsts) > 1 and (apart := int((firsts.max() - firsts.min()).total_seconds())) > 0:
+        told += f"; first calls up to {apart:,} s apart, process {int(firsts.idxmax())} last"
+    return told

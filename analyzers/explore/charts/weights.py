@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
-from analyzers.explore.charts.marks import categories, columns, decades, sizes, texts
+from analyzers.explore.charts.marks import categories, columns, log_axis, sizes, texts
+from analyzers.explore.figure import Figure
 from analyzers.explore.palette import Theme, blank, note, styled
 from analyzers.explore.plain_text import all_shown, shown
 
@@ -20,12 +20,12 @@ COLUMNS = ("id", "label", "direction", "best", "best_us", "sibling_us", "total_u
 """Columns of ``points`` that are read here."""
 RATIOS = (1, 3, 10, 30, 100)
 HOVER = (
-    "<b>%{text}</b><br>W %{customdata[1]:.3s}s = %{customdata[2]:.3~g}× the slower of F and B (%{customdata[3]:.3s}s)"
+    "<b>%{text}</b><br>W %{customdata[1]:.3s}s = %{customdata[2]:,.3~r}× the slower of F and B (%{customdata[3]:.3s}s)"
     "<br>%{customdata[4]}<extra></extra>"
 )
 
 
-def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str = "") -> go.Figure:
+def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str = "") -> Figure:
     """W (best known) against max(F, B) (best known) per layer and file; lines of equal ratio; solver as symbol.
 
     All three do the same floating-point work, so points far above the line of 1 are worth a look.
@@ -33,7 +33,7 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
     rows = points[(points["direction"] == "W") & (points["best_us"] > 0) & (points["sibling_us"] > 0)]
     if not len(rows):
         return blank(NOTHING, theme, title=title, height=420)
-    figure = go.Figure()
+    figure = Figure()
     low, high = float(rows["sibling_us"].min()) / 1e3 / 1.5, float(rows["sibling_us"].max()) / 1e3 * 1.5
     ceiling = float(rows["best_us"].max()) / 1e3 * 2
     for ratio in RATIOS:
@@ -72,12 +72,8 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
                 },
             )
     styled(figure, theme, title=title, height=560)
-    figure.update_xaxes(
-        type="log", title={"text": "slower of F and B, best known (ms)"}, dtick=decades(rows["sibling_us"])
-    )
-    figure.update_yaxes(
-        type="log", title={"text": "backward weights W, best known (ms)"}, dtick=decades(rows["best_us"])
-    )
+    figure.update_xaxes(title={"text": "slower of F and B, best known (ms)"}, **log_axis(rows["sibling_us"]))
+    figure.update_yaxes(title={"text": "backward weights W, best known (ms)"}, **log_axis(rows["best_us"]))
     figure.update_layout(dragmode="select", margin={"t": 96 if title else 66})
     return note(figure, remark, theme) if remark else figure
 
