@@ -152,9 +152,14 @@ class GemmProblem:
             if type not in NARROW and scale in (None, "none"):
                 yield name
 
-    @cached_property
+    @property
     def normal(self) -> GemmProblem:
         """The same call in normal form: C ≡ T for real types, strides 0 at batch 1, irrelevant fields dropped."""
+        return self._normalised or self  # never kept in itself: a problem shall go with its last reference
+
+    @cached_property
+    def _normalised(self) -> GemmProblem | None:
+        """None where this is the normal form."""
         change: dict[str, Any] = {}
         if self.trans_a == "C" and self.a_type not in COMPLEX:
             change["trans_a"] = "T"
@@ -166,7 +171,7 @@ class GemmProblem:
         mine = vars(self)
         change = {name: value for name, value in change.items() if mine[name] != value}
         if not change:
-            return self
+            return None
         other = object.__new__(GemmProblem)  # made for each distinct line: ``replace`` takes five times as long
         vars(other).update(mine | change)  # with ``irrelevant``, which is the same for both
         return other
