@@ -1,7 +1,8 @@
 """Paths to a store: recognise, read, count, commit.
 
-Each file is a task of its own, wherever the executor runs it; a file that fails leaves the others alone.  The commit of
-a source is its row file, written last (see ``store``), so an ingest can be killed at any moment and simply run again.
+Each file is a task of its own, wherever the executor runs it, and one that is too large for a node is several (see
+``ranges``); a file that fails leaves the others alone.  The commit of a source is its row file, written last (see
+``store``), so an ingest can be killed at any moment and simply run again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, BinaryIO, cast
 
 import xxhash
@@ -28,9 +30,20 @@ from logparse.location import absolute
 from logparse.model import Fact, Record
 from logparse.output import printable
 from logparse.parts import Attempt
+from logparse.ranges import (
+    Counts,
+    RangeRead,
+    Span,
+    cut,
+    digest_until,
+    distinct_problems,
+    read_marked,
+    read_range,
+    total,
+)
 from logparse.running import announced, sweep
 from logparse.schema import Commit
-from logparse.source import Hashing, InputFile, digests, find_inputs, last_line_end
+from logparse.source import Digest, Hashing, InputFile, digests, find_inputs, last_line_end
 from logparse.store import Store, open_store
 from logparse.stream import StreamRead, Tally
 from logparse.tables import Collector, storable
@@ -97,7 +110,7 @@ def ingest(
             results[path] = result
         if "-" in files:  # is of this process
             with reporting(progress):
-                results["-"] = read(_Task("-", 1))
+                results["-"] = cast(Ingested, read(_Task("-", 1)))
     failed = [Ingested(path=path, state="failed", error=message) for path, message in missing]
     return failed + [results[path] for path in files]
 
@@ -107,9 +120,35 @@ class _Task:
     """A file to read with so many threads, and what was known of it at the start."""
 
     path: str
-    threads: int
+    threads: int = 1
     size: int = 0
     known: tuple[Commit, ...] = ()
+
+    @property
+    def weight(self) -> int:
+        return self.size
+
+
+@dataclass(frozen=True, slots=True)
+class _RangeTask(_Task):
+    """A range of a file to read."""
+
+    span: Span = (0, 0)
+
+    @property
+    def weight(self) -> int:
+        return self.span[1] - self.span[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _CommitTask(_Task):
+    """A file whose ranges were read."""
+
+    ranges: tuple[RangeRead, ...] = ()
+
+    @property
+    def weight(self) -> int:
+        return 0
 
 
 def input_sizes(files: Mapping[str, int | None]) -> dict[str, int]:
@@ -139,19 +178,36 @@ def _read_all(
     """The files by the executor, large ones first so that none is left alone at the end."""
     share = executor.together / max(1, sum(sizes.values()))
     most = executor.cpus
+    left: dict[str, int] = {}  # ranges, of files that are read in ranges, …
+    ranges: dict[str, list[RangeRead]] = {}  # … those that were read …
+    failed: set[str] = set()  # … and the files of which one could not be
 
     def tasks() -> Iterator[_Task]:
         for path, size in sorted(sizes.items(), key=lambda item: -item[1]):
-            yield _Task(path, max(1, min(most, round(share * size))), size, tuple(known(path)))
+            cores, earlier = round(share * size), tuple(known(path))
+            spans = cut(size, cores, most)
+            if spans and not earlier and read.is_lines(path):
+                left[path] = len(spans)
+                yield from (_RangeTask(path, 1, size, span=span) for span in spans if path not in failed)
+            else:
+                yield _Task(path, max(1, min(most, cores)), size, earlier)
+
+    def commits() -> Iterator[_Task]:
+        for path, found in ranges.items():
+            if path not in failed and len(found) == left[path]:
+                yield _CommitTask(path, 1, sizes[path], ranges=tuple(sorted(found, key=lambda one: one.start)))
 
     def resources(task: _Task) -> Resources:
-        return Resources(cpus=task.threads, weight=task.size)
+        return Resources(cpus=task.threads, weight=task.weight)
 
-    for task, result in executor.map_unordered(read, tasks(), resources, progress):
-        if isinstance(result, TaskError):
-            yield task.path, Ingested(task.path, "failed", error=f"{printable(task.path)}: {result}")
-        else:
-            yield task.path, result
+    for items in (tasks, commits):
+        for task, result in executor.map_unordered(read, items(), resources, progress):
+            if isinstance(result, RangeRead):
+                ranges.setdefault(task.path, []).append(result)
+            elif task.path not in failed:
+                failed |= {task.path} if isinstance(result, TaskError) or result.state == "failed" else set()
+                why = f"{printable(task.path)}: {result}"
+                yield task.path, Ingested(task.path, "failed", error=why) if isinstance(result, TaskError) else result
 
 
 def _chosen(name: str | None) -> Sequence[Format]:
@@ -187,7 +243,14 @@ class _Reader:
             self._store = open_store(self._url)
         return self._store
 
-    def __call__(self, task: _Task) -> Ingested:
+    def is_lines(self, path: str) -> bool:
+        """Whether ranges of the file can be read each by itself; False also where it cannot be looked at."""
+        try:
+            return _Ingest(self, _Task(path)).is_lines
+        except (OSError, EOFError, LogparseError):
+            return False
+
+    def __call__(self, task: _Task) -> Ingested | RangeRead:
         """A file that fails, fails alone: whatever is raised is its result."""
         try:
             return _Ingest(self, task).do()
@@ -237,10 +300,16 @@ class _Ingest:
         self.formats = _chosen(reader.format)
         self._started = time.monotonic()
 
-    def do(self) -> Ingested:
-        """Read the input, or only what is new of it."""
+    def do(self) -> Ingested | RangeRead:
+        """Read the input, or only what is new of it, or a range of it."""
         if self.task.path == "-":
             return self._stdin()
+        if isinstance(self.task, _RangeTask):
+            return read_range(
+                self.file, self.store.attempt(), self.formats, self.task.span, self.task.size, self._report
+            )
+        if isinstance(self.task, _CommitTask):
+            return self._ranges(self.task.ranges)
         size = self.file.size
         earlier = self.store.commits_of(self.task.path, self.task.known)
         at = self._continuation(earlier, size)
@@ -256,7 +325,7 @@ class _Ingest:
         if earlier:
             mine = [row for row in earlier if row.source_id == earlier[-1].source_id]
             latest = max(mine, key=lambda row: row.end)
-            if size >= latest.end and self.file.digest(latest.end) == latest.content_hash:
+            if size >= latest.end and self.file.digest(latest.end, latest.content_hash) == latest.content_hash:
                 if size == latest.end:
                     return None
                 again = latest.whole or self.file.compressed
@@ -264,6 +333,11 @@ class _Ingest:
                 start = 0 if again else max((row.end for row in mine if not row.tail), default=0)
                 return _Stretch(latest.source_id, latest.run, start=start, replaces=stale)
         return _Stretch("", self.run)
+
+    @property
+    def is_lines(self) -> bool:
+        """Whether it is a plain file of line languages."""
+        return not self.file.compressed and self._file_format() is None
 
     def _file_format(self) -> FileFormat | None:
         candidates = [f for f in self.formats if isinstance(f, FileFormat)]
@@ -290,7 +364,7 @@ class _Ingest:
         stretch = replace(at, source_id=source, content_hash=digest, start=0, end=size)
         pid = _process_id(pids)
         values = {"pid": pid, "pid_from": None if pid is None else "fact", "bytes": size, "whole": True}
-        return self.commit(attempt, stretch, tally, format=format.name, **values)
+        return self.commit(attempt, stretch, tally, {}, format=format.name, **values)
 
     def _stream(self, at: _Stretch) -> Ingested:
         """Lines of several languages and of nobody.  A last line without its end is committed apart: it may grow."""
@@ -300,17 +374,46 @@ class _Ingest:
             passed = self._pass_ranges(stream, path, at.start)
         else:
             passed = self._pass_blocks(stream, at.start)
+        if passed.last and self.file.compressed:
+            stream.feed(passed.last, passed.place)
+            passed = replace(passed, last=b"")
+        return self._commit_lines(passed, at, partial(self._commit_stream, stream))
+
+    def _ranges(self, ranges: Sequence[RangeRead]) -> Ingested:
+        """What all ranges of the file gave, and what block languages say in it."""
+        size, pieces = self.task.size, [piece for one in ranges for piece in one.pieces]
+        place = min((one.unended for one in ranges if one.unended is not None), default=size)
+        attempt = self.store.attempt()
+        marked = read_marked(self.file, attempt, self.formats, [x for one in ranges for x in one.marked], place)
+        parts = [*attempt.parts(), *(path for one in ranges for path in one.parts)]
+        several = [Counts.of(marked), *(one.counts for one in ranges)]
+        counts = total(several, distinct_problems(self.store, parts, several))
+        with self.file.seekable() as raw:
+            raw.seek(place)
+            last = raw.read(size - place)
+        digest = Digest(pieces).hexdigest()
+        passed = _Passed(digest, digest_until(self.file, pieces, place), size, last, place)
+
+        def commit(at: _Stretch) -> Ingested:
+            seconds = sum(one.seconds for one in ranges) + time.monotonic() - self._started
+            others = {one.attempt: one.parts for one in ranges}
+            values = self._of_lines(counts) | {"bytes": place, "seconds": seconds}
+            return self.commit(attempt, at, counts, others, **values)
+
+        result = self._commit_lines(passed, _Stretch("", self.run), commit)
+        return replace(result, seconds=time.monotonic() - self._started)
+
+    def _commit_lines(self, passed: _Passed, at: _Stretch, commit: Callable[[_Stretch], Ingested]) -> Ingested:
+        """Commit what was read of whole lines, and the last one apart if it has no end."""
         source = at.source_id or _source_id(self.task.path, passed.digest)
         whole = replace(at, source_id=source, content_hash=passed.digest, end=passed.end)
-        if not passed.last or self.file.compressed:
-            if passed.last:
-                stream.feed(passed.last, passed.place)
-            return self._commit_stream(stream, whole)
+        if not passed.last:
+            return commit(whole)
         end = passed.end - len(passed.last)
         tail = replace(whole, start=end, tail=True)
         result = None
         if end > at.start:
-            result = self._commit_stream(stream, replace(whole, content_hash=passed.digest_of_lines, end=end))
+            result = commit(replace(whole, content_hash=passed.digest_of_lines, end=end))
             tail = replace(tail, replaces=())
         rest = self._stream_read()
         rest.feed(passed.last, passed.place)
@@ -382,13 +485,24 @@ class _Ingest:
     def _commit_stream(self, stream: StreamRead, at: _Stretch, end_of_stream: bool = True) -> Ingested:
         stream.finish(end_of_stream)
         tally = stream.tally
-        pid, pid_from = tally.process(self.file.pid_in_name)
         ended = "in the middle of a line" if at.tail and tally.units["reject"] else None
-        values = {"pid": pid, "pid_from": pid_from, "ended": ended, "bytes": stream.bytes}
-        return self.commit(stream.attempt, at, tally, format=tally.languages or FOREIGN, **values)
+        values = self._of_lines(tally) | {"ended": ended, "bytes": stream.bytes}
+        return self.commit(stream.attempt, at, tally, {}, **values)
 
-    def commit(self, attempt: Attempt, at: _Stretch, tally: Tally, **values: Any) -> Ingested:
-        """Make what was read exist."""
+    def _of_lines(self, tally: Tally | Counts) -> dict[str, Any]:
+        pid, pid_from = tally.process(self.file.pid_in_name)
+        return {"pid": pid, "pid_from": pid_from, "format": tally.languages or FOREIGN}
+
+    def commit(
+        self,
+        attempt: Attempt,
+        at: _Stretch,
+        tally: Tally | Counts,
+        others: Mapping[str, Sequence[str]],
+        **values: Any,
+    ) -> Ingested:
+        """Make what was read exist, with the parts of ``others``."""
+        values = {"seconds": time.monotonic() - self._started} | values
         row = Commit(
             attempt=attempt.name,
             path=self.task.path,
@@ -397,13 +511,12 @@ class _Ingest:
             units={**tally.units},
             bench_output=tally.bench_output,
             committed_at=time.time(),
-            seconds=time.monotonic() - self._started,
             **{f.name: getattr(at, f.name) for f in fields(at)},
             **values,
         )
         return Ingested(
             row.path,
-            "new" if attempt.commit(row) else "unchanged",
+            "new" if attempt.commit(row, others) else "unchanged",
             row.format,
             row.run,
             bytes=row.bytes,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 from collections import deque
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -62,17 +64,29 @@ class Attempt:
             # half as large again as by zstd and a quarter faster to ingest; a compaction writes zstd
             pq.write_table(part, sink, compression="lz4", **encoding(part.schema))
 
-    def commit(self, row: Commit) -> bool:
-        """Write the row file.  False when another ingest has committed the same stretch of the same source before."""
+    def parts(self) -> Sequence[str]:
+        """The paths of its parts, once they are written."""
         while self._writing:
             self._writing.popleft().result()
-        gone = [info.path for info in self._fs.get_file_info(self._paths) if not info.is_file]
+        return self._paths
+
+    def commit(self, row: Commit, others: Mapping[str, Sequence[str]] | None = None) -> bool:
+        """Write the row file.  False when another ingest has committed the same stretch of the same source before.
+
+        ``others``: parts by attempts that read a share of it elsewhere.  Their rows stand in the same file, and count
+        no lines: this one counts all.
+        """
+        others = others or {}
+        parts = [*self.parts(), *(path for paths in others.values() for path in paths)]
+        gone = [info.path for info in self._fs.get_file_info(parts) if not info.is_file]
         if gone:
             raise StoreError(
                 f"{len(gone)} part(s) of {row.path} were removed before its commit (did it stand still for over an "
                 "hour?); ingest it again"
             )
-        table = arrow_table([commit_row(row)], COMMIT_SCHEMA)
+        share = replace(row, end=row.start, bytes=0, lines=0, splits=0, units={}, seconds=0.0)
+        rows = [row, *(replace(share, attempt=name) for name in others)]
+        table = arrow_table([commit_row(row) for row in rows], COMMIT_SCHEMA)
         path = f"{self._root}/{row_file(row)}"
         make_folder(self._fs, path.rsplit("/", 1)[0])
         return self._put(path, parquet_bytes(table))

@@ -32,6 +32,9 @@ from logparse.location import META, explained, join_url, resolve, split_url
 from logparse.output import printable
 
 HEAD_BYTES = 64 << 10
+PIECE_BYTES = 4 << 20
+"""What is hashed at a time: ranges of a file that begin at multiples of it can be hashed each by itself."""
+_OF_PIECES = "pieces:"
 _REMOTE_BYTES = 4 << 20
 DEFAULT_RATIO = 2000.0
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
@@ -85,6 +88,12 @@ class InputFile:
         # Each read of the stream below is a request: small ones would be slow and, at a cloud, paid for.
         stream = self._fs.open_input_stream(self._inner, compression=None, buffer_size=_REMOTE_BYTES)
         return cast(BinaryIO, stream)
+
+    def seekable(self) -> BinaryIO:
+        """The bytes as they are stored, to be read from any place on.  Raises OSError."""
+        if self._fs is None or isinstance(self._fs, pafs.LocalFileSystem):
+            return self.raw()
+        return cast(BinaryIO, self._fs.open_input_file(self._inner))
 
     def open(self) -> BinaryIO:
         """The decompressed content from its start.  Reading raises InputError where it expands beyond the ratio."""
@@ -144,9 +153,13 @@ class InputFile:
             shutil.copyfileobj(stream, copy)
         return copy.name
 
-    def digest(self, upto: int | None = None) -> str:
-        """Hash of the raw bytes (of the first ``upto``).  Raises OSError."""
-        state = xxhash.xxh3_128()
+    def digest(self, upto: int | None = None, like: str = _OF_PIECES) -> str:
+        """Hash of the raw bytes (of the first ``upto``).  Raises OSError.
+
+        ``like``: a hash to compare it with.  Earlier versions did not take large files in pieces.
+        """
+        in_pieces = like.startswith(_OF_PIECES) or (upto or 0) <= PIECE_BYTES
+        state = Digest() if in_pieces else xxhash.xxh3_128()
         left = upto
         with self.raw() as raw:
             while left is None or left > 0:
@@ -158,9 +171,48 @@ class InputFile:
         return state.hexdigest()
 
 
+class Digest:
+    """Hash of bytes: XXH3 (128 bits) of each piece of ``PIECE_BYTES``, and of these hashes where there are several.
+
+    ``before``: the hashes of the pieces before those bytes.
+    """
+
+    def __init__(self, before: Iterable[bytes] = ()) -> None:
+        self._whole = list(before)
+        self._state = xxhash.xxh3_128()
+        self._length = 0
+
+    def update(self, data: bytes | memoryview) -> None:
+        """Take the next bytes."""
+        rest = memoryview(data)
+        while rest:
+            if self._length == PIECE_BYTES:
+                self._whole.append(self._state.digest())
+                self._state, self._length = xxhash.xxh3_128(), 0
+            part = rest[: PIECE_BYTES - self._length]
+            self._state.update(part)
+            self._length += len(part)
+            rest = rest[len(part) :]
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """The hashes of all pieces, the last one of what there is of it."""
+        return [*self._whole, self._state.digest()] if self._length or not self._whole else self._whole
+
+    def copy(self) -> Digest:
+        out = Digest(self._whole)
+        out._state, out._length = self._state.copy(), self._length
+        return out
+
+    def hexdigest(self) -> str:
+        """The hash of all."""
+        pieces = self.pieces
+        return pieces[0].hex() if len(pieces) == 1 else _OF_PIECES + xxhash.xxh3_128_hexdigest(b"".join(pieces))
+
+
 def digests(path: str, ends: Sequence[int]) -> list[str]:
     """Hashes of a file's first bytes up to each of ``ends`` (ascending).  Raises InputError when it is shorter."""
-    state, out, at = xxhash.xxh3_128(), [], 0
+    state, out, at = Digest(), [], 0
     buffer = memoryview(bytearray(8 << 20))
     with open(path, "rb", buffering=0) as raw:
         for end in ends:
@@ -215,7 +267,7 @@ class Hashing(_Passing):
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__(raw)
-        self._state = xxhash.xxh3_128()
+        self._state = Digest()
         self._at_line_end = self._state.copy()
         self.count = 0
 
@@ -233,11 +285,11 @@ class Hashing(_Passing):
         """Read what is left (bytes after the end of a compressed stream) and give the hash of all."""
         while self.read(1 << 20):
             pass
-        return str(self._state.hexdigest())
+        return self._state.hexdigest()
 
     @property
     def whole_lines(self) -> str:
-        return str(self._at_line_end.hexdigest())
+        return self._at_line_end.hexdigest()
 
 
 class _Peekable(_Passing):

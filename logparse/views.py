@@ -63,9 +63,11 @@ def view_sql(run: str | None) -> dict[str, str]:
         "solutions": """
             select distinct t.library, b.build, t.solution, t.name, t.kernel_name,
                    (select any_value(m.algorithm) from measurements_ m where m.solution = t.solution) as algorithm
-            from solutions_ t left join (
-                select attempt, string_agg(value, ' ' order by name) as build from facts_
-                where name in ('hipblaslt_version', 'hipblaslt_revision') group by attempt) b using (attempt)""",
+            from solutions_ t join commits_ s using (attempt) left join (
+                select source_id, string_agg(value, ' ' order by name, value) as build from (
+                    select distinct s.source_id, t.name, t.value from facts_ t join commits_ s using (attempt)
+                    where t.name in ('hipblaslt_version', 'hipblaslt_revision'))
+                group by source_id) b on s.source_id = b.source_id""",
         "kernels": joined.format(t="kernels"),
         "facts": "select distinct s.source_id, s.run, t.name, t.value from facts_ t join commits_ s using (attempt)",
         "rejects": """
