@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 import pandas as pd
-import plotly.graph_objects as go
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 from flask import Response, abort, request
 
@@ -184,7 +183,7 @@ def _content(app: Dash, board: Board) -> None:
                 made = draw(con, chosen, theme_of(theme), (board.url, board.other or ""), anew=drawn != now)
         except LogparseError:
             made = []
-        shown = [no_update if x is None else x for x in made]  # it is there, and no filter changes it
+        shown = [no_update if x is None else x.plain() for x in made]  # it is there, and no filter changes it
         figures = [*shown, *[no_update] * (3 - len(made))]
         return now, *figures, *[{} if i < len(made) else {"display": "none"} for i in range(3)]
 
@@ -207,7 +206,7 @@ def _details(app: Dash, board: Board) -> None:
         except LogparseError as error:
             return html.P(str(error))
         pick = row["pick"] if isinstance(row["pick"], str) else None
-        figure = solutions(tries, theme_of(theme), pick=pick)
+        figure = solutions(tries, theme_of(theme), pick=pick).plain()
         chart = dcc.Graph(id="solutions", figure=figure, config=page.CHART_CONFIG)
         return page.detail(row, told, chart, replace(chosen, problem="").url())
 
@@ -304,5 +303,5 @@ def _sql(app: Dash, board: Board) -> None:
         try:
             frame = query(board.url, text or "", timeout_s=SQL_SECONDS, max_rows=SQL_ROWS).to_pandas()
         except LogparseError as error:
-            return None, str(error), go.Figure(), hidden
-        return page.result_table(frame), f"{len(frame):,} rows", anything(frame, theme_of(theme)), {}
+            return None, str(error), {}, hidden
+        return page.result_table(frame), f"{len(frame):,} rows", anything(frame, theme_of(theme)).plain(), {}

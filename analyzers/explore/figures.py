@@ -1,4 +1,7 @@
-"""The Python face: each function makes a ``plotly.graph_objects.Figure`` of tables (see the package)."""
+"""The Python face: each function makes a ``plotly.graph_objects.Figure`` of tables (see the package).
+
+Here plotly checks every setting of a figure (the app and the report leave that to the browser).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from analyzers.explore.charts import shapes as _shapes
 from analyzers.explore.charts import solutions as _solutions
 from analyzers.explore.charts import timeline as _timeline
 from analyzers.explore.charts import weights as _weights
+from analyzers.explore.figure import Figure
 from analyzers.explore.palette import Theme, theme_of
 from analyzers.explore.problems import points
 from analyzers.explore.selection import Selection
@@ -41,7 +45,7 @@ def overview(
 ) -> go.Figure:
     """Time (else calls, else problems) by operation, direction, type, library, layout and fastest solution."""
     with rows.over(_points(problems, measurements)) as con:
-        return _overview.overview(rows.groups(con, Selection()), theme_of(theme), title="Where the time goes")
+        return _checked(_overview.overview(rows.groups(con, Selection()), theme_of(theme), title="Where the time goes"))
 
 
 def roofline(
@@ -50,7 +54,7 @@ def roofline(
     """Arithmetic intensity (flop/byte) against achieved TFLOP/s under the device's ceilings."""
     with rows.over(_points(problems, measurements)) as con:
         drawn = rows.sample(con, Selection(), _roofline.COLUMNS, ("intensity", "tflops"))
-    return _roofline.roofline(drawn.rows, theme_of(theme), title="Roofline", remark=drawn.note)
+    return _checked(_roofline.roofline(drawn.rows, theme_of(theme), title="Roofline", remark=drawn.note))
 
 
 def regret(
@@ -58,8 +62,10 @@ def regret(
 ) -> go.Figure:
     """Distribution of regret, and the cumulative time saved by the first N rows."""
     with rows.over(_points(problems, measurements)) as con:
-        return _regret.regret(
-            rows.regrets(con, Selection()), rows.savings(con, Selection()), theme_of(theme), title="Regret"
+        return _checked(
+            _regret.regret(
+                rows.regrets(con, Selection()), rows.savings(con, Selection()), theme_of(theme), title="Regret"
+            )
         )
 
 
@@ -69,7 +75,7 @@ def backward_weights(
     """W against the slower of F and B of the same layer."""
     with rows.over(_points(problems, measurements)) as con:
         drawn = rows.sample(con, Selection(), _weights.COLUMNS, ("sibling_us",))
-    return _weights.backward_weights(drawn.rows, theme_of(theme), title="Backward weights", remark=drawn.note)
+    return _checked(_weights.backward_weights(drawn.rows, theme_of(theme), title="Backward weights", remark=drawn.note))
 
 
 def shape_map(
@@ -77,7 +83,7 @@ def shape_map(
 ) -> go.Figure:
     """Median share of the roofline per octave of M and N."""
     with rows.over(_points(problems, measurements)) as con:
-        return _shapes.shape_map(rows.cells(con, Selection()), theme_of(theme), title="Shapes")
+        return _checked(_shapes.shape_map(rows.cells(con, Selection()), theme_of(theme), title="Shapes"))
 
 
 def cost_curves(
@@ -85,7 +91,9 @@ def cost_curves(
 ) -> go.Figure:
     """Time over one size where all else is equal: cliffs and flat costs."""
     with rows.over(_points(problems, measurements)) as con:
-        return _shapes.cost_curves(rows.families(con, Selection()), theme_of(theme), title="Cost over one size")
+        return _checked(
+            _shapes.cost_curves(rows.families(con, Selection()), theme_of(theme), title="Cost over one size")
+        )
 
 
 def parallel(
@@ -94,13 +102,13 @@ def parallel(
     """M, N, K, batch, TFLOP/s and time as parallel coordinates."""
     with rows.over(_points(problems, measurements)) as con:
         drawn = rows.sample(con, Selection(), ("id", "label", *_shapes.SIZES), tuple(_shapes.SIZES), 250)
-    return _shapes.parallel(drawn.rows, theme_of(theme), title="Sizes side by side", told=drawn.note)
+    return _checked(_shapes.parallel(drawn.rows, theme_of(theme), title="Sizes side by side", told=drawn.note))
 
 
 def timeline(calls: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
     """Calls over time per process; ``calls`` is the SQL view of that name."""
     ticks = pd.DataFrame({"pid": calls["pid"], "second": calls["first_seen"], "calls": calls["count"]})
-    return _timeline.timeline(ticks, theme_of(theme), title="Calls over time")
+    return _checked(_timeline.timeline(ticks, theme_of(theme), title="Calls over time"))
 
 
 def solutions(
@@ -108,7 +116,7 @@ def solutions(
 ) -> go.Figure:
     """Every solution of one problem (its text) in the SQL view ``measurements``."""
     chosen = measurements if problem is None else measurements[measurements["problem"] == problem]
-    return _solutions.solutions(chosen, theme_of(theme), pick=pick, title="Solutions")
+    return _checked(_solutions.solutions(chosen, theme_of(theme), pick=pick, title="Solutions"))
 
 
 def compare(
@@ -124,12 +132,18 @@ def compare(
     with rows.over(both) as con:
         drawn = rows.sample(con, Selection(), _compare.COLUMNS, ("time_us", "other_us"))
         movers = rows.movers(con, Selection())
-    return _compare.compare(drawn.rows, movers, theme_of(theme), names=names, title="Compare", remark=drawn.note)
+    return _checked(
+        _compare.compare(drawn.rows, movers, theme_of(theme), names=names, title="Compare", remark=drawn.note)
+    )
 
 
 def completeness(sources: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
     """What every line of every file became; ``sources`` is the SQL view of that name."""
-    return _overview.completeness(sources, theme_of(theme), title="What the files held")
+    return _checked(_overview.completeness(sources, theme_of(theme), title="What the files held"))
+
+
+def _checked(figure: Figure) -> go.Figure:
+    return go.Figure(figure.plain())
 
 
 def _points(problems: pd.DataFrame, measurements: pd.DataFrame | None) -> pd.DataFrame:

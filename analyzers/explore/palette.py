@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from analyzers.explore.figure import Figure
@@ -102,9 +101,8 @@ def layout_look(theme: Theme, *, title: str = "", height: int = 460) -> dict[str
     }
 
 
-@cache
 def template(theme: Theme) -> dict[str, Any]:
-    """The look as a template: made once, since plotly checks each setting of each axis anew (a quarter of a second)."""
+    """The look as plotly's template, which each setting of a figure's own goes before."""
     look = {k: v for k, v in layout_look(theme).items() if k not in ("height", "margin")}
     return {"layout": {**look, "xaxis": axis_look(theme), "yaxis": axis_look(theme)}}
 
@@ -139,7 +137,7 @@ UNDER = 74
 
 
 def remark(text: str, theme: Theme) -> dict[str, Any]:
-    """The annotation that ``note`` adds, for figures with many: plotly checks all of them anew for each one added."""
+    """The annotation that ``note`` adds."""
     return {
         "text": text, "xref": "paper", "yref": "paper", "x": 1, "y": 0, "xanchor": "right", "yanchor": "top",
         "yshift": -48, "showarrow": False, "font": {"size": 11, "color": theme.faint},

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from analyzers.explore import problems, rows
@@ -29,10 +28,11 @@ from analyzers.explore.charts.regret import regret
 from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
 from analyzers.explore.charts.roofline import roofline
 from analyzers.explore.charts.shapes import cost_curves, shape_map
-from analyzers.explore.charts.solutions import specification
+from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.charts.timeline import timeline
 from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
+from analyzers.explore.figure import Figure
 from analyzers.explore.palette import DARK, LIGHT
 from analyzers.explore.plain_text import duration, visible
 from analyzers.explore.selection import Selection
@@ -89,7 +89,7 @@ def report(store: Store, analysis: Analysis, top: int = TOP) -> Report:
         "texts": sorted(rows.TEXTS),
         "facets": list(PANELS),
         "columns": {str(name): _plain(chosen[name]) for name in chosen.columns},
-        "charts": {name: json.loads(figure.to_json()) for name, figure in charts.items()},
+        "charts": {name: figure.plain() for name, figure in charts.items()},
         "details": details,
         "total": total,
         "dark": _recolouring(),
@@ -97,7 +97,7 @@ def report(store: Store, analysis: Analysis, top: int = TOP) -> Report:
     return Report(_page(store.url, analysis, sums, len(frame), total, data), len(frame), total)
 
 
-def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, go.Figure]:
+def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, Figure]:
     everything = Selection()
     drawn = rows.sample(con, everything, ROOFLINE, ("intensity", "tflops"), POINTS)
     layers = rows.sample(con, everything, WEIGHTS, ("sibling_us", "best_us"), POINTS)
@@ -132,7 +132,7 @@ def _details(con: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> Mapping[str,
         pick = row["pick"] if isinstance(row["pick"], str) else None
         told = advice(row, mine, facts.get(str(row["source_id"]), {}))
         made[str(row["id"])] = {
-            "figure": _lean(specification(mine, LIGHT, pick=pick)) if len(mine) else None,
+            "figure": _lean(solutions(mine, LIGHT, pick=pick).plain()) if len(mine) else None,
             "problem": str(row["problem"]),
             **asdict(told),
         }

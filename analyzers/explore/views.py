@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-import plotly.graph_objects as go
-
 from analyzers.explore import rows
 from analyzers.explore.charts.compare import COLUMNS as COMPARE
 from analyzers.explore.charts.compare import compare
@@ -20,6 +18,7 @@ from analyzers.explore.charts.shapes import SIZES, cost_curves, parallel, shape_
 from analyzers.explore.charts.timeline import timeline
 from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
+from analyzers.explore.figure import Figure
 from analyzers.explore.palette import Theme
 from analyzers.explore.selection import FACETS, Selection, from_url
 
@@ -37,9 +36,9 @@ LINES = 150  # of parallel coordinates; more cannot be followed, and the browser
 
 def draw(
     con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str], *, anew: bool = True
-) -> list[go.Figure | None]:
+) -> list[Figure | None]:
     """The figures of the selection's view, three at most; None for one that no selection changes, unless ``anew``."""
-    made: list[go.Figure | None] = list(CHARTS[chosen.view](con, chosen, theme, names))
+    made: list[Figure | None] = list(CHARTS[chosen.view](con, chosen, theme, names))
     if chosen.view == "overview":
         made.append(_held(con, theme) if anew else None)
     return made
@@ -104,32 +103,32 @@ def _seconds(data: Mapping[str, Any]) -> str:
     return "..".join(str(x)[:19] for x in (data.get("range") or {}).get("x") or ())
 
 
-def _overview(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+def _overview(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
     shown = overview(
         rows.groups(con, chosen), theme, chosen=chosen.values, empty=FILTERED if chosen.filters else NOTHING
     )
     return [shown]
 
 
-def _held(con: duckdb.DuckDBPyConnection, theme: Theme) -> go.Figure:
+def _held(con: duckdb.DuckDBPyConnection, theme: Theme) -> Figure:
     return completeness(con.execute("select * from sources").df(), theme, title="What the files held, line by line")
 
 
-def _roofline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+def _roofline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
     drawn = rows.sample(con, chosen, ROOFLINE, ("intensity", "tflops"))
     return [roofline(drawn.rows, theme, remark=drawn.note)]
 
 
-def _regret(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+def _regret(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
     return [regret(rows.regrets(con, chosen), rows.savings(con, chosen), theme)]
 
 
-def _weights(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+def _weights(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
     drawn = rows.sample(con, chosen, WEIGHTS, ("sibling_us", "best_us"))
     return [backward_weights(drawn.rows, theme, remark=drawn.note)]
 
 
-def _shapes(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+def _shapes(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
     drawn = rows.sample(con, chosen, ("id", "label", *SIZES), tuple(SIZES), LINES)
     return [
         shape_map(rows.cells(con, chosen), theme),
@@ -138,22 +137,20 @@ def _shapes(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: 
     ]
 
 
-def _timeline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+def _timeline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
     return [timeline(rows.ticks(con, chosen), theme)]
 
 
-def _compare(
-    con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str]
-) -> list[go.Figure]:
+def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str]) -> list[Figure]:
     drawn = rows.sample(con, chosen, COMPARE, ("time_us", "other_us"))
     return [compare(drawn.rows, rows.movers(con, chosen), theme, names=names, remark=drawn.note)]
 
 
-def _none(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[go.Figure]:
+def _none(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
     return []
 
 
-CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, Theme, tuple[str, str]], list[go.Figure]]] = {
+CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, Theme, tuple[str, str]], list[Figure]]] = {
     "overview": _overview,
     "roofline": _roofline,
     "regret": _regret,

@@ -110,9 +110,7 @@ def _bars(
         **both,
     )
     look = {"size": 11, "color": theme.ink}
-    return bars, scatter(
-        x=[0] * len(names), mode="text", text=names, textposition="top right", textfont=look, **both
-    )
+    return bars, scatter(x=[0] * len(names), mode="text", text=names, textposition="top right", textfont=look, **both)
 
 
 def _shares(amounts: pd.Series, total: float) -> list[float]:

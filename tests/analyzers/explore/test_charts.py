@@ -190,8 +190,9 @@ def test_rows_for_ninety_percent() -> None:
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_a_query_is_plotted_by_what_its_columns_are(theme: Any) -> None:
-    named = anything(pd.DataFrame({"<i>name": ["<b>", "c"], "n": [1, 2]}), theme)
+    named = go.Figure(anything(pd.DataFrame({"<i>name": ["<b>", "c"], "n": [1, 2]}), theme).plain())
     assert isinstance(named.data[0], go.Bar)
     assert list(named.data[0].x) == ["&lt;b&gt;", "c"]
-    assert isinstance(anything(pd.DataFrame({"a": [1, 2], "b": [3, 4]}), theme).data[0], go.Scatter)
+    pairs = go.Figure(anything(pd.DataFrame({"a": [1, 2], "b": [3, 4]}), theme).plain())
+    assert isinstance(pairs.data[0], go.Scatter)
     assert not anything(pd.DataFrame({"a": ["x"]}), theme).data
