@@ -156,6 +156,7 @@ def _plain(value: Any) -> Any:
 
 
 def _listed(values: np.ndarray) -> list[Any]:
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        return list(np.where(np.isfinite(values), values.astype(object), None).tolist())
+    if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
+        values = values.astype(object)
+        values[~finite] = None
     return list(values.tolist())

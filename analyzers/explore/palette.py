@@ -127,7 +127,7 @@ def note(figure: Figure, text: str, theme: Theme) -> Figure:
     """A remark of our own under the plot and its axis title, at the right."""
     if not text:
         return figure
-    figure.add_annotation(remark(text, theme))
+    figure.add_annotation(**remark(text, theme))
     figure.update_layout(margin={"b": UNDER})
     return figure
 

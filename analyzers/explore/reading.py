@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -50,7 +50,7 @@ class Reading:
             self._process = _started(replace(self._job, judge=True, kept=told))
             yield from self._told()
 
-    def _told(self) -> Iterator[tuple[str, str]]:
+    def _told(self) -> Generator[tuple[str, str], None, str | None]:
         """The steps of the present process; returns what it says at its end, None where it failed."""
         with self._process as process:
             for line in process.stdout or ():

@@ -38,6 +38,8 @@ def anything(table: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
             marker = {"color": colour, "symbol": SYMBOLS[i % len(SYMBOLS)]}
             figure.add_scatter(x=x, y=y, name=shown(name, 40), mode=mode, marker=marker)
     styled(figure, theme, title=title, height=380)
-    figure.update_xaxes(title={"text": shown(first, 40)}, **({"type": "category"} if named else {}))
+    figure.update_xaxes(title={"text": shown(first, 40)})
+    if named:
+        figure.update_xaxes(type="category")
     figure.update_yaxes(title={"text": shown(", ".join(map(str, values[:6])), 60)})
     return figure

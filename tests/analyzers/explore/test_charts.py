@@ -19,6 +19,7 @@ import pytest
 from analyzers import explore
 from analyzers.explore.charts.anything import anything
 from analyzers.explore.charts.regret import rows_for
+from analyzers.explore.charts.roofline import roofline
 from analyzers.explore.palette import DARK, LIGHT, THEMES
 from analyzers.explore.plain_text import shown
 from tests.analyzers.example import W
@@ -108,6 +109,11 @@ def test_nothing_gives_a_figure_that_says_what_to_do(
     assert not figure.data
     (text,) = [x.text for x in figure.layout.annotations]
     assert "Next:" in text
+
+
+def test_a_chart_of_a_sample_says_so(example_points: pd.DataFrame) -> None:
+    figure = roofline(judged(example_points), LIGHT, remark="2 of 3 problems drawn")
+    assert any("2 of 3 problems drawn" in x["text"] for x in figure.plain()["layout"]["annotations"])
 
 
 def test_other_empty_figures_say_what_to_do(
