@@ -111,7 +111,8 @@ def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
     try:
         facts = _json_facts(file) if file.name.endswith(".json") else _file_facts(file, formats)
     except OSError as error:
-        raise InputError(f"--target {word}: {error.strerror or error}") from error
+        fact = f", and no fact; these are {', '.join(FACTS)} and validator:NAME" if equals else ""
+        raise InputError(f"--target {word}: {error.strerror or error}{fact}") from error
     if not facts:
         raise InputError(
             f"--target {word}: says nothing of a machine; give a TunableOp CSV, a tuning file, a find-db file name, a "

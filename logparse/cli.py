@@ -575,6 +575,8 @@ def export(
         typer.echo(
             f"wrote {os.path.relpath(file.path)}: {file.use}" if file.use else f"wrote {os.path.relpath(file.path)}"
         )
+    if not made.problems:
+        raise typer.Exit(1)
 
 
 @app.command(epilog="Example: `logparse explore --port 8050`")
@@ -684,12 +686,13 @@ def main() -> None:
     try:
         # A pasted profile record begins with "- {"; a blank before it keeps it from being taken for an option.
         app(args=[f" {word}" if word.startswith("- ") else word for word in sys.argv[1:]])
-    except (LogparseError, PermissionError, FileNotFoundError, ConnectionError) as error:
-        typer.echo(f"error: {printable(str(error))}", err=True)
-        sys.exit(1)
     except BrokenPipeError:  # `logparse sql … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except (LogparseError, OSError) as error:
+        told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+        typer.echo(f"error: {printable(told)}", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,12 @@ def test_ingest_prints_what_became_of_each_file(tmp_path: Path) -> None:
     assert "hipblaslt-log" in out.stdout
 
 
+def test_a_path_that_cannot_be_written_is_one_line(tmp_path: Path, store: str) -> None:
+    for words in (("--markdown", str(tmp_path)), ("--junit", str(tmp_path / "none" / "x.xml"))):
+        out = run("diff", "samples", "samples", "--store", store, *words)
+        assert (out.returncode, out.stderr.startswith(f"error: {words[1]}: "), out.stderr.count("\n")) == (1, True, 1)
+
+
 def test_exit_codes(tmp_path: Path, store: str) -> None:
     (tmp_path / "foreign.txt").write_text("nothing of ours\n")
     at = ("--store", str(tmp_path / "s"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal, get_args
 
 from analyzers.advise import Written
 from analyzers.analyzer import Tables
@@ -59,8 +60,12 @@ def tables_at(word: str, store: str | None = None) -> Tables:
         read = open_store(folder, create=True)
         results = ingest([word], read, run=Path(word).name or word)
         if not any(result.recognised for result in results):
-            raise InputError(f"{word}: no store, no run of {store or 'the store'} and no log that can be read")
+            raise InputError(f"{word}: no store, {_no_run(here)} and no log that can be read")
         return tables_of(read)
+
+
+def _no_run(store: Store | None) -> str:
+    return "no run" if store is None else f"no run of {store.url} (there is {', '.join(store.runs()) or 'none'})"
 
 
 def _existing(store: str | None) -> Store | None:
@@ -137,10 +142,22 @@ def export(
             raise InputError("--sql must give a column problem, e.g. select problem, calls from workload")
         calls = table["calls"].to_pylist() if "calls" in table.column_names else [None] * table.num_rows
         rows = zip(table["problem"].to_pylist(), calls, strict=True)
-        chosen = [(problem_from_text(text), count) for text, count in rows][:n]
+        chosen = [(_problem(text), count) for text, count in rows][:n]
     else:
+        if kind is not None and kind not in get_args(Kind):
+            raise InputError(f"--kind {kind}: one of {', '.join(get_args(Kind))}")
         chosen = _export.select(tables_of(store, run), kind or _export.KINDS.get(as_), n)
     return _export.export(chosen, as_, target_from(target, FORMATS))
+
+
+def _problem(text: object) -> Problem:
+    try:
+        return problem_from_text(str(text))
+    except (ValueError, LookupError, TypeError) as error:
+        raise InputError(f"--sql: {text!r} is no problem; select the column problem of a view") from error
+
+
+Kind = Literal["gemm", "grouped", "conv"]
 
 
 def convert(

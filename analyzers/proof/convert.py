@@ -22,12 +22,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analyzers.target import Facts, machine, serves
+from analyzers.target import Facts, arch, machine, serves
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission, FileFormat, Writer
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.tables import aiter, rocblas
-from logparse.formats.tunableop import results
+from logparse.formats.tunableop import results, validators
 from logparse.formats.tunableop.solutions import hipblaslt_index
 from logparse.model import Fact, Measurement, Override, Record, Solution, SolutionName
 from logparse.source import InputFile
@@ -90,6 +90,7 @@ def convert(
         for name, value in rows.facts.items():
             if facts.setdefault(name, value) != value and name not in (target or {}):
                 raise InputError(f"{path}: {name} is {value}, other files say {facts[name]}; convert them apart")
+    _one_build(facts, target or {})
     facts |= target or {}
     overrides: list[Override] = []
     refused: Counter[str] = Counter()
@@ -103,6 +104,21 @@ def convert(
             _guard(path, solution.library, rows.facts, facts, same_build)
             overrides.append(_override(measured, solution, facts, rows, to))
     return _written(WRITERS[to], to, overrides, {**facts, "gpus": str(gpus)}, refused)
+
+
+def _one_build(files: Facts, target: Facts) -> None:
+    """Raises InputError where the target is of another build than the validators that would be written."""
+    own = {name.removeprefix(validators.PREFIX): x for name, x in files.items() if name.startswith(validators.PREFIX)}
+    for key, value in own.items():
+        if validators.PREFIX + key in target:
+            continue
+        for fact in validators.facts({key: value}):
+            told = target.get(fact.name, fact.value)
+            if told != fact.value and (fact.name != "arch" or arch(target) != arch({"arch": value})):
+                raise InputError(
+                    f"--target: {fact.name} is {told}, the files' validator {key} says {value}; for another build "
+                    "give --target a results CSV that it wrote"
+                )
 
 
 def _read(path: str) -> _Rows:

@@ -15,7 +15,9 @@ from analyzers.proof import rules_aiter, rules_hipblaslt, rules_miopen, rules_pe
 from analyzers.proof.override_file import Note, OverrideFile, Row, Rules
 from analyzers.target import Facts, machine
 from logparse.errors import InputError
-from logparse.formats.format import Head
+from logparse.formats import FORMATS
+from logparse.formats.format import FileFormat, Head
+from logparse.formats.tables import aiter
 from logparse.links import linked
 from logparse.model import Family, Problem, problem_from_text
 from logparse.source import HEAD_BYTES, InputFile
@@ -60,15 +62,29 @@ def inspect(name: str, data: bytes, target: Facts, format: str | None = None) ->
 
 def rules_of(name: str, data: bytes, format: str | None = None) -> Rules:
     """The rules for a file, by the format's name or by its content.  Raises InputError."""
+    known = ", ".join(rules.format for rules in RULES)
     if format is not None:
         found = next((rules for rules in RULES if rules.format == format), None)
-    else:
-        head = Head(name, data.removeprefix(_BOM)[:HEAD_BYTES])
-        found = next((rules for rules in RULES if rules.recognise(head)), None)
+        if found is None:
+            raise InputError(f"--as {format}: one of {known}")
+        return found
+    head = Head(name, data.removeprefix(_BOM)[:HEAD_BYTES])
+    found = next((rules for rules in RULES if rules.recognise(head)), None)
     if found is None:
-        known = ", ".join(rules.format for rules in RULES)
-        raise InputError(f"{name}: no override file that is known (--format names one: {known})")
+        raise InputError(f"{name}: {_what_else(head)}; what is checked: {known} (--as names it where it is one)")
     return found
+
+
+def _what_else(head: Head) -> str:
+    """What a file is whose library's reading rules are not known."""
+    if not head.data.strip():
+        return "is empty"
+    other = next((x for x in FORMATS if isinstance(x, FileFormat) and x.recognise(head)), None)
+    if other is None:
+        return "is no override file that is known"
+    if other.name == aiter.FORMAT.name:
+        return "is a table of aiter that is not checked: only its bf16 table of tuned GEMMs is"
+    return f"is {other.name} ({other.about}), which no library reads as overrides"
 
 
 def by_format(format: str) -> Rules:

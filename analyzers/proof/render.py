@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from textwrap import shorten
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -18,7 +20,7 @@ from analyzers.proof.verify import Verification
 from analyzers.render import duration
 from logparse.model import problem_from_text
 
-_SHOWN = 8
+_SHOWN, _WIDE = 8, 60
 _NO_XML = {i: f"\\x{i:02x}" for i in range(32) if i not in (9, 10, 13)}
 
 
@@ -70,13 +72,15 @@ def coverage_lines(found: Coverage) -> list[str]:
     """``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, because …``."""
     what = "convolution" if found.format.startswith("miopen") else "GEMM"
     calls, time = found.share("calls"), found.share("time_us")
-    parts = ["no calls are known" if calls is None else f"{calls:.1%} of calls"]
-    parts.append(f"{what} time unknown" if time is None else f"{time:.1%} of the known {what} time")
+    parts = ["an unknown share of calls (no log counts them)" if calls is None else f"{calls:.1%} of calls"]
+    parts.append(f"{what} time: unknown" if time is None else f"{time:.1%} of the known {what} time")
     unknown = found.share("calls", "unknown")
     if unknown:
         parts.append(f"a further {unknown:.1%} of calls cannot be told")
     hits = sum(use.state == "hit" for use in found.uses)
     out = [f"{found.file} covers {', '.join(parts)} ({hits:,} of {len(found.uses):,} problems of run {found.run})"]
+    if not found.uses:
+        out = [f"{found.file}: run {found.run} has no call of a {what}, so nothing can be covered"]
     for never, text in ((True, "can never hit"), (False, "hit nothing in this run")):
         reasons: dict[str, list[int]] = {}
         for idle in found.idle:
@@ -131,9 +135,12 @@ def verify_frame(found: Verification) -> pd.DataFrame:
     """One row per problem that a file serves."""
     columns = ["problem", "intended", "before", "after", "effect", "before_us", "after_us", "move", "calls"]
     columns += ["gained_us", "promised_us", "basis", "file", "line", "text"]
-    rows = [{**asdict(x), "text": x.problem, "problem": x.label} for x in found.outcomes]
+    rows = [
+        {**asdict(x), "text": x.problem, "problem": x.label, "intended": shorten(x.intended, _WIDE)}
+        for x in found.outcomes
+    ]
     floats = dict.fromkeys(("before_us", "after_us", "gained_us", "promised_us"), "float64")
-    return pd.DataFrame(rows, columns=columns).astype({"calls": "Int64", "line": "Int64", **floats})
+    return pd.DataFrame(rows, columns=columns).astype({"calls": "Int64", "line": "Int64", **floats}).round(6)
 
 
 def convert_lines(found: Converted) -> list[str]:
@@ -154,10 +161,13 @@ def merge_lines(found: Merged) -> list[str]:
 
 
 def export_lines(found: Exported) -> list[str]:
-    return [f"{found.problems:,} problems", *(f"  left out: {reason}" for reason in found.refused)]
+    ranked = Counter(found.refused).most_common()
+    out = [f"{found.problems:,} problems", *(f"  left out {n:,}: {reason}" for reason, n in ranked[:_SHOWN])]
+    return [*out, *([f"  and {len(ranked) - _SHOWN:,} reasons more"] if len(ranked) > _SHOWN else [])]
 
 
 def _signed(us: float) -> str:
+    us = round(us, 3)
     return duration(us) if us >= 0 else f"-{duration(-us)}"
 
 

@@ -98,3 +98,38 @@ def test_shares() -> None:
     for text in ("x", "-1%", "nan", "inf"):
         with pytest.raises(InputError):
             checks.parse_share(text)
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("tunableop/tunableop_untuned0.csv", "is tunableop_untuned .*which no library reads as overrides"),
+        ("tables/a8w8_bpreshuffle_tuned_gemm.csv", "a table of aiter that is not checked"),
+        ("tables/hip_online_tuning_res.csv", "a table of aiter that is not checked"),
+        ("tunableop/README.md", "is no override file that is known; what is checked: hipblaslt-tuning-file"),
+    ],
+)
+def test_what_is_not_checked_is_said(file: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        checks.lint_files([str(SAMPLES / file)])
+
+
+def test_wrong_usage_is_said(job: Store, tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").touch()
+    with pytest.raises(InputError, match=r"empty\.csv: is empty"):
+        checks.lint_files([str(tmp_path / "empty.csv")])
+    with pytest.raises(InputError, match="--as csv: one of hipblaslt-tuning-file"):
+        checks.lint_files([TUNED], format="csv")
+    with pytest.raises(InputError, match=r"foo=bar: No such file.* and no fact; these are arch"):
+        checks.lint_files([TUNED], ["foo=bar"])
+    with pytest.raises(InputError, match="there is job"):
+        checks.tables_at("jbo", job.url)
+    with pytest.raises(InputError, match="--kind foo: one of gemm"):
+        checks.export(job, "csv", kind="foo")
+    with pytest.raises(InputError, match="'x' is no problem"):
+        checks.export(job, "bench", sql="select 'x' as problem")
+    told = export_lines(checks.export(job, "untuned"))
+    assert len(told) < 10, "each reason once"
+    assert told[1].startswith("  left out ")
+    measured = checks.cover([TUNED], checks.tables_at(TUNED))
+    assert coverage_lines(measured[0])[0].endswith("has no call of a GEMM, so nothing can be covered")

@@ -182,3 +182,10 @@ def test_every_row_of_every_conversion_serves_its_own_problem(
                 found[text] == o.solution.text for o in overrides.values() if key(o.problem, FACTS) == text
             )
         assert made.rows + sum(made.refused.values()) >= len({key(o.problem, FACTS) for o in overrides.values()})
+
+
+def test_the_validators_of_another_build_are_not_the_targets() -> None:
+    for other in ({"pytorch_version": "2.15.0"}, {"arch": "gfx90a"}, {"hipblaslt_revision": "0badf00d"}):
+        with pytest.raises(InputError, match=r"give --target a results CSV|another device or build"):
+            convert([CSV], "tunableop", other)
+    assert convert([CSV], "tunableop", {"arch": "gfx942"}).rows == 13
