@@ -28,7 +28,7 @@
 #define BRACKET 18 /* digits of a process or thread: any more are none */
 #define NONE UINT32_MAX
 #define EVENT 40          /* an event becomes a line, an outcome and its records */
-#define CHUNK (1 << 20) /* bytes read at a time: they stay in the cache until they are scanned */
+#define CHUNK (1 << 18) /* bytes read at a time: they stay in the cache until they are scanned, beside the entries */
 enum { RECORD = 1, BLOCK = 2 };  /* kinds of markers */
 enum { MASKED = 1, TORN = 2 };   /* kinds of entries */
 
@@ -78,10 +78,10 @@ static void forget(Bytes *bytes, size_t keep)
     }
 }
 
-/* A hash table from hashes to numbers (of entries, places or cells); who looks up compares the rest. */
+/* A hash table from hashes to numbers (of entries, places or cells); who looks up compares the rest.  Of a hash the
+ * lower half is kept: slots are few enough, and in the cache the more the smaller they are. */
 typedef struct {
-    uint64_t hash;
-    uint32_t number;
+    uint32_t hash, number;
 } Slot;
 
 typedef struct {
@@ -118,7 +118,7 @@ static int insert(Index *index, uint64_t hash, uint32_t number)
     size_t at = hash & index->mask;
     while (index->slots[at].number != NONE)
         at = (at + 1) & index->mask;
-    index->slots[at] = (Slot){hash, number};
+    index->slots[at] = (Slot){(uint32_t)hash, number};
     index->used++;
     return 0;
 }
@@ -450,7 +450,7 @@ static Entry *find_entry(const Counter *self, uint64_t hash, const char *key, si
         return NULL;
     for (size_t at = hash & self->entry_of.mask; self->entry_of.slots[at].number != NONE;
          at = (at + 1) & self->entry_of.mask) {
-        if (self->entry_of.slots[at].hash != hash)
+        if (self->entry_of.slots[at].hash != (uint32_t)hash)
             continue;
         Entry *entry = entry_at(self, self->entry_of.slots[at].number);
         if (entry->key_length == length && entry->kind == kind &&
@@ -492,6 +492,8 @@ static int count_line(Counter *self, uint32_t number, uint32_t place)
     if (self->cell_of.slots)
         for (size_t at = hash & self->cell_of.mask; self->cell_of.slots[at].number != NONE;
              at = (at + 1) & self->cell_of.mask) {
+            if (self->cell_of.slots[at].hash != (uint32_t)hash)
+                continue;
             uint32_t found = self->cell_of.slots[at].number;
             Cell *cell = cell_at(self, found);
             if (cell->entry == number && cell->place == place) {
@@ -688,12 +690,14 @@ static int scan_file(Counter *self, int file, int64_t *start, int64_t end, size_
             continue;
         if (got <= 0)
             return got ? errno : EIO;
-        chunk->used += (size_t)got;
+        size_t rest = chunk->used, whole = rest + (size_t)got; /* a part of a line, and where lines end */
+        chunk->used = whole;
         read_to += got;
-        size_t whole = chunk->used; /* lines end here */
-        if (read_to < end)
-            while (whole && chunk->data[whole - 1] != '\n')
+        if (read_to < end) {
+            while (whole > rest && chunk->data[whole - 1] != '\n')
                 whole--;
+            whole = whole > rest ? whole : 0;
+        }
         if (scan(self, chunk->data, whole, *start) < 0)
             return ENOMEM;
         *start += (int64_t)whole;

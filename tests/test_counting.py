@@ -94,6 +94,12 @@ def test_they_do_on_any_bytes(noise: bytes, more: bytes) -> None:
 def test_they_do_on_long_lines(head: bytes, length: int) -> None:
     data = b"\n".join([head + b"\x00" * length, head + b"0x" * (length // 2), head * 3 + b" " * length])
     assert counted(data, 1 << 20, is_native=True) == counted(data, 1 << 20, is_native=False)
+    by_block, by_file = (cast(FileCounter, new_counter(*MARKERS, native=True)) for _ in range(2))
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        assert by_file.count_file(file.fileno(), 0, len(data), 1 << 30) == by_block.count(data, 0)
+    assert by_file.take() == by_block.take()
 
 
 @given(st.lists(PIECES, max_size=12).map(b"".join).map(lambda text: text.replace(b"\n", b"")))
