@@ -34,6 +34,8 @@ _SMALL = {
 }
 _BASES = ("bases", "places", "peaks")
 """What ``problems.survey`` makes: all that the analyzers' picks and findings are put beside."""
+_ROWS = 30_720
+"""Rows that one thread takes at a time: by default 122,880, which leaves the second core nothing to do."""
 _TRIES = """
     select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us,
            std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family' order by h"""
@@ -84,7 +86,7 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
 
 def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str) -> None:
     """The tables that the page asks, as a file of DuckDB: compressed, opened in no time, and in memory by parts."""
-    con.execute(f"attach {_quoted(path)} as out_")
+    con.execute(f"attach {_quoted(path)} as out_ (row_group_size {_ROWS})")
     for name, sql in {"points": points, **_SMALL}.items():
         con.execute(f"create table out_.{name} as {sql}", {"run": run} if "$run" in sql else None)
     con.execute("detach out_")
@@ -137,6 +139,8 @@ def _connect(store: Store) -> duckdb.DuckDBPyConnection:
         "threads = 2", "memory_limit = '500MB'", "preserve_insertion_order = false", "enable_progress_bar = false",
     ):  # fmt: skip
         con.execute(f"set {setting}")
+    con.execute(f"attach ':memory:' as work (row_group_size {_ROWS})")
+    con.execute("set search_path = 'work,memory'")
     return con
 
 
