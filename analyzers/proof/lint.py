@@ -18,6 +18,7 @@ from logparse.errors import InputError
 from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat, Head
 from logparse.formats.tables import aiter
+from logparse.formats.tunableop.validators import PREFIX as VALIDATOR
 from logparse.links import linked
 from logparse.model import Family, Problem, problem_from_text
 from logparse.source import HEAD_BYTES, InputFile
@@ -50,7 +51,7 @@ def lint(
             data = stream.read()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
-    facts = {**(facts_of_run(against) if against is not None else {}), **(target or {})}
+    facts = {**(_beside(target or {}, facts_of_run(against)) if against is not None else {}), **(target or {})}
     judged = inspect(file.name, data, facts, format)
     return judged if against is None else with_collisions(judged, against)
 
@@ -93,11 +94,23 @@ def by_format(format: str) -> Rules:
 
 
 def facts_of_run(tables: Tables) -> dict[str, str]:
-    """Facts that all files of the run agree on."""
+    """Facts that all files of the run agree on; validators only where all that tell any tell the same set."""
     facts = tables.facts[tables.facts["run"] == tables.run]
+    sets: dict[str, set[tuple[str, str]]] = {}
+    told = facts[facts["name"].str.startswith(VALIDATOR)]
+    for source, name, value in zip(told["source_id"], told["name"], told["value"], strict=True):
+        sets.setdefault(source, set()).add((name, value))
+    if len(set(map(frozenset, sets.values()))) > 1:
+        facts = facts[~facts["name"].str.startswith(VALIDATOR)]
     values = facts.groupby("name")["value"].agg(["nunique", "first"])
     agreed = values.loc[values["nunique"] == 1, "first"]
     return machine({str(name): str(value) for name, value in agreed.items()})
+
+
+def _beside(target: Facts, run: Facts) -> Facts:
+    """The run's facts without its validators where the target has its own: PyTorch compares whole sets."""
+    own = any(name.startswith(VALIDATOR) for name in target)
+    return {name: value for name, value in run.items() if not (own and name.startswith(VALIDATOR))}
 
 
 # ------------------------------------------------------------------------------------------- calls that share a row

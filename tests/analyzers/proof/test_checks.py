@@ -133,3 +133,15 @@ def test_wrong_usage_is_said(job: Store, tmp_path: Path) -> None:
     assert told[1].startswith("  left out ")
     measured = checks.cover([TUNED], checks.tables_at(TUNED))
     assert coverage_lines(measured[0])[0].endswith("has no call of a GEMM, so nothing can be covered")
+
+
+def test_an_old_file_in_the_run_does_not_lend_its_validators(store: Store) -> None:
+    """PyTorch compares whole sets: one key more, of another file of the run, would refuse every file."""
+    ingest([LOG, TUNED, str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")], store, run="job")
+    tables = checks.tables_of(store)
+    for target in ([TUNED], []):
+        (judged,) = checks.lint_files([TUNED], target, tables)
+        assert judged.ok
+        assert judged.accepted is (True if target else None)
+        (covered,) = checks.cover([TUNED], tables, target)
+        assert covered.hits
