@@ -1,22 +1,26 @@
-"""One override file from several: TunableOp CSVs of several GPUs, MIOpen user find-dbs of several jobs.
+"""One override file from several: TunableOp CSVs of several GPUs, MIOpen user find-dbs of several jobs, aiter's tables.
 
 Files of other validators or of another device or build are refused: their times and indices mean something else.  Of
 one key (and, in MIOpen, one solver) the fastest finite time wins; where files disagree on the winner it is listed.
+aiter's table has the device in its keys and tells no build; two rows of one key would make its reader raise.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analyzers.proof import rules_miopen, rules_tunableop
+from analyzers.proof import rules_aiter, rules_miopen, rules_tunableop
 from analyzers.proof.lint import rules_of
-from analyzers.proof.override_file import Row
+from analyzers.proof.override_file import Row, text_of
 from analyzers.proof.rules_miopen import Item, items
 from analyzers.proof.tunableop_reader import read as read_tunableop
 from logparse.errors import InputError
 from logparse.formats.format import Emission
+from logparse.formats.tables import aiter
 from logparse.formats.tunableop import results, validators
 from logparse.source import InputFile
 
@@ -78,8 +82,12 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
         merged = _tunableop(full, gpus)
     elif format == _FIND_DB:
         merged = _find_db(full)
+    elif format == aiter.FORMAT.name:
+        merged = _aiter(full)
     else:
-        raise InputError(f"{format}: only TunableOp results and MIOpen user find-dbs can be merged")
+        raise InputError(
+            f"{format}: only TunableOp results, MIOpen user find-dbs and aiter's bf16 tables can be merged"
+        )
     return Merged(merged.emissions, merged.keys, merged.conflicts, (*empty, *merged.notes))
 
 
@@ -95,7 +103,7 @@ def _tunableop(contents: Sequence[tuple[str, str, bytes]], gpus: int) -> Merged:
         file = rules_tunableop.inspect(name, data, {})
         for row in file.rows:
             # Rows that PyTorch shadows or cannot read for a missing line end were measured all the same.
-            if row.solution is None or False in (row.verdicts.matched, row.verdicts.honoured):
+            if row.solution is None or _unusable(row):
                 notes.append(f"{path}, line {row.line}: left out: {row.verdicts.why or 'no solution'}")
                 continue
             choice = Choice(path, row.line, row.solution.raw or row.solution.text, row.time_us)
@@ -185,6 +193,47 @@ def _by_time(entry: tuple[Choice, Item]) -> tuple[float, str]:
 
 def _item(item: Item) -> str:
     return f"{item.solver}:{','.join(item.values[:3])}"
+
+
+# ------------------------------------------------------------------------------------------------------------- aiter
+
+
+def _aiter(contents: Sequence[tuple[str, str, bytes]]) -> Merged:
+    notes = ["the files do not tell which hipBLASLt and kernels their rows are of: merge tables of one build only"]
+    found: dict[str, list[Choice]] = {}
+    lines: dict[tuple[str, int], list[str]] = {}
+    header: list[str] = []
+    for path, name, data in contents:
+        columns, entries, damage = rules_aiter.entries(text_of(data)[0])
+        file = rules_aiter.inspect(name, data, {})
+        broken = next((x for x in (*damage, *file.notes) if x.severity == "error" and x.rule in _NO_TABLE), None)
+        if broken is not None:
+            raise InputError(f"{path}: {broken.message}")
+        header = header or columns
+        if columns != header:
+            raise InputError(f"{path} and {contents[0][0]} have other columns: they are of several versions of aiter")
+        for entry, row in zip(entries, file.rows, strict=True):
+            tuned = entry.texts.get("us", entry.texts.get("soltimes", "")).strip()
+            if row.solution is None or (tuned and row.time_us is None) or _unusable(row):
+                notes.append(f"{path}, line {row.line}: left out: {row.verdicts.why or 'it could not be run'}")
+                continue
+            key = ",".join(entry.texts[x] for x in aiter.KEY_COLUMNS if x in columns)
+            found.setdefault(key, []).append(Choice(path, row.line, row.solution.raw or row.solution.text, row.time_us))
+            lines[path, row.line] = [entry.texts.get(x, "") for x in columns]
+    taken, conflicts = _choose(found)
+    sink = io.StringIO()
+    body = [lines[choice.file, choice.line] for _, choice in sorted(taken.items())]
+    csv.writer(sink, lineterminator="\n").writerows([header, *body])
+    use = "export AITER_CONFIG_GEMM_BF16={path}"
+    return Merged((Emission("bf16_tuned_gemm.csv", sink.getvalue().encode(), use),), len(body), conflicts, tuple(notes))
+
+
+_NO_TABLE = ("columns", "values", "empty")
+"""Rules that say that pandas or aiter reads no table."""
+
+
+def _unusable(row: Row) -> bool:
+    return False in (row.verdicts.matched, row.verdicts.honoured)
 
 
 # ---------------------------------------------------------------------------------------------------------- choosing

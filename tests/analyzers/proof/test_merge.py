@@ -43,6 +43,43 @@ def test_the_fastest_finite_time_wins(tmp_path: Path) -> None:
     ]
 
 
+AITER = "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName\n"
+CALL = "gfx942,304,{},256,5120,False,torch.bfloat16,torch.bfloat16,False,False"
+
+
+def test_tables_of_aiter(tmp_path: Path) -> None:
+    """Two rows of one key make aiter's reader raise; the merged table has one, and lint finds nothing wrong."""
+    one = AITER + f"{CALL.format(64)},hipblaslt,7,0,10.5,\n{CALL.format(8)},hipblaslt,8,0,inf,\n"
+    two = (
+        AITER + f"{CALL.format(64)},hipblaslt,9,0,9.5,\n{CALL.format(16)},asm,3,0,4,k\n{CALL.format(16)},asm,4,0,5,k\n"
+    )
+    merged = merge(files(tmp_path, one=one, two=two))
+    (made,) = merged.emissions
+    assert made.data.decode() == AITER + f"{CALL.format(16)},asm,3,0,4,k\n{CALL.format(64)},hipblaslt,9,0,9.5,\n"
+    assert inspect(made.name, made.data, {"arch": "gfx942", "cu_count": "304"}).ok
+    assert [(c.taken.solution, [x.solution for x in c.others]) for c in merged.conflicts] == [
+        ("asm,3,0", ["asm,4,0"]),
+        ("hipblaslt,9,0", ["hipblaslt,7,0"]),
+    ]
+    assert [note.partition(": ")[2] for note in merged.notes[1:]] == ["left out: it could not be run"]
+    (tmp_path / "b").mkdir()
+    again = merge(files(tmp_path / "b", only=made.data.decode()))
+    assert again.emissions[0].data == made.data
+    old = files(
+        tmp_path / "b",
+        old=(AITER + f"{CALL.format(64)},hipblaslt,7,0,10.5,\n").replace("gfx,", "").replace("gfx942,", ""),
+    )
+    with pytest.raises(InputError, match="other columns"):
+        merge([*files(tmp_path, one=one), *old])
+    with pytest.raises(InputError, match="values for 15 columns"):
+        merge(
+            files(
+                tmp_path,
+                long=AITER + f"{CALL.format(64)},hipblaslt,7,0,9,k,1,2\n{CALL.format(8)},hipblaslt,7,0,9,k,1,2,3\n",
+            )
+        )
+
+
 def test_rows_that_pytorch_would_lose_are_kept(tmp_path: Path) -> None:
     glued = HEAD + f"{A},Default,0.5{B},Default,0.25"
     twice = HEAD + f"{A},Default,0.5\n{A},Default,0.125\n"
