@@ -130,7 +130,7 @@ def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> Fig
             hovertemplate="<b>%{text}</b><br>%{x:,} → %{y:,.4~r} µs<extra></extra>",
         )
     styled(figure, theme, title=title, height=400 + 20 * families["family"].nunique())
-    figure.update_layout(legend={"orientation": "h", "y": -0.18, "yanchor": "top"})
+    figure.update_layout(legend={"yref": "paper", "y": -0.18})
     figure.update_xaxes(title={"text": "M or N, the size that differs"}, **log_axis(families["size"]))
     figure.update_yaxes(title={"text": "time of one call (µs)"}, **log_axis(families["time_us"]))
     return figure
@@ -140,8 +140,8 @@ def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", told: str =
     """M, N, K, batch, TFLOP/s and time side by side, all logarithmic; a line is a problem, bright is fast.
 
     Lines of plain SVG, few enough to follow; plotly's own parallel coordinates take over a second to draw where there
-    is no GPU, and select nothing elsewhere.  ``customdata`` is ``[id, low, high]``, the powers of ten at the ends of
-    the axis, so that a box over an axis can be read as an interval (``SIZES``).
+    is no GPU, and select nothing elsewhere.  Marks that nobody sees stand along each axis; their ``customdata`` is
+    ``["", low, high]``, the powers of ten at its ends, so that a box over it can be read as an interval (``SIZES``).
     """
     rows = points[(points[list(SIZES)] > 0).all(axis=1)]
     if not len(rows):
@@ -159,7 +159,8 @@ def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", told: str =
     for i, colour in enumerate(theme.scale):
         part = rows[group == i]
         if len(part):
-            figure.add_trace(_lines(part, heights[group == i], scales, colour))
+            figure.add_trace(_lines(part, heights[group == i], colour))
+    figure.add_trace(_handles(scales))
     styled(figure, theme, title=title, height=420)
     _axes(figure, scales, theme, told)
     return figure
@@ -176,6 +177,9 @@ SIZES: Mapping[str, str] = {
 """The axes of ``parallel``, from left to right: columns of ``points`` and their titles."""
 
 
+HANDLES = 21  # along each axis: a box that is a twentieth as high as the plot catches one
+
+
 def _spans(rows: pd.DataFrame) -> list[tuple[int, int]]:
     """The powers of ten between which each axis of ``parallel`` runs."""
     out = []
@@ -187,23 +191,35 @@ def _spans(rows: pd.DataFrame) -> list[tuple[int, int]]:
     return out
 
 
-def _lines(part: pd.DataFrame, heights: np.ndarray, scales: Sequence[tuple[int, int]], colour: str) -> Trace:
-    """All lines of one colour as one trace, with a gap after each."""
+def _lines(part: pd.DataFrame, heights: np.ndarray, colour: str) -> Trace:
+    """All lines of one colour as one trace, with a gap after each; a mark at each corner would take longer to draw."""
     count, width = heights.shape
     x = np.tile([*range(width), np.nan], count)
     y = np.column_stack([np.round(heights, 4), np.full(count, np.nan)]).ravel()
-    ends = [*scales, (0, 0)]
-    data = columns((id, *end) for id in part["id"] for end in ends)
     return scatter(
         x=x,
         y=y,
-        mode="lines+markers",
+        mode="lines",
         line={"color": colour, "width": 1},
-        marker={"color": colour, "size": 4},
         opacity=0.55,
         text=np.repeat(texts(part["label"]), width + 1),
-        customdata=data,
+        customdata=[[id] for id in part["id"] for _ in range(width + 1)],
         hovertemplate="<b>%{text}</b><extra></extra>",
+        showlegend=False,
+    )
+
+
+def _handles(scales: Sequence[tuple[int, int]]) -> Trace:
+    """What a box over an axis catches: a line without marks cannot be selected."""
+    steps = np.round(np.linspace(0, 1, HANDLES), 3)
+    return scatter(
+        x=np.repeat(np.arange(len(scales)), HANDLES),
+        y=np.tile(steps, len(scales)),
+        customdata=[["", *ends] for ends in scales for _ in steps],
+        mode="markers",
+        marker={"size": 1},
+        opacity=0,
+        hoverinfo="skip",
         showlegend=False,
     )
 
