@@ -8,6 +8,7 @@ from pathlib import Path
 
 from analyzers import apply, completeness, documents
 from analyzers.analyzer import Settings, Tables
+from analyzers.proof.keep import with_own
 from analyzers.recommend import Recommendation, emissions, recommend, targets
 from analyzers.render import proposed, rows
 from logparse.formats.format import Emission, Writer
@@ -24,6 +25,11 @@ class Written:
     path: Path
     use: str
     applied: bool = False
+
+
+_REPLACES = (
+    "these files take the place of override files that the job reads now; --own FILE keeps the other rows of those"
+)
 
 
 def advise(store: Store, settings: Settings, run: str | None = None) -> Recommendation:
@@ -45,13 +51,19 @@ def missing(store: Store) -> list[str]:
 
 
 def write(
-    recommendation: Recommendation, settings: Settings, writers: Sequence[Writer], out: Path, gpus: int = 1
+    recommendation: Recommendation,
+    settings: Settings,
+    writers: Sequence[Writer],
+    out: Path,
+    gpus: int = 1,
+    own: Sequence[str] = (),
 ) -> tuple[list[Written], list[str]]:
     """Write ``report.md`` and ``findings.json`` into ``out``, and every target's files into a folder of its own there.
 
     Also returns what a reader of the files must know: what was not written and why, which rows serve a family, and
     which files of an earlier ``recommend`` into ``out`` are not of this one: they get another name, so that nobody
     applies them unawares.
+    ``own`` are override files that the user's job reads now, whose other rows are kept in the new ones.
     ``gpus`` is how many devices a process of the target sees: PyTorch reads one TunableOp file for each.
     """
     written: list[Written] = []
@@ -60,9 +72,11 @@ def write(
         folder = (out / name).absolute()
         emitted = emissions(recommendation, facts, writers, settings, folder=str(folder), gpus=gpus)
         covered = any(file.name == apply.NAME for file in emitted.files)
-        files = [_write(folder, file, covered=covered) for file in emitted.files]
+        joined, kept = with_own(emitted.files, own, facts)
+        files = [_write(folder, file, covered=covered) for file in joined]
         written += files
-        made.append(documents.TargetFiles(name, facts, {x.path.name: x.use for x in files}, emitted.notes))
+        notes_of = (*emitted.notes, *kept, *([_REPLACES] if covered and not own else []))
+        made.append(documents.TargetFiles(name, facts, {x.path.name: x.use for x in files}, notes_of))
     notes = [f"{target.name}: {note}" for target in made for note in target.notes]
     notes += _set_aside(out, {file.path for file in written})
     for file in documents.documents(recommendation, settings, made):

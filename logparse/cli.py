@@ -131,6 +131,9 @@ def recommend(
     n: Annotated[int, typer.Option("-n", help="Findings to print.")] = 20,
     min_gain: Annotated[str, typer.Option(help="Propose nothing that gains less of a problem's own time.")] = "3%",
     min_saving: Annotated[float, typer.Option(help="Leave out findings that save less (µs per run).")] = 0.0,
+    own: Annotated[
+        list[str] | None, typer.Option(help="Override files that the job reads now: their other rows are kept.")
+    ] = None,
     confirmed: Annotated[
         bool, typer.Option("--confirmed", help="Write only overrides that a replay confirmed.")
     ] = False,
@@ -177,7 +180,7 @@ def recommend(
     )
     found = advise(open_store(store), settings, run)
     frame = render.rows(found)
-    written, notes = write(found, settings, WRITERS, out, gpus)
+    written, notes = write(found, settings, WRITERS, out, gpus, own or [])
     if format is not TableFormat.table:
         write_table(frame, format, output)
         return
