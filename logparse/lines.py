@@ -56,20 +56,17 @@ Ints = npt.NDArray[np.int64]
 class Distinct:
     """A distinct line of one language: its text without clock, process and addresses, and where it stood first.
 
-    It stood ``counts[i]`` times at ``of[numbers[i]]``, a clock text and a third bracket.
+    Of ``count`` times it stood ``counts[i]`` at ``of[numbers[i]]``, a clock text and a third bracket.
     """
 
     format: LineFormat
     text: str
     offset: int
     raw: bytes
+    count: int
     of: Sequence[Place]
     numbers: Ints
     counts: Ints
-
-    @property
-    def count(self) -> int:
-        return int(self.counts.sum())
 
     @property
     def places(self) -> dict[Place, int]:
@@ -393,34 +390,35 @@ class _Taking:
     def add(self, counter: Counter) -> None:
         """Take what a counter holds."""
         entries, places, packed = counter.take()
+        if not entries:
+            return
         cells = np.frombuffer(packed, np.int64).reshape(-1, 3)
         few = cells[:, 0].astype(np.min_scalar_type(len(entries)))  # 16 bits are sorted in linear time
         cells = cells[np.argsort(few, kind="stable")]
         ours = np.array([self._number.setdefault(place, len(self._number)) for place in places], np.int64)
         numbers, counts = ours[cells[:, 1]], np.ascontiguousarray(cells[:, 2])
-        ends = np.searchsorted(cells[:, 0], np.arange(len(entries)), side="right").tolist()
-        begin = 0
-        for entry, end in zip(entries, ends, strict=True):
-            self._entry(entry, numbers[begin:end], counts[begin:end])
-            begin = end
+        begins = np.searchsorted(cells[:, 0], np.arange(len(entries)))
+        times = np.add.reduceat(counts, begins).tolist()
+        for entry, total, (begin, end) in zip(entries, times, pairwise([*begins.tolist(), len(cells)]), strict=True):
+            self._entry(entry, total, numbers[begin:end], counts[begin:end])
 
-    def _entry(self, entry: Entry, numbers: Ints, counts: Ints) -> None:
+    def _entry(self, entry: Entry, times: int, numbers: Ints, counts: Ints) -> None:
         reader, out = self._reader, self._out
         raw, key, offset, event, torn = entry
         text = raw if key is None else key
         same = (text, key is not None, torn)
         known = reader.known.get(same)
         if known is not None:
-            self._keep(known, text, raw, offset, numbers, counts)
+            self._keep(known, text, raw, offset, times, numbers, counts)
             return
-        pieces, times = reader.pieces(raw), int(counts.sum())
+        pieces = reader.pieces(raw)
         last, start, end = pieces[-1]
         format = TORN if torn else last
         if format is None:  # a marker, but no record: foreign, unless block readers were shown it as an event
             out.foreign += 0 if event else times
             return
         if len(pieces) == 1 and (start == 0 if torn else (key is not None) == format.prefixed):
-            self._keep(format, text, raw, offset, numbers, counts)
+            self._keep(format, text, raw, offset, times, numbers, counts)
             if len(raw) < _LONG and times > 1:  # it may well come again
                 if len(reader.known) >= _KNOWN:
                     reader.known.clear()
@@ -441,15 +439,18 @@ class _Taking:
             text = prefix[2] + masked(piece[prefix.end() :].rstrip())
             where = (prefix[1], prefix[3] or b"")
         number = self._number.setdefault(where, len(self._number))
-        self._keep(format, text, piece, offset, np.array([number]), np.array([times]))
+        self._keep(format, text, piece, offset, times, np.array([number]), np.array([times]))
 
-    def _keep(self, format: LineFormat, text: bytes, raw: bytes, offset: int, numbers: Ints, counts: Ints) -> None:
+    def _keep(
+        self, format: LineFormat, text: bytes, raw: bytes, offset: int, times: int, numbers: Ints, counts: Ints
+    ) -> None:
         key = (format.name, text)
         entry = self._found.get(key)
         if entry is None:
             shown = text.rstrip().decode("utf-8", "backslashreplace")
-            self._found[key] = Distinct(format, shown, offset, raw, self._out.places, numbers, counts)
+            self._found[key] = Distinct(format, shown, offset, raw, times, self._out.places, numbers, counts)
             return
+        entry.count += times
         self._more.setdefault(key, []).append((numbers, counts))
         if offset < entry.offset:
             entry.offset, entry.raw = offset, raw
