@@ -49,6 +49,18 @@ def table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([column([row.get(f.name) for row in rows], f.type) for f in schema], schema=schema)
 
 
+def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows of a part in today's schema; a column that it lacks is unknown."""
+
+    def given(wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
+        if wanted.name not in rows.column_names:
+            return pa.nulls(len(rows), wanted.type)
+        found = rows[wanted.name]
+        return found if found.type == wanted.type else found.cast(wanted.type)
+
+    return pa.Table.from_arrays([given(f) for f in schema], schema=schema)
+
+
 def _dtype(type: pa.DataType) -> np.dtype[Any]:
     return np.dtype("int64" if pa.types.is_timestamp(type) else str(type))
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from logparse.columns import conformed
 from logparse.errors import StoreError
 from logparse.location import make_folder
 from logparse.manifest import MERGED, Manifest
@@ -98,11 +99,7 @@ def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
 def _rows(store: Store, path: str, table: str, attempts: pa.Array) -> pa.Table:
     """Rows of a part that still count, in the schema of today."""
     schema = _schema(table, path)
-    found = pq.ParquetFile(path, filesystem=store.filesystem).read()
-    columns = [
-        found[f.name].cast(f.type) if f.name in found.column_names else pa.nulls(len(found), f.type) for f in schema
-    ]
-    rows = pa.Table.from_arrays(columns, schema=schema)
+    rows = conformed(pq.ParquetFile(path, filesystem=store.filesystem).read(), schema)
     return rows.filter(pc.is_in(rows["attempt"], value_set=attempts))
 
 

@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import BinaryIO, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from logparse.errors import InputError
@@ -184,7 +183,7 @@ def distinct_problems(store: Store, parts: Iterable[str], counts: Sequence[Count
     paths = [path for path in parts if path.startswith(tables)]
     files = (pq.ParquetFile(path, filesystem=store.filesystem) for path in paths)
     texts = [chunk for part in files for chunk in part.read(["problem"])["problem"].cast(pa.string()).chunks]
-    return len(pc.unique(pa.chunked_array(texts, pa.string())))
+    return len(pa.chunked_array(texts, pa.string()).unique())  # imports pyarrow.compute, and only here
 
 
 class _Passing:

@@ -23,7 +23,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 
 from logparse.location import make_folder, replace_file
@@ -170,7 +169,7 @@ class Rows:
             if info.is_file and info.path.endswith(".parquet") and info.path not in self._seen
             if info.mtime_ns is None or info.mtime_ns / 1e9 >= self._since
         ]
-        rows = [commit_from_row(row) for row in _table(self._store, fresh, COMMIT_SCHEMA).to_pylist()]
+        rows = [commit_from_row(row) for row in self._store.rows(fresh, COMMIT_SCHEMA).to_pylist()]
         self._seen.update(fresh)
         return rows
 
@@ -248,13 +247,5 @@ class Count:
 def _confirmations(store: Store, attempts: set[str]) -> list[Mapping[str, Any]]:
     """The verdicts that these attempts committed (a replay writes each as a fact)."""
     paths = [path for path in store.files("facts") if attempt_of(path) in attempts] if attempts else []
-    facts = _table(store, paths, SCHEMAS["facts"]).to_pylist()
+    facts = store.rows(paths, SCHEMAS["facts"]).to_pylist()
     return [json.loads(fact["value"]) for fact in facts if fact["name"] == "confirmation"]
-
-
-def _table(store: Store, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
-    if not paths:
-        return schema.empty_table()
-    import pyarrow.dataset as ds  # brings pandas, which an ingest does without
-
-    return ds.dataset(list(paths), filesystem=store.filesystem, schema=schema, format="parquet").to_table()

@@ -20,6 +20,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +30,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from logparse.columns import conformed
+from logparse.columns import table as arrow_table
 from logparse.errors import StoreError
 from logparse.location import META, PutIfAbsent, explained, make_folder, put_if_absent, replace_file, resolve
 from logparse.manifest import MERGED, Manifest, latest, manifests
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow.dataset as ds
 
+_READ_TOGETHER = 16  # files: each may be a request to another machine
 _LARGE = frozenset({"gemms", "convs", "measurements"})
 
 
@@ -79,8 +83,7 @@ class Store:
     def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
         """The live commits of one path as of this moment, with those that are ``known`` of an earlier one."""
         files = [p for p in self.files(f"sources/{path_folder(path)}") if p.endswith(".parquet")]
-        rows = [row for p in files for row in pq.ParquetFile(p, filesystem=self.filesystem).read().to_pylist()]
-        found = [commit_from_row(row) for row in rows if row["path"] == path]
+        found = [commit_from_row(row) for row in self.rows(files, COMMIT_SCHEMA).to_pylist() if row["path"] == path]
         return live({row.attempt: row for row in (*known, *found)}.values())
 
     def known(self) -> Callable[[str], Sequence[Commit]]:
@@ -99,12 +102,7 @@ class Store:
         manifest = manifest or self.manifest()
         merged = {f"{self.root}/{path}" for path in row_files(manifest.commits)}
         paths = [p for p in self.files("sources") if p.endswith(".parquet") and p not in merged]
-        if not paths:
-            return manifest.commits
-        import pyarrow.dataset as ds  # brings pandas; a first ingest needs neither
-
-        table = ds.dataset(paths, filesystem=self.filesystem, schema=COMMIT_SCHEMA, format="parquet").to_table()
-        return pa.concat_tables([manifest.commits, table.cast(COMMIT_SCHEMA)]) if merged else table
+        return pa.concat_tables([manifest.commits, self.rows(paths, COMMIT_SCHEMA)])
 
     def forget(self, name: str) -> list[str]:
         """Remove a run, or the sources whose path ends in ``name``.  Returns the paths that are gone.
@@ -323,6 +321,15 @@ class Store:
         """Paths of all files below a folder of the store."""
         selector = pafs.FileSelector(f"{self.root}/{folder}", recursive=True, allow_not_found=True)
         return [info.path for info in self.filesystem.get_file_info(selector) if info.is_file]
+
+    def rows(self, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
+        """The rows of files; columns that one lacks are unknown.
+
+        As fast as pyarrow.dataset, which imports pandas; and that takes longer than most logs to read.
+        """
+        with ThreadPoolExecutor(_READ_TOGETHER) as reading:
+            tables = reading.map(lambda path: pq.ParquetFile(path, filesystem=self.filesystem).read(), paths)
+            return pa.concat_tables([arrow_table([], schema), *(conformed(table, schema) for table in tables)])
 
     def parts(self, table: str, attempts: Set[str], manifest: Manifest) -> list[str]:
         """Paths of the parts that hold the table's rows of these attempts (merged ones hold those of others too)."""
