@@ -53,6 +53,11 @@ class Diff:
         """Whether no problem got slower by more than ``fail_on``."""
         return not (self.rows["state"] == "slower").any()
 
+    @property
+    def compared(self) -> int:
+        """How many problems have a time in both runs."""
+        return int(self.rows["ratio"].notna().sum())
+
     def count(self, state: State) -> int:
         return int((self.rows["state"] == state).sum())
 

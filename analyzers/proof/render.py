@@ -181,6 +181,8 @@ def _ms(us: float | None) -> str:
 def diff_lines(found: Diff) -> list[str]:
     counts = ", ".join(f"{found.count(state):,} {state}" for state in STATES if found.count(state)) or "no problem"
     out = [f"{found.a} → {found.b}: {counts} (beyond {found.fail_on:.1%} and noise)"]
+    if not found.compared:
+        out.append("no time was compared: no problem has one of the same kind in both runs")
     moved = found.rows["state"].isin(["slower", "faster"])
     if found.rows.loc[moved, "delta_us"].notna().any():
         word = "more" if found.delta_us > 0 else "less"
@@ -203,7 +205,8 @@ def _percent(ratio: float) -> str:
 
 def diff_markdown(found: Diff, n: int = 50) -> str:
     """A section for a pull request: verdict and one table of the first ``n`` changes."""
-    verdict = "no problem got slower" if found.ok else f"**{found.count('slower'):,} problems got slower**"
+    verdict = f"none of {found.compared:,} compared problems got slower" if found.compared else "no time was compared"
+    verdict = verdict if found.ok else f"**{found.count('slower'):,} problems got slower**"
     lines = [f"### {_cell(found.a)} → {_cell(found.b)}: {verdict}", "", *diff_lines(found), ""]
     frame = diff_frame(found, n)
     if len(frame):
@@ -227,8 +230,13 @@ def _cell(text: str) -> str:
 
 
 def diff_junit(found: Diff) -> str:
-    """JUnit XML: a test case per problem, a failure where it got slower, skipped where nothing can be compared."""
+    """JUnit XML: a test case per problem, a failure where it got slower, skipped where nothing can be compared.
+
+    The elements and attributes are those that Ant's schema asks for and Jenkins, GitLab and GitHub read; ``time`` is of
+    one call of run B, in seconds (0 where it is not known).
+    """
     rows = found.rows
+    seconds = (rows["b_us"].astype("float64") / 1e6).fillna(0.0)
     suite = ElementTree.Element(
         "testsuite",
         name="logparse diff",
@@ -236,9 +244,11 @@ def diff_junit(found: Diff) -> str:
         failures=str(found.count("slower")),
         errors="0",
         skipped=str(int(rows["state"].isin(["unknown", "new", "vanished"]).sum())),
+        time=f"{seconds.sum():.9f}",
     )
-    for row in rows.to_dict("records"):
-        case = ElementTree.SubElement(suite, "testcase", classname="logparse.diff", name=_text(row["problem"]))
+    for row, time in zip(rows.to_dict("records"), seconds, strict=True):
+        name = _text(row["problem"])
+        case = ElementTree.SubElement(suite, "testcase", classname="logparse.diff", name=name, time=f"{time:.9f}")
         if row["state"] == "slower":
             times = f"{row['a_us']:.4g} µs → {row['b_us']:.4g} µs ({_percent(row['ratio'])})"
             message = f"{times}, {row['pick_a']} → {row['pick_b']}"

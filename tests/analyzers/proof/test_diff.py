@@ -64,6 +64,16 @@ def test_states() -> None:
     assert diff(run_a(), run_b(), fail_on=0.2).ok
 
 
+def test_nothing_compared_is_said() -> None:
+    """A gate that had nothing to compare must not read as one that was passed."""
+    picks = [tables(workload=[work(G[0], 10)], calls=[call(G[0], "hipblaslt:1", 10)]) for _ in "ab"]
+    found = diff(*picks)
+    assert (found.ok, found.compared) == (True, 0)
+    assert diff_lines(found)[1] == "no time was compared: no problem has one of the same kind in both runs"
+    assert ": no time was compared" in diff_markdown(found).splitlines()[0]
+    assert "compared problems got slower" in diff_markdown(diff(run_a(), run_a())).splitlines()[0]
+
+
 def test_renderings() -> None:
     found = diff(run_a(), run_b())
     assert diff_lines(found) == [
@@ -82,6 +92,18 @@ def test_renderings() -> None:
     )
     suite = ElementTree.fromstring(diff_junit(found).split("\n", 1)[1])
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("6", "1", "2")
+    cases = list(suite)
+    assert (suite.tag, set(suite.keys())) == (
+        "testsuite",
+        {"name", "tests", "failures", "errors", "skipped", "time"},
+    )
+    assert {x.tag for x in cases} == {"testcase"}
+    assert {tuple(sorted(x.keys())) for x in cases} == {("classname", "name", "time")}
+    assert {(y.tag, *sorted(y.keys())) for x in cases for y in x} == {
+        ("failure", "message", "type"),
+        ("skipped", "message"),
+    }
+    assert float(suite.get("time") or 0) == pytest.approx(sum(float(x.get("time") or 0) for x in cases))
     [failure] = suite.iter("failure")
     assert failure.get("message") == "100 µs → 110 µs (+10.0%), hipblaslt:1 → hipblaslt:1"
     assert list(diff_frame(found)["state"]) == ["slower", "faster", "changed", "new", "vanished"]
