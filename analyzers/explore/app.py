@@ -139,8 +139,10 @@ def _content(app: Dash, board: Board) -> None:
     charts = [Output(f"chart-{i}", "figure") for i in range(3)] + [Output(f"chart-{i}", "style") for i in range(3)]
 
     @app.callback(
-        Output("version", "data"), Output("pulse", "disabled"), Input("pulse", "n_intervals"), State("version", "data")
-    )  # type: ignore[untyped-decorator]
+        Output("version", "data"), Output("pulse", "disabled"),
+        Input("pulse", "n_intervals"), State("version", "data"),
+        prevent_initial_call=True,  # what shows a version would wait for this one first
+    )  # fmt: skip  # type: ignore[untyped-decorator]
     def watch(_: int | None, shown: int) -> Any:
         version = board.version
         return (no_update if version == shown else version), board.finished
