@@ -77,6 +77,7 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
         (folder / "run.json").write_text(json.dumps({"run": run, "runs": store.runs()}))
         yield READY, ""
         os.nice(15)  # the page draws its first view now
+        con.execute("set threads = 1")  # the other one began before, and is as nice as it was
         for name in _BASES:
             _write(con, f"select * from {name}", folder / f"{name}.parquet")
     _tries(store, folder)
