@@ -39,7 +39,7 @@ def query(
     try:
         if not receiver.poll(timeout_s):
             raise QueryError(
-                f"the query took longer than {timeout_s:g} s and was stopped; raise --timeout or narrow it"
+                f"the query took longer than {timeout_s:g} s and was stopped; narrow it (logparse sql: or --timeout)"
             )
         kind, payload = receiver.recv()
     except EOFError:
@@ -72,7 +72,7 @@ def _child(sender: Connection, store_url: str, sql: str, run: str | None, max_ro
             for batch in reader:
                 rows += batch.num_rows
                 if rows > max_rows:
-                    raise QueryError(f"more than {max_rows:,} rows; add a LIMIT or raise --max-rows")
+                    raise QueryError(f"more than {max_rows:,} rows; add a LIMIT (logparse sql: or --max-rows)")
                 batches.append(batch)
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, reader.schema) as writer:

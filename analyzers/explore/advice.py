@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from analyzers.explore.plain_text import duration
+from analyzers.explore.plain_text import duration, sentence
 from analyzers.scripts import COMMANDS
 from analyzers.target import machine, serves
 from logparse.errors import EmissionError
@@ -52,7 +52,7 @@ def _sentence(row: pd.Series) -> str:
     finding = row["finding"]
     if isinstance(finding, str) and finding:
         more = row["advice"]
-        return finding.rstrip(".") + "." + (f" {more}" if isinstance(more, str) and more else "")
+        return sentence(finding) + (f" {sentence(more)}" if isinstance(more, str) and more else "")
     if pd.isna(row["best_us"]):
         return "No solution of this problem is timed. Run the command below and ingest its output, or: logparse replay."
     best = f"{row['best']} ({duration(row['best_us'])})"

@@ -118,6 +118,24 @@ def _navigation(app: Dash) -> None:
             return no_update
         return no_update if new == chosen else new.url()
 
+    # What the URL says stands in the boxes and is marked in the table, also after "back", and in a link from somebody.
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        """(search, text, query) => {
+            const asked = new URLSearchParams(search || ''), same = dash_clientside.no_update;
+            try {
+                const grid = dash_ag_grid.getApi('table'), row = grid.getRowNode(asked.get('problem'));
+                if (row) row.setSelected(true, true); else grid.deselectAll();
+            } catch (notThereYet) {}
+            const wanted = asked.get('search') || '', sql = asked.get('sql');
+            return [wanted === (text || '') ? same : wanted, sql === null || sql === query ? same : sql];
+        }""",
+        Output("search", "value"),
+        Output("sql-text", "value"),
+        Input("url", "search"),
+        State("search", "value"),
+        State("sql-text", "value"),
+    )
+
     # The colours are the browser's business: the system's wish, until somebody chooses.
     app.clientside_callback(  # type: ignore[no-untyped-call]
         """(clicks, theme) => {
@@ -169,7 +187,8 @@ def _content(app: Dash, board: Board) -> None:
         except LogparseError as error:
             return page.verdict("", (), pd.Series(), "", error=str(error), finished=True), *frame, [], "", *styles
         told = page.verdict(board.headline, board.lines, total, board.run, error=board.error, finished=board.finished)
-        return told, *frame, page.facets(groups, chosen), page.INTRO[chosen.view], *styles
+        aside = page.columns(board.columns(), chosen) if sql else page.facets(groups, chosen)
+        return told, *frame, aside, page.INTRO[chosen.view], *styles
 
     @app.callback(
         Output("drawn", "data"), *charts,
@@ -186,8 +205,9 @@ def _content(app: Dash, board: Board) -> None:
         except LogparseError:
             made = []
         shown = [no_update if x is None else x.plain() for x in made]  # it is there, and no filter changes it
-        figures = [*shown, *[no_update] * (3 - len(made))]
-        return now, *figures, *[{} if i < len(made) else {"display": "none"} for i in range(3)]
+        missing = 3 - len(made)
+        heights = [no_update if x is None else page.height_of(x) for x in made]
+        return now, *shown, *[no_update] * missing, *heights, *[{"display": "none"}] * missing
 
 
 def _details(app: Dash, board: Board) -> None:
@@ -208,8 +228,8 @@ def _details(app: Dash, board: Board) -> None:
         except LogparseError as error:
             return html.P(str(error))
         pick = row["pick"] if isinstance(row["pick"], str) else None
-        figure = solutions(tries, theme_of(theme), pick=pick).plain()
-        chart = dcc.Graph(id="solutions", figure=figure, config=page.CHART_CONFIG)
+        figure = solutions(tries, theme_of(theme), pick=pick)
+        chart = dcc.Graph(id="solutions", figure=figure.plain(), config=page.CHART_CONFIG, style=page.height_of(figure))
         return page.detail(row, told, chart, replace(chosen, problem="").url())
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
@@ -236,7 +256,7 @@ def _grid(app: Dash, board: Board) -> None:
             frame, count = _rows(board, from_url(search), asked, int(asked["startRow"]), int(asked["endRow"]))
         except LogparseError:
             return {"rowData": [], "rowCount": 0}, ""
-        return {"rowData": records(frame), "rowCount": count}, f"{count:,} problems, the largest saving first"
+        return {"rowData": records(frame), "rowCount": count}, page.count(count, asked)
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
         """(search, version, seen) => {
@@ -294,16 +314,19 @@ def _sql(app: Dash, board: Board) -> None:
         Output("sql-note", "children"),
         Output("sql-chart", "figure"),
         Output("sql-chart", "style"),
+        Output("url", "search", allow_duplicate=True),
         Input("sql-run", "n_clicks"),
         State("sql-text", "value"),
         State("theme", "data"),
+        State("url", "search"),
         prevent_initial_call=True,
         running=[(Output("sql-run", "disabled"), True, False)],
     )  # type: ignore[untyped-decorator]
-    def ask(_: int, text: str | None, theme: str) -> Any:
-        hidden = {"display": "none"}
+    def ask(_: int, text: str | None, theme: str, search: str | None) -> Any:
+        hidden, url = {"display": "none"}, replace(from_url(search), sql=text or "").url()
         try:
-            frame = query(board.url, text or "", timeout_s=SQL_SECONDS, max_rows=SQL_ROWS).to_pandas()
+            frame = page.frame_of(query(board.url, text or "", timeout_s=SQL_SECONDS, max_rows=SQL_ROWS))
         except LogparseError as error:
-            return None, str(error), {}, hidden
-        return page.result_table(frame), f"{len(frame):,} rows", anything(frame, theme_of(theme)).plain(), {}
+            return None, str(error), {}, hidden, url
+        drawn = anything(frame, theme_of(theme))
+        return page.result_table(frame), f"{len(frame):,} rows", drawn.plain(), page.height_of(drawn), url

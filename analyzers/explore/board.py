@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,6 +14,8 @@ import pandas as pd
 from analyzers.explore.job import FAILED, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT
 from analyzers.explore.reading import Reading
 from logparse.errors import LogparseError
+from logparse.schema import VIEWS
+from logparse.store import open_store
 
 _NO_TRIES = pd.DataFrame(columns=["solution", "status", "time_us", "samples_us"])
 
@@ -34,6 +36,7 @@ class Board:
         """Facts of the machine that will read the overrides; empty: each is for the machine that it was measured on."""
         self.headline, self.lines = "", tuple[str, ...]()
         self.error = ""
+        self._columns: Mapping[str, Sequence[str]] = {}
         self.version = 0
         """Grows when there is more to show than at first."""
         self.reading = reading or Reading(url, run, other, target)
@@ -70,6 +73,18 @@ class Board:
                 "select name, value from facts where source_id = ? order by name, value desc", [source_id]
             )
             return {str(name): str(value) for name, value in rows.fetchall()}
+
+    def columns(self) -> Mapping[str, Sequence[str]]:
+        """The store's views, which a query can ask, with their columns."""
+        if not self._columns:
+            with open_store(self.url).connect() as con:
+                rows = con.execute(
+                    "select table_name, list(column_name order by column_index) from duckdb_columns() "
+                    "where not internal group by table_name"
+                )
+                found = dict(rows.fetchall())
+                self._columns = {name: found[name] for name in VIEWS if name in found}
+        return self._columns
 
     @property
     def finished(self) -> bool:

@@ -131,9 +131,9 @@ def compare(
     both = here.assign(other_us=here["problem"].map(other).astype("float64"))
     with rows.over(both) as con:
         drawn = rows.sample(con, Selection(), _compare.COLUMNS, ("time_us", "other_us"))
-        movers = rows.movers(con, Selection())
+        movers, totals = rows.movers(con, Selection()), rows.changes(con, Selection(), _compare.NOISE)
     return _checked(
-        _compare.compare(drawn.rows, movers, theme_of(theme), names=names, title="Compare", remark=drawn.note)
+        _compare.compare(drawn.rows, movers, totals, theme_of(theme), names=names, title="Compare", remark=drawn.note)
     )
 
 

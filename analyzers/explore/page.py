@@ -6,19 +6,22 @@ state.  All text of a log goes into components as text, which React never reads 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import dash_ag_grid
 import pandas as pd
+import pyarrow as pa
 from dash import dcc, html
 
 from analyzers.explore import rows
 from analyzers.explore.advice import Advice
 from analyzers.explore.charts.overview import measure
-from analyzers.explore.plain_text import duration, visible
+from analyzers.explore.figure import Figure
+from analyzers.explore.plain_text import duration, percent, sentence, visible
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
+from logparse.schema import VIEWS as VIEWS_TOLD
 
 CHART_CONFIG: Any = {"displaylogo": False, "responsive": True, "toImageButtonOptions": {"format": "svg"}}
 INTRO = {
@@ -30,10 +33,11 @@ INTRO = {
     "timeline": "When each process called the library; late starters and silent ranks stand out. Click a slice or drag "
     "a box to look only at what was called then.",
     "compare": "This store against the other one, problem by problem.",
-    "sql": "One SELECT over the store's views: read-only, stopped after 20 s or 50,000 rows.",
+    "sql": "One SELECT over the store's views: read-only, stopped after 20 s or 50,000 rows. Ctrl + Enter runs it; "
+    "numbers in the result are plotted over its first column.",
 }
-EXAMPLE = """select direction, dtype, count(*) as problems, sum(flops) / 1e12 as tflop
-from conv_problems group by all order by problems desc"""
+EXAMPLE = """select library, origin, status, count(*) as times, median(time_us) as median_us
+from measurements group by all order by times desc"""
 
 
 def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
@@ -54,6 +58,7 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
                     html.Div([html.Span("logparse", className="brand"), html.Span(visible(store), className="store")]),
                     html.Div(
                         [
+                            html.Label("Search", htmlFor="search", className="hidden"),
                             dcc.Input(
                                 id="search", type="search", placeholder="Search problems, solutions …", debounce=True
                             ),
@@ -125,6 +130,7 @@ def _table() -> list[Any]:
                 "suppressCellFocus": False,
                 "theme": "themeQuartz",
                 "rowHeight": 34,
+                "localeText": {"noRowsToShow": "No problem here. Take a filter away, or ingest more."},
             },
             getRowId="params.data.id",
             className="grid",
@@ -135,28 +141,29 @@ def _table() -> list[Any]:
 
 _NUMBER = (
     "params.value == null ? '' : Math.abs(params.value) < 1e-9 ? '0' : "
-    "d3.format(Math.abs(params.value) >= 1000 ? ',.0f' : '.4~g')(params.value)"
+    "d3.format(Math.abs(params.value) >= 1000 ? ',.0f' : '.4~r')(params.value)"
 )
 
 
 def _column(name: str, title: str) -> dict[str, object]:
     if name in rows.TEXTS:
-        width = {"label": 300, "best": 260, "finding": 420, "file": 200}.get(name, 120)
+        width = {"label": 330, "best": 260, "finding": 420, "file": 200}.get(name, 120)
         return {
             "field": name,
             "headerName": title,
             "width": width,
             "filter": "agTextColumnFilter",
             "tooltipField": name,
+            **({"pinned": "left"} if name == "label" else {}),
         }
-    return {
-        "field": name,
-        "headerName": title,
-        "width": 112,
-        "filter": "agNumberColumnFilter",
-        "type": "rightAligned",
-        "valueFormatter": {"function": _NUMBER},
-    }
+    return {"field": name, "headerName": title, "width": 122, **_AS_NUMBER}
+
+
+_AS_NUMBER = {
+    "filter": "agNumberColumnFilter",
+    "type": "rightAligned",
+    "valueFormatter": {"function": _NUMBER},
+}
 
 
 def _query_box() -> list[Any]:
@@ -165,7 +172,7 @@ def _query_box() -> list[Any]:
         dcc.Textarea(id="sql-text", value=EXAMPLE, spellCheck=False, className="code"),
         html.Div(
             [
-                html.Button("Run", id="sql-run", n_clicks=0, className="primary"),
+                html.Button("Run", id="sql-run", n_clicks=0, className="primary", title="Ctrl + Enter"),
                 html.Span(id="sql-note", className="faint"),
             ],
             className="bar",
@@ -175,24 +182,38 @@ def _query_box() -> list[Any]:
     ]
 
 
-def result_table(frame: pd.DataFrame) -> dash_ag_grid.AgGrid:
-    """The rows of a query, sorted and filtered in the browser; cells of other types are written out."""
+def frame_of(result: pa.Table) -> pd.DataFrame:
+    """The rows of a query.  DuckDB's sum of whole numbers is a decimal of 38 digits: a number here like any other."""
+    for i, column in enumerate(result.schema):
+        if pa.types.is_decimal(column.type):
+            result = result.set_column(i, column.name, result.column(i).cast(pa.float64()))
+    return result.to_pandas()
+
+
+def result_table(frame: pd.DataFrame) -> html.Div:
+    """The rows of a query, sorted, filtered and exported in the browser; cells of other types are written out."""
     plain = frame.copy()
     for name in plain.columns:
         if not pd.api.types.is_numeric_dtype(plain[name]):
             plain[name] = [None if value is None or value is pd.NaT else str(value) for value in plain[name]]
+    numbers = [pd.api.types.is_numeric_dtype(x) and not pd.api.types.is_bool_dtype(x) for x in frame.dtypes]
     plain.columns = pd.Index([f"c{i}" for i in range(len(frame.columns))])
     # Cell values are looked up by field, so names of columns (which a query may choose freely) never become paths.
-    return dash_ag_grid.AgGrid(
-        columnDefs=[
-            {"field": f"c{i}", "headerName": visible(str(name)), "sortable": True, "filter": True}
-            for i, name in enumerate(frame.columns)
-        ],
+    columns = [
+        {"field": f"c{i}", "headerName": visible(str(name)), **(_AS_NUMBER if number else {"tooltipField": f"c{i}"})}
+        for i, (name, number) in enumerate(zip(frame.columns, numbers, strict=True))
+    ]
+    grid = dash_ag_grid.AgGrid(
+        id="result",
+        columnDefs=columns,
+        defaultColDef={"sortable": True, "filter": True, "resizable": True, "flex": 1, "minWidth": 120},
         rowData=plain.astype(object).where(plain.notna(), None).to_dict("records"),
         dashGridOptions={"theme": "themeQuartz", "rowHeight": 32, "enableCellTextSelection": True},
         className="grid",
-        style={"height": "320px"},
+        style={"height": f"{min(400, 64 + 33 * max(2, len(frame)))}px"},
     )
+    export = html.Button("Export CSV", id="result-export", n_clicks=0, **{"data-exports": "result"})
+    return html.Div([html.Div(export, className="bar"), grid])
 
 
 def tabs(chosen: Selection) -> list[object]:
@@ -262,6 +283,30 @@ def facets(groups: pd.DataFrame, chosen: Selection) -> list[object]:
     return made
 
 
+def height_of(figure: Figure) -> dict[str, str]:
+    """The style of a chart's box.  Without a height of its own the box collapses when the window changes its size."""
+    return {"height": f"{figure.layout['height'] + _FRAME}px"}
+
+
+_FRAME = 14  # padding and border of a chart's box (px)
+
+
+def columns(views: Mapping[str, Sequence[str]], chosen: Selection) -> list[object]:
+    """What a query can ask: the store's views with their columns, each a link to its first rows."""
+    made: list[object] = [html.P("Views and their columns; filters do not apply here.", className="faint")]
+    for name, fields in views.items():
+        first = replace(chosen, sql=f"select * from {name} limit 100").url()
+        inside = [html.P(VIEWS_TOLD.get(name, ""), className="faint"), html.Code(", ".join(fields))]
+        made.append(html.Details([html.Summary(name), *inside, html.P(dcc.Link("First rows", href=first))]))
+    return made
+
+
+def count(problems: int, asked: Mapping[str, Any]) -> str:
+    """What the table shows."""
+    noun = "problem" if problems == 1 else "problems"
+    return f"{problems:,} {noun}" + ("" if asked.get("sortModel") or problems < 2 else ", the most worthwhile first")
+
+
 _OPEN = ("operation", "direction", "dtype", "library", "layout")
 
 
@@ -281,7 +326,7 @@ def _entry(facet: str, value: str, share: float, chosen: Selection) -> html.Li:
     )
 
 
-_REMARKS = 2  # shown at once
+REMARKS = 2  # shown at once
 
 
 def verdict(
@@ -296,7 +341,7 @@ def verdict(
         if pd.notna(total["total_us"]) and total["total_us"] > 0
         else ""
     )
-    once = "" if calls else " (each counted once: the store has no calls of them)"
+    once = "" if calls or not total["problems"] else " (each counted once: the store has no calls of them)"
     untimed = total["untimed_calls"]
     gap = f"; {int(untimed):,} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
     saving = f"; findings claim up to {duration(float(total['saving_us']))}" if total["savings"] else ""
@@ -306,9 +351,10 @@ def verdict(
         ),
         html.P(f"Selected: {calls}{int(total['problems']):,} problems{time}{once}{gap}{saving}. Run {visible(run)}."),
     ]
-    made += [html.P(visible(x), className="remark") for x in lines[:_REMARKS]]
-    if rest := lines[_REMARKS:]:
-        made.append(html.Details([html.Summary(f"{len(rest)} more"), html.Ul([html.Li(visible(x)) for x in rest])]))
+    told = [visible(sentence(x)) for x in lines]
+    made += [html.P(x, className="remark") for x in told[:REMARKS]]
+    if rest := told[REMARKS:]:
+        made.append(html.Details([html.Summary(f"{len(rest)} more remarks"), html.Ul([html.Li(x) for x in rest])]))
     return made
 
 
@@ -320,7 +366,7 @@ def detail(row: pd.Series, told: Advice, chart: dcc.Graph, close: str) -> html.S
         ("Calls", "unknown" if pd.isna(row["calls"]) else f"{int(row['calls']):,}"),
         ("Could save", duration(row["saving_us"])),
         ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),
-        ("Of roofline", "unknown" if pd.isna(row["efficiency"]) else f"{row['efficiency']:.0%}"),
+        ("Of roofline", percent(row["efficiency"])),
     ]
     head = [html.H2(visible(str(row["label"]))), dcc.Link("Close", href=close, className="close")]
     title = f"Override row ({told.override_name})" if told.override_name else "Override row"
@@ -344,7 +390,9 @@ def detail(row: pd.Series, told: Advice, chart: dcc.Graph, close: str) -> html.S
 def _paste(title: str, text: str, note: str, name: str) -> html.Div:
     if not text:
         return html.Div([html.H3(title), html.P(visible(note), className="faint")])
-    copy = dcc.Clipboard(content=text, id=f"copy-{name}", title=f"Copy: {title}", className="copy")
+    copy = html.Button(
+        "Copy", id=f"copy-{name}", className="copy", **{"data-copies": f"text-{name}"}, **_aria(label=f"Copy: {title}")
+    )
     return html.Div(
         [
             html.Div([html.H3(title), copy, html.Span(visible(note), className="faint")], className="bar"),

@@ -45,6 +45,11 @@ class Theme:
         """What belongs to no category."""
         return self.faint
 
+    @property
+    def colour_scale(self) -> list[tuple[float, str]]:
+        """``scale`` in plotly's form."""
+        return [(i / (len(self.scale) - 1), colour) for i, colour in enumerate(self.scale)]
+
 
 LIGHT = Theme(
     *("light", "#ffffff", "#ffffff", "#1b2430", "#5f6a78", "#e6e9ee", CATEGORIES, "#D55E00", "#009E73"),
@@ -94,11 +99,13 @@ def layout_look(theme: Theme, *, title: str = "", height: int = 460) -> dict[str
             "align": "left",
             "font": {"family": FONT, "size": 12, "color": theme.ink},
         },
-        "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 11, "color": theme.ink}},
+        # Hung from the box: plotly misplaces a legend of several lines that stands on the plot.
+        "legend": {"orientation": "h", "yref": "container", "y": 1 - (56 if title else 30) / height, "yanchor": "top",
+                   "x": 0, "font": {"size": 11, "color": theme.ink}},
         "hovermode": "closest",
         "uirevision": "keep",
         **heading,
-    }
+    }  # fmt: skip
 
 
 def template(theme: Theme) -> dict[str, Any]:
@@ -111,7 +118,8 @@ def styled(figure: Figure, theme: Theme, *, title: str = "", height: int = 460) 
     """Give a figure the theme's colours, and grid lines, fonts and margins that all figures share."""
     look = layout_look(theme, title=title, height=height)
     own = {name: look[name] for name in ("paper_bgcolor", "plot_bgcolor", "height", "margin", "title") if name in look}
-    figure.update_layout(template=template(theme), uirevision="keep", **own)
+    legend = {"y": look["legend"]["y"]}
+    figure.update_layout(template=template(theme), uirevision="keep", legend=legend, **own)
     return figure
 
 
@@ -121,6 +129,19 @@ def colour_bar(title: str, theme: Theme, **more: Any) -> dict[str, Any]:
         "title": {"text": title, "side": "right", "font": {"size": 12, "color": theme.faint}},
         "thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11, "color": theme.faint}, **more,
     }  # fmt: skip
+
+
+def headline(figure: Figure, text: str, theme: Theme, *, lines: int = 1) -> None:
+    """What a figure says, in ``lines`` of words above it and its legend, under its title where it has one."""
+    height, title = figure.layout["height"], figure.layout.get("title", {}).get("text", "")
+    told = f"{title}<br><span style='font-size:13px'>{text}</span>" if title else text
+    below = 12 + 18 * lines + (24 if title else 0)
+    figure.update_layout(
+        title={"text": told, "x": 0, "xref": "container", "y": 1 - (below - 18) / height, "yref": "container",
+               "yanchor": "bottom", "pad": {"l": 12}, "font": {"size": 15 if title else 13, "color": theme.ink}},
+        legend={"y": 1 - below / height},
+        margin={"t": below + 34},
+    )  # fmt: skip
 
 
 def note(figure: Figure, text: str, theme: Theme) -> Figure:

@@ -53,3 +53,20 @@ def duration(time_us: float | None) -> str:
         if abs(time_us) < limit:
             return f"{time_us / divisor:.3g} {unit}"
     return f"{time_us / 3.6e9:,.3g} h"
+
+
+def percent(share: float | None) -> str:
+    """A share for people: ``93%``, ``2.6%``, ``<0.1%``; ``unknown`` for None and NaN."""
+    if share is None or math.isnan(share):
+        return "unknown"
+    if 0 < share < 0.001:
+        return "<0.1%"
+    return f"{share:.1%}" if 0 < share < 0.0995 else f"{share:.0%}"
+
+
+def sentence(text: str) -> str:
+    """``text`` as a sentence of its own: with a capital, unless it begins with a name, and a full stop."""
+    first = text.split(" ", 1)[0]
+    if first.isalpha() and first.islower():
+        text = text[0].upper() + text[1:]
+    return text if not text or text.endswith((".", ".'", "!", "?")) else text + "."

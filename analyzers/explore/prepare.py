@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,7 @@ def _steps(job: Job) -> Iterator[tuple[str, str]]:
 
 def _read(job: Job) -> Iterator[tuple[str, str]]:
     """What the files say, the first view first."""
+    sys.modules["pandas"] = None  # type: ignore[assignment]  # DuckDB would import it only to see what a table is not
     store, folder = open_store(job.url), Path(job.folder)
     run = store.latest_run(job.run)
     kept = cache.place(store, run, job.other, job.target)

@@ -234,6 +234,24 @@ def movers(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 15) ->
     ).df()
 
 
+def changes(con: duckdb.DuckDBPyConnection, chosen: Selection, noise: float) -> pd.Series:
+    """``problems, faster, slower`` (there, by more than ``noise``), ``here_us, there_us`` (weighed by calls), of the
+    problems that both stores have a time of.
+    """
+    where, parameters = chosen.where()
+    return (
+        con.execute(
+            f"""select count(*) as problems, count(*) filter (other_us / time_us - 1 < -?) as faster,
+                   count(*) filter (other_us / time_us - 1 > ?) as slower,
+                   sum(coalesce(calls, 1) * time_us) as here_us, sum(coalesce(calls, 1) * other_us) as there_us
+                from points where {where} and other_us > 0 and time_us > 0""",
+            [noise, noise, *parameters],
+        )
+        .df()
+        .iloc[0]
+    )
+
+
 def table(
     con: duckdb.DuckDBPyConnection,
     chosen: Selection,
@@ -256,7 +274,7 @@ def table(
         for x in sort
         if x.get("colId") in TABLE
     ]
-    order += ["saving_us desc nulls last", "total_us desc nulls last", "id"]
+    order += ["saving_us desc nulls last", "total_us desc nulls last", "calls desc nulls last", "id"]
     columns = ", ".join(f"{name} * {SCALED[name]} as {name}" if name in SCALED else name for name in TABLE)
     limit = "" if end is None else f"limit {max(0, end - start)} offset {max(0, start)}"
     sql = f"select id, {columns} from points p where {where} order by {', '.join('p.' + x for x in order)} {limit}"

@@ -63,6 +63,7 @@ VIEWS: Mapping[str, str] = {
     "sql": "SQL",
 }
 _LONGEST = 400  # characters of a value that is taken from a URL
+_LONGEST_QUERY = 8_000
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class Selection:
     """First and last second, as the logs' clock has them (``2026-01-31 23:59:58``), in which a problem was called."""
     problem: str = ""
     """The ``id`` of the problem that is looked at; it filters nothing."""
+    sql: str = ""
+    """The query that the box holds, in its own view only; a link shows it and runs nothing."""
 
     def toggled(self, facet: str, value: str) -> Selection:
         """With ``value`` chosen in ``facet``, or no longer chosen if it was."""
@@ -109,7 +112,9 @@ class Selection:
         pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]
         pairs += [(name, _interval_text(*self.between[name])) for name in NUMBERS if name in self.between]
         pairs += [("time", "..".join(self.time))] if self.time else []
-        pairs += [(name, value) for name, value in (("search", self.search), ("problem", self.problem)) if value]
+        query = self.sql if self.view == "sql" else ""
+        texts = (("search", self.search), ("problem", self.problem), ("sql", query))
+        pairs += [(name, value) for name, value in texts if value]
         return "?" + urlencode(pairs)
 
     def where(self, *, without: Sequence[str] = ()) -> tuple[str, list[object]]:
@@ -137,13 +142,13 @@ def from_url(query: str | None) -> Selection:
     values: dict[str, tuple[str, ...]] = {}
     between: dict[str, tuple[float, float]] = {}
     time: tuple[str, str] | None = None
-    single = {"view": "overview", "search": "", "problem": ""}
+    single = {"view": "overview", "search": "", "problem": "", "sql": ""}
     try:
         pairs = parse_qsl((query or "").lstrip("?"), max_num_fields=200)
     except ValueError:
         pairs = []
     for name, text in pairs:
-        value = text[:_LONGEST]
+        value = text[: _LONGEST_QUERY if name == "sql" else _LONGEST]
         interval = _interval(value) if name in NUMBERS else None
         if name in FACETS and value not in values.get(name, ()):
             values[name] = (*values.get(name, ()), value)
@@ -154,7 +159,7 @@ def from_url(query: str | None) -> Selection:
         elif name in single:
             single[name] = value
     view = single["view"] if single["view"] in VIEWS else "overview"
-    return Selection(view, values, between, single["search"].strip(), time, single["problem"])
+    return Selection(view, values, between, single["search"].strip(), time, single["problem"], single["sql"])
 
 
 def _interval_text(low: float, high: float) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from analyzers.explore import rows
 from analyzers.explore.charts.compare import COLUMNS as COMPARE
-from analyzers.explore.charts.compare import compare
+from analyzers.explore.charts.compare import NOISE, compare
 from analyzers.explore.charts.overview import FILTERED, NOTHING, completeness, overview
 from analyzers.explore.charts.regret import regret
 from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
@@ -143,7 +143,8 @@ def _timeline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _
 
 def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str]) -> list[Figure]:
     drawn = rows.sample(con, chosen, COMPARE, ("time_us", "other_us"))
-    return [compare(drawn.rows, rows.movers(con, chosen), theme, names=names, remark=drawn.note)]
+    movers, totals = rows.movers(con, chosen), rows.changes(con, chosen, NOISE)
+    return [compare(drawn.rows, movers, totals, theme, names=names, remark=drawn.note)]
 
 
 def _none(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:

@@ -19,7 +19,7 @@ def anything(table: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
         x for x in table.columns if pd.api.types.is_numeric_dtype(table[x]) and not pd.api.types.is_bool_dtype(table[x])
     ]
     if not len(table) or not numbers:
-        return blank("Nothing to plot: the result needs a row and a column of numbers", theme, title=title)
+        return blank("Nothing to plot: the result needs a row and a column of numbers", theme, title=title, height=380)
     rows = table.head(MOST)
     first = str(table.columns[0])
     values = [x for x in numbers if x != first] or numbers
@@ -41,5 +41,5 @@ def anything(table: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
     figure.update_xaxes(title={"text": shown(first, 40)})
     if named:
         figure.update_xaxes(type="category")
-    figure.update_yaxes(title={"text": shown(", ".join(map(str, values[:6])), 60)})
+    figure.update_yaxes(title={"text": shown(values[0], 40) if len(values) == 1 else "value of each column"})
     return figure

@@ -6,8 +6,8 @@ import pandas as pd
 
 from analyzers.explore.charts.marks import log_axis, sizes
 from analyzers.explore.figure import Figure, subplots
-from analyzers.explore.palette import Theme, blank, note, styled
-from analyzers.explore.plain_text import all_shown, distinct, shown
+from analyzers.explore.palette import Theme, blank, headline, note, styled
+from analyzers.explore.plain_text import all_shown, distinct, duration, shown
 
 NOTHING = (
     "No problem is timed in both stores.<br>Next: <b>logparse explore --store BEFORE --compare AFTER</b>,<br>"
@@ -22,6 +22,7 @@ HOVER = "<b>%{text}</b><br>here %{x:,.4~r} µs, there %{y:,.4~r} µs: %{customda
 def compare(
     points: pd.DataFrame,
     movers: pd.DataFrame,
+    totals: pd.Series,
     theme: Theme,
     *,
     names: tuple[str, str] = ("this store", "the other store"),
@@ -31,14 +32,16 @@ def compare(
 ) -> Figure:
     """Above: time there against time here, the band of ±``noise`` grey.  Below: the largest changes, weighed by calls.
 
-    ``points`` needs ``time_us`` and ``other_us``; ``movers`` as of ``rows.movers``.
+    ``points`` needs ``time_us`` and ``other_us``; ``movers`` as of ``rows.movers``, ``totals`` as of ``rows.changes``
+    with the same ``noise``.
     """
     rows = points[(points["time_us"] > 0) & (points["other_us"] > 0)]
     if not len(rows):
         return blank(NOTHING, theme, title=title, height=420)
     changed = movers[movers["change_us"] != 0].head(15)[::-1]
     height = 500 + 22 * len(changed) + 60
-    figure = subplots(rows=2, row_heights=[500, 22 * len(changed) + 60], vertical_spacing=80 / height)
+    heights = [500, 22 * len(changed) + 60] if len(changed) else [500]
+    figure = subplots(rows=len(heights), row_heights=heights, vertical_spacing=80 / height)
     ends = [float(f(f(rows["time_us"]), f(rows["other_us"]))) for f in (min, max)]
     ends = [ends[0] / 1.5, ends[1] * 1.5]
     for factor, fill in ((1 - noise, None), (1 + noise, "tonexty")):
@@ -55,21 +58,32 @@ def compare(
         part = rows[mask]
         if len(part):
             figure.add_scattergl(
-                x=part["time_us"], y=part["other_us"], mode="markers", name=f"{name}: {len(part):,}",
+                x=part["time_us"], y=part["other_us"], mode="markers", name=name,
                 text=all_shown(part["label"]), hovertemplate=HOVER, row=1, col=1,
                 customdata=[[id, c] for id, c in zip(part["id"], change[mask], strict=True)],
                 marker={"color": colour, "symbol": symbol, "size": sizes(part["total_us"], 6, 20), "opacity": 0.6,
                         "line": {"width": 0}},
             )  # fmt: skip
-    _bars(figure, changed, theme)
+    if len(changed):
+        _bars(figure, changed, theme)
+        figure.update_xaxes(title={"text": "change of time, calls × time (ms); left is faster there"}, row=2, col=1)
+        figure.update_yaxes(showgrid=False, type="category", row=2, col=1)
     styled(figure, theme, title=title, height=height)
     axis = log_axis(rows["time_us"])
     figure.update_xaxes(title={"text": f"{_short(names[0])}: time of one call (µs)"}, **axis, row=1, col=1)
     figure.update_yaxes(title={"text": f"{_short(names[1])}: time of one call (µs)"}, **axis, row=1, col=1)
-    figure.update_xaxes(title={"text": "change of time, calls × time (ms); left is faster there"}, row=2, col=1)
-    figure.update_yaxes(showgrid=False, type="category", row=2, col=1)
-    figure.update_layout(dragmode="select", margin={"t": 86 if title else 56})
+    figure.update_layout(dragmode="select")
+    headline(figure, _told(totals, noise), theme, lines=2)
     return note(figure, remark, theme) if remark else figure
+
+
+def _told(totals: pd.Series, noise: float) -> str:
+    here, there = float(totals["here_us"]), float(totals["there_us"])
+    return (
+        f"{int(totals['problems']):,} problems timed in both: {duration(here)} here, {duration(there)} there "
+        f"({there / here - 1:+.1%}).<br>By more than {noise:.0%}: {int(totals['faster']):,} faster there, "
+        f"{int(totals['slower']):,} slower"
+    )
 
 
 def _short(name: str) -> str:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from analyzers.explore.charts.marks import columns, texts
 from analyzers.explore.figure import Figure, subplots
-from analyzers.explore.palette import Theme, blank, styled
+from analyzers.explore.palette import Theme, blank, headline, styled
 from analyzers.explore.plain_text import duration
 
 NOTHING = (
@@ -39,9 +39,10 @@ def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme, *, title:
         _classes(figure, regrets, theme)
     remark = _cumulative(figure, savings, theme, 2 if both else 1) if len(savings) else "No row saves anything"
     styled(figure, theme, title=title, height=460)
-    figure.update_layout(showlegend=False, margin={"t": 96 if title else 66})
+    figure.update_layout(showlegend=False)
     figure.update_annotations(selector={"yanchor": "bottom"}, font={"size": 12, "color": theme.ink})
-    return _remark(figure, remark, theme)
+    headline(figure, remark, theme)
+    return figure
 
 
 def _classes(figure: Figure, regrets: pd.DataFrame, theme: Theme) -> None:
@@ -95,14 +96,6 @@ def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int
     claims = "" if savings["analyzer"].isna().all() else "; an analyzer's estimate where no pick is timed"
     rows = "row gives" if needed == 1 else f"{needed:,} rows give"
     return f"The first {rows} {SHARE:.0%} of {duration(total)} in {count:,} rows{claims}"
-
-
-def _remark(figure: Figure, text: str, theme: Theme) -> Figure:
-    figure.add_annotation(
-        text=text, xref="paper", yref="paper", x=0, y=1.1, xanchor="left", yanchor="bottom", showarrow=False,
-        font={"size": 13, "color": theme.ink},
-    )  # fmt: skip
-    return figure
 
 
 def _transparent(colour: str) -> str:

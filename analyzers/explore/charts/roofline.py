@@ -122,7 +122,7 @@ def _judged(figure: Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Them
         marker={
             "size": diameter[rows.index],
             "color": rows["regret"].clip(0, 1),
-            "colorscale": theme.scale,
+            "colorscale": theme.colour_scale,
             "cmin": 0,
             "cmax": 1,
             "opacity": 0.85,

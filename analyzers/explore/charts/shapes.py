@@ -56,7 +56,7 @@ def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
             text=[[f"{v:.0%}" if v >= 0.005 else "" for v in row] for row in np.where(np.isnan(z), 0.0, share)],
             texttemplate="%{text}",
             textfont={"size": 10},
-            colorscale=theme.scale,
+            colorscale=theme.colour_scale,
             zmin=0 if rated else None,
             zmax=1 if rated else None,
             xgap=2,
@@ -250,5 +250,7 @@ def _axes(figure: Figure, scales: Sequence[tuple[int, int]], theme: Theme, told:
 
 
 def _power(exponent: int) -> str:
-    value = 10.0**exponent
-    return f"{value:g}" if exponent < 4 else f"1e{exponent}"
+    """``0.01``, ``100``, ``10k``, ``1M``."""
+    units = {0: "", 3: "k", 6: "M", 9: "G"}
+    size = max((x for x in units if x <= exponent), default=0)
+    return f"{10.0 ** (exponent - size):g}{units[size]}"

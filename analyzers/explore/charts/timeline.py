@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.explore.figure import Figure, heatmap
-from analyzers.explore.palette import Theme, blank, colour_bar, styled
+from analyzers.explore.palette import Theme, blank, colour_bar, headline, styled
 
 NOTHING = (
     "No log here has a clock, so there is no timeline.<br>Next: log with the mask 2 + 4 + 8 + 16 added:<br>"
@@ -40,7 +40,7 @@ def timeline(ticks: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
             x=[str(x) for x in edges],
             y=[f"process {x}" for x in names],
             z=np.where(z > 0, z, np.nan),
-            colorscale=[theme.grid, theme.accent],
+            colorscale=[[0, theme.grid], [1, theme.accent]],
             zmin=0,
             zmax=float(z.max()),
             ygap=3,
@@ -56,11 +56,8 @@ def timeline(ticks: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
     figure.update_yaxes(showgrid=False, type="category", autorange="reversed")
     figure.update_layout(dragmode="select", selectdirection="h")
     if len(names) > 1:
-        figure.add_annotation(
-            text=_skew(rows, z), xref="paper", yref="paper", x=0, y=1, xanchor="left", yanchor="bottom", yshift=6,
-            showarrow=False, font={"size": 13, "color": theme.ink},
-        )  # fmt: skip
-        figure.update_layout(height=figure.layout["height"] + 20, margin={"t": 74 if title else 46})
+        figure.layout["height"] += 20
+        headline(figure, _skew(rows, z), theme)
     return figure
 
 
