@@ -1,6 +1,6 @@
 """The program: one short function per verb, each one call of the library; errors are caught in one place, ``main``."""
 
-from __future__ import annotations
+# Annotations are not kept as texts here: typer would compile each of two hundred again at every start.
 
 import atexit
 import gc
@@ -106,7 +106,7 @@ def capture(
             typer.echo(f"warning: {printable(warning)}", err=True)
         return
 
-    def opened() -> Store:
+    def opened() -> "Store":
         from logparse.store import open_store
 
         return open_store(store, create=True)
@@ -615,7 +615,7 @@ def report(
     typer.echo(f"{out}: {made.shown:,} of {made.total:,} problems")
 
 
-def _missing(store: Store) -> list[str]:
+def _missing(store: "Store") -> list[str]:
     """What the latest run's logs lack."""
     from analyzers.advise import missing
 
@@ -623,7 +623,7 @@ def _missing(store: Store) -> list[str]:
 
 
 @contextmanager
-def _progress(paths: Sequence[str]) -> Iterator[Progress | None]:
+def _progress(paths: "Sequence[str]") -> "Iterator[Progress | None]":
     """A bar with bytes/s and ETA on a terminal; plain lines are printed at the end otherwise."""
     if not sys.stderr.isatty():
         yield None
@@ -655,7 +655,7 @@ def _counted(what: str) -> Iterator[Callable[[int, int], None] | None]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _print_ingested(results: Sequence[Ingested]) -> None:
+def _print_ingested(results: "Sequence[Ingested]") -> None:
     rows = [
         {
             "file": os.path.relpath(r.path) if r.path.startswith("/") else r.path,
