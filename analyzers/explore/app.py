@@ -62,7 +62,8 @@ _INDEX = """<!DOCTYPE html>
 def _guard(app: Dash, host: str) -> None:
     """Answer only requests that name this host, and let pages load nothing from elsewhere.
 
-    Plotly's WebGL makes its drawing functions with ``Function``, hence 'unsafe-eval'; scripts come from here only.
+    Plotly's WebGL makes its drawing functions with ``Function``, hence 'unsafe-eval': without it plotly.js 4 says that
+    WebGL is not supported, and the bundle that does without is not in the Python package.  Scripts come from here only.
     """
     names = set(LOOPBACK) | {host}
     scripts = " ".join(app.csp_hashes())  # of the inline scripts so far: call this last
@@ -136,19 +137,24 @@ def _navigation(app: Dash) -> None:
         State("sql-text", "value"),
     )
 
-    # The colours are the browser's business: the system's wish, until somebody chooses.
+    # The colours are the browser's business: the system's wish, until somebody chooses.  So is whether it has WebGL,
+    # which many a machine without a GPU has not.
     app.clientside_callback(  # type: ignore[no-untyped-call]
-        """(clicks, theme) => {
+        """(clicks, theme, webgl) => {
             const wish = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
             const now = theme || wish;
             const next = clicks ? (now === 'dark' ? 'light' : 'dark') : now;
             document.documentElement.dataset.theme = next;
             document.documentElement.dataset.agThemeMode = next;
-            return next === theme ? dash_clientside.no_update : next;
+            const same = dash_clientside.no_update;
+            const found = webgl ?? !!document.createElement('canvas').getContext('webgl');
+            return [next === theme ? same : next, found === webgl ? same : found];
         }""",
         Output("theme", "data"),
+        Output("webgl", "data"),
         Input("switch", "n_clicks"),
         State("theme", "data"),
+        State("webgl", "data"),
     )
 
 
@@ -192,10 +198,11 @@ def _content(app: Dash, board: Board) -> None:
 
     @app.callback(
         Output("drawn", "data"), *charts,
-        Input("url", "search"), Input("theme", "data"), Input("version", "data"), State("drawn", "data"),
+        Input("url", "search"), Input("theme", "data"), Input("webgl", "data"), Input("version", "data"),
+        State("drawn", "data"),
     )  # fmt: skip  # type: ignore[untyped-decorator]
-    def figures(search: str | None, theme: str, version: int, drawn: list[object] | None) -> Any:
-        if not theme:  # the browser is about to say it: nothing is drawn twice
+    def figures(search: str | None, theme: str, webgl: bool | None, version: int, drawn: list[object] | None) -> Any:
+        if not theme or webgl is None:  # the browser is about to say it: nothing is drawn twice
             return no_update
         chosen = from_url(search)
         now = [chosen.view, theme, version]
@@ -204,7 +211,9 @@ def _content(app: Dash, board: Board) -> None:
                 made = draw(con, chosen, theme_of(theme), (board.url, board.other or ""), anew=drawn != now)
         except LogparseError:
             made = []
-        shown = [no_update if x is None else x.plain() for x in made]  # it is there, and no filter changes it
+        shown = [
+            no_update if x is None else x.plain(webgl=webgl) for x in made
+        ]  # it is there, and no filter changes it
         missing = 3 - len(made)
         heights = [no_update if x is None else page.height_of(x) for x in made]
         return now, *shown, *[no_update] * missing, *heights, *[{"display": "none"}] * missing

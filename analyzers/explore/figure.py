@@ -67,9 +67,15 @@ class Figure:
         """The axis of one plot, or of all."""
         self._update_axes("y", row, col, settings)
 
-    def plain(self) -> dict[str, Any]:
-        """The figure as JSON can hold it: arrays as lists, and None for what is not a number."""
-        return {"data": _plain(self.data), "layout": _plain(self.layout)}
+    def plain(self, *, webgl: bool = True) -> dict[str, Any]:
+        """The figure as JSON can hold it: arrays as lists, and None for what is not a number.
+
+        Without ``webgl`` points are drawn as SVG, slower: where a browser has none it would draw nothing.
+        """
+        data = _plain(self.data)
+        if not webgl:
+            data = [{**x, "type": "scatter"} if x["type"] == "scattergl" else x for x in data]
+        return {"data": data, "layout": _plain(self.layout)}
 
     def _update_axes(self, axis: str, row: int | None, col: int, settings: Mapping[str, Any]) -> None:
         numbers = ["", *map(str, range(2, self._plots + 1))] if row is None else [self._number(row, col)]

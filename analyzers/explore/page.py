@@ -48,6 +48,7 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
         [
             dcc.Location(id="url", refresh=False),
             dcc.Store(id="theme", storage_type="local", data=""),
+            dcc.Store(id="webgl", data=None),
             dcc.Interval(id="pulse", interval=700),
             dcc.Store(id="version", data=version),
             dcc.Store(id="drawn", data=None),
@@ -79,7 +80,7 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
                             html.P(id="intro", className="intro"),
                             html.Div(_query_box(), id="sql-box", style={"display": "none"}),
                             html.Div(
-                                [dcc.Graph(id=f"chart-{i}", config=CHART_CONFIG, className="chart") for i in (0, 1, 2)],
+                                [_chart(i) for i in range(3)],
                                 id="charts",
                                 tabIndex="-1",
                             ),
@@ -94,6 +95,16 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
         ],
         id="page",
     )
+
+
+def _chart(place: int) -> dcc.Graph:
+    """A box for a chart: the first one empty, without the axes that plotly would draw, the others not there yet."""
+    axes: dict[str, Any] = {"xaxis": {"visible": False}, "yaxis": {"visible": False}}
+    clear = dict.fromkeys(("paper_bgcolor", "plot_bgcolor"), "rgba(0,0,0,0)")
+    return dcc.Graph(
+        id=f"chart-{place}", config=CHART_CONFIG, className="chart", style={"display": "none"} if place else {},
+        figure={"data": [], "layout": {**axes, **clear}},
+    )  # fmt: skip
 
 
 def _aria(**attributes: str) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> Fig
             hovertemplate="<b>%{text}</b><br>%{x:,} → %{y:,.4~r} µs<extra></extra>",
         )
     styled(figure, theme, title=title, height=400 + 20 * families["family"].nunique())
-    figure.update_layout(legend={"yref": "paper", "y": -0.18})
+    figure.update_layout(legend={"y": 0.02, "yanchor": "bottom"})
     figure.update_xaxes(title={"text": "M or N, the size that differs"}, **log_axis(families["size"]))
     figure.update_yaxes(title={"text": "time of one call (µs)"}, **log_axis(families["time_us"]))
     return figure
