@@ -385,7 +385,7 @@ def _with_layout(finding: Finding, ways: Sequence[WhatIf], settings: Settings) -
         return replace(finding, message=message, evidence=evidence)
     count = finding.calls
     evidence |= {
-        "pick": "Default",
+        "pick": best.pick,
         "pick_us": best.default_us,
         "best": best.solution,
         "best_us": best.time_us,

@@ -28,7 +28,6 @@ from analyzers.analyzer import Tables
 from analyzers.joins import CONFIRMED, facts_by_source
 from analyzers.measure.confirm import Confirmation, Pairs, judge
 from analyzers.measure.stats import Interval, benjamini_hochberg
-from analyzers.picks import DEFAULT_TEXT
 from analyzers.target import machine
 from logparse.model import Finding
 
@@ -177,16 +176,15 @@ def _with_interval(finding: Finding, index: Mapping[tuple[str, ...], _Row], test
         return finding  # nothing to bound, or the analyzer knows better
     source = _source(finding)
     pick, best = (str(finding.evidence.get(name)) for name in ("pick", "best"))
-    picked = DEFAULT_TEXT if finding.evidence.get("basis") == "default" else pick
     test, before = tested.by_source.get(source), pre_us(finding)
-    if test is not None and before is not None and (test.pick, test.winner) == (picked, best):
+    if test is not None and before is not None and (test.pick, test.winner) == (pick, best):
         ratio = test.confirmation.speedup
         low, gain, high = (before * (1 - 1 / x) for x in (ratio.low, ratio.value, ratio.high))
         # The gain is what the pairs say, not the difference of two medians.
         saving = None if finding.calls is None else finding.calls * gain
         proven = replace(finding, per_call_us=gain, saving_us=saving, p=test.confirmation.p)
         return _bounded(proven, low, high, "bootstrap")
-    slow, fast = (index.get((source, _measured(finding), text)) for text in (picked, best))
+    slow, fast = (index.get((source, _measured(finding), text)) for text in (pick, best))
     noise = finding.evidence.get("noise_us")
     if isinstance(noise, float) and noise > 0:
         return _bounded(finding, finding.per_call_us - noise, finding.per_call_us + noise, "repeat")

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.joins import calls_of, facts_by_source, timed
-from analyzers.picks import BY_DEFAULT, DEFAULT_TEXT, INCOMPARABLE, MEASURED, UNMEASURED, compare
+from analyzers.joins import DEFAULT_TEXT, calls_of, facts_by_source, timed
+from analyzers.picks import BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED, compare
 from analyzers.target import arch, machine, same_device, serves
 from analyzers.tuned import completed
 from logparse.model import Finding, Override, Problem, Solution, problem_from_text, solution_from_text
@@ -121,7 +121,9 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
     loss = pick_us - best_us
     if loss <= noise or loss <= 0:
         return None
-    what = "the default" if row["basis"] == BY_DEFAULT else str(row["pick"])
+    what = str(row["pick"])
+    if row["basis"] == BY_DEFAULT:
+        what = "the default" if what == DEFAULT_TEXT else f"the library's own pick there, {what},"
     message = f"{what} takes {pick_us:.4g} µs, {best.text} {best_us:.4g} µs ({row['origin']})"
     message += _doubt(row)
     return Finding(

@@ -15,6 +15,8 @@ from analyzers.analyzer import Tables
 
 LEVELS = ("exact", "layout", "shape")
 """Levels of links, the closest first."""
+DEFAULT_TEXT, PICK = "Default", "pick"
+"""The library's own choice as a solution's text; the fact of a replay that names the solution which it was there."""
 CONFIRMED = "replay-confirm"
 """Origin of a replay's confirmations: paired samples of a pick and a winner, two rows of one source."""
 EVIDENCE = frozenset(
@@ -41,6 +43,15 @@ def timed(measurements: pd.DataFrame) -> pd.DataFrame:
     with np.errstate(invalid="ignore"):
         good = (time > 0) & np.isfinite(time)
     return measurements.iloc[np.flatnonzero(good & (measurements["status"] == "ok").to_numpy(dtype=bool))]
+
+
+def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
+    """Whether each measurement is of the library's own choice: ``Default``, or what a replay's fact ``pick`` names."""
+    named = facts[facts["name"] == PICK]
+    own = dict(zip(named["source_id"], named["value"], strict=True))
+    picked = measurements["source_id"].map(lambda source: own.get(source, DEFAULT_TEXT)).astype(object)
+    out: pd.Series = measurements["solution"].astype(object) == picked
+    return out
 
 
 def closest(tables: Tables, problems: pd.Series, others: pd.Series) -> pd.DataFrame:

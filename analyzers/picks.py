@@ -14,17 +14,26 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.joins import CONFIRMED, EVIDENCE, LEVELS, calls_by_problem, closest, facts_by_source, timed
+from analyzers.joins import (
+    CONFIRMED,
+    DEFAULT_TEXT,
+    EVIDENCE,
+    LEVELS,
+    calls_by_problem,
+    closest,
+    facts_by_source,
+    is_default,
+    timed,
+)
 from analyzers.target import comparable, same_device
 
-DEFAULT_TEXT = "Default"
 CHOSEN = "miopen-chosen"
 """Origin of rows in which a MIOpen log says which solver was taken."""
 
 MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
 BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)
-"""How a pick's time is known, the best basis first: it was measured; the library's own choice (``Default``) was; there
-is no time of it; it cannot be told whether both sides mean the same by an index."""
+"""How a pick's time is known, the best basis first: it was measured; the library's own choice where the file was made
+was; there is no time of it; it cannot be told whether both sides mean the same by an index."""
 
 COLUMNS = (
     *("problem", "pick", "calls", "basis", "pick_us", "noise_us", "best", "best_raw", "best_us", "algorithm"),
@@ -51,23 +60,27 @@ def picks(tables: Tables) -> pd.DataFrame:
     return out.rename(columns={"solution": "pick"})
 
 
-def records(measurements: pd.DataFrame) -> pd.DataFrame:
-    """One row per source, origin and problem: its fastest solution, how many have a time, and Default's time.
+def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
+    """One row per source, origin and problem: its fastest solution, how many have a time, and the default's time.
 
     Columns ``source_id, origin, measured, best, best_us, best_raw, algorithm, workspace_bytes, key_text, candidates,
-    default_us, noise_us``.  Several times of Default in one source are averaged; their spread is the noise floor.
+    default, default_us, noise_us``.  ``default`` is the library's own choice there; several times of it in one source
+    are averaged, and their spread is the noise floor.
     """
     rows = timed(measurements)
-    rows = rows[rows["origin"].isin(EVIDENCE)].rename(columns={"problem": "measured", "solution": "best"})
+    rows = rows[rows["origin"].isin(EVIDENCE)]
+    rows = rows.assign(own=is_default(rows, facts)).rename(columns={"problem": "measured", "solution": "best"})
     keys = ["source_id", "origin", "measured"]
     rows = rows.sort_values([*keys, "time_us", "best", "ordinal"])
     out = rows.drop_duplicates(keys)[
         [*keys, "best", "time_us", "raw", "algorithm", "workspace_bytes", "key_text"]
     ].rename(columns={"time_us": "best_us", "raw": "best_raw"})
     grouped = rows.groupby(keys)
-    default = rows[rows["best"] == DEFAULT_TEXT].groupby(keys)["time_us"]
-    spread = (default.max() - default.min()).rename("noise_us")
-    columns = [grouped["best"].nunique().rename("candidates"), default.mean().rename("default_us"), spread]
+    own = rows[rows["own"]].groupby(keys)
+    times = own["time_us"]
+    spread = (times.max() - times.min()).rename("noise_us")
+    name, mean = own["best"].first().rename("default"), times.mean().rename("default_us")
+    columns = [grouped["best"].nunique().rename("candidates"), name, mean, spread]
     for column in columns:
         out = out.merge(column.reset_index(), on=keys, how="left")
     return out
@@ -80,7 +93,7 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     then the most candidates), with ``COLUMNS``; times in µs, ``calls`` missing where no log counts.
     """
     made = _with_workload(tables, picks(tables))
-    known = records(_relevant(tables, made["problem"]))
+    known = records(_relevant(tables, made["problem"]), tables.facts)
     made = pd.concat([made, _uncalled(tables, made["problem"], known)], ignore_index=True)
     if not len(known) or not len(made):
         return pd.DataFrame(columns=list(COLUMNS))
@@ -96,8 +109,8 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     rows = rows.assign(order=order, near=near, lucky=lucky, more=-rows["candidates"])
     rows = rows.sort_values(["problem", "pick", "order", "near", "lucky", "more", "best_us", *_RECORD, "log"])
     rows = rows.drop_duplicates(["problem", "pick"]).merge(calls.reset_index(), on=["problem", "pick"])
-    # Picks that all fall back on Default are one statement about the problem, not one per pick.
-    rows["pick"] = rows["pick"].where(rows["basis"] != BY_DEFAULT, DEFAULT_TEXT)
+    # Picks that all fall back on the default are one statement about the problem, not one per pick.
+    rows["pick"] = rows["pick"].where(rows["basis"] != BY_DEFAULT, rows["default"])
     rows["calls"] = rows.groupby(["problem", "pick"])["calls"].transform("sum", min_count=1)
     return rows.drop_duplicates(["problem", "pick"])[list(COLUMNS)].reset_index(drop=True)
 
@@ -127,13 +140,13 @@ def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
 
 
 def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
-    """Measurements of these problems, of those linked to them, and of every problem with a time of Default.
+    """Measurements of these problems, of those linked to them, and of every problem with a time of the default.
 
     A system find-db has hundreds of thousands of records that no log of the run touches.
     """
     links, rows = tables.links, tables.measurements
     linked = links.loc[links["problem"].isin(problems), "other"]
-    default = rows.loc[rows["solution"] == DEFAULT_TEXT, "problem"]
+    default = rows.loc[is_default(rows, tables.facts), "problem"]
     return rows[rows["problem"].isin(set(problems) | set(linked) | set(default))]
 
 

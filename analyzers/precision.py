@@ -29,7 +29,8 @@ from dataclasses import replace
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.picks import MEASURED, compare
+from analyzers.joins import DEFAULT_TEXT
+from analyzers.picks import BY_DEFAULT, MEASURED, compare
 from logparse.model import Finding, problem_from_text
 
 NAME = "precision-risk"
@@ -96,8 +97,8 @@ def _suspicious(tables: Tables, known: Mapping[tuple[str, str], float], names: M
 
 def _signs(row: Mapping[str, object], known: Mapping[tuple[str, str], float], names: Mapping[str, str]) -> list[str]:
     best, pick, measured = str(row["best"]), str(row["pick"]), str(row["measured"])
-    if row["basis"] != MEASURED:
-        pick = "Default"
+    if row["basis"] not in (MEASURED, BY_DEFAULT):
+        pick = DEFAULT_TEXT
     signs = []
     mine, theirs = known.get((measured, best)), known.get((measured, pick))
     if mine is not None and theirs is not None and mine > WORSE * theirs:

@@ -79,7 +79,8 @@ def recommend(tables: Tables, settings: Settings) -> Recommendation:
     """Run every analyzer and rank what they find by time saved per run; unknown savings last, by loss per call."""
     judged = judgement(tables, settings.floor_share)
     found = completed((x for analyzer in ANALYZERS for x in analyzer.find(tables, settings)), tables, judged)
-    remarks, about = [x for x in found if x.problem is None], told_once([x for x in found if x.problem is not None])
+    remarks = [x for x in found if x.problem is None]
+    about = told_once([x for x in found if x.problem is not None], tables.links)
     reasons = [_why_left_out(x, settings, judged) for x in about]
     total = gpu_us(tables)
     kept = sorted((_with_share(x, total) for x, why in zip(about, reasons, strict=True) if why is None), key=rank)
@@ -98,11 +99,30 @@ def recommend(tables: Tables, settings: Settings) -> Recommendation:
     )
 
 
-def told_once(findings: Sequence[Finding]) -> list[Finding]:
-    """Without plain picks that another analyzer explains: the same better solution saves its time only once.
+def told_once(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
+    """The same better solution saves its time only once.
 
-    The explanation takes over the override that the plain pick proposes.
+    A plain pick that another analyzer explains is left out, and the explanation takes over its override.  Of a problem
+    whose calls nobody counts and which may be a counted one (a TunableOp key beside the log's line), only findings are
+    kept that the counted one does not have.
     """
+    return _without_echoes(_explained(findings), links)
+
+
+def _without_echoes(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
+    about = [(x, x.problem.text) for x in findings if x.problem is not None]
+    counted = {(x.analyzer, text) for x, text in about if x.calls is not None}
+    rows = links[links["problem"].isin({text for x, text in about if x.calls is None})]
+    may_be: dict[str, set[str]] = {str(text): set(others) for text, others in rows.groupby("problem")["other"]}
+    echoes = {
+        id(x)
+        for x, text in about
+        if x.calls is None and x.override is None and any((x.analyzer, y) in counted for y in may_be.get(text, ()))
+    }
+    return [x for x in findings if id(x) not in echoes]
+
+
+def _explained(findings: Sequence[Finding]) -> list[Finding]:
     plain = {_better(x): x for x in findings if x.analyzer == heuristics.NAME}
     explained = {_better(x) for x in findings if x.analyzer != heuristics.NAME} - {None}
     out = []

@@ -1,4 +1,4 @@
-"""What a replay measured of other formulations: padded, fused, another layout, against PyTorch's default.
+"""What a replay measured of other formulations: padded, fused, another layout, against the library's own choice.
 
 A formulation is no override: no file can make a library take it, the program must be changed.  Its time is only ever
 compared with the default's of the same source.  A race glances at many solutions and its winner was lucky in part; what
@@ -15,25 +15,25 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.joins import closest, facts_by_source, timed
+from analyzers.joins import CONFIRMED, closest, facts_by_source, is_default, timed
 from analyzers.measure.stats import paired_ratio
 from analyzers.target import same_device
 
-RACE, CONFIRM = "replay", "replay-confirm"
-DEFAULT_TEXT = "Default"
+RACE = "replay"
 CLEAR = 1.25
 """What was only raced is worth a word from this ratio on: a race's noise and its lucky winners stay below."""
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One formulation of one problem in one source, times in µs.
+    """One formulation of one problem in one source, times in µs; ``pick`` is the default that it is held against.
 
     ``low_us`` and ``high_us`` bound what one call saves (95 %); they are missing where the pair was only raced.
     """
 
     problem: str
     solution: str
+    pick: str
     source_id: str
     time_us: float
     default_us: float
@@ -61,15 +61,15 @@ def what_ifs(tables: Tables, settings: Settings, pattern: str) -> dict[str, list
     Sources of another device than the target's are left out.  Of several sources the slowest time speaks.
     """
     rows = tables.measurements
-    rows = timed(rows[rows["origin"].isin((RACE, CONFIRM)).to_numpy(dtype=bool)])
+    rows = timed(rows[rows["origin"].isin((RACE, CONFIRMED)).to_numpy(dtype=bool)])
     wanted = rows["solution"].str.fullmatch(pattern).to_numpy(dtype=bool)
     if not wanted.any():
         return {}
     facts = facts_by_source(tables.facts)
     keys = ["source_id", "origin", "problem"]
-    columns = [*keys, "time_us", "samples_us"]
-    default = rows.loc[rows["solution"] == DEFAULT_TEXT, columns].sort_values("time_us").drop_duplicates(keys)
-    pairs = rows.loc[wanted, [*columns, "solution"]].merge(default, on=keys, suffixes=("", "_default"))
+    columns = [*keys, "solution", "time_us", "samples_us"]
+    default = rows.loc[is_default(rows, tables.facts), columns].sort_values("time_us").drop_duplicates(keys)
+    pairs = rows.loc[wanted, columns].merge(default, on=keys, suffixes=("", "_default"))
     found: dict[tuple[str, str], WhatIf] = {}
     for row in pairs.to_dict("records"):
         if same_device(facts.get(str(row["source_id"]), {}), settings.target) is False:
@@ -92,10 +92,11 @@ def _what_if(row: Mapping[str, object]) -> WhatIf:
     time, default = float(str(row["time_us"])), float(str(row["time_us_default"]))
     low = high = None
     mine, theirs = (np.asarray([] if _missing(x) else x, dtype="float64") for x in _samples(row))
-    if row["origin"] == CONFIRM and len(mine) == len(theirs) and len(mine):
+    if row["origin"] == CONFIRMED and len(mine) == len(theirs) and len(mine):
         ratio = paired_ratio(theirs.tolist(), mine.tolist())
         time, low, high = default / ratio.value, default * (1 - 1 / ratio.low), default * (1 - 1 / ratio.high)
-    return WhatIf(str(row["problem"]), str(row["solution"]), str(row["source_id"]), time, default, low, high)
+    texts = (str(row[name]) for name in ("problem", "solution", "solution_default", "source_id"))
+    return WhatIf(*texts, time, default, low, high)
 
 
 def _samples(row: Mapping[str, object]) -> tuple[object, object]:
@@ -118,12 +119,12 @@ def evidence(what: WhatIf, facts: Mapping[str, Mapping[str, str]]) -> dict[str, 
     known = facts.get(what.source_id, {})
     return {
         "basis": "default",
-        "pick": DEFAULT_TEXT,
+        "pick": what.pick,
         "pick_us": what.default_us,
         "best": what.solution,
         "best_us": what.time_us,
         "source_id": what.source_id,
-        "origin": CONFIRM if what.confirmed else RACE,
+        "origin": CONFIRMED if what.confirmed else RACE,
         "measured": what.problem,
         "arch": known.get("arch"),
         "cu_count": known.get("cu_count"),

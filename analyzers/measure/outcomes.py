@@ -16,6 +16,8 @@ from logparse.model import Measurement, Problem, Solution, Status
 
 RACE, CONFIRM = "replay", "replay-confirm"
 """Origins of measurements: a race's samples; the paired samples of a confirmation, entry by entry of one block."""
+PICK = "pick"
+"""Fact of both: the solution that was the library's own choice on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,12 +58,14 @@ def plan(
     """The problems of a run, the most valuable first.
 
     ``tables`` are the store's frames (``calls``, ``workload``, ``measurements``, ``links``).  A run without calls (only
-    tuning files) offers the problems that were measured.  ``solutions`` is how many each is expected to have.
+    tuning files) offers the problems that were measured.  A text without calls that may be a counted call (a TunableOp
+    key beside the log's line) is left to that.  ``solutions`` is how many each is expected to have.
     """
     workload = tables["workload"]
     calls = workload.groupby("problem")["calls"].sum(min_count=1)
     measured = _best_and_default(tables["measurements"])
-    texts = list(calls.index) if len(calls) else list(measured.index)
+    echoes = _echoes(calls, tables["links"])
+    texts = [x for x in calls.index if x not in echoes] if len(calls) else list(measured.index)
     wanted = [problem for problem in map(problem_from_text, texts) if _wanted(problem, kind, direction)]
     linked = _linked(tables["links"], [x.text for x in wanted], measured)
     workspaces = _workspaces(tables["calls"])
@@ -87,6 +89,12 @@ def plan(
         )
     items.sort(key=lambda item: (-item.value, item.problem.text))
     return items[:top]
+
+
+def _echoes(calls: pd.Series, links: pd.DataFrame) -> set[str]:
+    """Problems without a number of calls that are linked to one with it."""
+    counted = set(calls.dropna().index)
+    return set(links.loc[links["other"].isin(counted), "problem"]) - counted
 
 
 def _workspaces(calls: pd.DataFrame) -> dict[str, int]:

@@ -18,7 +18,7 @@ from analyzers.measure.backend import Place
 from analyzers.measure.backends.recorded import measurements_of
 from analyzers.measure.confirm import Confirmation, Pairs, judge, judge_all
 from analyzers.measure.crew import Crew, History, Limits, Outcome
-from analyzers.measure.outcomes import CONFIRM, RACE, Confirmed, Method, Result, environment_key
+from analyzers.measure.outcomes import CONFIRM, PICK, RACE, Confirmed, Method, Result, environment_key
 from analyzers.measure.plan import Item, plan
 from analyzers.measure.seats import seats
 from analyzers.measure.worker import backend_named
@@ -256,6 +256,8 @@ class _Recorder:
             self._report.results.append(replace(outcome, facts={}))
             extra |= {"drift": f"{outcome.drift:.4f}"} if outcome.drift is not None else {}
             extra |= {"drifted": "1"} if outcome.drifted else {}
+        if outcome.pick is not None:
+            extra[PICK] = outcome.pick.text
         if outcome.rows:
             facts = dict(outcome.facts) | extra | {"environment": environment_key(outcome.facts)}
             records: list[Record] = [*outcome.rows, *(Fact(name, value) for name, value in sorted(facts.items()))]

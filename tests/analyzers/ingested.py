@@ -9,7 +9,7 @@ from pathlib import Path
 from analyzers.analyzer import Tables
 from analyzers.measure.outcomes import CONFIRM, RACE, measured
 from logparse.ingest import ingest, record
-from logparse.model import DEFAULT, Fact, GemmProblem, Problem, Record, solution_from_text
+from logparse.model import Fact, GemmProblem, Problem, Record, solution_from_text
 from logparse.store import Store
 
 VALIDATORS = (
@@ -64,9 +64,10 @@ def replayed(
     *,
     facts: Mapping[str, str] = HERE,
     errors: Mapping[str, float] | None = None,
+    pick: str = "Default",
 ) -> None:
     """What a replay would have recorded: a race of these times (µs), and the confirmation of one solution."""
-    known = [Fact(name, value) for name, value in facts.items()]
+    known = [*(Fact(name, value) for name, value in facts.items()), Fact("pick", pick)]
     rows: list[Record] = [
         measured(problem, solution_from_text(text), [us, us], origin=RACE, error=(errors or {}).get(text))
         for text, us in race.items()
@@ -78,9 +79,9 @@ def replayed(
     drift = [1 + 0.002 * (i - 5.5) for i in range(12)]
     pair = [
         measured(problem, solution, [us * x for x in drift], origin=CONFIRM)
-        for solution, us in ((DEFAULT, race["Default"]), (solution_from_text(confirmed), race[confirmed]))
+        for solution, us in ((solution_from_text(text), race[text]) for text in (pick, confirmed))
     ]
-    told = {"problem": problem.text, "pick": "Default", "winner": confirmed, "speedup": 0, "low": 0, "high": 0, "p": 0,
+    told = {"problem": problem.text, "pick": pick, "winner": confirmed, "speedup": 0, "low": 0, "high": 0, "p": 0,
             "floor": 0.03}  # fmt: skip
     confirmation = Fact("confirmation", json.dumps(told))
     record(store, [*known, confirmation, *pair], run="run", name=f"pair of {problem.text}", format="replay")

@@ -6,18 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from analyzers import render
 from analyzers.analyzer import Settings
+from analyzers.evidence import basis
+from analyzers.measure.plan import plan
 from analyzers.recommend import emissions, recommend, targets, told_once
 from analyzers.target import comparable, folder, same_device, serves, target_from
 from logparse.errors import EmissionError, InputError
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission, Writer
 from logparse.model import Finding, Override, Problem, Solution
+from logparse.store import Store
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH, F, W, everything, gemm
+from tests.analyzers.ingested import bench, product, read, replayed, tables_of
 
 HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
 
@@ -48,7 +53,31 @@ def test_a_better_solution_that_is_explained_counts_once() -> None:
     why = replace(pick, analyzer="cliff", override=None)
     other = replace(pick, evidence={"best": "hipblaslt:8"}, override=None)
     risk = replace(pick, analyzer="precision-risk", per_call_us=None, override=None)
-    assert told_once([pick, other, why, risk]) == [other, replace(why, override=use), risk]
+    links = pd.DataFrame({"problem": [], "other": []})
+    assert told_once([pick, other, why, risk], links) == [other, replace(why, override=use), risk]
+
+
+def test_a_text_without_calls_says_nothing_that_the_counted_one_says() -> None:
+    counted = Finding(analyzer="cliff", message="slow", problem=gemm(), calls=3)
+    echo = replace(counted, problem=gemm(m=None), calls=None)
+    another, ours = replace(echo, analyzer="flat-cost"), replace(echo, problem=gemm(m=1))
+    links = pd.DataFrame({"problem": [gemm(m=None).text], "other": [gemm().text]})
+    assert told_once([counted, echo, another, ours], links) == [counted, another, ours]
+
+
+def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_path: Path) -> None:
+    """Its own first choice is the default there, under whatever name: it needs no comparison with the log's pick."""
+    own, padded, problem = "hipblaslt:5", "torch:pad=64,stored", product(50257, 2048, 768)
+    untuned = "GemmTunableOp_BFloat16_TN,tn_50257_2048_768_ld_768_768_50257\n"
+    read(store, tmp_path, {"job.log": bench(50257, 2048, 768, count=10), "untuned0.csv": untuned})
+    replayed(store, problem, {own: 500.0, "Default": 520.0, padded: 250.0}, padded, pick=own)
+    found = recommend(tables_of(store), Settings())
+    (told,) = found.findings
+    assert (told.analyzer, told.calls, told.saving_us) == ("cliff", 10, pytest.approx(2500.0))
+    assert basis(told) == "confirmed"
+    assert told.evidence["pick"] == own
+    assert found.ceiling.share == pytest.approx(0.5)
+    assert [x.problem for x in plan(store.frames())] == [problem.normal], "the key beside the log's line is its echo"
 
 
 def test_traces_give_the_share_of_gpu_time() -> None:
