@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analyzers import apply, completeness, documents
+from analyzers import apply, documents
 from analyzers.analyzer import Settings, Tables
 from analyzers.proof.keep import with_own
 from analyzers.recommend import Recommendation, emissions, recommend, targets
@@ -40,14 +40,6 @@ def advise(store: Store, settings: Settings, run: str | None = None) -> Recommen
     found["solution"] = [proposed(finding) for finding in recommendation.findings]
     store.write_findings(found)
     return recommendation
-
-
-def missing(store: Store) -> list[str]:
-    """What the latest run's logs lack, as lines."""
-    if not store.runs():
-        return []
-    run = store.latest_run()
-    return [finding.message for finding in completeness.find(Tables(run=run, **store.frames(run)), Settings())]
 
 
 def write(

@@ -12,6 +12,7 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from logparse.model import Finding
+from logparse.store import FRAMES, Store
 
 NAME = "completeness"
 MASK_BITS: Mapping[str, int] = {
@@ -37,6 +38,16 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Mask bits, a LEVEL that may have disabled MASK, cut ends, uneven ranks, profile against bench."""
     out = [*_mask(tables), *_ends(tables), *_silent(tables), *_ranks(tables), *_profile(tables), *_assigned(tables)]
     return [Finding(analyzer=NAME, message=message, evidence=evidence) for message, evidence in out]
+
+
+def missing(store: Store) -> list[str]:
+    """What the latest run's logs lack, as lines."""
+    if not store.runs():
+        return []
+    run = store.latest_run()
+    unread = dict.fromkeys(FRAMES, pd.DataFrame())  # links alone take longer than all that is needed
+    frames = store.frames(run, ("calls", "workload", "messages", "sources", "facts"))
+    return [finding.message for finding in find(Tables(run=run, **unread | frames), Settings())]
 
 
 Remark = tuple[str, dict[str, object]]

@@ -617,7 +617,7 @@ def report(
 
 def _missing(store: "Store") -> list[str]:
     """What the latest run's logs lack."""
-    from analyzers.advise import missing
+    from analyzers.completeness import missing
 
     return [printable(line) for line in missing(store)]
 

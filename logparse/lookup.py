@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from logparse.errors import InputError
-from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat, Head, Line
 from logparse.formats.format import LineFormat as _LineFormat
 from logparse.lines import LineReader
@@ -168,6 +167,8 @@ def problems_in(text: str) -> list[Problem]:
 
 
 def _records(text: str) -> Iterator[object]:
+    from logparse.formats import FORMATS  # which ``top`` and ``status`` do without
+
     reader = LineReader([f for f in FORMATS if isinstance(f, _LineFormat)])
     reader.feed(text.encode(), 0)
     for entry in reader.take().distinct:

@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 _READ_TOGETHER = 16  # files: each may be a request to another machine
+_OWN = {"calls": "calls", "workload": "workload", "messages": "process_messages"}  # of one run, and their views
+FRAMES = (*_OWN, "sources", "gemm_problems", "conv_problems", "links", "measurements", "solutions", "kernels", "facts")
+"""The tables that analyzers take."""
 _LARGE = frozenset({"gemms", "convs", "measurements"})
 
 
@@ -242,24 +245,14 @@ class Store:
         with self.connect(run) as con:
             return con.execute(sql, list(parameters)).df()
 
-    def frames(self, run: str | None = None) -> dict[str, pd.DataFrame]:
+    def frames(self, run: str | None = None, names: Sequence[str] = FRAMES) -> dict[str, pd.DataFrame]:
         """The tables that analyzers take: of one run (default the latest) where they are the run's own, else of all."""
         run = self.latest_run(run)
-        own = ("calls", "workload", "process_messages")
+        out = {}
         with self.connect() as con:
-            out = {name: con.execute(f"select * from {name} where run = ?", [run]).df() for name in own}
-            for name in (
-                "sources",
-                "gemm_problems",
-                "conv_problems",
-                "links",
-                "measurements",
-                "solutions",
-                "kernels",
-                "facts",
-            ):
-                out[name] = con.execute(f"select * from {name}").df()
-        out["messages"] = out.pop("process_messages")
+            for name in names:
+                own = f"{_OWN[name]} where run = $run" if name in _OWN else None
+                out[name] = con.execute(f"select * from {own or name}", {"run": run} if own else None).df()
         return out
 
     def _view(self, name: str, run: str | None) -> pd.DataFrame:
