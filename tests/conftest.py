@@ -30,8 +30,16 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
-    """Two workers, for all tests of a session; executors find themselves connected."""
+    """Two workers, for all tests of a session; executors find themselves connected.
+
+    Where RAY_ADDRESS is one of Ray's client ports, it is that cluster (``tests/executors/test_ray_client.py``).
+    """
     import ray
+
+    if os.environ.get("RAY_ADDRESS", "").startswith("ray://"):
+        with ray.init(os.environ["RAY_ADDRESS"], log_to_driver=False):
+            yield
+        return
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")

@@ -5,7 +5,8 @@
 
 Every node needs logparse in the driver's version (said if not), and reaches files and store under the same names: URLs,
 or a file system that all nodes share.  Credentials are the nodes' own.  A cluster that is started here uses all cores
-of this machine and ends with the command; Ray opens ports on all interfaces of the machine, behind a token.
+of this machine and ends with the command; Ray opens ports on all interfaces of the machine, behind a token.  For a
+cluster far away that has one, set ``RAY_AUTH_MODE=token`` and ``RAY_AUTH_TOKEN`` (or have ``~/.ray/auth_token``).
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def connect(address: str | None = None) -> tuple[Any, bool]:
         if not ray.is_initialized():
             ray.init(include_dashboard=False, object_store_memory=_OBJECT_STORE_BYTES, **quiet)
     except (OSError, RuntimeError, ValueError, ImportError) as error:
-        raise InputError(f"no Ray cluster at {address or 'this machine'}: {error}") from error
+        token = "; does it ask for a token? set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" if address else ""
+        raise InputError(f"no Ray cluster at {address or 'this machine'}: {error}{token}") from error
     return ray, True
 
 

@@ -18,20 +18,15 @@ import pytest
 
 from logparse.executors import Executor
 from logparse.executors.local import LocalExecutor
+from logparse.executors.ray import RayExecutor
 from logparse.ingest import ingest
-from logparse.schema import VIEWS
+from logparse.source import PIECE_BYTES
 from logparse.store import Store, open_store
 from tests.conftest import ROOT, SAMPLES
 from tests.executors.processes import processes
 from tests.test_ingest import BENCH, TRACE, bench, check_conservation, counts
 from tests.test_location import address, options, s3  # noqa: F401 - fixtures
-
-
-def contents(store: Store) -> dict[str, str]:
-    """Every view as text, what depends on the moment of the ingest left out."""
-    frames = {view: store.query(f"select * from {view}") for view in VIEWS}
-    frames["sources"] = frames["sources"].drop(columns=["ingested_at", "seconds"])
-    return {view: f.sort_values(list(f.columns)).to_csv(index=False) for view, f in frames.items()}
+from tests.test_ranges import contents
 
 
 def test_the_views_are_equal_whoever_reads(tmp_path: Path, on_ray: Executor) -> None:
@@ -50,6 +45,41 @@ def test_the_views_are_equal_whoever_reads(tmp_path: Path, on_ray: Executor) -> 
         assert {x.state for x in ingest(paths, store, run="r", executor=executor)} == {"unchanged"}
         seen.append((contents(store), [(x.path, x.lines, x.calls, x.units) for x in results]))
     assert seen[0] == seen[1]
+
+
+class ManyNodes(RayExecutor):
+    """As if each core were a node of its own."""
+
+    @property
+    def cpus(self) -> int:
+        return 1
+
+
+def _ranged(path: Path) -> str:
+    """A log of five ranges, where a block passes over the second cut and the last line has no end."""
+    text = "".join(BENCH.format(m=m, i=m) + "\n" for m in range(4000))
+    text *= (4 * PIECE_BYTES + (1 << 20)) // len(text)
+    block = TRACE.replace("[Trace][rocblaslt_matmul]", "[Info][isSolutionSupported]").format(s=1, pid=7) + "\n"
+    cut = text.rindex("\n", 0, 2 * PIECE_BYTES - len(block) - 500) + 1
+    path.write_text(text[:cut] + block + 99 * "Match: 0\n" + "\n" + text[cut:] + BENCH.format(m=1, i=1))
+    return str(path)
+
+
+def test_one_log_in_ranges_on_several_workers(
+    tmp_path: Path, on_ray: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LEAST_BYTES", "MOST_BYTES"):
+        monkeypatch.setattr(f"logparse.ranges.{name}", 1)
+    log = _ranged(tmp_path / "hipblaslt_7.log")
+    told: list[int] = []
+    whole, ranged = (open_store(tmp_path / name, create=True) for name in ("whole", "ranged"))
+    results = ingest([log], ranged, run="r", executor=ManyNodes(), progress=lambda path, n: told.append(n))
+    assert [x.state for x in results] == ["new"]
+    assert sum(told) == os.path.getsize(log)
+    assert len(ranged.commits()) == 7, "five ranges, what was read in order, the last line"
+    check_conservation(ranged)
+    ingest([log], whole, run="r")
+    assert contents(ranged) == contents(whole)
 
 
 def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, on_ray: Executor) -> None:

@@ -1,0 +1,69 @@
+"""``--engine ray://HOST:PORT``: a cluster that is reached through Ray's client port, as from outside of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from logparse.store import open_store
+from tests.conftest import ROOT
+from tests.test_ingest import bench, counts
+
+CONTRACT = (
+    "tests/executors/test_executors.py",
+    "tests/executors/test_ingest_on_ray.py::test_a_file_that_fails_fails_alone",
+    "tests/analyzers/measure/test_replay_on_ray.py::test_a_recording_gives_the_same_findings_on_a_cluster",
+    "tests/analyzers/measure/test_replay_on_ray.py::test_interrupt_keeps_what_was_measured_and_ends_the_actors",
+)
+
+
+@pytest.fixture(scope="module")
+def address(cluster: None) -> Iterator[str]:
+    """What ``ray start --head`` runs at port 10001, for the cluster of the tests; a port that nobody is given."""
+    import ray
+
+    port = next(port for port in random.sample(range(20_000, 30_000), 99) if _is_free(port))
+    module = ("-m", "ray.util.client.server", "--mode", "legacy", "--host", "127.0.0.1", "--port", str(port))
+    command = [sys.executable, *module, "--address", ray.get_runtime_context().gcs_address]
+    with subprocess.Popen(command, cwd=ROOT, stdout=-3, stderr=-3) as server:
+        deadline = time.monotonic() + 60
+        while _is_free(port) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        yield f"ray://127.0.0.1:{port}"
+        server.kill()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) != 0
+
+
+def run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | variables
+    return subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, env=env)
+
+
+def test_the_command_ingests_through_a_client(address: str, tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"hipblaslt_{number}.log").write_text(bench(64, 32))
+    command = [sys.executable, "-m", "logparse", "ingest", "--engine", address, "--store", str(tmp_path / "s")]
+    for state in ("new", "unchanged"):
+        done = run([*command, str(tmp_path / "*.log")])
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count(f" {state} ") == 3
+    assert counts(open_store(tmp_path / "s")) == {64: 3, 32: 3}
+
+
+def test_the_contract_holds_through_a_client(address: str) -> None:
+    """Results, failures, deaths, cancelled tasks, ranges, and the actors of a replay: the same tests, from outside."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not local", "-x", *CONTRACT]
+    done = run(command, RAY_ADDRESS=address)
+    assert done.returncode == 0, done.stdout[-4000:]
