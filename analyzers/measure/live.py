@@ -48,8 +48,9 @@ class Lines:
         self._echo = echo
 
     def take(self, step: Step) -> None:
-        """After each outcome."""
-        self._echo(step_line(step))
+        """After each outcome that is news."""
+        if not (isinstance(step.outcome, Result) and step.outcome.known):
+            self._echo(step_line(step))
 
     def watch(self, now: Now) -> None:
         """What is in hand is no line."""

@@ -16,6 +16,8 @@ from logparse.model import Measurement, Problem, Solution, Status
 
 RACE, CONFIRM = "replay", "replay-confirm"
 """Origins of measurements: a race's samples; the paired samples of a confirmation, entry by entry of one block."""
+KNOWN = "known"
+"""How a race ended of which everything had been measured before."""
 PICK = "pick"
 """Fact of both: the solution that was the library's own choice on this machine."""
 
@@ -52,6 +54,11 @@ class Result:
     seconds: float = 0.0
     samples: int = 0
     facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def known(self) -> bool:
+        """Nothing was left to measure."""
+        return self.ended == KNOWN and not self.rows
 
     @property
     def worth_confirming(self) -> bool:

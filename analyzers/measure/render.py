@@ -34,11 +34,15 @@ def step_line(step: Step) -> str:
 
 def report_lines(report: Report) -> list[str]:
     """What a replay did, as text."""
-    statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(report.statuses.items())) or "nothing"
-    out = [
-        f"run {report.run}: {len(report.results):,} of {report.total:,} problems, {report.seconds:,.0f} s; {statuses}",
-        f"{len(report.confirmations):,} flagged, {len(report.kept):,} confirmed under false-discovery control",
-    ]
+    statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(report.statuses.items())) or "nothing new"
+    known = sum(result.known for result in report.results)
+    before = f" ({known:,} of them known from before)" if known else ""
+    done = f"{len(report.results):,} of {report.total:,} problems{before}"
+    out = [f"run {report.run}: {done}, {report.seconds:,.0f} s; {statuses}"]
+    if report.confirmations or not known:
+        flagged, kept = len(report.confirmations), len(report.kept)
+        out.append(f"{flagged:,} flagged, {kept:,} confirmed under false-discovery control")
+    out.append("`logparse recommend` tells what follows from all that is measured")
     if report.interrupted:
         out.append("interrupted: everything measured is kept; the same command goes on from here")
     elif not report.finished:

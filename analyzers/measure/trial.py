@@ -11,7 +11,7 @@ from analyzers.measure.backend import Backend, Conditions, OutOfMemoryError, Pla
 from analyzers.measure.check import error_bound
 from analyzers.measure.confirm import Pairs, interleave
 from analyzers.measure.drift import Drift
-from analyzers.measure.outcomes import Confirmed, Method, Result, not_measured
+from analyzers.measure.outcomes import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.roofline import bound_us
 from analyzers.measure.samples import Samples, Tell
@@ -163,7 +163,7 @@ class Trial:
             best=best.solution if best else None,
             pick_us=picked.time_us if picked else None,
             best_us=best.time_us if best else None,
-            ended="known",
+            ended=KNOWN,
         )
 
     def _raced(self, pick: Solution, entrants: Sequence[Solution]) -> Result:
