@@ -17,7 +17,7 @@ from analyzers.target import Facts, arch
 from logparse.errors import EmissionError
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen.find_db_record import read_item
-from logparse.formats.miopen.problem_key import KEY, key_of, problem_from_key
+from logparse.formats.miopen.problem_key import is_key, key_of, problem_from_key
 from logparse.formats.miopen.solvers import ALGORITHMS, TUNABLE, direction_of_solver, known_algorithm
 from logparse.model import ConvProblem, Measurement, Problem
 
@@ -64,7 +64,7 @@ def _repeated(item: Item, context: _Context) -> str | None:
 def _bad_key(item: Item, context: _Context) -> str | None:
     if item.key.startswith("\ufeff"):
         return "a byte order mark stands before the key"
-    if KEY.fullmatch(item.key) is None:
+    if not is_key(item.key):
         return f"MIOpen makes no key like {item.key[:80]!r}"
     return None
 

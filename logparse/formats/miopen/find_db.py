@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source, Writer
 from logparse.formats.miopen.find_db_columns import read_columns
-from logparse.formats.miopen.problem_key import KEY, key_of
+from logparse.formats.miopen.problem_key import is_key, key_of
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.model import ConvProblem, Fact, Override, Problem
 
@@ -47,7 +47,7 @@ def recognise(head: Head) -> bool:
         return True
     first = head.data.lstrip(b"\r\n").split(b"\n", 1)[0]
     key, equals, payload = first.partition(b"=")
-    return bool(equals) and b":" in payload and KEY.fullmatch(key.decode("latin-1")) is not None
+    return bool(equals) and b":" in payload and is_key(key.decode("latin-1"))
 
 
 def facts_of_name(name: str) -> list[Fact]:
@@ -126,7 +126,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     """
     by_key: dict[str, list[Override]] = {}
     for override in overrides:
-        text = override.key_text if _is_key(override.key_text) else key(override.problem, target)
+        text = override.key_text if override.key_text and is_key(override.key_text) else key(override.problem, target)
         if text is None:
             raise EmissionError(
                 f"no find-db key for {override.problem.text}: a size, type or layout is unknown; "
@@ -147,10 +147,6 @@ def _can_stand_in(row: Override) -> bool:
     """Whether all that MIOpen checks is known: a net that cannot be written must not keep the override from being."""
     timed = row.time_us is not None and 0 < row.time_us < math.inf and row.workspace_bytes is not None
     return timed and (row.solution.algorithm is not None or known_algorithm(row.solution.id) is not None)
-
-
-def _is_key(text: str | None) -> bool:
-    return text is not None and KEY.fullmatch(text) is not None
 
 
 def _items(rows: Sequence[Override]) -> list[str]:

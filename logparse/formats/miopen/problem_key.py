@@ -19,7 +19,7 @@ unknown), and output sizes of SAME padding or clamped to 1, which follow no form
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from logparse.model import ConvProblem, Direction
@@ -38,9 +38,19 @@ TAIL = (
     rf"(?P<bias>{_N})-(?P<layouts>{_LAYOUT}(?:-{_LAYOUT}-{_LAYOUT})?)-(?P<types>{_TYPE}|{_TYPE}{{3}})-(?P<dir>[FBW])"
     rf"(?:_g(?P<groups>[1-9]\d{{0,8}}))?(?:_ci(?P<ci>{_TYPE}))?(?:_cw(?P<cw>{_TYPE}))?(?:_co(?P<co>{_TYPE}))?"
 )
-KEY = re.compile(rf"(?P<sizes>{SIZES_2D}|{SIZES_3D})-(?P<tail>{TAIL})", re.ASCII)
 _TAIL = re.compile(TAIL, re.ASCII)
 _THREE_TYPES = re.compile(rf"({_TYPE})({_TYPE})({_TYPE})", re.ASCII)
+
+
+@cache
+def _key() -> re.Pattern[str]:
+    return re.compile(rf"(?P<sizes>{SIZES_2D}|{SIZES_3D})-(?P<tail>{TAIL})", re.ASCII)
+
+
+def is_key(text: str) -> bool:
+    """Whether a text is a find-db key."""
+    return _key().fullmatch(text) is not None
+
 
 _ROLES = ("in", "weights", "out")
 PLAIN_LAYOUTS = ("NCHW", "NCDHW")
@@ -76,7 +86,7 @@ def read_tail(tail: str) -> dict[str, Any]:
 
 def problem_from_key(key: str) -> ConvProblem:
     """The problem that a find-db key names.  Raises ValueError on any other text."""
-    match = KEY.fullmatch(key)
+    match = _key().fullmatch(key)
     if match is None:
         raise ValueError(f"not a find-db key: {key[:80]!r}")
     tail = read_tail(match["tail"])
