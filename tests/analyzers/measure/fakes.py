@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from analyzers.measure.backend import (
     BackendType,
@@ -65,8 +67,8 @@ class Fake:
 class Run:
     workspace_bytes = 0
 
-    def __init__(self, backend: Fake, name: str) -> None:
-        self._backend, self._name, self._count = backend, name, 0
+    def __init__(self, backend: Fake, name: str, times: Mapping[str, float] = TIMES) -> None:
+        self._backend, self._name, self._times, self._count = backend, name, times, 0
 
     def error(self) -> float:
         return {"wrong": 0.5, "unwritten": float("nan")}.get(self._name, 1e-7)
@@ -84,8 +86,44 @@ class Run:
         if self._name == "patient":
             time.sleep(0.02)
         self._count += 1
-        return TIMES.get(self._name, 60.0) * (1 + 0.002 * ((self._count * 7) % 5 - 2))
+        return self._times.get(self._name, 60.0) * (1 + 0.002 * ((self._count * 7) % 5 - 2))
 
 
+class Unlike(Fake):
+    """As if the first seat had another GPU than the second: where it is fast, ``fast`` wins, on the other one it loses.
+
+    Nobody races before both are there.
+    """
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        assert place.store is not None
+        self._folder = Path(place.store).parent / "seats"
+        self._folder.mkdir(exist_ok=True)
+        seat = f"{place.device} {os.getppid()}"  # on a cluster each seat has an actor, here all have one parent
+        mine = self._folder / f"{os.getpid()}.part"
+        mine.write_text(seat)
+        for number in UNLIKE:
+            with contextlib.suppress(FileExistsError):
+                os.link(mine, self._folder / number)
+            if (self._folder / number).read_text() == seat:
+                break
+        self._arch, self._times = UNLIKE[number]
+
+    def environment(self) -> Mapping[str, str]:
+        return {"device": f"made-up {self._arch}", "arch": self._arch}
+
+    def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
+        deadline = time.monotonic() + 30
+        while not all((self._folder / number).exists() for number in UNLIKE) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return super().solutions(problem, limit, workspace_bytes)
+
+    def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Run:
+        return Run(self, solution.id, self._times)
+
+
+UNLIKE = {"1": ("gfx942", {"pick": 100.0, "fast": 50.0}), "2": ("gfx90a", {"pick": 300.0, "fast": 450.0})}
 FAKE = BackendType("fake", "for tests", Fake)
+UNLIKES = BackendType("fake", "for tests", Unlike)
 NAME = "tests.analyzers.measure.fakes:FAKE"
