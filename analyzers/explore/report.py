@@ -27,16 +27,17 @@ from analyzers.explore.charts.overview import PANELS, completeness, overview
 from analyzers.explore.charts.regret import regret
 from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
 from analyzers.explore.charts.roofline import roofline
-from analyzers.explore.charts.shapes import cost_curves, shape_map
+from analyzers.explore.charts.shapes import SIZES, cost_curves, parallel, shape_map
 from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.charts.timeline import timeline
 from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
 from analyzers.explore.figure import Figure
 from analyzers.explore.palette import DARK, LIGHT
-from analyzers.explore.plain_text import duration, visible
+from analyzers.explore.plain_text import duration, sentence, visible
 from analyzers.explore.selection import Selection
 from analyzers.explore.verdict import Analysis, analyse
+from analyzers.explore.views import LINES
 from analyzers.joins import facts_by_source
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 10_000_000
 TOP = 500
 POINTS = 3_000
+SHOWN = 2  # remarks at once
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def report(store: Store, analysis: Analysis, top: int = TOP) -> Report:
     with store.connect() as con:
         problems.build(con, analysis.run, analysis.compared, analysis.found)
         frame, total = rows.table(con, everything, start=0, end=top)
-        facets = con.execute(f"select id, {', '.join(PANELS)}, total_us as weight from points").df()
+        facets = con.execute(f"select id, {', '.join(PANELS)}, total_us as weight, m, n from points").df()
         chosen = frame.merge(facets.drop(columns=[x for x in PANELS if x in frame.columns]), on="id", how="left")
         charts = _charts(con, analysis.run)
         details = _details(con, list(frame["id"]))
@@ -99,6 +101,7 @@ def report(store: Store, analysis: Analysis, top: int = TOP) -> Report:
 
 def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, Figure]:
     everything = Selection()
+    sizes = rows.sample(con, everything, ("id", "label", *SIZES), tuple(SIZES), LINES)
     drawn = rows.sample(con, everything, ROOFLINE, ("intensity", "tflops"), POINTS)
     layers = rows.sample(con, everything, WEIGHTS, ("sibling_us", "best_us"), POINTS)
     ticks = con.execute(rows.TICKS, {"run": run}).df()
@@ -110,6 +113,7 @@ def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, Figure]:
         "Backward weights": backward_weights(layers.rows, LIGHT, remark=layers.note),
         "Shapes": shape_map(rows.cells(con, everything), LIGHT),
         "Time over one size": cost_curves(rows.families(con, everything), LIGHT),
+        "Sizes side by side": parallel(sizes.rows, LIGHT, told=sizes.note),
         "Timeline": timeline(ticks, LIGHT),
         "What the files held": completeness(sources, LIGHT),
     }
@@ -146,7 +150,6 @@ def _lean(figure: dict[str, Any]) -> dict[str, Any]:
         "font",
         "hoverlabel",
         "colorway",
-        "legend",
         "paper_bgcolor",
         "plot_bgcolor",
         "hovermode",
@@ -166,7 +169,9 @@ def _recolouring() -> dict[str, str]:
     """Each colour of the light figures and what stands for it on a dark ground."""
     names = ("panel", "ink", "faint", "grid", "alarm", "good")
     pairs = {getattr(LIGHT, name): getattr(DARK, name) for name in names}
-    return {**pairs, **dict(zip(LIGHT.categories, DARK.categories, strict=True))}
+    for light, dark in ((LIGHT.categories, DARK.categories), (LIGHT.scale, DARK.scale)):
+        pairs |= dict(zip(light, dark, strict=True))
+    return pairs
 
 
 def _page(url: str, analysis: Analysis, sums: pd.Series, shown: int, total: int, data: Mapping[str, object]) -> str:
@@ -191,11 +196,18 @@ def _page(url: str, analysis: Analysis, sums: pd.Series, shown: int, total: int,
         store=html.escape(visible(url.rstrip("/").rsplit("/", 1)[-1])),
         headline=html.escape(visible(analysis.headline)),
         summary=html.escape(f"Run {visible(analysis.run)}: {calls}{total:,} problems, {known}.{part}"),
-        remarks="".join(f"<p class=remark>{html.escape(visible(x))}</p>" for x in analysis.lines),
+        remarks=_remarks([html.escape(visible(sentence(x))) for x in analysis.lines]),
         plotly=plotly,
         data=block,
         script=script,
     )
+
+
+def _remarks(told: Sequence[str]) -> str:
+    """The first ones, and the others behind a line that opens them."""
+    rest = "".join(f"<li>{x}</li>" for x in told[SHOWN:])
+    more = f"<details><summary>{len(told) - SHOWN} more remarks</summary><ul>{rest}</ul></details>" if rest else ""
+    return "".join(f"<p class=remark>{x}</p>" for x in told[:SHOWN]) + more
 
 
 def _hash(script: str) -> str:
@@ -212,7 +224,7 @@ _TEMPLATE = """<!DOCTYPE html>
 <button id="switch">Dark / light</button></div></header>
 <div class="verdict" role="status"><strong>{headline}</strong><p>{summary}</p>{remarks}</div>
 <nav id="tabs" aria-label="Charts"></nav><div id="chips" class="chips"></div>
-<div id="chart" class="chart"></div>
+<div class="chart"><div id="chart"></div></div>
 <div id="detail"></div>
 <div id="table-box"><div class="bar"><h2>Problems</h2><span id="note" class="faint"></span>
 <button id="export">Export CSV</button></div>

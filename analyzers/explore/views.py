@@ -41,6 +41,9 @@ def draw(
     made: list[Figure | None] = list(CHARTS[chosen.view](con, chosen, theme, names))
     if chosen.view == "overview":
         made.append(_held(con, theme) if anew else None)
+    for figure in made:  # a zoom stays while filters change; the next view has axes of its own
+        if figure is not None:
+            figure.layout["uirevision"] = chosen.view
     return made
 
 

@@ -24,7 +24,16 @@
     }
     return value;
   };
-  const copy = (figure) => { const made = JSON.parse(JSON.stringify(figure)); return dark() ? recoloured(made) : made; };
+  const webgl = !!document.createElement('canvas').getContext('webgl');
+  const copy = (figure) => {
+    const made = JSON.parse(JSON.stringify(figure));
+    if (!webgl) for (const trace of made.data) if (trace.type === 'scattergl') trace.type = 'scatter';
+    return dark() ? recoloured(made) : made;
+  };
+  const plot = (box, figure) => {
+    box.style.height = `${figure.layout.height}px`;  // without its own the box collapses when the window changes its size
+    return Plotly.react(box, figure.data, figure.layout, { displaylogo: false, responsive: true, toImageButtonOptions: { format: 'svg' } });
+  };
 
   const passes = (i) => {
     for (const [facet, chosen] of Object.entries(state.facets)) if (!chosen.has(columns[facet][i])) return false;
@@ -70,15 +79,17 @@
   const drawChart = () => {
     const figure = copy(data.charts[state.chart]);
     if (filtered()) highlight(figure);
-    Plotly.react($('chart'), figure.data, figure.layout, { displaylogo: false, responsive: true });
+    figure.layout.uirevision = state.chart;  // a zoom stays while filters change; the next chart has axes of its own
+    plot($('chart'), figure);
   };
+  const isProblem = (told) => /^[0-9a-f]{12}$/.test(told);
   const highlight = (figure) => {
     const shown = new Set(visible().map((i) => columns.id[i]));
     for (const trace of figure.data) {
       const first = trace.customdata && trace.customdata[0];
       if (!Array.isArray(first)) continue;
-      if (trace.type === 'bar' && data.facets.includes(first[0])) rebar(trace);
-      else if (place.has(first[0]) || trace.type === 'scattergl') {
+      if (data.facets.includes(first[0])) rebar(trace);
+      else if (trace.type.startsWith('scatter') && isProblem(first[0])) {
         trace.selectedpoints = trace.customdata.flatMap((x, i) => shown.has(x[0]) ? [i] : []);
         trace.unselected = { marker: { opacity: 0.06 } };
       }
@@ -96,7 +107,9 @@
       sums.set(columns[facet][i], (sums.get(columns[facet][i]) || 0) + weight);
     }
     if (open) state.facets[facet] = open;
-    trace.x = trace.customdata.map((x) => total ? (sums.get(x[1]) || 0) / total : 0);
+    for (const told of trace.customdata) told[4] = total ? (sums.get(told[1]) || 0) / total : 0;
+    if (trace.type !== 'bar') return;
+    trace.x = trace.customdata.map((told) => told[4]);
     if (open) trace.marker.color = trace.customdata.map((x, i) => open.has(x[1]) ? [].concat(trace.marker.color)[i] || [].concat(trace.marker.color)[0] : '#99a3ad');
   };
 
@@ -118,11 +131,20 @@
 
   const drawChips = () => {
     const box = clear($('chips'));
-    const chip = (text, remove) => { const b = make('button', `${text} ×`); b.onclick = () => { remove(); draw(); }; box.append(b); };
+    const chip = (text, remove) => { const b = make('button', text === 'Clear all' ? text : `${text} ×`); b.onclick = () => { remove(); draw(); }; box.append(b); };
     for (const [facet, chosen] of Object.entries(state.facets)) for (const value of chosen) chip(`${facet}: ${value}`, () => toggle(facet, value));
     if (state.ids) chip(`${state.ids.size} marked in a chart`, () => { state.ids = null; });
-    if (box.firstChild) chip('Clear all', () => { state.facets = {}; state.ids = null; });
+    if (state.search) chip(`“${state.search}”`, () => { state.search = $('search').value = ''; });
+    for (const name of Object.keys(state.filters)) chip(`${data.titles[name]}: ${filterOf(name).value}`, () => { delete state.filters[name]; filterOf(name).value = ''; });
+    if (box.firstChild) {
+      chip('Clear all', () => {
+        for (const name of Object.keys(state.filters)) filterOf(name).value = '';
+        Object.assign(state, { facets: {}, ids: null, filters: {}, search: '' });
+        $('search').value = '';
+      });
+    }
   };
+  const filterOf = (name) => document.querySelector(`input[data-column="${name}"]`);
   const toggle = (facet, value) => {
     const chosen = state.facets[facet] || new Set();
     if (chosen.has(value)) chosen.delete(value); else chosen.add(value);
@@ -139,7 +161,13 @@
     const close = make('button', 'Close');
     close.onclick = () => { state.problem = ''; drawDetail(); drawTable(); };
     head.append(make('h2', columns.label[i]), close);
-    section.append(head, make('p', told.sentence, { class: 'sentence' }));
+    const numbers = make('dl');
+    for (const [name, column] of [['Now (µs)', 'time_us'], ['Best known (µs)', 'best_us'], ['Calls', 'calls'], ['Could save (ms)', 'saving_us'], ['TFLOP/s', 'tflops'], ['Of roofline (%)', 'efficiency']]) {
+      const pair = make('div');
+      pair.append(make('dt', name), make('dd', number(columns[column][i]) || 'unknown'));
+      numbers.append(pair);
+    }
+    section.append(head, make('p', told.sentence, { class: 'sentence' }), numbers);
     const chart = make('div');
     section.append(chart);
     for (const [title, text, note] of [['Bench command', told.command, told.command_note], [told.override_name ? `Override row (${told.override_name})` : 'Override row', told.override, told.override_note]]) {
@@ -166,9 +194,7 @@
     if (!told.figure) { section.removeChild(chart); return; }
     const shared = data.charts[Object.keys(data.charts)[0]].layout.template.layout, figure = JSON.parse(JSON.stringify(told.figure));
     for (const name of ['font', 'hoverlabel', 'colorway', 'paper_bgcolor', 'plot_bgcolor', 'hovermode']) figure.layout[name] = shared[name];
-    figure.layout.legend = { orientation: 'h', y: 1, yanchor: 'bottom', x: 0 };
-    const made = dark() ? recoloured(figure) : figure;
-    Plotly.newPlot(chart, made.data, made.layout, { displaylogo: false, responsive: true });
+    plot(chart, copy(figure));
   };
   const fallback = (node, done) => {  // a file from disk may not use the clipboard interface
     const range = document.createRange();
@@ -205,7 +231,7 @@
       if (made) state.filters[name] = made; else delete state.filters[name];
       drawTable();
     };
-    input.onchange = drawChart;
+    input.onchange = draw;
     cell.append(button, input);
     head.append(cell);
   }
@@ -215,7 +241,7 @@
   $('table').tBodies[0].onkeydown = (event) => { const row = rowOf(event); if (row && event.key === 'Enter') open(row.dataset.id); };
   $('more').onclick = () => { state.rows += 500; drawTable(); };
   $('search').oninput = (event) => { state.search = event.target.value.trim().toLowerCase(); drawTable(); };
-  $('search').onchange = drawChart;
+  $('search').onchange = draw;
   $('switch').onclick = () => { document.documentElement.dataset.theme = dark() ? 'light' : 'dark'; draw(); drawDetail(); };
   $('export').onclick = () => {
     const cell = (value) => {
@@ -230,14 +256,22 @@
   };
   document.documentElement.dataset.theme = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
   draw();
+  const mark = (test) => {
+    state.ids = new Set(columns.id.filter((id, i) => test(i)));
+    draw();
+  };
+  const octave = (value) => value === null ? null : Math.floor(Math.log2(value));
   $('chart').on('plotly_click', (event) => {
     const told = event.points[0].customdata;
     if (!Array.isArray(told)) return;
-    if (data.facets.includes(told[0])) { toggle(told[0], told[1]); draw(); } else if (typeof told[0] === 'string') open(told[0]);
+    if (data.facets.includes(told[0])) { toggle(told[0], told[1]); draw(); } else if (isProblem(told[0])) open(told[0]);
+    else if (told[0] === 'regret') mark((i) => columns.regret[i] !== null && Math.max(0, columns.regret[i] / 100) >= told[1] && columns.regret[i] / 100 < told[2]);
+    else if (state.chart === 'Shapes') mark((i) => octave(columns.m[i]) === told[0] && octave(columns.n[i]) === told[1]);
   });
+  $('chart').on('plotly_deselect', () => { if (state.ids) { state.ids = null; draw(); } });
   $('chart').on('plotly_selected', (event) => {
     if (!event || !event.points) return;
-    const ids = event.points.map((p) => p.customdata && p.customdata[0]).filter((id) => typeof id === 'string');
+    const ids = event.points.map((p) => p.customdata && p.customdata[0]).filter(isProblem);
     if (ids.length) { state.ids = new Set(ids); drawChips(); drawTable(); }
   });
 })();

@@ -53,7 +53,7 @@ def timeline(ticks: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
     styled(figure, theme, title=title, height=150 + 30 * max(2, min(len(names), 24)))
     few = {"dtick": 1000 * width} if z.shape[1] <= 6 else {}  # no fractions of a slice
     figure.update_xaxes(type="date", title={"text": "time of the log's clock"}, showgrid=False, **few)
-    figure.update_yaxes(showgrid=False, type="category", autorange="reversed")
+    figure.update_yaxes(showgrid=False, type="category", range=[len(names) - 0.5, -0.5])  # the first on top
     figure.update_layout(dragmode="select", selectdirection="h")
     if len(names) > 1:
         figure.layout["height"] += 20
