@@ -20,7 +20,7 @@ from logparse.columns import conformed
 from logparse.errors import StoreError
 from logparse.location import make_folder
 from logparse.manifest import MERGED, Manifest
-from logparse.parts import encoding
+from logparse.parts import encoding, row_file
 from logparse.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_row
 from logparse.store import Store
 
@@ -52,7 +52,7 @@ def compact(store: Store, progress: Progress | None = None) -> Compacted:
         for folder, group in _by_folder(paths).items()
         if (chosen := _small(store, group, manifest))
     }
-    row_files = len({row.attempt for row in rows} - manifest.attempts)
+    row_files = len({row_file(row) for row in rows if row.attempt not in manifest.attempts})
     before = sum(map(len, held.values())) + row_files + bool(manifest.number)
     if not small and not row_files and not manifest.stale:
         return Compacted(before, before)
@@ -69,9 +69,7 @@ def compact(store: Store, progress: Progress | None = None) -> Compacted:
     gone = {path for _, paths in small.values() for path in paths}
     kept = [f"{store.root}/{path}" for path in manifest.parts if f"{store.root}/{path}" not in gone]
     names = frozenset(path.removeprefix(f"{store.root}/") for path in (*kept, *merged))
-    still = {row.attempt for row in store.commits()}  # something may have been forgotten meanwhile
-    kept_rows = [row for row in rows if row.attempt in still]
-    new = Manifest(manifest.number + 1, _table(kept_rows), names, stale=len(kept_rows) < len(rows))
+    new = Manifest(manifest.number + 1, _table(rows), names)
     if not new.put(store.filesystem, store.root, store.put):
         raise StoreError(f"{store.url}: another compaction was faster, and this one changed nothing")
     return Compacted(before, len(names) + 1)

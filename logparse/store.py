@@ -21,7 +21,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +34,7 @@ from logparse.columns import table as arrow_table
 from logparse.errors import StoreError
 from logparse.location import META, PutIfAbsent, explained, make_folder, put_if_absent, replace_file, resolve
 from logparse.manifest import MERGED, Manifest, latest, manifests
+from logparse.manifest import forget as forget_attempts
 from logparse.parts import Attempt, attempt_of, parquet_bytes, path_folder, row_file, row_files
 from logparse.schema import (
     COMMIT_SCHEMA,
@@ -110,11 +110,10 @@ class Store:
     def forget(self, name: str) -> list[str]:
         """Remove a run, or the sources whose path ends in ``name``.  Returns the paths that are gone.
 
-        What a compaction merged of them is invisible at once, and leaves the disk with the next one.  Raises StoreError
-        when nothing matches.
+        What a compaction merged of them is invisible at once, and leaves the disk with the next one; so is what one
+        that is at work will have merged.  Raises StoreError when nothing matches.
         """
-        manifest = self.manifest()
-        rows = [commit_from_row(row) for row in self._commit_table(manifest).to_pylist()]
+        rows = [commit_from_row(row) for row in self._commit_table().to_pylist()]
         named = [row for row in live(rows) if name in (row.run, row.path) or row.path.endswith("/" + name)]
         if not named:
             raise StoreError(f"nothing in {self.url} is called {name!r}; `logparse status` lists runs and files")
@@ -123,10 +122,7 @@ class Store:
         for row in doomed.values():
             for path in (row_file(row), f"sources/{row_file(row).rsplit('/', 1)[-1]}"):
                 self._delete(f"{self.root}/{path}")
-        kept = [attempt not in doomed for attempt in manifest.commits["attempt"].to_pylist()]
-        if not all(kept):
-            rest = replace(manifest, commits=manifest.commits.filter(pa.array(kept, pa.bool_())), stale=True)
-            replace_file(self.filesystem, rest.path(self.root), rest.to_bytes())
+        forget_attempts(self.filesystem, self.root, doomed)
         for table in SCHEMAS:
             for path in self.files(table):
                 if attempt_of(path) in doomed:
@@ -141,7 +137,7 @@ class Store:
         merged = manifest.attempts
         settled = manifest.age_s > older_than_s  # nobody still reads by the manifest before this one
         held = set(self._commit_table(manifest)["attempt"].to_pylist())
-        doomed = [p for p in manifests(self.filesystem, self.root)[:-1] if settled]
+        doomed = [*manifest.spent, *(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
         if settled:
             told = {f"{self.root}/{path}" for path in row_files(manifest.commits)}
             doomed += [p for p in self.files("sources") if p in told]

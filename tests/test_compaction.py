@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -17,7 +18,7 @@ from logparse.cli import main
 from logparse.compaction import compact
 from logparse.errors import StoreError
 from logparse.ingest import ingest
-from logparse.manifest import MERGED
+from logparse.manifest import MERGED, Manifest
 from logparse.schema import VIEWS
 from logparse.store import Store, open_store
 
@@ -181,3 +182,50 @@ def test_what_is_forgotten_while_parts_are_merged_leaves_with_the_next_compactio
     attempts = set(store.manifest().attempts)
     for path in store.manifest().parts:
         assert set(pq.ParquetFile(Path(store.url) / path).read(["attempt"])["attempt"].to_pylist()) <= attempts
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_is_forgotten_at_the_last_moment_stays_forgotten(
+    store: Store, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """A compaction has looked for the last time, and its manifest comes before or after the `forget`."""
+    put = Manifest.put
+
+    def late(manifest: Manifest, *where: Any) -> bool:
+        if when == "before":
+            store.forget("two")
+        done = put(manifest, *where)
+        if when == "after":
+            store.forget("two")
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "put", late)
+        compact(store)
+    assert set(store.sources()["run"]) == {"one", "three"}
+    assert store.manifest().stale
+    with pytest.raises(StoreError, match="nothing in"):
+        store.forget("two")
+    ingest([str(SAMPLES / "tunableop")], store, run="two")
+    wanted = views(store)
+    assert set(wanted["sources"]["run"]) == {"one", "two", "three"}
+    compact(store)
+    same(store, wanted)
+    assert not store.manifest().stale
+
+
+def test_what_was_forgotten_is_remembered_as_long_as_it_matters(store: Store) -> None:
+    compact(store)
+    store.forget("two")
+    told = list(Path(store.url).glob("compactions/forgotten-*.json"))
+    assert len(told) == 1
+    os.utime(told[0], (0, 0))
+    store.sweep()
+    assert told[0].exists(), "the manifest still holds it"
+    compact(store)
+    store.sweep()
+    assert not told[0].exists()
+    assert set(store.sources()["run"]) == {"one", "three"}
+    store.forget("one")
+    store.sweep()
+    assert len(list(Path(store.url).glob("compactions/forgotten-*.json"))) == 1, "a compaction may be at work"
