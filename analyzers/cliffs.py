@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.by_hand import PADDING
 from analyzers.joins import calls_by_problem, calls_of, facts_by_source
 from analyzers.neighbours import SIZES, Timed, at_best, fastest, linked_to, matrices, neighbours
 from analyzers.what_ifs import WhatIf, evidence, meant, what_ifs
@@ -146,7 +147,7 @@ def _padding(
         calls=calls,
         saving_us=what.saving_us * calls if what.confirmed and calls is not None else None,
         evidence=shown | {"what_ifs": others, "unaligned": unaligned(problem)},
-        advice="Pad the model's own sizes (vocabulary, heads, hidden) to multiples of 64 where they are free.",
+        advice=PADDING,
     )
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.by_hand import LAYOUT
 from analyzers.devices import Device, device_of
 from analyzers.joins import EVIDENCE, calls_of, facts_by_source, timed
 from analyzers.slow_solvers import replaced_solvers, settled
@@ -399,8 +400,7 @@ def _with_layout(finding: Finding, ways: Sequence[WhatIf], settings: Settings) -
         per_call_us=best.saving_us,
         saving_us=None if count is None else best.saving_us * count,
         evidence=evidence,
-        advice=f"Change the layout ({best.solution.partition(':')[2]}): model.to(memory_format=channels_last) in "
-        "PyTorch, with PYTORCH_MIOPEN_SUGGEST_NHWC=1 on ROCm.",
+        advice=LAYOUT,
     )
 
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.by_hand import FUSION
 from analyzers.joins import calls_by_problem, facts_by_source
 from analyzers.what_ifs import WhatIf, evidence, what_ifs
 from logparse.links import linked
@@ -168,10 +169,7 @@ def _finding(tail: Tail, way: WhatIf | None, counts: _Counts, shown: Mapping[str
 
 _UNMEASURED: Mapping[str, object] = {"best": "torch:fused", "confidence": 0.4}
 """The evidence of a remedy of which no time is known."""
-_ADVICE = (
-    "Fuse the epilogue: torch.compile, torch._addmm_activation or the library's own epilogue "
-    "(HIPBLASLT_MATMUL_DESC_EPILOGUE). Measure it by a replay of the problem with this bias and activation."
-)
+_ADVICE = f"{FUSION} Measure it by a replay of the problem with this bias and activation."
 
 
 def _copies(tables: Tables, counts: _Counts) -> Iterator[Finding]:

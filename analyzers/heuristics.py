@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.by_hand import advice, by_hand
 from analyzers.joins import DEFAULT_TEXT, calls_of, facts_by_source, timed
 from analyzers.picks import BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED, compare
 from analyzers.target import arch, machine, same_device, serves
@@ -135,6 +136,7 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
         saving_us=None if calls is None else loss * calls,
         evidence=evidence | {"pick_us": pick_us, "noise_us": _number(row["noise_us"])},
         override=_override(problem, best, row, facts.get(str(row["source_id"]), {}), settings),
+        advice=advice(best),
     )
 
 
@@ -164,7 +166,7 @@ def _override(
     problem: Problem, best: Solution, row: Mapping[str, object], measured: Mapping[str, str], settings: Settings
 ) -> Override | None:
     """The override of a measured gain, if it was measured on the target's like and it is clear what was measured."""
-    if row["disagree"] or best.text == DEFAULT_TEXT or row["basis"] not in (MEASURED, BY_DEFAULT):
+    if row["disagree"] or best.text == DEFAULT_TEXT or by_hand(best) or row["basis"] not in (MEASURED, BY_DEFAULT):
         return None
     target = settings.target or measured
     fits = serves(measured, target, best.library)

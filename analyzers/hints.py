@@ -41,6 +41,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         size = _SIZE.search(text)
         meant = [p for p in problems.get(source, []) if size and _has(p, size[2], size[1], int(size[3]))]
         evidence: dict[str, object] = {"source_id": source, "hints": int(count), "candidates": len(meant)}
+        if size:
+            evidence["best"] = f"torch:pad={size[4]}"  # the remedy, of which no time is known
         if not meant:
             out.append(Finding(analyzer=NAME, message=f"the library hints: {text!r}", evidence=evidence))
         for problem in meant:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analyzers import ANALYZERS, heuristics
+from analyzers import ANALYZERS, heuristics, hints
 from analyzers.analyzer import Settings, Tables
 from analyzers.apply import script as apply_script
+from analyzers.by_hand import by_hand
 from analyzers.ceiling import BreakEven, Ceiling, break_even, ceiling, gpu_us
 from analyzers.evidence import Judgement, basis, completed, judgement, pre_us
 from analyzers.joins import calls_by_problem, timed
@@ -25,7 +26,7 @@ from analyzers.wildcards import Times, exact, first, smallest
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, Writer
 from logparse.formats.tunableop.signature import torch_version
-from logparse.model import Family, Finding, Override, Problem
+from logparse.model import Family, Finding, Override, Problem, solution_from_text
 
 WILDCARDS_FROM = (2, 15)
 """The first PyTorch whose TunableOp matches rows with wildcards."""
@@ -102,9 +103,9 @@ def recommend(tables: Tables, settings: Settings) -> Recommendation:
 def told_once(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
     """The same better solution saves its time only once.
 
-    A plain pick that another analyzer explains is left out, and the explanation takes over its override.  Of a problem
-    whose calls nobody counts and which may be a counted one (a TunableOp key beside the log's line), only findings are
-    kept that the counted one does not have.
+    A plain pick that another analyzer explains is left out, and the explanation takes over its override; so is a
+    library's hint to pad where padding was measured.  Of a problem whose calls nobody counts and which may be a counted
+    one (a TunableOp key beside the log's line), only findings are kept that the counted one does not have.
     """
     return _without_echoes(_explained(findings), links)
 
@@ -123,6 +124,8 @@ def _without_echoes(findings: Sequence[Finding], links: pd.DataFrame) -> list[Fi
 
 
 def _explained(findings: Sequence[Finding]) -> list[Finding]:
+    measured = {_remedy(x) for x in findings if x.per_call_us is not None}
+    findings = [x for x in findings if x.analyzer != hints.NAME or _remedy(x) is None or _remedy(x) not in measured]
     plain = {_better(x): x for x in findings if x.analyzer == heuristics.NAME}
     explained = {_better(x) for x in findings if x.analyzer != heuristics.NAME} - {None}
     out = []
@@ -134,6 +137,14 @@ def _explained(findings: Sequence[Finding]) -> list[Finding]:
             twin = plain.get(key)
             out.append(replace(finding, override=finding.override or (twin.override if twin else None)))
     return out
+
+
+def _remedy(finding: Finding) -> tuple[str, str] | None:
+    """The problem and the kind of change that a finding proposes: ``torch:pad`` of ``torch:pad=8,stored``."""
+    best = finding.evidence.get("best")
+    if finding.problem is None or not isinstance(best, str) or not best.startswith("torch:"):
+        return None
+    return finding.problem.text, best.partition("=")[0]
 
 
 def _better(finding: Finding) -> tuple[str, object] | None:
@@ -157,7 +168,10 @@ def action(finding: Finding) -> str:
         return f"use {finding.override.solution.text}"
     if to_tune([finding]):
         return "tune"
-    # A better one is known: of another build or device than the target, or one that no file can make a library take.
+    # A better one is known: one that no file can make a library take, or of another build or device than the target.
+    best = finding.evidence.get("best")
+    if isinstance(best, str) and by_hand(solution_from_text(best)) and finding.per_call_us is not None:
+        return f"by hand: {best}"
     return "see its advice" if finding.advice else "measure on the target"
 
 

@@ -37,9 +37,10 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
         if ceiling.gpu_share is None
         else (ceiling.gpu_share, "GPU time")
     )
-    step = "unknown, the traces mark no steps" if ceiling.gpu_share is not None else "unknown, no trace"
+    untraced = "unknown, no trace counts these calls"
+    step = "unknown, the traces mark no steps" if ceiling.gpu_share is not None else untraced
     step = step if ceiling.step_share is None else f"{ceiling.step_share:.1%}"
-    time = "unknown, no trace" if ceiling.time_share is None else f"{ceiling.time_share:.1%}"
+    time = untraced if ceiling.time_share is None else f"{ceiling.time_share:.1%}"
     return [
         f"ceiling: if every problem ran at its best known time you gain at most {gain:.1%} of {of} "
         f"({duration(ceiling.saving_us)} of {duration(ceiling.default_us)}); of the step: {step}",

@@ -291,7 +291,7 @@ def top(
     if by not in ("calls", "time"):
         raise typer.BadParameter("calls or time", param_hint="--by")
     frame = lookup.top(open_store(store), by=by, kind=kind, n=n, run=run)
-    write_table(frame.drop(columns="text") if format is TableFormat.table else frame, format, output)
+    write_table(lookup.brief(frame) if format is TableFormat.table else frame, format, output)
 
 
 @app.command(epilog="Example: `logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'`")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
@@ -100,6 +101,15 @@ class Known:
     problem: Problem
     calls: pd.DataFrame
     measurements: pd.DataFrame
+
+
+def brief(frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns of ``top`` that a terminal has room for; of a C++ kernel's name the template, not its arguments."""
+    frame = frame.drop(columns="text")
+    return frame.assign(**{name: frame[name].str.replace(_CPP, r"\1\2", regex=True) for name in ("pick", "best")})
+
+
+_CPP = re.compile(r"^(kernel:)(?:void )?([^(]*<[^()]*>)\(.*\)$", re.DOTALL)
 
 
 def show(store: Store, text: str) -> list[Known]:

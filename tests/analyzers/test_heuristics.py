@@ -246,3 +246,11 @@ def test_calls_are_those_of_top(store: Store) -> None:
     rows = rows[rows["calls"].notna()]
     assert "bench+tunableop" in set(told["calls_from"])
     assert rows.groupby("problem")["calls"].sum().to_dict() == told.loc[rows["problem"].unique(), "calls"].to_dict()
+
+
+@pytest.mark.parametrize("best", ["torch:layout=NHWC,stored", "torch:pad=64", "kernel:mine:gemm", "cudnn:eng1_k2=0"])
+def test_what_no_file_can_say_is_advice(best: str) -> None:
+    """A formulation, a user's own kernel, a plan of cuDNN's: nothing reads these from a file."""
+    [found] = problems(given(None, measurement(G, "Default", 50.0), measurement(G, best, 40.0)))
+    assert found.override is None
+    assert found.advice

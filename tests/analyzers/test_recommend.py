@@ -55,6 +55,10 @@ def test_a_better_solution_that_is_explained_counts_once() -> None:
     risk = replace(pick, analyzer="precision-risk", per_call_us=None, override=None)
     links = pd.DataFrame({"problem": [], "other": []})
     assert told_once([pick, other, why, risk], links) == [other, replace(why, override=use), risk]
+    padded = replace(why, evidence={"best": "torch:pad=64,stored"})
+    hint = replace(why, analyzer="library-hint", per_call_us=None, evidence={"best": "torch:pad=8"})
+    assert told_once([padded, hint], links) == [padded], "what the hint proposes was measured"
+    assert told_once([hint, risk], links) == [hint, risk]
 
 
 def test_a_text_without_calls_says_nothing_that_the_counted_one_says() -> None:

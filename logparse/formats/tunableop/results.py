@@ -201,6 +201,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
     Raises EmissionError where the target's validators or dialect, a field of the key, or the solution's name in that
     dialect is not known, and where overrides of one key differ and have no times.
     """
+    if any(override.solution.text != "Default" for override in overrides):
+        signature.refuse_untunable(target)
     header = validators.lines(target)
     rows: dict[str, tuple[str, float | None]] = {}
     for override in overrides:

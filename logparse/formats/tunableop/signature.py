@@ -34,6 +34,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from logparse.errors import EmissionError
 from logparse.model import COMPLEX, Family, GemmProblem, Problem
 
 OP = re.compile(r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_")
@@ -216,6 +217,16 @@ def version(text: str) -> tuple[int, int] | None:
 def torch_version(facts: Mapping[str, str]) -> tuple[int, int] | None:
     """PyTorch's (major, minor) of a target, from its validator or the canonical fact."""
     return version(facts.get("validator:PT_VERSION") or facts.get("pytorch_version") or "")
+
+
+def refuse_untunable(facts: Mapping[str, str]) -> None:
+    """Raises EmissionError for a target whose TunableOp knows no solution but ``Default``: CUDA before PyTorch 2.14."""
+    torch = torch_version(facts)
+    if facts.get("backend") == "CUDA" and torch is not None and torch < (2, 14):
+        raise EmissionError(
+            f"TunableOp: PyTorch {torch[0]}.{torch[1]} for CUDA has no candidate but Default, it takes cuBLASLt solutions "
+            "from 2.14 on: until then the program must be changed, or call the library itself"
+        )
 
 
 def dialect(facts: Mapping[str, str]) -> Dialect | None:

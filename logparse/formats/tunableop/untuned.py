@@ -151,6 +151,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
     Raises EmissionError where the target's dialect or a field of a key is not known, or PyTorch is older than 2.6.
     """
+    signature.refuse_untunable(target)
     torch = signature.torch_version(target)
     if torch is not None and torch < (2, 6):
         raise EmissionError(f"TunableOp: PyTorch {torch[0]}.{torch[1]} cannot tune from a file, 2.6 and later can")

@@ -1,0 +1,44 @@
+"""Better solutions that no override file can make a library take: what the user changes instead.
+
+Texts of solutions: the torch backend's formulations (``measure/backends/torch_convs.py``, ``torch_gemms.py``), a user's
+own kernels, and cuDNN's plans.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from logparse.model import DEFAULT, Solution
+
+LAYOUT = (
+    "Change the layout: model.to(memory_format=channels_last) in PyTorch, with PYTORCH_MIOPEN_SUGGEST_NHWC=1 on ROCm."
+)
+PADDING = "Pad the model's own sizes (vocabulary, heads, hidden) to multiples of 64 where they are free."
+FUSION = (
+    "Fuse the epilogue: torch.compile, torch._addmm_activation or the library's own epilogue "
+    "(HIPBLASLT_MATMUL_DESC_EPILOGUE)."
+)
+_LIBRARIES = frozenset({"torch", "kernel", "cudnn"})
+_ADVICE: Mapping[str, str] = {
+    r"torch:layout=.*|cudnn:layout=.*": LAYOUT,
+    r"torch:benchmark": "Set torch.backends.cudnn.benchmark = True (MIOpen's find on ROCm): shapes should not vary.",
+    r"torch:pad=.*": PADDING,
+    r"torch:fused": FUSION,
+    r"torch:blas=.*": "Choose the library: torch.backends.cuda.preferred_blas_library(…), which holds for all calls.",
+    r"torch:transposed": "Write the product transposed: (Bᵀ·Aᵀ)ᵀ.",
+    r"torch:gemm|torch:im2col": "Write the convolution as a matrix product.",
+    r"kernel:.*": "Call your own kernel in place of the library's.",
+    r"cudnn:.*": "No setting makes PyTorch take one plan of cuDNN's; benchmark mode lets it time several.",
+}
+
+
+def by_hand(solution: Solution) -> bool:
+    """Whether no file makes any library take this solution."""
+    return solution.library in _LIBRARIES and solution.text != DEFAULT.text
+
+
+def advice(solution: Solution) -> str | None:
+    """What to change in the program; None where an override file can say it, or there is nothing to say."""
+    known = (text for pattern, text in _ADVICE.items() if re.fullmatch(pattern, solution.text))
+    return next(known, None) if by_hand(solution) else None
