@@ -29,7 +29,8 @@ with picked as (
         select l.problem, l.other, rank() over (
             partition by l.problem order by list_position(['exact', 'layout', 'shape'], l.level)) as place
         from links l semi join picks p on p.problem = l.other anti join picks q on q.problem = l.problem),
-     means as (select problem, any_value(other) as other from near where place = 1 group by problem having count(*) = 1),
+     means as (
+        select problem, any_value(other) as other from near where place = 1 group by problem having count(*) = 1),
      w as (
         select kind, coalesce(m.other, problem) as problem, cast(sum(calls) as bigint) as calls,
                string_agg(distinct calls_from, '+' order by calls_from) as calls_from

@@ -224,8 +224,8 @@ def refuse_untunable(facts: Mapping[str, str]) -> None:
     torch = torch_version(facts)
     if facts.get("backend") == "CUDA" and torch is not None and torch < (2, 14):
         raise EmissionError(
-            f"TunableOp: PyTorch {torch[0]}.{torch[1]} for CUDA has no candidate but Default, it takes cuBLASLt solutions "
-            "from 2.14 on: until then the program must be changed, or call the library itself"
+            f"TunableOp: PyTorch {torch[0]}.{torch[1]} for CUDA has no candidate but Default, it takes cuBLASLt "
+            "solutions from 2.14 on: until then the program must be changed, or call the library itself"
         )
 
 
