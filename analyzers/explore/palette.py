@@ -97,6 +97,7 @@ def layout_look(theme: Theme, *, title: str = "", height: int = 460) -> dict[str
             "bgcolor": theme.panel,
             "bordercolor": theme.faint,
             "align": "left",
+            "namelength": -1,
             "font": {"family": FONT, "size": 12, "color": theme.ink},
         },
         # Hung from the box: plotly misplaces a legend of several lines that stands on the plot.

@@ -26,6 +26,7 @@ from logparse.store import open_store
 if TYPE_CHECKING:
     import duckdb
 
+    from analyzers.explore.verdict import Analysis
     from logparse.store import Store
 
 _SMALL = {
@@ -103,13 +104,17 @@ def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str)
     con.execute("detach out_")
 
 
-def _others(url: str | None, folder: Path) -> Path | None:
-    """The file in the folder that holds the times of the other store, ``problem, other_us``."""
+def _others(url: str | None, folder: Path, told: Analysis | None = None) -> Path | None:
+    """The file in the folder that holds the times of the other store, ``problem, other_us``.
+
+    ``told``: what the analyzers say of that store, wherever they have spoken of this one: a time is that of the pick
+    then, and of the best known solution before, in both stores alike.
+    """
     if url is None:
         return None
-    path = folder / "others.parquet"
-    with _connect(open_store(url)) as con:
-        problems.build(con, open_store(url).latest_run())
+    path, store = folder / "others.parquet", open_store(url)
+    with _connect(store) as con:
+        problems.build(con, store.latest_run(), *((told.compared, told.found) if told else ()))
         _write(con, "select problem, min(time_us) as other_us from points group by problem", path)
     return path
 
@@ -128,13 +133,14 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
 
     store, folder = open_store(job.url), Path(job.folder)
     run = str(json.loads((folder / "run.json").read_text())["run"])
-    told = analyse(store, run, Settings(target=job.target))
+    settings = Settings(target=job.target)
+    told = analyse(store, run, settings)
     (folder / "verdict.json").write_text(json.dumps({"headline": told.headline, "lines": told.lines}))
-    others = folder / "others.parquet"
+    others = _others(job.other, folder, analyse(open_store(job.other), None, settings)) if job.other else None
     with _connect(store) as con:
         for name in _BASES:
             con.execute(f"create view {name} as from read_parquet({_quoted(folder / f'{name}.parquet')})")
-        with problems.said(con, told.compared, told.found, others if others.exists() else None) as points:
+        with problems.said(con, told.compared, told.found, others) as points:
             _database(con, folder / JUDGED, run, points)
     yield VERDICT, ""
     for made in (folder / FIRST, *(folder / f"{name}.parquet" for name in _BASES)):

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pandas as pd
 
 from analyzers.devices import Device, devices
-from analyzers.explore.charts.marks import HOVER, categories, hover_data, log_axis, sizes, texts
+from analyzers.explore.charts.marks import HOVER, hover_data, log_axis, sizes, texts
 from analyzers.explore.figure import Figure
-from analyzers.explore.palette import Theme, blank, colour_bar, note, styled
+from analyzers.explore.palette import SYMBOLS, Theme, blank, colour_bar, note, styled
 from analyzers.explore.plain_text import shown
 
 NOTHING = (
@@ -160,9 +160,12 @@ def _plain(figure: Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Theme
             )
 
 
+ORDER = ("GEMM", "convolution F", "convolution B", "convolution W", "grouped GEMM", "convolution B+W")
+
+
 def _parts(rows: pd.DataFrame, theme: Theme) -> Iterator[tuple[str, pd.DataFrame, str, str]]:
+    """Each kind of problem in the colour and symbol that it has under every filter."""
     names = (rows["operation"] + " " + rows["direction"].where(rows["direction"] != "–", "")).str.strip()
-    looks = categories(names, theme)
-    for name, (colour, symbol) in looks.items():
-        part = rows[names == name] if name else rows[~names.isin(list(looks))]
-        yield shown(name or "other"), part, colour, symbol
+    for name, colour, symbol in zip(ORDER, theme.categories, SYMBOLS, strict=True):
+        yield name, rows[names == name], colour, symbol
+    yield "other", rows[~names.isin(ORDER)], theme.other, "circle"

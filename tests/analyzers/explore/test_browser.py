@@ -135,19 +135,14 @@ def ready(page: Page) -> None:
     page.wait_for_selector("#table .ag-row, #sql-text:visible")
 
 
-def click_bar(page: Page, text: str) -> None:
-    """Click the bar of this name in the overview."""
-    page.mouse.click(*beside(page, "#chart-0", text))
-
-
-def beside(page: Page, chart: str, text: str) -> tuple[float, float]:
-    """A point just right of this axis label, once the chart is not being drawn anew."""
-    label = page.locator(f"{chart} .ytick text", has_text=re.compile(f"^{re.escape(text)}$")).first
+def click_bar(page: Page, chart: str, text: str) -> None:
+    """Click the name of this bar in the overview, once the chart is not being drawn anew."""
+    label = page.locator(f"{chart} .scatterlayer .textpoint", has_text=re.compile(f"^{re.escape(text)}$")).first
     box = None
     while box is None or label.bounding_box() != box:
         page.wait_for_timeout(300)
         box = label.bounding_box()
-    return box["x"] + box["width"] + 14, box["y"] + box["height"] / 2
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
 
 def hovered(page: Page, where: str) -> str:
@@ -171,7 +166,7 @@ def test_three_clicks_from_time_to_an_override(seen: Visit, demo: Served) -> Non
     ready(page)
     page.wait_for_function("document.querySelector('#verdict strong').textContent.includes('can be gained')")
 
-    click_bar(page, "GEMM")
+    click_bar(page, "#chart-0", "GEMM")
     page.wait_for_url("**operation=GEMM*")
     page.wait_for_selector("#table .ag-row [col-id=label]:has-text('bf16_r')")
     page.wait_for_function(
@@ -308,7 +303,7 @@ def test_report_opens_offline_and_is_linked(themed: Visit, reports: dict[str, Pa
     page.wait_for_selector("#chart .main-svg")
     assert "can be gained" in page.inner_text(".verdict strong")
     everything = page.locator("#table tbody tr").count()
-    page.mouse.click(*beside(page, "#chart", "GEMM"))
+    click_bar(page, "#chart", "GEMM")
     page.wait_for_selector("#chips button")
     fewer = page.locator("#table tbody tr").count()
     assert 0 < fewer < everything

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,6 +16,7 @@ from flask.testing import FlaskClient
 from analyzers.explore.address import tunnel
 from analyzers.explore.app import application, csv, records
 from analyzers.explore.board import Board
+from analyzers.explore.rows import changes
 from analyzers.explore.selection import Selection
 from analyzers.explore.views import clicked
 from logparse.errors import LogparseError
@@ -57,6 +60,23 @@ def test_a_store_that_cannot_be_read_says_why(tmp_path: object) -> None:
             board.cursor()
     finally:
         board.close()
+
+
+def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -> None:
+    """What the analyzers say of picks counts for both stores: a time "now" here is one "now" there."""
+    url = shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore"))
+    board = Board(str(url), other=str(url))
+    try:
+        assert board.wait(60), "the store is read and judged"
+        with board.cursor() as con:
+            told = changes(con, Selection(), 0.05)
+            lost = con.execute("select count(*) from points where loss_us > 0").fetchone()
+    finally:
+        board.close()
+    assert lost != (0,), "the time of some pick is not the best known one"
+    assert told["problems"] > 20
+    assert (told["faster"], told["slower"]) == (0, 0)
+    assert told["here_us"] == pytest.approx(told["there_us"])
 
 
 def test_the_tunnel_names_the_port() -> None:
