@@ -23,7 +23,7 @@ from plotly.offline import get_plotlyjs
 
 from analyzers.explore import problems, rows
 from analyzers.explore.advice import advice
-from analyzers.explore.charts.overview import PANELS, completeness, overview
+from analyzers.explore.charts.overview import NO_PROBLEM, PANELS, completeness, overview
 from analyzers.explore.charts.regret import regret
 from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
 from analyzers.explore.charts.roofline import roofline
@@ -107,7 +107,7 @@ def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, Figure]:
     ticks = con.execute(rows.TICKS, {"run": run}).df()
     sources = con.execute("select * from sources where run = ?", [run]).df()
     return {
-        "Where the time goes": overview(rows.groups(con, everything), LIGHT),
+        "Where the time goes": overview(rows.groups(con, everything), LIGHT, empty=NO_PROBLEM),
         "Roofline": roofline(drawn.rows, LIGHT, remark=drawn.note),
         "Regret": regret(rows.regrets(con, everything), rows.savings(con, everything), LIGHT),
         "Backward weights": backward_weights(layers.rows, LIGHT, remark=layers.note),
@@ -184,7 +184,7 @@ def _page(url: str, analysis: Analysis, sums: pd.Series, shown: int, total: int,
     for character in "<>&\u2028\u2029":  # nothing in the data can end its block
         block = block.replace(character, f"\\u{ord(character):04x}")
     calls = "" if pd.isna(sums["calls"]) else f"{int(sums['calls']):,} calls of "
-    known = duration(float(sums["total_us"])) if pd.notna(sums["total_us"]) else "unknown time"
+    known = f", {duration(float(sums['total_us']))}" if pd.notna(sums["total_us"]) else ", no times" if total else ""
     part = "" if shown >= total else f" The table and the solutions below are of the {shown:,} most worthwhile ones."
     hashes = " ".join(f"'sha256-{_hash(x)}'" for x in (plotly, script))
     return _TEMPLATE.format(
@@ -195,7 +195,7 @@ def _page(url: str, analysis: Analysis, sums: pd.Series, shown: int, total: int,
         style=style,
         store=html.escape(visible(url.rstrip("/").rsplit("/", 1)[-1])),
         headline=html.escape(visible(analysis.headline)),
-        summary=html.escape(f"Run {visible(analysis.run)}: {calls}{total:,} problems, {known}.{part}"),
+        summary=html.escape(f"Run {visible(analysis.run)}: {calls}{total:,} problems{known}.{part}"),
         remarks=_remarks([html.escape(visible(sentence(x))) for x in analysis.lines]),
         plotly=plotly,
         data=block,

@@ -33,9 +33,10 @@ def analyse(store: Store, run: str | None = None, settings: Settings | None = No
     settings = settings or Settings()
     tables = _tables(store, store.latest_run(run))
     result = recommend(tables, settings)
+    nothing = not len(tables.workload) and not len(tables.measurements)
     return Analysis(
         run=tables.run,
-        headline=headline(result),
+        headline=NOTHING if nothing else headline(result),
         lines=tuple(x.message for x in sorted(result.remarks, key=lambda x: x.analyzer not in _FIRST)),
         compared=compare(tables, settings),
         found=found(result.findings),
@@ -97,6 +98,10 @@ _MEASUREMENTS = """
     where c.h is not null or b.h is null or time_us = best_us"""
 
 
+NOTHING = (
+    "This run holds no call and no timing. Next: log calls (HIPBLASLT_LOG_MASK=32 writes bench lines), "
+    "or ingest tuning files"
+)
 _FIRST = ("suboptimal-pick", "slow-wrw")
 """Analyzers whose remarks say where time is lost; what others say of the logs comes after."""
 

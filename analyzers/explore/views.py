@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from analyzers.explore import rows
 from analyzers.explore.charts.compare import COLUMNS as COMPARE
 from analyzers.explore.charts.compare import NOISE, compare
-from analyzers.explore.charts.overview import FILTERED, NOTHING, completeness, overview
+from analyzers.explore.charts.overview import FILTERED, NO_PROBLEM, completeness, overview
 from analyzers.explore.charts.regret import regret
 from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
 from analyzers.explore.charts.roofline import roofline
@@ -41,9 +41,12 @@ def draw(
     made: list[Figure | None] = list(CHARTS[chosen.view](con, chosen, theme, names))
     if chosen.view == "overview":
         made.append(_held(con, theme) if anew else None)
-    for figure in made:  # a zoom stays while filters change; the next view has axes of its own
-        if figure is not None:
-            figure.layout["uirevision"] = chosen.view
+    for figure in made:
+        if figure is None:
+            continue
+        figure.layout["uirevision"] = chosen.view  # a zoom stays while filters change; the next view has its own axes
+        if chosen.filters and not figure.data:
+            figure.layout["annotations"][0]["text"] = FILTERED
     return made
 
 
@@ -107,10 +110,7 @@ def _seconds(data: Mapping[str, Any]) -> str:
 
 
 def _overview(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
-    shown = overview(
-        rows.groups(con, chosen), theme, chosen=chosen.values, empty=FILTERED if chosen.filters else NOTHING
-    )
-    return [shown]
+    return [overview(rows.groups(con, chosen), theme, chosen=chosen.values, empty=NO_PROBLEM)]
 
 
 def _held(con: duckdb.DuckDBPyConnection, theme: Theme) -> Figure:

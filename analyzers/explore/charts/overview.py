@@ -16,8 +16,12 @@ from analyzers.explore.selection import FACETS, facet_text
 PANELS = ("operation", "direction", "dtype", "library", "calls_from", "solver", "layout")
 MOST = 6  # panels of a figure, and bars of a panel
 NOTHING = "Nothing to show yet.<br>Next: <b>logparse ingest</b> your logs and tuning files, then reload."
+NO_PROBLEM = (
+    "The files hold no call and no timing, only what is below.<br>Next: log calls (HIPBLASLT_LOG_MASK=32 writes bench "
+    "lines),<br>or ingest tuning files; messages are in the SQL view: <b>select * from messages</b>"
+)
 NOTHING_HELD = "The files are empty.<br>Next: <b>logparse ingest</b> logs that hold something."
-FILTERED = "No problem is left.<br>Take a filter away, or clear them all."
+FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away, or clear them all."
 HOVER = "<b>%{customdata[3]}</b><br>%{customdata[4]:.1%}<br>%{customdata[2]:,} problems<extra></extra>"
 UNITS = ("call", "message", "measurement", "fact", "reject", "foreign", "blank")
 
