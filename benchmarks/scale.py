@@ -1,6 +1,7 @@
 """What many files and many GPUs cost: one section per question, all of them without arguments (but ``--gpu``).
 
     python benchmarks/scale.py --ingest      # 200 logs by 1 and 2 workers, local processes and Ray: efficiency
+    python benchmarks/scale.py --ranges      # a log of 2 GiB as one task, and as two ranges: what cutting costs
     python benchmarks/scale.py --memory      # memory of the driver against the number of files, to 20,000 tiny ones
     python benchmarks/scale.py --plan        # planning a replay of 2,000 problems with 100 measured solutions each
     python benchmarks/scale.py --parts       # views over 10,000 part files, before and after `logparse compact`
@@ -31,6 +32,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -47,22 +49,23 @@ from logparse.model import Problem, Solution
 LEAST_RATIO = {2: 1.9, 4: 3.7}
 LEAST_REPEATED = 0.95
 CALIBRATION = 8
-PARTS = 10_000
 
 
 def main() -> int:
     """Parse, measure, write the record, print a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ingest", action="store_true")
+    parser.add_argument("--ranges", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--gpu", metavar="1,2", help="numbers of GPUs, ascending, the first one 1")
     parser.add_argument("--files", type=int, default=200, help="logs of --ingest")
-    parser.add_argument("--megabytes", type=float, default=4.0, help="size of each")
+    parser.add_argument("--sources", type=int, default=5_000, help="logs of --parts, two part files and more each")
+    parser.add_argument("--megabytes", type=float, default=8.0, help="size of each")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--engines", nargs="+", default=["local", "ray"], choices=["local", "ray"])
-    parser.add_argument("--counts", type=int, nargs="+", default=[2_000, 6_000, 20_000], help="files of --memory")
+    parser.add_argument("--counts", type=int, nargs="+", default=[2_000, 20_000], help="files of --memory")
     parser.add_argument("--find-db", help="MIOpen find-db text (.bz2 allowed)")
     parser.add_argument("--backend", default="torch", help="comma-separated")
     parser.add_argument("--busy", type=float, default=70.0, help="seconds of one GPU")
@@ -77,7 +80,7 @@ def main() -> int:
         "machine": {"cores": os.cpu_count(), "load": os.getloadavg()[0], "python": platform.python_version()},
         "command": " ".join(word for word in sys.argv[1:] if word not in ("--results", options.results)),
     }
-    sections = [name for name in ("ingest", "memory", "plan", "parts", "gpu") if getattr(options, name)]
+    sections = [name for name in ("ingest", "ranges", "memory", "plan", "parts", "gpu") if getattr(options, name)]
     failed = []
     for name in sections:
         record[name] = globals()[f"{name}_section"](options)
@@ -99,39 +102,79 @@ def main() -> int:
 
 
 def ingest_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Wall time of the same files with 1 and 2 workers, by turns."""
+    """Wall time of the same files with 1 and 2 workers, by turns; that of a tenth of them tells what starting takes."""
     from ingest import write_log
 
+    seconds: dict[str, dict[int, list[float]]] = {}
+    counts = (max(2, options.files // 10), options.files)
+    with tempfile.TemporaryDirectory() as folder:
+        first = Path(folder, "log")
+        write_log(first, "bench", int(options.megabytes * 1e6), 1_000)
+        for count in counts:
+            logs = Path(folder, f"logs{count}")
+            logs.mkdir()
+            for number in range(count):
+                os.link(first, logs / f"hipblaslt_{number}.log")
+        for round_ in range(options.rounds):
+            for engine in options.engines:
+                for jobs, count in product((1, 2), counts):
+                    taken = _ingested(Path(folder), f"logs{count}", engine, jobs, round_)
+                    seconds.setdefault(f"{engine} {jobs}", {}).setdefault(count, []).append(taken)
+                    print(f"{engine}, {jobs} worker(s), {count} files: {taken:.1f} s", flush=True)
+    out: dict[str, Any] = {"files": options.files, "megabytes": options.megabytes, "seconds": seconds}
+    for engine in options.engines:
+        few, all_ = ([min(seconds[f"{engine} {jobs}"][count]) for jobs in (1, 2)] for count in counts)
+        more = [whole - part for part, whole in zip(few, all_, strict=True)]
+        whole, steady = all_[0] / all_[1] / 2, more[0] / more[1] / 2
+        out[f"efficiency {engine}"] = {"with start": whole, "without start": steady}
+        rate = (counts[1] - counts[0]) * options.megabytes / more[1]
+        print(f"{engine}: best {all_[0]:.1f} → {all_[1]:.1f} s, efficiency {whole:.2f}; "
+              f"without the start {steady:.2f}, {rate:.0f} MB/s with 2 workers")  # fmt: skip
+    return out
+
+
+def _ingested(folder: Path, logs: str, engine: str, jobs: int, round_: int) -> float:
+    """Seconds of one ingest; a cluster is there before, its workers are not."""
     from logparse.executors import open_executor
     from logparse.ingest import ingest
     from logparse.store import open_store
 
+    store = open_store(folder / f"{engine}{jobs}{logs}{round_}", create=True)
+    with open_executor(engine, jobs) as executor:
+        started = time.monotonic()
+        results = ingest([str(folder / logs)], store, executor=executor)
+        taken = time.monotonic() - started
+    assert all(x.state == "new" for x in results), [x.error for x in results][:3]
+    return taken
+
+
+def ranges_section(options: argparse.Namespace) -> dict[str, Any]:
+    """CPU of one process that reads a log whole, with one thread, and in ranges, by turns."""
+    from ingest import write_log
+
+    from logparse.executors import local
+    from logparse.ingest import ingest
+    from logparse.ranges import LEAST_BYTES
+    from logparse.store import open_store
+
+    local._WORTH = 1 << 60
     seconds: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        logs = Path(folder, "logs")
-        logs.mkdir()
-        first = logs / "hipblaslt_0.log"
-        write_log(first, "bench", int(options.megabytes * 1e6), 1_000)
-        for number in range(1, options.files):
-            os.link(first, logs / f"hipblaslt_{number}.log")
+        log = Path(folder, "hipblaslt_1.log")
+        write_log(log, "bench", 2 * LEAST_BYTES, 1_000)
         for round_ in range(options.rounds):
-            for engine in options.engines:
-                for jobs in (1, 2):
-                    store = open_store(Path(folder, f"{engine}{jobs}{round_}"), create=True)
-                    with open_executor(engine, jobs) as executor:
-                        started = time.monotonic()
-                        results = ingest([str(logs)], store, executor=executor)
-                        taken = time.monotonic() - started
-                    assert all(x.state == "new" for x in results), [x.error for x in results][:3]
-                    seconds.setdefault(f"{engine} {jobs}", []).append(taken)
-                    print(f"{engine}, {jobs} worker(s): {taken:.1f} s", flush=True)
-    out: dict[str, Any] = {"files": options.files, "megabytes": options.megabytes, "seconds": seconds}
-    for engine in options.engines:
-        one, two = (min(seconds[f"{engine} {jobs}"]) for jobs in (1, 2))
-        rate = options.files * options.megabytes / two
-        out[f"efficiency {engine}"] = one / two / 2
-        print(f"{engine}: best {one:.1f} → {two:.1f} s, efficiency {one / two / 2:.2f}; {rate:.0f} MB/s with 2 workers")
-    return out
+            for name, nodes in (("whole", 1), ("ranges", 2)):
+                executor = local.LocalExecutor(1)
+                executor.together = nodes  # of one core each; all of them are this process
+                store = open_store(Path(folder, f"{name}{round_}"), create=True)
+                started = time.process_time()
+                (result,) = ingest([str(log)], store, executor=executor)
+                seconds.setdefault(name, []).append(time.process_time() - started)
+                assert (result.state, len(store.commits()) > 1) == ("new", name == "ranges"), result
+                print(f"{name}: {seconds[name][-1]:.2f} s of CPU", flush=True)
+    ratio = min(seconds["ranges"]) / min(seconds["whole"])
+    print(f"ranges take {ratio:.2f} times the CPU of the whole")
+    return {"bytes": 2 * LEAST_BYTES, "cpu_seconds": seconds, "ratio": ratio}
 
 
 def parts_section(options: argparse.Namespace) -> dict[str, Any]:
@@ -148,7 +191,7 @@ def parts_section(options: argparse.Namespace) -> dict[str, Any]:
         logs.mkdir()
         write_log(Path(folder, "long.log"), "bench", 20_000, 1_000)
         text = "".join(Path(folder, "long.log").read_text().splitlines(keepends=True)[:20])
-        for number in range(PARTS // 2):  # calls and problems: two parts each
+        for number in range(options.sources):
             (logs / f"hipblaslt_{number}.log").write_text(text)
         store = open_store(Path(folder, "store"), create=True)
         with open_executor("local", 2) as executor:

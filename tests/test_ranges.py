@@ -65,7 +65,7 @@ class Cluster(LocalExecutor):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges of half a kilobyte, where a real one has a quarter of a gigabyte."""
+    """Ranges of half a kilobyte, where a real one has a gigabyte."""
     monkeypatch.setattr("logparse.source.PIECE_BYTES", PIECE)
     monkeypatch.setattr("logparse.ranges.PIECE_BYTES", PIECE)
     monkeypatch.setattr("logparse.ranges.LEAST_BYTES", 1)
