@@ -41,18 +41,20 @@ with picked as (
         where m.run = $run and m.status = 'ok' and m.kind <> 'family'
           and not exists (select 1 from w where (w.kind = 'conv') = (m.kind = 'conv'))),
      known as (
-        select l.problem, m.solution, min(m.time_us) as time_us, max(l.fan) as fan
+        select l.problem, m.solution, min(m.time_us) as time_us, max(l.fan) as fan,
+               min(m.time_us) filter (m.solution = coalesce(f.value, 'Default')) as default_us
         from links l join measurements m on m.problem = l.other
+             left join facts f on f.source_id = m.source_id and f.name = 'pick'
         where m.status = 'ok' and m.time_us > 0 and l.problem in (select problem from subjects) group by all),
      best as (
-        select problem, min(time_us) as best_us, arg_min(solution, time_us) as best, max(fan) as fan
+        select problem, min(time_us) as best_us, arg_min(solution, time_us) as best, max(fan) as fan,
+               min(default_us) as default_us
         from known group by problem)
-select s.kind, s.problem, s.calls, s.calls_from, p.pick, coalesce(k.time_us, d.time_us) as pick_us,
+select s.kind, s.problem, s.calls, s.calls_from, p.pick, coalesce(k.time_us, b.default_us) as pick_us,
        b.best, b.best_us, b.fan,
-       coalesce(s.calls, 1) * coalesce(k.time_us, d.time_us, b.best_us) as total_us
+       coalesce(s.calls, 1) * coalesce(k.time_us, b.default_us, b.best_us) as total_us
 from subjects s left join picks p using (problem) left join best b using (problem)
 left join known k on k.problem = s.problem and k.solution = p.pick
-left join known d on d.problem = s.problem and d.solution = 'Default'
 where $kind is null or s.kind = $kind or ($kind = 'gemm' and s.kind = 'grouped')
 """
 

@@ -67,8 +67,7 @@ class StreamRead:
         for told, raw, language in read.outcomes:
             outcome = storable(told)
             tally.add(outcome, language, outcome.lines)
-            times = outcome.lines if outcome.unit == "reject" else 1  # of a torn piece: it stood so many times
-            collector.add(outcome.records, count=times, offset=outcome.at, raw=raw)
+            collector.add(outcome.records, offset=outcome.at, raw=raw)
             collector.add_tables(dict(outcome.tables))
         self._absorb_distinct(read)
 

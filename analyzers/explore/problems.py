@@ -262,14 +262,16 @@ _DIMENSIONS = """
 _STAGES: Mapping[str, str] = {
     "tried_": """
         with tries as (
-          select source_id, origin, hash(problem) as h, kind, solution, time_us,
-                 coalesce(status = 'ok' and time_us > 0 and isfinite(time_us), false) as good
-          from measurements where kind <> 'family'),
+          select m.source_id, origin, hash(problem) as h, kind, solution, time_us,
+                 coalesce(status = 'ok' and time_us > 0 and isfinite(time_us), false) as good,
+                 solution = coalesce(f.value, 'Default') as own
+          from measurements m left join facts f on f.source_id = m.source_id and f.name = 'pick'
+          where kind <> 'family'),
         each as (
           select source_id, origin, h, any_value(kind) as kind, count(*) filter (not good) as failed,
                  min(time_us) filter (good) as best_us,
                  arg_min(solution, {'t': time_us, 's': solution}) filter (good) as best,
-                 avg(time_us) filter (good and solution = 'Default') as default_us
+                 any_value(solution) filter (good and own) as own, avg(time_us) filter (good and own) as default_us
           from tries group by source_id, origin, h),
         different as (
           select t, count(*) as solutions
@@ -315,10 +317,10 @@ with picks as (
          arg_min(measured, best_us) as measured, arg_min(source_id, best_us) as source_id
   from picked_ group by problem),
 merged as (
-  select b.* exclude (best, best_us, origin, source_id, default_us), coalesce(p.best, b.best)::varchar as best,
+  select b.* exclude (best, best_us, origin, source_id, own, default_us), coalesce(p.best, b.best)::varchar as best,
          coalesce(p.best_us, b.best_us) as best_us, coalesce(p.origin, b.origin) as origin,
          coalesce(p.measured, b.problem) as measured, coalesce(p.source_id, b.source_id) as source_id,
-         coalesce(p.pick, case when b.default_us is not null then 'Default' end) as pick,
+         coalesce(p.pick, b.own)::varchar as pick,
          coalesce(p.pick_us, b.default_us) as pick_us,
          coalesce(p.basis, case when b.default_us is not null then 'default' end) as basis,
          f.message::varchar as finding, f.advice::varchar as advice, f.analyzer::varchar as analyzer,

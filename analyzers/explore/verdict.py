@@ -77,7 +77,8 @@ def _tables(store: Store, run: str) -> Tables:
 _LINKS = "select * from links semi join called using (problem)"
 _CLOSE = """
     create table close as
-    select hash(problem) as h from measurements where solution = 'Default'
+    select hash(problem) as h from measurements
+    where solution = 'Default' or origin in ('replay', 'replay-confirm')
     union select hash(other) from linked union select hash(problem) from called"""
 _BEST = """
     create table best as
