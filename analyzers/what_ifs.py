@@ -95,8 +95,16 @@ def _what_if(row: Mapping[str, object]) -> WhatIf:
     if row["origin"] == CONFIRMED and len(mine) == len(theirs) and len(mine):
         ratio = paired_ratio(theirs.tolist(), mine.tolist())
         time, low, high = default / ratio.value, default * (1 - 1 / ratio.low), default * (1 - 1 / ratio.high)
-    texts = (str(row[name]) for name in ("problem", "solution", "solution_default", "source_id"))
-    return WhatIf(*texts, time, default, low, high)
+    return WhatIf(
+        problem=str(row["problem"]),
+        solution=str(row["solution"]),
+        pick=str(row["solution_default"]),
+        source_id=str(row["source_id"]),
+        time_us=time,
+        default_us=default,
+        low_us=low,
+        high_us=high,
+    )
 
 
 def _samples(row: Mapping[str, object]) -> tuple[object, object]:
