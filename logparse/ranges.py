@@ -28,7 +28,7 @@ from logparse.store import Store
 from logparse.stream import StreamRead, Tally
 
 LEAST_BYTES, MOST_BYTES = 1 << 30, 4 << 30
-"""Of a range: each reads the distinct lines anew, and writes parts of its own; of more too much is lost with a worker."""
+"""Of a range: each reads the distinct lines anew and writes parts of its own; of more much is lost with a worker."""
 _SCAN_BYTES = 64 << 10
 _MANY_PROBLEMS = 1 << 20
 

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -93,7 +93,7 @@ class InputFile:
         """The bytes as they are stored, to be read from any place on.  Raises OSError."""
         if self._fs is None or isinstance(self._fs, pafs.LocalFileSystem):
             return self.raw()
-        return cast(BinaryIO, self._fs.open_input_file(self._inner))
+        return cast(BinaryIO, io.BufferedReader(cast(Any, self._fs.open_input_file(self._inner)), _REMOTE_BYTES))
 
     def open(self) -> BinaryIO:
         """The decompressed content from its start.  Reading raises InputError where it expands beyond the ratio."""

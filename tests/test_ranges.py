@@ -28,6 +28,7 @@ from logparse.source import PIECE_BYTES, Digest, InputFile
 from logparse.store import Store, open_store
 from tests.conftest import SAMPLES
 from tests.test_ingest import BENCH, TRACE, bench, check_conservation, counts
+from tests.test_location import address, options, s3  # noqa: F401 - fixtures
 
 PIECE = 512
 TEXTS = sorted(
@@ -252,6 +253,16 @@ def test_a_log_that_becomes_shorter_fails_by_name(tmp_path: Path, store: Store) 
     result = ingest([str(log)], store, executor=Cluster(6), progress=lambda path, n: os.truncate(log, 3000))[0]
     assert result.state == "failed"
     assert "run.log: became shorter" in result.error
+
+
+def test_a_log_in_a_bucket(tmp_path: Path, store: Store, s3: Any, options: str) -> None:  # noqa: F811
+    text = bench(*range(1, 30)) + "z" * 3 * PIECE + "\n" + BENCH.format(m=99, i=1)
+    s3.put_object(Bucket="logs", Key="ranged/run.log", Body=text.encode())
+    cluster = Cluster(6)
+    result = ingest([f"s3://logs/ranged/run.log{options}"], store, executor=cluster)[0]
+    assert (result.state, result.lines, cluster.tasks.count("_RangeTask") > 3) == ("new", 31, True), result.error
+    assert counts(store) == dict.fromkeys([*range(1, 30), 99], 1)
+    check_conservation(store)
 
 
 def test_progress_is_told_once_per_byte(tmp_path: Path, store: Store) -> None:
