@@ -2,8 +2,8 @@
 
     STORE/logparse-store.json                    schema version
     STORE/<table>/[category=C/]<attempt>-N.parquet   parts
-    STORE/sources/<path>/<identity>.parquet      the commit of an attempt, written last, by put-if-absent: a row, and one
-                                                 for each attempt that read a range of the same file
+    STORE/sources/<path>/<identity>.parquet      the commit of an attempt, written last, by put-if-absent: a row, and
+                                                 one per attempt that read a range of the same file
     STORE/compactions/<number>.parquet           what was merged (see ``manifest``)
 
 Parts carry the *attempt* that wrote them; only attempts with a row in ``sources`` exist for the views, so a killed
