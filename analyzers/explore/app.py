@@ -338,4 +338,5 @@ def _sql(app: Dash, board: Board) -> None:
         except LogparseError as error:
             return None, str(error), {}, hidden, url
         drawn = anything(frame, theme_of(theme))
-        return page.result_table(frame), f"{len(frame):,} rows", drawn.plain(), page.height_of(drawn), url
+        told = f"{len(frame):,} row{'s' * (len(frame) != 1)}"
+        return page.result_table(frame), told, drawn.plain(), page.height_of(drawn), url

@@ -145,6 +145,19 @@ def click_bar(page: Page, chart: str, text: str) -> None:
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
 
+def click_mark(page: Page, where: str) -> None:
+    """Click the first mark of these where plotly sees it: under the pointer."""
+    mark = page.locator(where).first
+    mark.scroll_into_view_if_needed()
+    page.wait_for_timeout(300)
+    box = mark.bounding_box()
+    assert box
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x - 9, y - 3)
+    page.mouse.move(x, y, steps=4)
+    page.mouse.click(x, y)
+
+
 def hovered(page: Page, where: str) -> str:
     """The hover text of the first mark of a chart, as it is shown."""
     mark = page.locator(f"{where} .scatterlayer .point").first
@@ -199,6 +212,61 @@ def test_url_is_the_state(seen: Visit, demo: Served) -> None:
     seen.clean()
 
 
+def test_a_closed_problem_opens_again_and_back_restores_it(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.goto(demo.url + "?view=overview&search=NT+4096")
+    ready(page)
+    assert page.input_value("#search") == "NT 4096", "what the link says stands in the box"
+    row = page.locator("#table .ag-row[row-index='0'] [col-id=label]")
+    row.click()
+    page.wait_for_selector("#problem")
+    page.click("#problem .close")
+    page.wait_for_selector("#problem", state="detached")
+    page.wait_for_selector("#table .ag-row-selected", state="detached")
+    row.click()
+    page.wait_for_selector("#problem")
+    page.click("#problem .close")
+    page.wait_for_selector("#problem", state="detached")
+    page.go_back()
+    page.wait_for_selector("#problem")
+    page.click(".chip")
+    page.wait_for_function("document.querySelector('#search').value === ''")
+    seen.clean()
+
+
+def test_charts_keep_their_height_and_axes(seen: Visit, demo: Served) -> None:
+    """Whatever the size of the window, and whichever view was there before."""
+    page = seen.page
+    page.goto(demo.url + "?view=timeline")
+    ready(page)
+    page.wait_for_selector("#chart-0 .heatmaplayer image")
+    page.click("nav >> text=Shapes")
+    page.wait_for_selector("#chart-0 .heatmaplayer .heatmap-label")
+    ends = page.evaluate("document.querySelector('#chart-0 .js-plotly-plot')._fullLayout.yaxis.range")
+    assert ends[0] == -0.5, "the timeline's reversed rows are not the map's"
+    assert ends[1] > 5
+    heights = "[...document.querySelectorAll('#charts .chart')].map(x => x.offsetHeight)"
+    before = page.evaluate(heights)
+    page.set_viewport_size({"width": 1000, "height": 700})
+    page.wait_for_function("document.querySelector('#chart-0 .main-svg').getBoundingClientRect().width < 760")
+    assert page.evaluate(heights) == before
+    assert min(before) > 300
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    seen.clean()
+
+
+def test_a_legend_of_several_lines_stands_above_the_plot(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.set_viewport_size({"width": 640, "height": 900})
+    page.goto(demo.url + "?view=roofline")
+    ready(page)
+    box = "document.querySelector('#chart-0 {}').getBoundingClientRect()"
+    legend, plot = (page.evaluate(box.format(x)) for x in (".legend .bg", ".nsewdrag"))
+    assert legend["height"] > 30, "it has several lines"
+    assert legend["y"] + legend["height"] <= plot["y"] + 1
+    seen.clean()
+
+
 def test_filters_are_reached_by_keyboard(seen: Visit, demo: Served) -> None:
     page = seen.page
     page.goto(demo.url)
@@ -210,6 +278,14 @@ def test_filters_are_reached_by_keyboard(seen: Visit, demo: Served) -> None:
     page.keyboard.press("Enter")
     page.wait_for_url("**search=W+64*")
     page.wait_for_selector(".chip >> nth=1")
+    page.locator("#table .ag-row[row-index='0'] [col-id=label]").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#text-bench")
+    page.focus("#copy-bench")
+    page.keyboard.press("Enter")
+    command = page.inner_text("#text-bench")
+    page.wait_for_function("async text => (await navigator.clipboard.readText()) === text", arg=command)
+    assert command.startswith("MIOpenDriver")
     seen.clean()
 
 
@@ -277,6 +353,17 @@ def test_sql_reads_and_cannot_write(seen: Visit, demo: Served, tmp_path: Path) -
     page.wait_for_selector("#sql-result .ag-row")
     assert "<img src=x" in page.inner_text("#sql-result")
     assert "<b>n" in page.inner_text("#sql-result")
+    page.fill("#sql-text", "select '=1+1' as name, sum(lines) as lines from sources")
+    page.press("#sql-text", "Control+Enter")
+    page.wait_for_selector("#result .ag-row:has-text('=1+1')")
+    page.wait_for_selector("#sql-chart .xtick:has-text('=1+1')")  # a sum of whole numbers can be plotted
+    assert "sql=select" in page.url, "a link shows the query to somebody else"
+    with page.expect_download() as waiting:
+        page.click("#result-export")
+    assert "'=1+1" in Path(waiting.value.path()).read_text(encoding="utf-8-sig")
+    page.reload()
+    page.wait_for_function("document.querySelector('#sql-text').value.includes('=1+1')")
+    assert page.locator("#result").count() == 0, "and runs nothing"
     target = tmp_path / "stolen.csv"
     page.fill("#sql-text", f"copy (select 1) to '{target}'")
     page.click("#sql-run")
@@ -320,7 +407,44 @@ def test_report_opens_offline_and_is_linked(themed: Visit, reports: dict[str, Pa
         page.click(f"nav button:has-text('{tab}')")
         page.wait_for_selector("#chart .main-svg")
     page.click("#switch")
+    height = page.locator("#chart").bounding_box()
+    page.set_viewport_size({"width": 1000, "height": 700})
+    page.wait_for_timeout(500)
+    now = page.locator("#chart").bounding_box()
+    assert height
+    assert now
+    assert height["height"] == now["height"] > 300
     themed.clean()
+
+
+def test_bars_of_regret_and_cells_of_the_map_filter_the_report(seen: Visit, reports: dict[str, Path]) -> None:
+    page = seen.page
+    page.goto(reports["demo"].as_uri())
+    page.click("nav button:has-text('Regret')")
+    everything = page.locator("#table tbody tr").count()
+    click_mark(page, "#chart .barlayer .point path")
+    page.wait_for_selector("#chips button:has-text('marked in a chart')")
+    assert 0 < page.locator("#table tbody tr").count() < everything
+    assert page.locator("#detail").inner_text() == ""
+    page.click("#chips button:has-text('Clear all')")
+    assert page.locator("#table tbody tr").count() == everything
+    page.click("nav button:has-text('Shapes')")
+    click_mark(page, "#chart .heatmap-label")
+    page.wait_for_selector("#chips button:has-text('marked in a chart')")
+    assert 0 < page.locator("#table tbody tr").count() < everything
+    seen.clean()
+
+
+def test_points_are_drawn_where_there_is_no_webgl(seen: Visit, demo: Served, reports: dict[str, Path]) -> None:
+    page = seen.page
+    page.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
+    for url, chart in ((demo.url + "?view=roofline", "#chart-0"), (reports["demo"].as_uri(), "#chart")):
+        page.goto(url)
+        if chart == "#chart":
+            page.click("nav button:has-text('Roofline')")
+        page.wait_for_selector(f"{chart} .scatterlayer .points path")
+        assert page.locator(".no-webgl").count() == 0
+    seen.clean()
 
 
 def test_planted_markup_is_not_run_in_the_report(themed: Visit, reports: dict[str, Path]) -> None:
