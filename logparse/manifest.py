@@ -19,7 +19,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -97,7 +96,7 @@ def latest(filesystem: pafs.FileSystem, root: str) -> Manifest:
     held = frozenset(table["attempt"].to_pylist())
     gone = held & frozenset().union(*forgotten.values())
     if gone:
-        table = table.filter(pc.invert(pc.is_in(table["attempt"], value_set=pa.array(sorted(gone), pa.string()))))
+        table = table.filter(pa.array([attempt not in gone for attempt in table["attempt"].to_pylist()], pa.bool_()))
     return Manifest(
         number,
         table.cast(COMMIT_SCHEMA),
