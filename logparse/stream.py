@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import xxhash
 
 from logparse.formats.format import UNITS, FileFormat, Format, LineFormat, Outcome, Unit
 from logparse.lines import LineReader, Read
-from logparse.model import Call
+from logparse.model import Call, Record
 from logparse.parts import Attempt
 from logparse.tables import NULL, Collector, clock_second, problem_text, storable
 
@@ -55,7 +55,9 @@ class StreamRead:
         """Write everything; at the end of the stream block languages give what they still hold."""
         self._absorb(self.reader.take())
         if end_of_stream:
-            self._collector.add(self.reader.close())
+            held = list(self.reader.close())
+            self.tally.saw(held)
+            self._collector.add(held)
         self._collector.flush()
 
     def _absorb(self, read: Read) -> None:
@@ -124,15 +126,19 @@ class Tally:
         self.lines += outcome.lines if units is None else 0
         if language:
             self._languages.add(language)
-        for record in outcome.records:
+        self.saw(outcome.records, times)
+        if "convs" in outcome.tables:  # a format that gives tables gives each problem of the file once
+            self._tabled += outcome.tables["convs"].num_rows
+
+    def saw(self, records: Iterable[Record], times: int = 1) -> None:
+        """Count the records of lines that are counted."""
+        for record in records:
             problem = getattr(record, "problem", None)
             if problem is not None:
                 self._problems.add(problem_text(problem))
             if isinstance(record, Call):
                 self.calls += (record.count or 0) * times
             self.bench_output |= getattr(record, "origin", None) == "bench"
-        if "convs" in outcome.tables:  # a format that gives tables gives each problem of the file once
-            self._tabled += outcome.tables["convs"].num_rows
 
     def saw_processes(self, pids: set[int]) -> None:
         """Take the processes that prefixes named; whether it is one is all that matters."""

@@ -231,7 +231,7 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
         (3, 0, 100_000, 0, 1 << 14, "1"),
     ]
     for number, (jobs, ranged, span, block, held, is_native) in enumerate(ways):
-        monkeypatch.setattr("logparse.ingest._RANGED_BYTES", ranged)
+        monkeypatch.setattr("logparse.inputs._RANGED_BYTES", ranged)
         monkeypatch.setattr("logparse.lines._FIRST_BYTES", span)
         monkeypatch.setattr("logparse.lines._RANGE_BYTES", (span, 4 * span))
         monkeypatch.setattr("logparse.lines.BLOCK_BYTES", block)

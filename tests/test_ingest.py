@@ -85,7 +85,7 @@ def test_equal_files_of_several_ranks_all_count(store: Store, tmp_path: Path) ->
 def test_a_grown_log_gives_what_one_reading_of_it_gives(
     store: Store, tmp_path: Path, first: str, by_ranges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logparse.ingest._RANGED_BYTES", -1 if by_ranges else 1 << 40)
+    monkeypatch.setattr("logparse.inputs._RANGED_BYTES", -1 if by_ranges else 1 << 40)
     whole = bench(64, 32, 16)
     text = whole if whole.startswith(first) else first + "\n" + whole
     log = tmp_path / "run_7.log"
@@ -116,7 +116,7 @@ def test_a_log_that_becomes_shorter_fails_by_name(
 ) -> None:
     log = tmp_path / "run.log"
     log.write_text(bench(*range(1, 200)))
-    monkeypatch.setattr("logparse.ingest._RANGED_BYTES", 0)
+    monkeypatch.setattr("logparse.inputs._RANGED_BYTES", 0)
     monkeypatch.setattr("logparse.lines._FIRST_BYTES", 2000)
     monkeypatch.setattr("logparse.lines._RANGE_BYTES", (2000, 2000))
     result = one(ingest([str(log)], store, progress=lambda path, count: os.truncate(log, 5000)))
@@ -202,7 +202,7 @@ def test_a_fault_of_a_reader_fails_its_file_alone(
         raise ValueError("no number at all")
 
     poison = FileFormat("poison", "raises", recognise=lambda head: head.name == "bad.log", read=poisoned)
-    monkeypatch.setattr("logparse.ingest.FORMATS", (poison, *FORMATS))
+    monkeypatch.setattr("logparse.inputs.FORMATS", (poison, *FORMATS))
     for name in ("bad.log", "good.log"):
         (tmp_path / name).write_text("x\n")
     results = {Path(r.path).name: r for r in ingest([str(tmp_path / "*.log")], store)}
