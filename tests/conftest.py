@@ -47,6 +47,7 @@ def cluster() -> Iterator[None]:
             patch.setenv(name, "testing")
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        patch.setenv("PYTHONPATH", str(ROOT))  # who comes through the client port ships functions of `tests`, too
         ray.init(
             address="local",
             num_cpus=2,

@@ -56,7 +56,7 @@ def test_the_command_ingests_through_a_client(address: str, tmp_path: Path) -> N
         (tmp_path / f"hipblaslt_{number}.log").write_text(bench(64, 32))
     command = [sys.executable, "-m", "logparse", "ingest", "--engine", address, "--store", str(tmp_path / "s")]
     for state in ("new", "unchanged"):
-        done = run([*command, str(tmp_path / "*.log")])
+        done = run([*command, str(tmp_path / "*.log")], COLUMNS="300")
         assert done.returncode == 0, done.stderr
         assert done.stdout.count(f" {state} ") == 3
     assert counts(open_store(tmp_path / "s")) == {64: 3, 32: 3}

@@ -20,7 +20,7 @@ from tests.analyzers.build import tables, work
 from tests.analyzers.example import W, gemm
 from tests.conftest import SAMPLES
 
-CUDA = {"validator:PT_VERSION": "2.11.0", "pytorch_version": "2.11.0", "backend": "CUDA"}
+CUDA = {"validator:PT_VERSION": "2.14.0", "pytorch_version": "2.14.0", "backend": "CUDA"}
 
 
 @pytest.fixture
