@@ -230,7 +230,7 @@ def test_a_closed_problem_opens_again_and_back_restores_it(seen: Visit, demo: Se
     page.go_back()
     page.wait_for_selector("#problem")
     page.click(".chip")
-    page.wait_for_function("document.querySelector('#search').value === ''")
+    page.wait_for_function("document.querySelector('#search')?.value === ''")
     seen.clean()
 
 
@@ -362,7 +362,7 @@ def test_sql_reads_and_cannot_write(seen: Visit, demo: Served, tmp_path: Path) -
         page.click("#result-export")
     assert "'=1+1" in Path(waiting.value.path()).read_text(encoding="utf-8-sig")
     page.reload()
-    page.wait_for_function("document.querySelector('#sql-text').value.includes('=1+1')")
+    page.wait_for_function("document.querySelector('#sql-text')?.value.includes('=1+1')")
     assert page.locator("#result").count() == 0, "and runs nothing"
     target = tmp_path / "stolen.csv"
     page.fill("#sql-text", f"copy (select 1) to '{target}'")
