@@ -43,7 +43,7 @@ def advice(
     The override is for ``target`` where that is given, and there is none where the time was measured elsewhere.
     """
     problem = problem_from_text(str(row["problem"]))
-    command, command_note = _command(problem)
+    command, command_note = _command(problem, {**facts, **target})
     override, name, note = _override(problem, row, tries, facts, writers, target)
     return Advice(_sentence(row), command, command_note, override, name, note)
 
@@ -63,7 +63,9 @@ def _sentence(row: pd.Series) -> str:
     return f"{row['pick']} takes {duration(row['pick_us'])}, {best} is the best known."
 
 
-def _command(problem: Problem) -> tuple[str, str]:
+def _command(problem: Problem, facts: Mapping[str, str]) -> tuple[str, str]:
+    if facts.get("arch", "").startswith("sm_"):
+        return "", "no bench command: NVIDIA's libraries have none; logparse replay measures this problem"
     maker = COMMANDS.get("miopen" if problem.kind == "conv" else "hipblaslt")
     if maker is None:
         return "", "no bench command for this kind of problem"

@@ -283,7 +283,7 @@ def facets(groups: pd.DataFrame, chosen: Selection) -> list[object]:
     column, _ = measure(groups)
     made: list[object] = []
     for facet, title in FACETS.items():
-        part = groups[groups["facet"] == facet]
+        part = groups[groups["facet"] == facet].sort_values(column, ascending=False, kind="stable")
         if len(part) < 2 and facet not in chosen.values:
             continue
         amounts = part[column].fillna(0).astype(float)
@@ -371,7 +371,7 @@ def verdict(
     told = [visible(sentence(x)) for x in lines]
     made += [html.P(x, className="remark") for x in told[:REMARKS]]
     if rest := told[REMARKS:]:
-        made.append(html.Details([html.Summary(f"{len(rest)} more remarks"), html.Ul([html.Li(x) for x in rest])]))
+        made.append(html.Details([html.Summary(f"{len(rest)} more"), html.Ul([html.Li(x) for x in rest])]))
     return made
 
 

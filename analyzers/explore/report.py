@@ -206,7 +206,7 @@ def _page(url: str, analysis: Analysis, sums: pd.Series, shown: int, total: int,
 def _remarks(told: Sequence[str]) -> str:
     """The first ones, and the others behind a line that opens them."""
     rest = "".join(f"<li>{x}</li>" for x in told[SHOWN:])
-    more = f"<details><summary>{len(told) - SHOWN} more remarks</summary><ul>{rest}</ul></details>" if rest else ""
+    more = f"<details><summary>{len(told) - SHOWN} more</summary><ul>{rest}</ul></details>" if rest else ""
     return "".join(f"<p class=remark>{x}</p>" for x in told[:SHOWN]) + more
 
 
