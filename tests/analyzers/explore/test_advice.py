@@ -22,7 +22,7 @@ def told(example_views: dict[str, pd.DataFrame], example_points: pd.DataFrame) -
 
 
 def of(row: pd.Series, views: dict[str, pd.DataFrame], facts: dict[str, str], **target: str) -> Advice:
-    tries = views["measurements"].assign(algorithm="miopenConvolutionBwdWeightsAlgoGEMM")
+    tries = views["measurements"].assign(algorithm="miopenConvolutionBwdWeightsAlgoGEMM", workspace_bytes=0)
     return advice(row, tries[tries["problem"] == row["problem"]], facts, target=target)
 
 
