@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 _READ_TOGETHER = 16  # files: each may be a request to another machine
+_COMBINED = 256  # files whose tables become one
 _OWN = {"calls": "calls", "workload": "workload", "messages": "process_messages"}  # of one run, and their views
 FRAMES = (*_OWN, "sources", "gemm_problems", "conv_problems", "links", "measurements", "solutions", "kernels", "facts")
 """The tables that analyzers take."""
@@ -317,9 +318,16 @@ class Store:
 
         As fast as pyarrow.dataset, which imports pandas; and that takes longer than most logs to read.
         """
+
+        def read(path: str) -> pa.Table:
+            return conformed(pq.ParquetFile(path, filesystem=self.filesystem).read(), schema)
+
+        found = [arrow_table([], schema)]
         with ThreadPoolExecutor(_READ_TOGETHER) as reading:
-            tables = reading.map(lambda path: pq.ParquetFile(path, filesystem=self.filesystem).read(), paths)
-            return pa.concat_tables([arrow_table([], schema), *(conformed(table, schema) for table in tables)])
+            for start in range(0, len(paths), _COMBINED):  # a table takes far more memory than its one row
+                some = pa.concat_tables(reading.map(read, paths[start : start + _COMBINED]))
+                found.append(some.combine_chunks())
+        return pa.concat_tables(found)
 
     def parts(self, table: str, attempts: Set[str], manifest: Manifest) -> list[str]:
         """Paths of the parts that hold the table's rows of these attempts (merged ones hold those of others too)."""
