@@ -232,8 +232,8 @@ def _cell(text: str) -> str:
 def diff_junit(found: Diff) -> str:
     """JUnit XML: a test case per problem, a failure where it got slower, skipped where nothing can be compared.
 
-    The elements and attributes are those that Ant's schema asks for and Jenkins, GitLab and GitHub read; ``time`` is of
-    one call of run B, in seconds (0 where it is not known).
+    The elements and attributes are those that CI servers read, not all that Ant's strict schema asks for (no timestamp,
+    host name or output); ``time`` is of one call of run B, in seconds (0 where it is not known).
     """
     rows = found.rows
     seconds = (rows["b_us"].astype("float64") / 1e6).fillna(0.0)
