@@ -24,6 +24,7 @@ _ADVICE: Mapping[str, str] = {
     r"torch:layout=.*|cudnn:layout=.*": LAYOUT,
     r"torch:benchmark": "Set torch.backends.cudnn.benchmark = True (MIOpen's find on ROCm): shapes should not vary.",
     r"torch:pad=.*": PADDING,
+    r"torch:ld=.*": "Store the operands with longer leading dimensions: torch.empty(n, k + 64)[:, :k].",
     r"torch:fused": FUSION,
     r"torch:blas=.*": "Choose the library: torch.backends.cuda.preferred_blas_library(…), which holds for all calls.",
     r"torch:transposed": "Write the product transposed: (Bᵀ·Aᵀ)ᵀ.",

@@ -17,6 +17,10 @@ from analyzers.measure.backends.torch_ways import Way, named, user_kernels, with
 from logparse.model import GemmProblem
 
 _PADS = (8, 64)
+_SKEW = 64
+"""Elements that a leading dimension is made longer, so that columns do not all begin in one memory channel …"""
+_CHANNELS = 2048
+"""… as they may where it is a multiple of so many bytes."""
 _BLAS = {False: ("cublas", "cublaslt"), True: ("cublas", "cublaslt", "ck")}
 """torch's words by is_rocm; on ROCm ``cublas`` means rocBLAS (hipBLAS) and ``cublaslt`` hipBLASLt."""
 _ROCM_BLAS = {"cublas": "rocblas", "cublaslt": "hipblaslt", "ck": "ck"}
@@ -45,6 +49,8 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
                 ways.append(
                     Way(named(f"pad={pad}", "stored"), lambda o, p=pad: _padded(device, o, p, stored=True), around)  # type: ignore[misc]
                 )
+        if any(x.ld * dtype_of(device, x.dtype).itemsize % _CHANNELS == 0 for x in matrices(problem).values()):
+            ways.append(Way(named(f"ld=+{_SKEW}", "stored"), lambda o: _skewed(device, o), around))
     ways += [Way(solution, lambda o, f=function: _kernel(o, f), around) for solution, function in user_kernels(place)]  # type: ignore[misc]
     return ways
 
@@ -136,6 +142,22 @@ def _padded(device: TorchDevice, o: GemmOperands, pad: int, *, stored: bool = Fa
         xs, ys = o.derived(lambda i: grown(o.x[i])), o.derived(lambda i: grown(o.y[i]))
         return lambda i: product(xs[i], ys[i])[..., :n, :m]
     return lambda i: o.d[i].copy_(product(grown(o.x[i]), grown(o.y[i]))[..., :n, :m])
+
+
+def _skewed(device: TorchDevice, o: GemmOperands) -> Call:
+    """Operands and result stored with longer leading dimensions."""
+    torch = device.torch
+    product = torch.bmm if o.batch > 1 else torch.mm
+
+    def skewed(tensor: Tensor) -> Tensor:
+        if tensor.stride(-1) != 1:
+            return skewed(tensor.transpose(-1, -2)).transpose(-1, -2)
+        *batch, rows, cols = tensor.shape
+        room = torch.empty((*batch, rows, cols + _SKEW), dtype=tensor.dtype, device=tensor.device)[..., :cols]
+        return room.copy_(tensor)
+
+    xs, ys, ds = (o.derived(lambda i, t=t: skewed(t[i])) for t in (o.x, o.y, o.d))  # type: ignore[misc]
+    return lambda i: product(xs[i], ys[i], out=ds[i])
 
 
 def _kernel(o: GemmOperands, function: Callable[..., Any]) -> Call:

@@ -29,6 +29,7 @@ GEMMS = [
     gemm(trans_b="T"),
     gemm(trans_a="T", trans_b="C", lda=60),
     gemm(**HALF),
+    gemm(m=512, n=40, k=1024, lda=512, ldb=1024, ldc=512, ldd=512),
     gemm(beta="nonzero"),
     gemm(bias=True),
     gemm(bias=True, beta="nonzero"),
