@@ -225,8 +225,10 @@ def test_a_closed_problem_opens_again_and_back_restores_it(seen: Visit, demo: Se
     page.wait_for_selector("#table .ag-row-selected", state="detached")
     row.click()
     page.wait_for_selector("#problem")
+    page.wait_for_function("location.search.includes('problem=')")
     page.click("#problem .close")
     page.wait_for_selector("#problem", state="detached")
+    page.wait_for_function("!location.search.includes('problem=')")  # the panel goes before the address
     page.go_back()
     page.wait_for_selector("#problem")
     page.click(".chip")
