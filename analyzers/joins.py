@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Tables
+from analyzers.measure.outcomes import PICK
 
 LEVELS = ("exact", "layout", "shape")
 """Levels of links, the closest first."""
-DEFAULT_TEXT, PICK = "Default", "pick"
-"""The library's own choice as a solution's text; the fact of a replay that names the solution which it was there."""
+DEFAULT_TEXT = "Default"
+"""The library's own choice as a solution's text; in a replay its fact ``PICK`` names the solution that it was."""
 CONFIRMED = "replay-confirm"
 """Origin of a replay's confirmations: paired samples of a pick and a winner, two rows of one source."""
 EVIDENCE = frozenset(

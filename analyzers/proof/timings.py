@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Tables
-from analyzers.joins import EVIDENCE, calls_by_problem, timed
+from analyzers.joins import CONFIRMED, EVIDENCE, calls_by_problem, is_default, timed
 from analyzers.picks import picks
 
 TRACE = "trace"
@@ -85,7 +85,7 @@ def _measured(tables: Tables) -> pd.DataFrame:
     rows = rows[rows["origin"].isin(EVIDENCE)]
     rows = rows.assign(noise=_noise(rows))
     pick = rows["problem"].map(main_pick(tables))
-    default = (rows["origin"] == "replay-confirm") & (rows["solution"] == "Default")
+    default = (rows["origin"] == CONFIRMED) & is_default(rows, tables.facts)
     rank = np.where(rows["solution"] == pick, 0, np.where(default, 1, 2))
     rows = rows.assign(rank=rank).sort_values(["problem", "origin", "rank", "time_us", "solution"])
     rows = rows.drop_duplicates(["problem", "origin"]).rename(columns={"origin": "basis"})
