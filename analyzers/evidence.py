@@ -25,8 +25,9 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Tables
-from analyzers.joins import CONFIRMED, facts_by_source
+from analyzers.joins import facts_by_source
 from analyzers.measure.confirm import Confirmation, Pairs, judge
+from analyzers.measure.outcomes import CONFIRM
 from analyzers.measure.stats import Interval, benjamini_hochberg
 from analyzers.target import machine
 from logparse.model import Finding
@@ -83,7 +84,7 @@ def judgement(tables: Tables, floor: float) -> Judgement:
     facts = tables.facts[tables.facts["name"] == "confirmation"]
     texts = dict(zip(facts["source_id"], facts["value"], strict=True))
     rows = tables.measurements
-    rows = rows[rows["origin"].eq(CONFIRMED) & rows["source_id"].isin(texts) & rows["problem"].isin(_problems(tables))]
+    rows = rows[rows["origin"].eq(CONFIRM) & rows["source_id"].isin(texts) & rows["problem"].isin(_problems(tables))]
     samples: dict[str, dict[str, object]] = {}
     for source, solution, values in zip(rows["source_id"], rows["solution"], rows["samples_us"], strict=True):
         samples.setdefault(str(source), {})[str(solution)] = values

@@ -12,16 +12,15 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Tables
-from analyzers.measure.outcomes import PICK
+from analyzers.measure.outcomes import CONFIRM, PICK
+from logparse.model import DEFAULT
 
 LEVELS = ("exact", "layout", "shape")
 """Levels of links, the closest first."""
-DEFAULT_TEXT = "Default"
+DEFAULT_TEXT = DEFAULT.text
 """The library's own choice as a solution's text; in a replay its fact ``PICK`` names the solution that it was."""
-CONFIRMED = "replay-confirm"
-"""Origin of a replay's confirmations: paired samples of a pick and a winner, two rows of one source."""
 EVIDENCE = frozenset(
-    {"find-db", "tunableop", "tunableop-verbose", "bench", "tuning-file", "driver", "miopen-log", CONFIRMED}
+    {"find-db", "tunableop", "tunableop-verbose", "bench", "tuning-file", "driver", "miopen-log", CONFIRM}
 )
 """Origins whose times are measurements of named solutions.  Not among them: kernel times of traces, MIOpen's chosen
 solver (a pick), the driver's list of solutions (estimates where no record is known), and the races of a replay: of a
@@ -53,6 +52,21 @@ def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     picked = measurements["source_id"].map(lambda source: own.get(source, DEFAULT_TEXT)).astype(object)
     out: pd.Series = measurements["solution"].astype(object) == picked
     return out
+
+
+def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """(problem, solution) → its time over that of the library's own choice, where one source has both.
+
+    Of several sources the largest ratio speaks.  Kernel times of traces are none of a call.
+    """
+    rows = timed(measurements[(measurements["origin"] != "trace").to_numpy(dtype=bool)])
+    keys = ["source_id", "origin", "problem"]
+    own = rows[is_default(rows, facts)].groupby(keys)["time_us"].min().rename("own")
+    times = rows.groupby([*keys, "solution"])["time_us"].min().reset_index().merge(own.reset_index(), on=keys)
+    times = times.assign(ratio=times["time_us"] / times["own"])
+    worst = times.groupby(["problem", "solution"])["ratio"].max().reset_index()
+    columns = (worst["problem"], worst["solution"], worst["ratio"])
+    return {(str(problem), str(solution)): float(ratio) for problem, solution, ratio in zip(*columns, strict=True)}
 
 
 def closest(tables: Tables, problems: pd.Series, others: pd.Series) -> pd.DataFrame:

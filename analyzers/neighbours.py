@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.joins import EVIDENCE, facts_by_source, timed
+from analyzers.measure.outcomes import RACE
 from analyzers.target import same_device
-from analyzers.what_ifs import RACE
 from logparse.model import GemmProblem, problem_from_text
 
 Size: TypeAlias = Literal["m", "n", "k"]

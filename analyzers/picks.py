@@ -15,7 +15,6 @@ import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.joins import (
-    CONFIRMED,
     DEFAULT_TEXT,
     EVIDENCE,
     LEVELS,
@@ -25,6 +24,7 @@ from analyzers.joins import (
     is_default,
     timed,
 )
+from analyzers.measure.outcomes import CONFIRM
 from analyzers.target import comparable, same_device
 
 CHOSEN = "miopen-chosen"
@@ -105,7 +105,7 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     order = rows["basis"].map({x: i for i, x in enumerate(BASES)})
     near = rows["level"].map({x: i for i, x in enumerate(LEVELS)})
     # A confirmation has two candidates only, and outweighs a file in which the fastest of many was lucky in part.
-    lucky = rows["origin"] != CONFIRMED
+    lucky = rows["origin"] != CONFIRM
     rows = rows.assign(order=order, near=near, lucky=lucky, more=-rows["candidates"])
     rows = rows.sort_values(["problem", "pick", "order", "near", "lucky", "more", "best_us", *_RECORD, "log"])
     rows = rows.drop_duplicates(["problem", "pick"]).merge(calls.reset_index(), on=["problem", "pick"])

@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.joins import CONFIRMED, closest, facts_by_source, is_default, timed
+from analyzers.joins import closest, facts_by_source, is_default, timed
+from analyzers.measure.outcomes import CONFIRM, RACE
 from analyzers.measure.stats import paired_ratio
 from analyzers.target import same_device
 
-RACE = "replay"
 CLEAR = 1.25
 """What was only raced is worth a word from this ratio on: a race's noise and its lucky winners stay below."""
 
@@ -61,7 +61,7 @@ def what_ifs(tables: Tables, settings: Settings, pattern: str) -> dict[str, list
     Sources of another device than the target's are left out.  Of several sources the slowest time speaks.
     """
     rows = tables.measurements
-    rows = timed(rows[rows["origin"].isin((RACE, CONFIRMED)).to_numpy(dtype=bool)])
+    rows = timed(rows[rows["origin"].isin((RACE, CONFIRM)).to_numpy(dtype=bool)])
     wanted = rows["solution"].str.fullmatch(pattern).to_numpy(dtype=bool)
     if not wanted.any():
         return {}
@@ -92,7 +92,7 @@ def _what_if(row: Mapping[str, object]) -> WhatIf:
     time, default = float(str(row["time_us"])), float(str(row["time_us_default"]))
     low = high = None
     mine, theirs = (np.asarray([] if _missing(x) else x, dtype="float64") for x in _samples(row))
-    if row["origin"] == CONFIRMED and len(mine) == len(theirs) and len(mine):
+    if row["origin"] == CONFIRM and len(mine) == len(theirs) and len(mine):
         ratio = paired_ratio(theirs.tolist(), mine.tolist())
         time, low, high = default / ratio.value, default * (1 - 1 / ratio.low), default * (1 - 1 / ratio.high)
     return WhatIf(
@@ -132,7 +132,7 @@ def evidence(what: WhatIf, facts: Mapping[str, Mapping[str, str]]) -> dict[str, 
         "best": what.solution,
         "best_us": what.time_us,
         "source_id": what.source_id,
-        "origin": CONFIRMED if what.confirmed else RACE,
+        "origin": CONFIRM if what.confirmed else RACE,
         "measured": what.problem,
         "arch": known.get("arch"),
         "cu_count": known.get("cu_count"),

@@ -15,7 +15,9 @@ from analyzers.measure.stats import median, spread
 from logparse.model import Measurement, Problem, Solution, Status
 
 RACE, CONFIRM = "replay", "replay-confirm"
-"""Origins of measurements: a race's samples; the paired samples of a confirmation, entry by entry of one block."""
+"""Origins of measurements: a race's samples; a confirmation's paired samples of a pick and a winner, two rows of one
+source, entry by entry of one block.
+"""
 KNOWN = "known"
 """How a race ended of which everything had been measured before."""
 PICK = "pick"

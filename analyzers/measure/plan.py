@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from analyzers.joins import is_default
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
 
 PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
@@ -57,13 +58,13 @@ def plan(
 ) -> list[Item]:
     """The problems of a run, the most valuable first.
 
-    ``tables`` are the store's frames (``calls``, ``workload``, ``measurements``, ``links``).  A run without calls (only
-    tuning files) offers the problems that were measured.  A text without calls that may be a counted call (a TunableOp
-    key beside the log's line) is left to that.  ``solutions`` is how many each is expected to have.
+    ``tables`` are the store's frames (``calls``, ``workload``, ``measurements``, ``facts``, ``links``).  A run without
+    calls (only tuning files) offers the problems that were measured.  A text without calls that may be a counted call
+    (a TunableOp key beside the log's line) is left to that.  ``solutions`` is how many each is expected to have.
     """
     workload = tables["workload"]
     calls = workload.groupby("problem")["calls"].sum(min_count=1)
-    measured = _best_and_default(tables["measurements"])
+    measured = _best_and_default(tables["measurements"], tables["facts"])
     echoes = _echoes(calls, tables["links"])
     texts = [x for x in calls.index if x not in echoes] if len(calls) else list(measured.index)
     wanted = [problem for problem in map(problem_from_text, texts) if _wanted(problem, kind, direction)]
@@ -118,15 +119,14 @@ def _wanted(problem: Problem, kind: str | None, direction: str | None) -> bool:
     return direction is None or getattr(problem, "direction", None) == direction
 
 
-def _best_and_default(measurements: pd.DataFrame) -> pd.DataFrame:
+def _best_and_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     """By problem: ``time_us`` of the pick (the library's default, else the best known) and ``regret`` where both are
     known in one source.
     """
     rows = measurements[(measurements["status"] == "ok") & measurements["time_us"].notna()]
     best = rows.groupby(["problem", "source_id"])["time_us"].min().rename("best")
-    default = (
-        rows[rows["solution"] == "Default"].groupby(["problem", "source_id"])["time_us"].median().rename("default")
-    )
+    own = rows[is_default(rows, facts)]
+    default = own.groupby(["problem", "source_id"])["time_us"].median().rename("default")
     both = pd.concat([best, default], axis=1)
     both["regret"] = 1 - both["best"] / both["default"]
     both["time_us"] = both["default"].fillna(both["best"])

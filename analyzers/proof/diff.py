@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Tables
-from analyzers.joins import calls_by_problem, timed
+from analyzers.joins import against_default, calls_by_problem, timed
 from analyzers.proof.coverage import may_be
 from analyzers.proof.lint import by_format, facts_of_run
 from analyzers.proof.override_file import OverrideFile, Row
@@ -184,7 +184,8 @@ def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_O
     A row whose gain was measured in ``b`` itself is decided by that: below ``floor`` it is dropped.  An index is worth
     nothing on another build; a name (MIOpen's solvers) is, its time is not.
     """
-    facts, times = facts_of_run(b), _measured(b)
+    facts = facts_of_run(b)
+    ratios = against_default(b.measurements[b.measurements["run"] == b.run], b.facts)
     out = []
     for file in files:
         rules = by_format(file.format)
@@ -194,7 +195,7 @@ def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_O
             served.setdefault(rules.key(problem_from_text(text), {**file.facts, **facts}), []).append(text)
         ignored = any(file.facts[x] != facts[x] for x in file.facts if _tells_build(x) and x in facts)
         for row in file.rows:
-            action, reason = _action(file, row, facts, served if len(work) else None, times, floor)
+            action, reason = _action(file, row, facts, served if len(work) else None, ratios, floor)
             reason += "; write it again, the new build ignores this file" if ignored and action == "keep" else ""
             solution = row.solution.text if row.solution else ""
             out.append(Step(file.name, row.line, row.key, solution, action, reason))
@@ -215,7 +216,7 @@ def _action(
     row: Row,
     facts: Facts,
     served: Mapping[str | None, Sequence[str]] | None,
-    times: Mapping[tuple[str, str], float],
+    ratios: Mapping[tuple[str, str], float],
     floor: float,
 ) -> tuple[Action, str]:
     rules = by_format(file.format)
@@ -231,7 +232,7 @@ def _action(
         return "drop", "the new run does not call it"
     library = row.solution.library if row.solution else ""
     name = row.solution.text if row.solution else ""
-    gains = [times[x, "Default"] / times[x, name] - 1 for x in calls if (x, name) in times and (x, "Default") in times]
+    gains = [1 / ratios[x, name] - 1 for x in calls if (x, name) in ratios]
     device, build = same_device(file.facts, facts), same_build(file.facts, facts, library)
     stale = library not in BY_NAME and build is not True
     if gains and not stale:
@@ -244,10 +245,3 @@ def _action(
         what = f"another build of {library}" if build is False else f"an unknown build of {library}"
         return "re-measure", f"the new run is of {what}, where the index may be another kernel"
     return "keep", "same build" if library not in BY_NAME else "a name, which means the same in every build"
-
-
-def _measured(tables: Tables) -> dict[tuple[str, str], float]:
-    rows = timed(tables.measurements[tables.measurements["run"] == tables.run])
-    best = rows.groupby(["problem", "solution"])["time_us"].min().reset_index()
-    columns = (best["problem"], best["solution"], best["time_us"])
-    return {(str(p), str(s)): float(t) for p, s, t in zip(*columns, strict=True)}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from analyzers.analyzer import Tables
-from analyzers.joins import timed
+from analyzers.joins import against_default
 from analyzers.proof import rules_aiter, rules_hipblaslt, rules_miopen, rules_perf_db, rules_rocblas, rules_tunableop
 from analyzers.proof.override_file import Note, OverrideFile, Row, Rules
 from analyzers.target import Facts, machine
@@ -153,35 +153,30 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
     for text, key in keys_of(sorted(work), rules, key_facts(file)).items():
         if key is not None:
             members.setdefault(key, []).append(text)
-    times, needed = _times(tables), _workspaces(tables)
+    ratios, needed = against_default(tables.measurements, tables.facts), _workspaces(tables)
     notes = []
     for row in file.rows:
         if row.live and not isinstance(row.problem, Family):
-            notes += _collision(row, same_calls(members.get(row.key, ())), times)
+            notes += _collision(row, same_calls(members.get(row.key, ())), ratios)
             notes += _workspace(row, needed)
     return replace(file, notes=tuple(sorted((*file.notes, *notes), key=lambda note: note.line or 0)))
 
 
-def _collision(row: Row, members: Mapping[str, Sequence[str]], times: Mapping[tuple[str, str], float]) -> list[Note]:
-    losing = [text for text, same in members.items() if any(_loses(row, x, times) for x in same)]
+def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[tuple[str, str], float]) -> list[Note]:
+    """``ratios``: (problem, solution) → its time over the default's."""
+    name = row.solution.text if row.solution else ""
+    losing = [text for text, same in members.items() if any(ratios.get((x, name), 0) > 1 for x in same)]
     out = []
     if losing:
         count = f"{len(losing)} of its {len(members)} problem(s)"
         message = f"the row's solution is slower than the default on {count}: {_names(losing)}"
         out.append(Note(row.line, "warning", "loses", message, "drop the row, or measure it again on each of them"))
     if len(members) > 1:
-        name = row.solution.text if row.solution else ""
-        unmeasured = sum(not any((x, name) in times for x in same) for same in members.values())
+        unmeasured = sum(not any((x, name) in ratios for x in same) for same in members.values())
         message = f"{len(members)} problems of the workload share this row: {_names(list(members))}"
         remedy = f"measure the solution on each; {unmeasured} of them are not measured with it" if unmeasured else ""
         out.append(Note(row.line, "warning" if unmeasured else "info", "collision", message, remedy))
     return out
-
-
-def _loses(row: Row, text: str, times: Mapping[tuple[str, str], float]) -> bool:
-    own = times.get((text, row.solution.text)) if row.solution is not None else None
-    default = times.get((text, "Default"))
-    return own is not None and default is not None and own > default
 
 
 def _workspace(row: Row, needed: Mapping[tuple[str, str], int]) -> list[Note]:
@@ -204,14 +199,3 @@ def _workspaces(tables: Tables) -> dict[tuple[str, str], int]:
 def _names(texts: Sequence[str]) -> str:
     fields = [problem_from_text(text).label for text in texts[:_SHOWN]]
     return "; ".join(dict.fromkeys(fields)) + (f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else "")
-
-
-def _times(tables: Tables) -> dict[tuple[str, str], float]:
-    """(problem, solution) → µs, of sources that hold both the solution's and the default's time."""
-    rows = timed(tables.measurements)
-    rows = rows[rows["origin"] != "trace"]
-    with_default = rows.loc[rows["solution"] == "Default", ["source_id", "origin", "problem"]].drop_duplicates()
-    rows = rows.merge(with_default, on=["source_id", "origin", "problem"])
-    best = rows.groupby(["problem", "solution"])["time_us"].min().reset_index()
-    columns = (best["problem"], best["solution"], best["time_us"])
-    return {(str(p), str(s)): float(t) for p, s, t in zip(*columns, strict=True)}

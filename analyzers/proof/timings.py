@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Tables
-from analyzers.joins import CONFIRMED, EVIDENCE, calls_by_problem, is_default, timed
+from analyzers.joins import EVIDENCE, calls_by_problem, is_default, timed
+from analyzers.measure.outcomes import CONFIRM
 from analyzers.picks import picks
 
 TRACE = "trace"
 BASES = (
     TRACE,
-    "replay-confirm",
+    CONFIRM,
     "driver",
     "bench",
     "tunableop-verbose",
@@ -85,7 +86,7 @@ def _measured(tables: Tables) -> pd.DataFrame:
     rows = rows[rows["origin"].isin(EVIDENCE)]
     rows = rows.assign(noise=_noise(rows))
     pick = rows["problem"].map(main_pick(tables))
-    default = (rows["origin"] == CONFIRMED) & is_default(rows, tables.facts)
+    default = (rows["origin"] == CONFIRM) & is_default(rows, tables.facts)
     rank = np.where(rows["solution"] == pick, 0, np.where(default, 1, 2))
     rows = rows.assign(rank=rank).sort_values(["problem", "origin", "rank", "time_us", "solution"])
     rows = rows.drop_duplicates(["problem", "origin"]).rename(columns={"origin": "basis"})

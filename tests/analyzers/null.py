@@ -15,8 +15,8 @@ from functools import cache
 import numpy as np
 
 from analyzers.analyzer import Tables
-from analyzers.joins import CONFIRMED
 from analyzers.measure.confirm import Pairs, interleave, judge
+from analyzers.measure.outcomes import CONFIRM
 from analyzers.measure.stats import median
 from logparse.model import GemmProblem
 from tests.analyzers.build import facts, frame, measurement, tables, work
@@ -66,7 +66,7 @@ def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
                     solution,
                     median(samples),
                     source_id=source,
-                    origin=CONFIRMED,
+                    origin=CONFIRM,
                     samples_us=list(samples),
                 )
             )

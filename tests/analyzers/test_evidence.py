@@ -8,8 +8,8 @@ import pytest
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.evidence import CONFIDENCE, basis, completed, judgement, post_us, pre_us
-from analyzers.joins import CONFIRMED
 from analyzers.measure.confirm import Pairs
+from analyzers.measure.outcomes import CONFIRM
 from analyzers.recommend import BELOW_FLOOR, NOT_CONFIRMED, action, recommend
 from logparse.model import Finding
 from tests.analyzers.build import facts, measurement, tables, work
@@ -31,7 +31,7 @@ def confirmed(
             solution,
             sorted(times)[len(times) // 2],
             source_id=source,
-            origin=CONFIRMED,
+            origin=CONFIRM,
             samples_us=list(times) if samples else None,
         )
         for solution, times in (("Default", pick_us), ("hipblaslt:9", winner_us))

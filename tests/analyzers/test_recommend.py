@@ -81,7 +81,9 @@ def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_
     assert basis(told) == "confirmed"
     assert told.evidence["pick"] == own
     assert found.ceiling.share == pytest.approx(0.5)
-    assert [x.problem for x in plan(store.frames())] == [problem.normal], "the key beside the log's line is its echo"
+    (item,) = plan(store.frames())
+    assert item.problem == problem.normal, "the key beside the log's line is its echo"
+    assert (item.time_us, item.regret) == (500.0, 0.5), "the pick's time, not that of PyTorch's Default"
 
 
 def test_traces_give_the_share_of_gpu_time() -> None:

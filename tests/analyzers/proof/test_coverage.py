@@ -20,7 +20,7 @@ from logparse.formats.tunableop import results, signature
 from logparse.ingest import ingest
 from logparse.model import Family, Override, Solution
 from logparse.store import Store
-from tests.analyzers.build import measurement, tables, work
+from tests.analyzers.build import facts, frame, measurement, tables, work
 from tests.analyzers.example import ARCH, B, F, W, gemm
 from tests.conftest import SAMPLES
 
@@ -130,6 +130,21 @@ def test_calls_that_share_an_entry() -> None:
     file = with_collisions(inspect("t.txt", made[0].data, {}), t)
     assert [(n.rule, n.severity) for n in file.notes] == [("loses", "warning"), ("collision", "info")]
     assert "slower than the default on 1 of its 2" in file.notes[0].message
+
+
+def test_a_solution_loses_against_what_the_library_itself_picked_there() -> None:
+    """A replay through another library than PyTorch names its pick in a fact; its ``Default`` is then PyTorch's."""
+    target = {"arch": ARCH, "hipblaslt_revision": "r"}
+    made = tuning_file.write([Override(problem=ONE, solution=Solution("hipblaslt", "7"), target=target)], target)
+    times = {"hipblaslt:5": 40.0, "hipblaslt:7": 50.0, "Default": 60.0}
+    t = tables(
+        workload=[work(ONE.text, 90)],
+        measurements=[measurement(ONE.text, name, us, origin="replay", source_id="x") for name, us in times.items()],
+        facts=facts("x", pick="hipblaslt:5"),
+    )
+    file = inspect("t.txt", made[0].data, {})
+    assert [n.rule for n in with_collisions(file, t).notes] == ["loses"]
+    assert with_collisions(file, replace(t, facts=frame("facts", ()))).notes == ()
 
 
 def test_two_texts_of_one_call_are_no_collision() -> None:
