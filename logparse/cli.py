@@ -409,22 +409,27 @@ def lint(
     format: FormatOption = TableFormat.table,
     output: OutputOption = None,
 ) -> None:
-    """Say per row whether the library will read, match and honour it; exit code 3 on errors."""
+    """Say per row whether the library will read, match and honour it; exit code 3 on errors, 1 if a file is none."""
     import pandas as pd
 
     from analyzers.proof import checks, render
 
     tables = checks.tables_at(against) if against else None
-    judged = checks.lint_files(files, target or [], tables, as_format)
+    judged, unread = checks.lint_files(files, target or [], tables, as_format)
     if rows or format is not TableFormat.table:
-        frame = render.rows_frame if rows else render.lint_frame
-        write_table(pd.concat([frame(file) for file in judged], ignore_index=True), format, output)
+        frames = [(render.rows_frame if rows else render.lint_frame)(file) for file in judged]
+        frames += [] if rows else [render.unread_frame(unread)]
+        write_table(pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), format, output)
     else:
         for file in judged:
             for line in render.lint_lines(file):
                 typer.echo(printable(line))
+    for line in render.unread_lines(unread):
+        typer.echo(printable(line), err=True)
     if not all(file.ok for file in judged):
         raise typer.Exit(checks.FAILED)
+    if unread:
+        raise typer.Exit(1)
 
 
 @app.command(epilog="Example: `logparse coverage tunableop_results0.csv --against logparse-store`")
@@ -445,15 +450,19 @@ def coverage(
     from logparse.store import open_store
 
     tables = checks.tables_at(against, store) if against else checks.tables_of(open_store(store), run)
-    found = checks.cover(files, tables, target or [], wildcards=wildcards)
+    found, unread = checks.cover(files, tables, target or [], wildcards=wildcards)
     if format is not TableFormat.table or output is not None:
         frames = [render.coverage_frame(x).assign(file=x.file) for x in found]
-        write_table(pd.concat(frames, ignore_index=True), format, output)
+        write_table(pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), format, output)
     else:
         for line in (line for x in found for line in render.coverage_lines(x)):
             typer.echo(printable(line))
+    for line in render.unread_lines(unread):
+        typer.echo(printable(line), err=True)
     if not all(x.hits for x in found):
         raise typer.Exit(checks.FAILED)
+    if unread:
+        raise typer.Exit(1)
 
 
 @app.command(epilog="Example: `logparse verify before after overrides/*/tunableop_results0.csv`")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -19,7 +21,7 @@ from analyzers.proof.convert import Converted
 from analyzers.proof.coverage import Coverage
 from analyzers.proof.diff import FAIL_ON, Diff, Step
 from analyzers.proof.export import Exported
-from analyzers.proof.lint import lint
+from analyzers.proof.lint import NotAnOverrideError, lint, rules_of
 from analyzers.proof.override_file import OverrideFile
 from analyzers.proof.verify import Verification
 from analyzers.target import target_from
@@ -78,20 +80,44 @@ def _existing(store: str | None) -> Store | None:
 # ------------------------------------------------------------------------------------------------------------- checks
 
 
+@dataclass(frozen=True)
+class Unread:
+    """One of several files that could not be judged, and why."""
+
+    path: str
+    why: str
+
+
 def lint_files(
     paths: Sequence[str], target: Sequence[str] = (), against: Tables | None = None, format: str | None = None
-) -> list[OverrideFile]:
-    """Judge override files for the machine that ``--target`` words and the run ``against`` tell of."""
+) -> tuple[list[OverrideFile], list[Unread]]:
+    """Judge override files for the machine that ``--target`` words and the run ``against`` tell of.
+
+    Of several files (``dir/*``) those that are none are told beside the others.  Raises InputError for a single one.
+    """
     facts = target_from(target, FORMATS)
-    return [lint(path, facts, against, format) for path in paths]
+    if format is not None:
+        rules_of("", b"", format)
+    judged: list[tuple[str, OverrideFile]] = []
+    unread = []
+    for path in dict.fromkeys(paths):
+        try:
+            judged.append((path, lint(path, facts, against, format)))
+        except InputError as error:
+            if len(paths) == 1:
+                raise
+            why = error.why if isinstance(error, NotAnOverrideError) else str(error).removeprefix(f"{path}: ")
+            unread.append(Unread(path, why))
+    names = Counter(file.name for _, file in judged)
+    return [replace(file, shown=path) if names[file.name] > 1 else file for path, file in judged], unread
 
 
 def cover(
     paths: Sequence[str], against: Tables, target: Sequence[str] = (), *, wildcards: bool = False
-) -> list[Coverage]:
-    """Replay a run's calls against override files."""
-    facts = target_from(target, FORMATS)
-    return [_coverage.coverage(lint(path, facts, against), against, wildcards=wildcards) for path in paths]
+) -> tuple[list[Coverage], list[Unread]]:
+    """Replay a run's calls against override files; of several those that are none are told.  Raises InputError."""
+    files, unread = lint_files(paths, target, against)
+    return [_coverage.coverage(file, against, wildcards=wildcards) for file in files], unread
 
 
 def verify(

@@ -88,7 +88,7 @@ def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> 
         calls = None if pd.isna(count) else int(count)
         line = row.line if row else None
         uses.append(Use(str(text), problem.label, calls, times.get(str(text)), key, line, state, reason, maybe))
-    return Coverage(file.name, file.format, tables.run, tuple(uses), tuple(_idle(file, uses, wildcards)))
+    return Coverage(file.title, file.format, tables.run, tuple(uses), tuple(_idle(file, uses, wildcards)))
 
 
 def served_by(file: OverrideFile, problems: Sequence[str], *, wildcards: bool = False) -> dict[str, Row]:

@@ -33,8 +33,18 @@ RULES: tuple[Rules, ...] = (
 )
 """Every override format whose library's reading rules are known."""
 
+CHECKED = ", ".join(rules.format for rules in RULES)
+
 _BOM = b"\xef\xbb\xbf"
 _SHOWN = 4
+
+
+class NotAnOverrideError(InputError):
+    """A file that no library reads as overrides, or whose reading rules are not known; ``why`` says which."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}; what is checked: {CHECKED} (--as names it where it is one)")
+        self.why = why
 
 
 def lint(
@@ -63,16 +73,15 @@ def inspect(name: str, data: bytes, target: Facts, format: str | None = None) ->
 
 def rules_of(name: str, data: bytes, format: str | None = None) -> Rules:
     """The rules for a file, by the format's name or by its content.  Raises InputError."""
-    known = ", ".join(rules.format for rules in RULES)
     if format is not None:
         found = next((rules for rules in RULES if rules.format == format), None)
         if found is None:
-            raise InputError(f"--as {format}: one of {known}")
+            raise InputError(f"--as {format}: one of {CHECKED}")
         return found
     head = Head(name, data.removeprefix(_BOM)[:HEAD_BYTES])
     found = next((rules for rules in RULES if rules.recognise(head)), None)
     if found is None:
-        raise InputError(f"{name}: {_what_else(head)}; what is checked: {known} (--as names it where it is one)")
+        raise NotAnOverrideError(name, _what_else(head))
     return found
 
 

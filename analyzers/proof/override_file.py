@@ -72,7 +72,10 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class OverrideFile:
-    """A file judged for a target: ``accepted`` says whether the library takes the file as a whole."""
+    """A file judged for a target: ``accepted`` says whether the library takes the file as a whole.
+
+    ``shown`` is how reports call it where its name alone would not tell it from another file.
+    """
 
     format: str
     name: str
@@ -81,6 +84,11 @@ class OverrideFile:
     target: Facts
     rows: tuple[Row, ...]
     notes: tuple[Note, ...]
+    shown: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.shown or self.name
 
     @property
     def ok(self) -> bool:

@@ -10,10 +10,12 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
+from analyzers.proof.checks import Unread
 from analyzers.proof.convert import Converted
 from analyzers.proof.coverage import Coverage
 from analyzers.proof.diff import STATES, Diff, Step
 from analyzers.proof.export import Exported
+from analyzers.proof.lint import CHECKED
 from analyzers.proof.merge import Merged
 from analyzers.proof.override_file import OverrideFile
 from analyzers.proof.verify import Verification
@@ -21,6 +23,7 @@ from analyzers.render import duration
 from logparse.model import problem_from_text
 
 _SHOWN, _WIDE = 8, 60
+_NOTE = ["file", "line", "severity", "rule", "message", "remedy"]
 _NO_XML = {i: f"\\x{i:02x}" for i in range(32) if i not in (9, 10, 13)}
 
 
@@ -31,7 +34,7 @@ def lint_lines(file: OverrideFile) -> list[str]:
     """Verdict, then each rule that is broken once, with the lines that it concerns."""
     accepted = {True: "accepted", False: "not accepted", None: "accepted if the target is of the build that wrote it"}
     live = sum(row.live for row in file.rows)
-    out = [f"{file.name}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows can be used"]
+    out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows can be used"]
     groups: dict[tuple[str, str, str, str], list[int]] = {}
     for note in file.notes:
         groups.setdefault((note.severity, note.rule, note.message, note.remedy), []).append(note.line or 0)
@@ -44,9 +47,20 @@ def lint_lines(file: OverrideFile) -> list[str]:
 
 def lint_frame(file: OverrideFile) -> pd.DataFrame:
     """One row per note: file, line, severity, rule, message, remedy."""
-    columns = ["file", "line", "severity", "rule", "message", "remedy"]
-    frame = pd.DataFrame([{"file": file.name, **asdict(note)} for note in file.notes], columns=columns)
+    frame = pd.DataFrame([{"file": file.title, **asdict(note)} for note in file.notes], columns=_NOTE)
     return frame.astype({"line": "Int64"})
+
+
+def unread_lines(unread: Sequence[Unread]) -> list[str]:
+    """Which of several files were not judged and why; what could have been, once."""
+    out = [f"error: {file.path}: {file.why}" for file in unread]
+    return [*out, f"what is checked: {CHECKED} (--as names it where it is one)"] if out else []
+
+
+def unread_frame(unread: Sequence[Unread]) -> pd.DataFrame:
+    """The same beside ``lint_frame``'s rows."""
+    rows = [{"file": x.path, "line": None, "severity": "error", "rule": "unread", "message": x.why} for x in unread]
+    return pd.DataFrame(rows, columns=_NOTE).astype({"line": "Int64"})
 
 
 def rows_frame(file: OverrideFile) -> pd.DataFrame:
@@ -54,7 +68,7 @@ def rows_frame(file: OverrideFile) -> pd.DataFrame:
     columns = ["file", "line", "key", "solution", "read", "matched", "honoured", "why"]
     rows = [
         {
-            "file": file.name,
+            "file": file.title,
             "line": row.line,
             "key": row.key,
             "solution": row.solution.text if row.solution else None,

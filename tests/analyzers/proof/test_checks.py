@@ -9,7 +9,15 @@ import pytest
 
 from analyzers.proof import checks
 from analyzers.proof.merge import merge
-from analyzers.proof.render import coverage_frame, coverage_lines, export_lines, merge_lines
+from analyzers.proof.render import (
+    coverage_frame,
+    coverage_lines,
+    export_lines,
+    merge_lines,
+    unread_frame,
+    unread_lines,
+)
+from logparse.cli import app
 from logparse.errors import InputError
 from logparse.ingest import ingest
 from logparse.store import Store
@@ -28,13 +36,13 @@ def job(store: Store) -> Store:
 
 
 def test_lint_for_a_target() -> None:
-    good, bad = checks.lint_files([TUNED, str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")], [TUNED])
+    (good, bad), _ = checks.lint_files([TUNED, str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")], [TUNED])
     assert (good.accepted, good.ok, bad.accepted, bad.ok) == (True, True, False, False)
 
 
 def test_coverage_of_the_job(job: Store) -> None:
     tables = checks.tables_of(job)
-    tuned, tuning = checks.cover([TUNED, TUNING], tables)
+    (tuned, tuning), _ = checks.cover([TUNED, TUNING], tables)
     assert (tuning.share("calls") or 0) > 0.9
     assert (tuned.share("calls") or 0) > 0.5
     lines = coverage_lines(tuned)
@@ -114,6 +122,32 @@ def test_what_is_not_checked_is_said(file: str, said: str) -> None:
         checks.lint_files([str(SAMPLES / file)])
 
 
+def test_of_several_files_those_that_are_none_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``lint dir/*``: every file gets its verdict, and the exit code says that some had none."""
+    (tmp_path / "b").mkdir()
+    for name, text in {"a.csv": Path(TUNED).read_text(), "b/a.csv": Path(TUNED).read_text(), "notes.txt": "x"}.items():
+        (tmp_path / name).write_text(text)
+    good, none = [str(tmp_path / "a.csv"), str(tmp_path / "b/a.csv")], str(tmp_path / "notes.txt")
+    judged, unread = checks.lint_files([*good, none, str(tmp_path / "gone"), good[0]])
+    assert [file.title for file in judged] == good, "the names alone do not tell them apart; none is told twice"
+    assert [(x.path, x.why) for x in unread] == [
+        (none, "is no override file that is known"),
+        (str(tmp_path / "gone"), "No such file or directory"),
+    ]
+    assert [line.partition(": ")[0] for line in unread_lines(unread)] == ["error", "error", "what is checked"]
+    assert unread_frame(unread)["severity"].tolist() == ["error", "error"]
+
+    bad = str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")
+    target = ["--target", TUNED]
+    for files, code in (([good[0]], 0), ([good[0], none], 1), ([none, bad, good[0]], 3)):
+        with pytest.raises(SystemExit) as end:
+            app(["lint", *files, *target])
+        assert end.value.code == code
+        told = capsys.readouterr()
+        assert (f"error: {none}: is no override" in told.err) is (none in files)
+        assert ("a.csv: tunableop_results, accepted" in told.out) is (good[0] in files)
+
+
 def test_wrong_usage_is_said(job: Store, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").touch()
     with pytest.raises(InputError, match=r"empty\.csv: is empty"):
@@ -131,7 +165,7 @@ def test_wrong_usage_is_said(job: Store, tmp_path: Path) -> None:
     told = export_lines(checks.export(job, "untuned"))
     assert len(told) < 10, "each reason once"
     assert told[1].startswith("  left out ")
-    measured = checks.cover([TUNED], checks.tables_at(TUNED))
+    measured, _ = checks.cover([TUNED], checks.tables_at(TUNED))
     assert coverage_lines(measured[0])[0].endswith("has no call of a GEMM, so nothing can be covered")
 
 
@@ -140,8 +174,8 @@ def test_an_old_file_in_the_run_does_not_lend_its_validators(store: Store) -> No
     ingest([LOG, TUNED, str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")], store, run="job")
     tables = checks.tables_of(store)
     for target in ([TUNED], []):
-        (judged,) = checks.lint_files([TUNED], target, tables)
+        ((judged,), _) = checks.lint_files([TUNED], target, tables)
         assert judged.ok
         assert judged.accepted is (True if target else None)
-        (covered,) = checks.cover([TUNED], tables, target)
+        ((covered,), _) = checks.cover([TUNED], tables, target)
         assert covered.hits
