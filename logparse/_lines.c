@@ -6,7 +6,8 @@
  * in order.  All others are counted as foreign or blank.  A line inside which a prefixed record begins is cut there if
  * that is plain to see (`record_inside`).  `take` gives entries and cells, and forgets them.
  *
- * The scan itself holds no Python object but the block, and runs without the interpreter's lock.
+ * The scan itself holds no Python object but the block, and runs without the interpreter's lock.  A file's bytes are hashed
+ * as they are read, piece by piece: to read them a second time for that would cost half as much as to count them.
  */
 #define _DEFAULT_SOURCE /* pread */
 #define _FILE_OFFSET_BITS 64
@@ -23,7 +24,7 @@
 #include <malloc.h>
 #endif
 
-#define VERSION 2  /* of what logparse.counting expects: count up with every change of arguments or results */
+#define VERSION 3  /* of what logparse.counting expects: count up with every change of arguments or results */
 #define CLOCK 21   /* bytes of "[YYYY-MM-DD hh:mm:ss]" */
 #define BRACKET 18 /* digits of a process or thread: any more are none */
 #define NONE UINT32_MAX
@@ -167,6 +168,88 @@ static uint64_t hash_of(const char *text, size_t length, uint64_t seed)
         b = rotate((b ^ load(last)) * by, 29);
     }
     return finish(finish(finish(finish(a) ^ b) ^ c) ^ d);
+}
+
+/* ----------------------------------------------------------------------------------------------------- pieces */
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "XXH64 is written for little-endian machines here; elsewhere lines are counted in Python"
+#endif
+
+static const uint64_t XXH_1 = 0x9e3779b185ebca87ULL, XXH_2 = 0xc2b2ae3d27d4eb4fULL, XXH_3 = 0x165667b19e3779f9ULL,
+                      XXH_4 = 0x85ebca77c2b2ae63ULL;
+
+/* XXH64 (its specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md) of each `size` bytes of a stream. */
+typedef struct {
+    int64_t at; /* of the next byte; pieces begin at multiples of `size`, which is one of 32 */
+    int64_t size;
+    uint64_t lanes[4];
+    char part[32]; /* of a stripe: its first `at % 32` bytes */
+    Bytes done;    /* hashes of whole pieces, big-endian as xxhash's `digest` */
+} Pieces;
+
+static inline uint64_t xxh_round(uint64_t lane, uint64_t word) { return rotate(lane + word * XXH_2, 31) * XXH_1; }
+
+static void begin_piece(Pieces *pieces)
+{
+    pieces->lanes[0] = XXH_1 + XXH_2;
+    pieces->lanes[1] = XXH_2;
+    pieces->lanes[2] = 0;
+    pieces->lanes[3] = 0 - XXH_1;
+}
+
+static int end_piece(Pieces *pieces)
+{
+    const uint64_t *lanes = pieces->lanes;
+    unsigned char out[8];
+    uint64_t hash = rotate(lanes[0], 1) + rotate(lanes[1], 7) + rotate(lanes[2], 12) + rotate(lanes[3], 18);
+    for (int i = 0; i < 4; i++)
+        hash = (hash ^ xxh_round(0, lanes[i])) * XXH_1 + XXH_4;
+    hash += (uint64_t)pieces->size;
+    hash = (hash ^ hash >> 33) * XXH_2;
+    hash = (hash ^ hash >> 29) * XXH_3;
+    hash ^= hash >> 32;
+    for (int i = 0; i < 8; i++)
+        out[i] = (unsigned char)(hash >> (56 - 8 * i));
+    begin_piece(pieces);
+    return append(&pieces->done, out, sizeof out);
+}
+
+static void hash_stripes(Pieces *pieces, const char *data, size_t count)
+{
+    uint64_t a = pieces->lanes[0], b = pieces->lanes[1], c = pieces->lanes[2], d = pieces->lanes[3];
+    for (; count; count--, data += 32) {
+        a = xxh_round(a, load(data));
+        b = xxh_round(b, load(data + 8));
+        c = xxh_round(c, load(data + 16));
+        d = xxh_round(d, load(data + 24));
+    }
+    pieces->lanes[0] = a, pieces->lanes[1] = b, pieces->lanes[2] = c, pieces->lanes[3] = d;
+}
+
+/* Hashes the next bytes. */
+static int hash_bytes(Pieces *pieces, const char *data, size_t length)
+{
+    while (length) {
+        size_t held = (size_t)(pieces->at % 32), left = (size_t)(pieces->size - pieces->at % pieces->size);
+        size_t taken = length < left ? length : left;
+        if (held || taken < 32) {
+            taken = taken < 32 - held ? taken : 32 - held;
+            memcpy(pieces->part + held, data, taken);
+            if (held + taken == 32)
+                hash_stripes(pieces, pieces->part, 1);
+        }
+        else {
+            taken -= taken % 32;
+            hash_stripes(pieces, data, taken / 32);
+        }
+        pieces->at += (int64_t)taken;
+        data += taken;
+        length -= taken;
+        if (pieces->at % pieces->size == 0 && end_piece(pieces) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 /* ---------------------------------------------------------------------------------------------------- markers */
@@ -412,6 +495,7 @@ typedef struct {
     char last[96]; /* the last prefix, which most lines repeat */
     size_t last_length, last_library_length;
     int64_t lines, foreign, blank, splits;
+    Pieces pieces;
 } Counter;
 
 static inline Entry *entry_at(const Counter *self, uint32_t number) { return (Entry *)self->entries.data + number; }
@@ -674,22 +758,41 @@ static int scan(Counter *self, const char *data, size_t length, int64_t offset)
 }
 
 #ifndef _WIN32
+/* Reads up to `want` bytes that stand `at` in a file behind those of `chunk`, and hashes those of pieces that end by
+ * `hash_to` and were not read yet.  Their number, or an errno, negative; EIO when the file ends there. */
+static ssize_t read_chunk(Counter *self, int file, int64_t at, int64_t want, int64_t hash_to)
+{
+    Pieces *pieces = &self->pieces;
+    size_t size = (size_t)(want < CHUNK ? want : CHUNK);
+    char *data = room(&self->chunk, size);
+    ssize_t got;
+    if (!data)
+        return -ENOMEM;
+    while ((got = pread(file, data, size, at)) < 0 && errno == EINTR)
+        ;
+    if (got <= 0)
+        return got ? -errno : -EIO;
+    int64_t from = pieces->at > at ? pieces->at : at, to = at + got < hash_to ? at + got : hash_to;
+    if (from < to && hash_bytes(pieces, data + (from - at), (size_t)(to - from)) < 0)
+        return -ENOMEM;
+    return got;
+}
+
 /* Scans the lines of a file from `*start` to `end`, which begin lines, or until more than `limit` is held; `*start` is
- * then where it stopped.  0, or an errno; EIO when the file ends before `end`. */
+ * then where it stopped.  Hashes what stands before `*start` and is not hashed, and what it reads, up to the last piece
+ * that ends by `end`.  0, or an errno. */
 static int scan_file(Counter *self, int file, int64_t *start, int64_t end, size_t limit)
 {
     Bytes *chunk = &self->chunk; /* holds what was read and not scanned, the part of a line */
-    int64_t read_to = *start;
-    for (chunk->used = 0; *start < end && held(self) + EVENT * self->events.used <= limit;) {
-        size_t want = end - read_to < CHUNK ? (size_t)(end - read_to) : CHUNK;
-        char *at = room(chunk, want);
-        if (!at)
-            return ENOMEM;
-        ssize_t got = pread(file, at, want, read_to);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return got ? errno : EIO;
+    int64_t read_to = *start, hash_to = end - end % self->pieces.size;
+    ssize_t got;
+    chunk->used = 0;
+    while (self->pieces.at < *start && self->pieces.at < hash_to)
+        if ((got = read_chunk(self, file, self->pieces.at, *start - self->pieces.at, hash_to)) < 0)
+            return (int)-got;
+    while (*start < end && held(self) + EVENT * self->events.used <= limit) {
+        if ((got = read_chunk(self, file, read_to, end - read_to, hash_to)) < 0)
+            return (int)-got;
         size_t rest = chunk->used, whole = rest + (size_t)got; /* a part of a line, and where lines end */
         chunk->used = whole;
         read_to += got;
@@ -755,10 +858,22 @@ static PyObject *Counter_count(Counter *self, PyObject *args)
 static PyObject *Counter_count_file(Counter *self, PyObject *args)
 {
     int file;
-    long long start, stop;
+    long long start, stop, hashed, piece;
     Py_ssize_t limit;
-    if (!PyArg_ParseTuple(args, "iLLn", &file, &start, &stop, &limit) || begin(self) < 0)
+    if (!PyArg_ParseTuple(args, "iLLnLL", &file, &start, &stop, &limit, &hashed, &piece))
         return NULL;
+    if (piece <= 0 || piece % 32 || (hashed < 0 ? piece != self->pieces.size : hashed % piece)) {
+        PyErr_SetString(PyExc_ValueError, "pieces are of a multiple of 32 bytes, and begin at multiples of that");
+        return NULL;
+    }
+    if (begin(self) < 0)
+        return NULL;
+    if (hashed >= 0) {
+        self->pieces.at = hashed;
+        self->pieces.size = piece;
+        self->pieces.done.used = 0;
+        begin_piece(&self->pieces);
+    }
     int error;
     int64_t at = start;
     Py_BEGIN_ALLOW_THREADS
@@ -766,6 +881,19 @@ static PyObject *Counter_count_file(Counter *self, PyObject *args)
     Py_END_ALLOW_THREADS
     forget(&self->chunk, 2 * CHUNK);
     return end(self, error, at);
+}
+#endif
+
+#ifndef _WIN32
+static PyObject *Counter_hashes(Counter *self, PyObject *Py_UNUSED(ignored))
+{
+    if (self->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "this counter is counting in another thread");
+        return NULL;
+    }
+    PyObject *out = PyBytes_FromStringAndSize(self->pieces.done.data, (Py_ssize_t)self->pieces.done.used);
+    self->pieces.done.used = 0;
+    return out;
 }
 #endif
 
@@ -894,6 +1022,7 @@ static void Counter_dealloc(Counter *self)
     reset(self, 0);
     forget(&self->events, 0);
     forget(&self->chunk, 0);
+    forget(&self->pieces.done, 0);
     free(self->search.markers);
     free(self->starts);
     Py_XDECREF(self->markers);
@@ -905,7 +1034,8 @@ static PyMethodDef methods[] = {
      "count(data, offset) -> (lines, foreign, blank, splits, events, stop): whole lines that stand at `offset`."},
 #ifndef _WIN32
     {"count_file", (PyCFunction)(void (*)(void))Counter_count_file, METH_VARARGS,
-     "count_file(fd, start, end, limit) -> the same for lines of a file, until more than `limit` is held."},
+     "count_file(fd, start, end, limit, hashed, piece) -> the same for lines of a file, until more than `limit` is held."},
+    {"hashes", (PyCFunction)(void (*)(void))Counter_hashes, METH_NOARGS, "hashes() -> of the pieces since the last call."},
 #endif
     {"take", (PyCFunction)(void (*)(void))Counter_take, METH_NOARGS, "take() -> (entries, places, cells)."},
     {NULL, NULL, 0, NULL},

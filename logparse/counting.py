@@ -26,7 +26,7 @@ PREFIX = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\](\[[A-Za-z]+\])(?:\[(
 _ADDRESS = re.compile(rb"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}(?![0-9a-zA-Z])")
 _WINDOWS_ADDRESS = re.compile(rb"(?<==)[0-9A-F]{16}(?![0-9a-zA-Z])")
 
-NATIVE_VERSION = 2
+NATIVE_VERSION = 3
 """Of the native counter's arguments and results."""
 NOWHERE = (b"", b"")
 
@@ -88,11 +88,16 @@ def _windows(match: re.Match[bytes]) -> bytes:
 class FileCounter(Counter, Protocol):
     """The native counter, which reads files by itself (not on Windows)."""
 
-    def count_file(self, file: int, start: int, end: int, limit: int) -> Counted:
+    def count_file(self, file: int, start: int, end: int, limit: int, hashed: int, piece: int) -> Counted:
         """Count lines of a file descriptor's bytes, until more than ``limit`` is held.  Raises OSError.
 
-        Lines begin at ``start`` and at ``end``.
+        Lines begin at ``start`` and at ``end``.  Pieces of so many bytes are hashed as they are read, from ``hashed``
+        on or (-1) from where the last call stopped, to the last one that ends by ``end``.
         """
+        ...
+
+    def hashes(self) -> bytes:
+        """XXH64 of each piece since the last call, as ``xxhash.xxh64(…).digest()``."""
         ...
 
 

@@ -34,7 +34,7 @@ from logparse.ranges import (
     total,
 )
 from logparse.schema import Commit
-from logparse.source import Digest, Hashing, InputFile, digests, last_line_end
+from logparse.source import Digest, Hashing, InputFile, last_line_end
 from logparse.store import Store, open_store
 from logparse.stream import StreamRead, Tally
 from logparse.tables import Collector, storable
@@ -211,7 +211,7 @@ class _Input:
         if earlier:
             mine = [row for row in earlier if row.source_id == earlier[-1].source_id]
             latest = max(mine, key=lambda row: row.end)
-            if size >= latest.end and self.file.digest(latest.end, latest.content_hash) == latest.content_hash:
+            if size >= latest.end and self.file.digest(latest.end) == latest.content_hash:
                 if size == latest.end:
                     return None
                 again = latest.whole or self.file.compressed
@@ -323,12 +323,11 @@ class _Input:
         return _Passed(digest, hashing.whole_lines, hashing.count, last, place)
 
     def _pass_ranges(self, stream: StreamRead, path: str, start: int) -> _Passed:
-        """Let counters read a plain local file by themselves, while it is hashed beside them."""
-        with open(path, "rb", buffering=0) as raw, ThreadPoolExecutor(1) as beside:
+        """Let counters read a plain local file by themselves, and hash it as they do."""
+        with open(path, "rb", buffering=0) as raw:
             file = raw.fileno()
             size = os.fstat(file).st_size
             place = last_line_end(file, start, size)
-            hashed = beside.submit(digests, path, (place, size))
             try:
                 for count in stream.read_file(file, start, place):
                     self._report(count)
@@ -337,7 +336,8 @@ class _Input:
                     raise InputError(f"{printable(path)}: became shorter while it was read") from error
                 raise
             last = os.pread(file, size - place, place)
-            digest_of_lines, digest = hashed.result()
+        pieces = stream.reader.hashes
+        digest_of_lines, digest = digest_until(self.file, pieces, place), digest_until(self.file, pieces, size)
         return _Passed(digest, digest_of_lines, size, last, place)
 
     def _report(self, count: int) -> None:

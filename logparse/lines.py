@@ -38,11 +38,14 @@ from logparse.counting import (
 from logparse.formats.format import BlockFormat, BlockReader, Line, LineFormat, Outcome
 from logparse.model import Record, Reject
 
+PIECE_BYTES = 4 << 20
+"""Of a file, what is hashed at a time: ranges that begin at multiples of it can be hashed each by itself."""
 BLOCK_BYTES = 1 << 20  # small enough for caches, and for memory that is used again and not mapped anew
 _HELD_BYTES = 10 << 20  # of distinct lines and their cells in one counter, until they are taken
 _HELD_OUTCOMES = 20_000
 _FIRST_BYTES = 24 << 20  # of a file: enough to meet what is frequent, which is read while the rest is counted
 _RANGE_BYTES = (8 << 20, 256 << 20)  # of the rest, at a time: from, to
+_GO_ON = -1  # hashing
 _KNOWN = 16_384  # texts that are known to be one record …
 _LONG = 16_384  # … and are shorter than this
 _TORN = Reject("torn: another record begins inside this line")
@@ -115,6 +118,7 @@ class LineReader:
         self._counters = tuple(self._idle)
         self._pool: ThreadPoolExecutor | None = None
         self.known: dict[tuple[bytes, bool, bool], LineFormat] = {}  # text, taken off, torn
+        self.hashes: list[bytes] = []  # of the pieces of a file that was read
         self._counting: deque[_Counting] = deque()
         self.read = Read()
         self._taking = _Taking(self, self.read)
@@ -139,14 +143,18 @@ class LineReader:
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
         """Read the lines of a file descriptor's bytes ``start`` to ``end``, where lines begin.
 
-        Gives the number of bytes done, so that the caller can ``take``.  Raises OSError.
+        Gives the number of bytes done, so that the caller can ``take``.  ``hashes`` has then those of all pieces
+        of the file that end by ``end``.  Raises OSError.
         """
         text = _Text(b"", start, file)
         ranges = _ranges(file, start, end, self._threads)
+        hashed = 0
 
         def begin() -> None:
+            nonlocal hashed
             while self._idle and (span := next(ranges, None)) is not None:
-                self._counting.append(self._count_range(text, *span, self._idle.pop()))
+                self._counting.append(self._count_range(text, *span, self._idle.pop(), hashed))
+                hashed = span[1] - span[1] % PIECE_BYTES
 
         try:
             begin()
@@ -158,9 +166,9 @@ class LineReader:
             for part in self._counting:
                 part.counted.exception()  # the file may be closed when this returns
 
-    def _count_range(self, text: _Text, start: int, end: int, counter: Counter) -> _Counting:
+    def _count_range(self, text: _Text, start: int, end: int, counter: Counter, hashed: int) -> _Counting:
         count = cast(FileCounter, counter).count_file
-        counted = self._workers().submit(count, cast(int, text.file), start, end, _HELD_BYTES)
+        counted = self._workers().submit(count, cast(int, text.file), start, end, _HELD_BYTES, hashed, PIECE_BYTES)
         return _Counting(text, start, end, counter, counted)
 
     def _workers(self) -> ThreadPoolExecutor:
@@ -236,9 +244,12 @@ class LineReader:
         text, start, end, counter, counted = self._counting.popleft()
         result = counted.result()
         stop = result[-1]
+        if text.file is not None:
+            hashes = cast(FileCounter, counter).hashes()
+            self.hashes += [hashes[at : at + 8] for at in range(0, len(hashes), 8)]
         self._follow(text, start, counter, result)
         if stop < end:  # the counter was full
-            self._counting.appendleft(self._count_range(text, stop, end, counter))
+            self._counting.appendleft(self._count_range(text, stop, end, counter, _GO_ON))
         else:
             self._idle.append(counter)
         return stop - start
@@ -347,11 +358,17 @@ class _Counting(NamedTuple):
 
 
 def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Ranges of whole lines: a small one first, then large ones, small again at the end: all threads end together."""
+    """Ranges of whole lines: a small one first, then large ones, small again at the end: all threads end together.
+
+    Each begins with the first line in a piece: what is read to hash the piece's beginning is little.
+    """
     smallest, largest = _RANGE_BYTES
     size = _FIRST_BYTES
     while start < end:
-        stop = min(end, start + size)
+        stop = start + size
+        if stop - stop % PIECE_BYTES > start:
+            stop -= stop % PIECE_BYTES
+        stop = min(end, stop)
         while stop < end:  # to the line's end
             data = os.pread(file, 1 << 16, stop - 1)
             cut = data.find(b"\n")
@@ -483,4 +500,4 @@ def blocks(
         yield b"".join(rest), offset
 
 
-__all__ = ["BLOCK_BYTES", "Distinct", "LineReader", "Read", "blocks"]
+__all__ = ["BLOCK_BYTES", "PIECE_BYTES", "Distinct", "LineReader", "Read", "blocks"]

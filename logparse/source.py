@@ -27,14 +27,11 @@ import xxhash
 
 from logparse.errors import InputError
 from logparse.formats.format import Head, Line
-from logparse.lines import blocks
+from logparse.lines import PIECE_BYTES, blocks
 from logparse.location import META, explained, join_url, resolve, split_url
 from logparse.output import printable
 
 HEAD_BYTES = 64 << 10
-PIECE_BYTES = 4 << 20
-"""What is hashed at a time: ranges of a file that begin at multiples of it can be hashed each by itself."""
-_OF_PIECES = "pieces:"
 _REMOTE_BYTES = 4 << 20
 DEFAULT_RATIO = 2000.0
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
@@ -153,14 +150,9 @@ class InputFile:
             shutil.copyfileobj(stream, copy)
         return copy.name
 
-    def digest(self, upto: int | None = None, like: str = _OF_PIECES) -> str:
-        """Hash of the raw bytes (of the first ``upto``).  Raises OSError.
-
-        ``like``: a hash to compare it with.  Earlier versions did not take large files in pieces.
-        """
-        in_pieces = like.startswith(_OF_PIECES) or (upto or 0) <= PIECE_BYTES
-        state = Digest() if in_pieces else xxhash.xxh3_128()
-        left = upto
+    def digest(self, upto: int | None = None) -> str:
+        """Hash of the raw bytes (of the first ``upto``).  Raises OSError."""
+        state, left = Digest(), upto
         with self.raw() as raw:
             while left is None or left > 0:
                 data = raw.read(1 << 20 if left is None else min(left, 1 << 20))
@@ -172,14 +164,14 @@ class InputFile:
 
 
 class Digest:
-    """Hash of bytes: XXH3 (128 bits) of each piece of ``PIECE_BYTES``, and of these hashes where there are several.
+    """Hash of bytes: XXH64 of each piece of ``PIECE_BYTES``, and of several of these the XXH3 (128 bits).
 
     ``before``: the hashes of the pieces before those bytes.
     """
 
     def __init__(self, before: Iterable[bytes] = ()) -> None:
         self._whole = list(before)
-        self._state = xxhash.xxh3_128()
+        self._state = xxhash.xxh64()
         self._length = 0
 
     def update(self, data: bytes | memoryview) -> None:
@@ -188,7 +180,7 @@ class Digest:
         while rest:
             if self._length == PIECE_BYTES:
                 self._whole.append(self._state.digest())
-                self._state, self._length = xxhash.xxh3_128(), 0
+                self._state, self._length = xxhash.xxh64(), 0
             part = rest[: PIECE_BYTES - self._length]
             self._state.update(part)
             self._length += len(part)
@@ -207,23 +199,7 @@ class Digest:
     def hexdigest(self) -> str:
         """The hash of all."""
         pieces = self.pieces
-        return pieces[0].hex() if len(pieces) == 1 else _OF_PIECES + xxhash.xxh3_128_hexdigest(b"".join(pieces))
-
-
-def digests(path: str, ends: Sequence[int]) -> list[str]:
-    """Hashes of a file's first bytes up to each of ``ends`` (ascending).  Raises InputError when it is shorter."""
-    state, out, at = Digest(), [], 0
-    buffer = memoryview(bytearray(8 << 20))
-    with open(path, "rb", buffering=0) as raw:
-        for end in ends:
-            while at < end:
-                count = raw.readinto(buffer[: min(len(buffer), end - at)])
-                if not count:
-                    raise InputError(f"{printable(path)}: became shorter while it was read")
-                state.update(buffer[:count])
-                at += count
-            out.append(state.hexdigest())
-    return out
+        return pieces[0].hex() if len(pieces) == 1 else xxhash.xxh3_128_hexdigest(b"".join(pieces))
 
 
 def last_line_end(file: int, start: int, end: int) -> int:

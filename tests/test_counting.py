@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,7 +99,7 @@ def test_they_do_on_long_lines(head: bytes, length: int) -> None:
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.flush()
-        assert by_file.count_file(file.fileno(), 0, len(data), 1 << 30) == by_block.count(data, 0)
+        assert by_file.count_file(file.fileno(), 0, len(data), 1 << 30, 0, 32) == by_block.count(data, 0)
     assert by_file.take() == by_block.take()
 
 
@@ -138,30 +139,42 @@ def test_a_counter_forgets_what_it_gave(is_native: bool) -> None:
 
 
 @native
-@given(st.lists(PIECES, max_size=60).map(b"".join), st.sampled_from([1, 300, 1 << 20]), st.sampled_from([1, 7, 64]))
-def test_ranges_of_a_file_are_counted_as_blocks_of_it(data: bytes, held: int, size: int) -> None:
-    """Whatever the ranges and however little may be held at a time."""
+@given(
+    st.lists(PIECES, max_size=60).map(b"".join),
+    st.sampled_from([1, 300, 1 << 20]),
+    st.sampled_from([1, 7, 64]),
+    st.sampled_from([32, 96, 4096]),
+    st.integers(0, 200),
+)
+def test_ranges_of_a_file_are_counted_as_blocks_of_it(
+    data: bytes, held: int, size: int, piece: int, known: int
+) -> None:
+    """Whatever the ranges, pieces and what was read before, and however little may be held at a time."""
+    start = data.find(b"\n", known) + 1
     with tempfile.TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
         file.write(data)
         file.flush()
         patch.setattr("logparse.lines._HELD_BYTES", held)
         patch.setattr("logparse.lines._FIRST_BYTES", size)
         patch.setattr("logparse.lines._RANGE_BYTES", (size, 4 * size))
+        patch.setattr("logparse.lines.PIECE_BYTES", piece)
         reader, plain = LineReader(STREAMS, 2, native=True), LineReader(STREAMS, native=False)
-        assert sum(reader.read_file(file.fileno(), 0, len(data))) == len(data)
-        plain.feed(data, 0)
+        assert sum(reader.read_file(file.fileno(), start, len(data))) == len(data) - start
+        plain.feed(data[start:], start)
         one, two = reader.take(), plain.take()
         list(reader.close())
     assert (one.lines, one.foreign, one.blank, one.splits) == (two.lines, two.foreign, two.blank, two.splits)
     places = [{(d.format.name, d.text): (d.offset, d.raw, d.places) for d in out.distinct} for out in (one, two)]
     assert places[0] == places[1]
+    ends = range(piece, len(data) + 1 if start < len(data) else 0, piece)
+    assert reader.hashes == [xxhash.xxh64(data[end - piece : end]).digest() for end in ends]
 
 
 @native
 def test_a_file_that_became_shorter_is_an_error() -> None:
     counter = new_counter(*MARKERS, native=True)
     with tempfile.TemporaryFile() as file, pytest.raises(OSError, match="error"):
-        cast(FileCounter, counter).count_file(file.fileno(), 0, 10, 1 << 20)
+        cast(FileCounter, counter).count_file(file.fileno(), 0, 10, 1 << 20, 0, 32)
 
 
 @given(st.text(alphabet="0x1aFgX =\n", max_size=60).map(str.encode))

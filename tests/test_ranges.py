@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -301,16 +300,6 @@ def test_a_hash_does_not_depend_on_how_the_bytes_came(data: bytes, cuts: list[in
     later = Digest(whole.pieces[:1])
     later.update(data[PIECE:])
     assert later.hexdigest() == whole.hexdigest()
-
-
-def test_a_hash_of_earlier_versions_is_compared_with_its_like(tmp_path: Path) -> None:
-    log = tmp_path / "run.log"
-    log.write_text("x" * 3 * PIECE)
-    plain = xxhash.xxh3_128_hexdigest(log.read_bytes())
-    file = InputFile(str(log))
-    assert file.digest(3 * PIECE) != plain
-    assert file.digest(3 * PIECE, plain) == plain
-    assert file.digest(PIECE) == file.digest(PIECE, plain) == xxhash.xxh3_128_hexdigest(b"x" * PIECE)
 
 
 def test_the_real_piece_is_what_stores_hold() -> None:
