@@ -16,6 +16,7 @@ from logparse.tables import NULL, Collector, clock_second, problem_text, storabl
 _THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
 _REMEMBERED = 8192  # outcomes of lines …
 _LONG = 16_384  # … shorter than this
+_outcomes: dict[tuple[str, str], Outcome] = {}  # of all that this process reads: a job's ranks write the same lines
 _EXACT_PROBLEMS = 1 << 16
 
 
@@ -30,7 +31,6 @@ class StreamRead:
         self.reader = reader or LineReader([f for f in formats if not isinstance(f, FileFormat)], threads)
         self.bytes = 0
         self._collector = Collector(attempt)
-        self._outcomes: dict[tuple[str, str], Outcome] = {}
 
     def feed(self, block: bytes, offset: int) -> None:
         """Read whole lines that stand at ``offset``."""
@@ -92,14 +92,17 @@ class StreamRead:
         self.tally.saw_processes(set(pids[seen].tolist()))
 
     def _outcome(self, format: LineFormat, text: str, times: int) -> Outcome:
-        """What a format reads in a line; that of frequent ones is kept, as they come again after each ``take``."""
-        outcome = self._outcomes.get((format.name, text))
+        """What a format reads in a line, kept for when it comes again: after a ``take``, or in another file.
+
+        Frequent lines find room always, those that were there once only where there is some.
+        """
+        outcome = _outcomes.get((format.name, text))
         if outcome is None:
             outcome = storable(format.read(text))
-            if times > 1 and len(text) < _LONG:
-                if len(self._outcomes) >= _REMEMBERED:
-                    self._outcomes.clear()
-                self._outcomes[format.name, text] = outcome
+            if len(text) < _LONG and (times > 1 or len(_outcomes) < _REMEMBERED):
+                if len(_outcomes) >= _REMEMBERED:
+                    _outcomes.clear()
+                _outcomes[format.name, text] = outcome
         return outcome
 
 
