@@ -23,7 +23,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source, Writer
-from logparse.formats.miopen.find_db_columns import read_columns
 from logparse.formats.miopen.problem_key import is_key, key_of
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.model import ConvProblem, Fact, Override, Problem
@@ -78,6 +77,10 @@ def _file_facts(name: str) -> list[Fact]:
 
 def read(source: Source) -> Iterator[Outcome]:
     """Facts of the name, then every line, as columns a few MB at a time."""
+    from logparse.formats.miopen.find_db_columns import (
+        read_columns,  # takes its time to load, and only databases need it
+    )
+
     facts = _file_facts(source.name)
     if facts:
         yield Outcome("fact", facts, lines=0)
