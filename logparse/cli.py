@@ -529,7 +529,7 @@ def merge(
     out: Annotated[Path, typer.Option(help="Folder for the merged files.")] = Path("merged"),
     gpus: Annotated[int, typer.Option(min=1, help="Copies of a TunableOp CSV, one per device.")] = 1,
 ) -> None:
-    """Merge TunableOp CSVs, user find-dbs or aiter's bf16 tables of one build: the fastest wins, conflicts are told."""
+    """Merge override files of one format, device and build: the fastest (without times the first) of each key."""
     from analyzers.proof import checks, render
     from analyzers.proof.merge import merge as merge_files
 

@@ -30,6 +30,7 @@ RULES: tuple[Rules, ...] = (
     rules_tunableop.RULES,
     rules_rocblas.RULES,
     rules_aiter.RULES,
+    rules_aiter.KERNEL_RULES,
 )
 """Every override format whose library's reading rules are known."""
 
@@ -93,7 +94,7 @@ def _what_else(head: Head) -> str:
     if other is None:
         return "is no override file that is known"
     if other.name == aiter.FORMAT.name:
-        return "is a table of aiter that is not checked: only its bf16 table of tuned GEMMs is"
+        return "is a table of aiter that is not checked: those of its tuned kernels are"
     return f"is {other.name} ({other.about}), which no library reads as overrides"
 
 

@@ -16,7 +16,7 @@ from analyzers.proof.coverage import Coverage
 from analyzers.proof.diff import STATES, Diff, Step
 from analyzers.proof.export import Exported
 from analyzers.proof.lint import CHECKED
-from analyzers.proof.merge import Merged
+from analyzers.proof.merge_choice import Merged
 from analyzers.proof.override_file import OverrideFile
 from analyzers.proof.verify import Verification
 from analyzers.render import duration
@@ -166,7 +166,9 @@ def convert_lines(found: Converted) -> list[str]:
 
 
 def merge_lines(found: Merged) -> list[str]:
+    untimed = sum(conflict.taken.time_us is None for conflict in found.conflicts)
     out = [f"{found.keys:,} keys; {len(found.conflicts):,} with different solutions, the fastest taken"]
+    out[0] += f" ({untimed:,} without times: the first file's)" if untimed else ""
     for conflict in found.conflicts:
         others = "; ".join(f"{x.solution} {_ms(x.time_us)} ({x.file}:{x.line})" for x in conflict.others)
         taken = conflict.taken

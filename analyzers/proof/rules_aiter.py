@@ -1,9 +1,11 @@
-"""What can be wrong with aiter's bf16 table, and which of its rows aiter reads, finds and can run.
+"""What can be wrong with aiter's tables of tuned kernels, and which of their rows aiter reads, finds and can run.
 
-aiter reads it with ``pandas.read_csv`` and looks calls up in a dictionary: a cell's *type* decides whether it is found,
-and pandas gives one type to a whole column.  One cell that is no number makes every size a text that no call equals;
-two different rows of one key make the reader raise.  Device and CU count are part of the key, the library's build is
-not.  Source: ROCm/aiter ``aiter/tuned_gemm.py``, ``csrc/include/gemm_common.cu`` (``getPaddedM``).
+aiter reads them with ``pandas.read_csv`` and looks calls up in a dictionary: a cell's *type* decides whether it is
+found, and pandas gives one type to a whole column.  One cell that is no number makes every size a text that no call
+equals; two different rows of one key make the reader raise.  Device and CU count are part of the key, the library's
+build is not.  Of the bf16 table the key of a call is known (``aiter.key``); which of the others a call reads, no log
+tells.
+Source: ``aiter_tables``; ROCm/aiter ``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from analyzers.proof.aiter_tables import BF16, Table, table_of
 from analyzers.proof.override_file import Note, OverrideFile, Row, Rule, Rules, judge, text_of
 from analyzers.target import Facts, arch
 from logparse.formats.format import Head
@@ -23,9 +26,8 @@ from logparse.model import GemmProblem, Solution
 
 Cell: TypeAlias = bool | int | float | str | None
 
-_SIZES, _FLAGS, _WORDS = ("cu_num", "M", "N", "K"), ("bias", "scaleAB", "bpreshuffle"), ("gfx", "dtype", "outdtype")
-_OF_OLD = frozenset({"gfx", "bpreshuffle"})
-"""Key columns that came last: a table without them is of an older aiter."""
+KERNELS = "aiter-kernels"
+"""Name of the format of all tables but the bf16 one."""
 _INT = re.compile(r"\s*[+-]?\d{1,18}\s*", re.ASCII)
 _FLOAT = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE)
 _MISSING = frozenset(
@@ -33,7 +35,7 @@ _MISSING = frozenset(
     | {"NULL", "NaN", "None", "n/a", "nan", "null"}
 )
 _BOOLS = {**dict.fromkeys(("True", "TRUE", "true"), True), **dict.fromkeys(("False", "FALSE", "false"), False)}
-_RETUNE = "tune again on the target with aiter's gemm_tuner, or let `logparse convert --to aiter` write the table"
+_RETUNE = "tune again on the target with aiter's tuner; a bf16 table can also come of `logparse convert --to aiter`"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Entry:
 @dataclass(frozen=True)
 class _Context:
     target: Facts
+    table: Table
     columns: Sequence[str]
     first: Mapping[str, Entry] = field(default_factory=dict)
 
@@ -63,8 +66,9 @@ def _short(entry: Entry, context: _Context) -> str | None:
 
 
 def _untyped(entry: Entry, context: _Context) -> str | None:
-    wrong = [x for x in (*_SIZES, *_FLAGS) if x in entry.cells and not isinstance(entry.cells[x], (int, float))]
-    wrong += [x for x in _WORDS if x in entry.cells and not isinstance(entry.cells[x], str)]
+    table, cells = context.table, entry.cells
+    wrong = [x for x in (*table.sizes, *sorted(table.flags)) if not isinstance(cells.get(x, 0), (int, float))]
+    wrong += [x for x in table.keys if x in table.words and not isinstance(cells.get(x, ""), str)]
     if not wrong:
         return None
     said = ", ".join(f"{x} {entry.texts.get(x)!r}" for x in wrong)
@@ -74,13 +78,13 @@ def _untyped(entry: Entry, context: _Context) -> str | None:
 def _no_call(entry: Entry, context: _Context) -> str | None:
     if _untyped(entry, context):
         return None
-    wrong = []
-    for name in (*_SIZES, *_FLAGS):
+    wrong, table = [], context.table
+    for name in (x for x in table.keys if x not in table.words):
         value = entry.cells.get(name)
-        least, most = (0, 1.0) if name in _FLAGS else (1, math.inf)
+        least, most = (0, 1.0) if name in table.flags else (1, math.inf)
         if isinstance(value, (int, float)) and not (value % 1 == 0 and least <= value <= most):
             wrong.append(name)
-    wrong += [x for x in ("dtype", "outdtype") if x in entry.cells and entry.cells[x] not in _DTYPES]
+    wrong += [x for x in sorted(table.types) if x in entry.cells and entry.cells[x] not in _DTYPES]
     return f"no call has {', '.join(f'{x} {entry.texts[x]!r}' for x in wrong)}" if wrong else None
 
 
@@ -97,29 +101,42 @@ def _other_device(entry: Entry, context: _Context) -> str | None:
 
 
 def _repeated(entry: Entry, context: _Context) -> str | None:
-    first = context.first.get(row_key(entry) or "")
+    first = context.first.get(row_key(entry, context.table) or "")
     same = first is not None and first is not entry and first.cells == entry.cells
     return f"the same row as line {first.line}" if same and first is not None else None
 
 
 def _backend(entry: Entry, context: _Context) -> str | None:
-    library = entry.cells.get("libtype")
-    if "libtype" not in context.columns or library in aiter.BACKENDS:
+    if context.table is not BF16 or _known_backend(entry, context):
         return None
     return f"aiter has no backend {entry.texts.get('libtype')!r} and raises a KeyError at the call"
 
 
-def _bad_index(entry: Entry, context: _Context) -> str | None:
-    index = entry.cells.get("solidx")
-    if "solidx" not in context.columns or (isinstance(index, int) and not isinstance(index, bool)):
+def _odd_backend(entry: Entry, context: _Context) -> str | None:
+    if context.table is BF16 or not context.table.backends or _known_backend(entry, context):
         return None
-    return f"solidx {entry.texts.get('solidx')!r}: aiter hands it on as it is, and a backend takes whole numbers only"
+    return f"{entry.texts.get('libtype')!r} is no backend of this table: aiter runs its default kernel, or stops"
+
+
+def _known_backend(entry: Entry, context: _Context) -> bool:
+    return "libtype" not in context.columns or entry.cells.get("libtype") in context.table.backends
+
+
+def _bad_index(entry: Entry, context: _Context) -> str | None:
+    name = context.table.index
+    index = entry.cells.get(name)
+    if name not in context.columns or (isinstance(index, int) and not isinstance(index, bool)):
+        return None
+    return f"{name} {entry.texts.get(name)!r}: aiter hands it on as it is, and a backend takes whole numbers only"
 
 
 def _no_kernel(entry: Entry, context: _Context) -> str | None:
-    if entry.cells.get("libtype") not in aiter.BY_KERNEL_NAME or isinstance(entry.cells.get("kernelName"), str):
-        return None
-    return f"{entry.texts['libtype']} finds its kernel by kernelName, which is empty"
+    wanted = context.table.names
+    if entry.cells.get("libtype") in aiter.BY_KERNEL_NAME:
+        wanted = ("kernelName",)
+    empty = [x for x in wanted if x in context.columns and not isinstance(entry.cells.get(x), str)]
+    library = entry.texts.get("libtype") or "aiter"
+    return f"{library} finds its kernel by {', '.join(empty)}, which is empty" if empty else None
 
 
 def _heuristic(entry: Entry, context: _Context) -> str | None:
@@ -142,6 +159,7 @@ ROW_RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("device", "error", "matched", _other_device, _RETUNE),
     Rule("duplicate", "info", None, _repeated, "remove it"),
     Rule("backend", "error", "honoured", _backend, _RETUNE),
+    Rule("backend", "warning", None, _odd_backend, _RETUNE),
     Rule("index", "error", "honoured", _bad_index, _RETUNE),
     Rule("kernel-name", "error", "honoured", _no_kernel, _RETUNE),
     Rule("heuristic", "info", None, _heuristic, "remove it"),
@@ -153,9 +171,18 @@ ROW_RULES: tuple[Rule[Entry, _Context], ...] = (
 
 
 def recognise(head: Head) -> bool:
-    """A bf16 table: M, N, K with a backend and its solution.  (8-bit and 4-bit tables have readers of their own.)"""
+    """A bf16 table: M, N, K with a backend and its solution."""
+    return _table(head) is BF16
+
+
+def recognise_kernels(head: Head) -> bool:
+    """Any other table of aiter's kernels: 8-bit, 4-bit, batched, fused MoE."""
+    return _table(head) not in (None, BF16)
+
+
+def _table(head: Head) -> Table | None:
     text, _ = text_of(head.data)
-    return {"M", "N", "K", "libtype", "solidx"} <= {x.strip() for x in text.partition("\n")[0].split(",")}
+    return table_of([x.strip() for x in text.partition("\n")[0].split(",")])
 
 
 def entries(text: str) -> tuple[list[str], list[Entry], list[Note]]:
@@ -202,36 +229,39 @@ def _plain(cell: Cell) -> str:
     return str(int(cell)) if isinstance(cell, float) and cell == int(cell) else str(cell)
 
 
-def row_key(entry: Entry) -> str | None:
-    """The key as ``aiter.key`` spells it; None where a column or a value is missing."""
+def row_key(entry: Entry, table: Table = BF16) -> str | None:
+    """The key as ``aiter.key`` spells it, without what came later; None where a column or a value is missing."""
     words = []
-    for name in aiter.KEY_COLUMNS:
+    for name in table.present(entry.cells):
         cell = entry.cells.get(name)
         whole = isinstance(cell, (int, float)) and math.isfinite(cell) and cell == int(cell)
         if cell is None or (isinstance(cell, float) and not whole):
             return None
         text = isinstance(cell, str)
-        words.append(str(cell) if text else str(bool(cell)) if name in _FLAGS else str(int(cell)))
+        words.append(str(cell) if text else str(bool(cell)) if name in table.flags else str(int(cell)))
     return ",".join(words)
 
 
-def _file_notes(columns: Sequence[str], found: Sequence[Entry]) -> Iterator[Note]:
+def _file_notes(table: Table, columns: Sequence[str], found: Sequence[Entry]) -> Iterator[Note]:
     if not found:
         yield Note(None, "error", "empty", "no row in the file", _RETUNE)
-    missing = [x for x in (*aiter.KEY_COLUMNS, "libtype", "solidx") if x not in columns]
+    missing = [x for x in (*table.keys, *table.needed) if x not in columns]
     if missing:
-        old = set(missing) <= _OF_OLD
-        message = f"no column {', '.join(missing)}: " + (
-            "a table of an older aiter; newer ones raise a KeyError" if old else "aiter raises a KeyError"
-        )
+        old = set(missing) <= set(table.late)
+        message = f"no column {', '.join(missing)}: {table.late[missing[0]] if old else 'aiter raises a KeyError'}"
         yield Note(1, "warning" if old else "error", "columns", message, _RETUNE)
     first: dict[str, Entry] = {}
     for entry in found:
-        key = row_key(entry)
+        key = row_key(entry, table)
         other = first.setdefault(key, entry) if key is not None else entry
-        if other.cells != entry.cells:
-            message = f"line {other.line} has the same key with other values: pandas then gives aiter no table at all"
+        if other.cells != entry.cells or (other is not entry and not table.repeats):
+            how = "other values" if other.cells != entry.cells else "the same values"
+            message = f"line {other.line} has the same key with {how}: pandas then gives aiter no table at all"
             yield Note(entry.line, "error", "duplicate", message, "keep the faster one (`logparse merge`)")
+    if table.compiled and any(entry.cells.get("libtype", "ck") in ("ck", "cktile") for entry in found):
+        message = "aiter chooses the kernels of ck when it builds its module from the table, not at the call"
+        remedy = "after a change remove aiter/jit's build folder and the module's .so: they are compiled again"
+        yield Note(None, "info", "compiled", message, remedy)
     if any(entry.cells.get("libtype") == "hipblaslt" for entry in found):
         message = "nothing tells which hipBLASLt the indices are of, and aiter does not check"
         yield Note(None, "info", "build", message, "keep it with the build it was made on")
@@ -241,13 +271,14 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
     """Judge the table; whether its indices are of the target's hipBLASLt nobody can tell."""
     text, _ = text_of(data)
     columns, found, notes = entries(text)
-    notes += _file_notes(columns, found) if columns else []
+    table = table_of(columns) or BF16
+    notes += _file_notes(table, columns, found) if columns else []
     refused = any(x.severity == "error" and x.rule in ("columns", "duplicate", "values", "empty") for x in notes)
     accepted = False if refused else None
     first: dict[str, Entry] = {}
     for entry in found:
-        first.setdefault(row_key(entry) or "", entry)
-    context = _Context(target, columns, first)
+        first.setdefault(row_key(entry, table) or "", entry)
+    context = _Context(target, table, columns, first)
     rows = []
     for entry in found:
         judged, more = judge(entry.line, entry, context, ROW_RULES, accepted, "aiter cannot read the table")
@@ -255,15 +286,15 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
         rows.append(
             Row(
                 line=entry.line,
-                key=row_key(entry) or "",
+                key=row_key(entry, table) or "",
                 problem=_problem(entry, name),
-                solution=_solution(entry),
+                solution=_solution(entry, table),
                 verdicts=judged,
                 time_us=_time(entry),
             )
         )
     return OverrideFile(
-        format=aiter.FORMAT.name,
+        format=aiter.FORMAT.name if table is BF16 else KERNELS,
         name=name,
         accepted=accepted,
         facts=_own_facts(found),
@@ -280,7 +311,10 @@ def _problem(entry: Entry, name: str) -> GemmProblem | None:
         return None
 
 
-def _solution(entry: Entry) -> Solution | None:
+def _solution(entry: Entry, table: Table) -> Solution | None:
+    if not table.index:
+        names = [entry.texts.get(x, "") for x in table.needed if x.startswith("kernelName")]
+        return Solution("aiter", "+".join(filter(None, names))) if any(names) else None
     try:
         return aiter.solution_of_row(entry.texts)
     except (KeyError, ValueError):
@@ -322,4 +356,11 @@ RULES = Rules(
     inspect=inspect,
     key=aiter.key,
     instead=padded,
+)
+KERNEL_RULES = Rules(
+    format=KERNELS,
+    kinds=frozenset({"gemm"}),
+    recognise=recognise_kernels,
+    inspect=inspect,
+    key=lambda problem, facts: None,
 )

@@ -20,7 +20,7 @@ from logparse.formats.miopen import find_db, perf_db
 from logparse.formats.miopen.solvers import TUNABLE, direction_of_solver, known_algorithm
 from logparse.model import ConvProblem, Solution
 
-_SQLITE = b"SQLite format 3\0"
+SQLITE = b"SQLite format 3\0"
 _NAME = re.compile(r"gfx\w+?\.db\.txt|gfx\w+?(?:_\d)*\.u?db")
 _SIZE = r"(?:0|[1-9]\d*)"
 # 2D problems have depth 1 and no pad, stride or dilation of it.
@@ -172,10 +172,10 @@ def recognise(head: Head) -> bool:
 
 def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
     """Judge the file for a target; without facts of one its name is taken to be right where it is one at all."""
-    text, bom = text_of(b"" if data.startswith(_SQLITE) else data)
+    text, bom = text_of(b"" if data.startswith(SQLITE) else data)
     text = "\ufeff" * bom + text
     notes = [*_name_notes(name, target), *_line_notes(text)]
-    if data.startswith(_SQLITE):
+    if data.startswith(SQLITE):
         message = "a sqlite database: read by MIOpen before 3.2 only, its rows are not judged here"
         notes.append(Note(None, "info", "sqlite", message, "`logparse ingest` reads it"))
     elif not text.strip("\ufeff\r\n "):

@@ -136,8 +136,8 @@ PROFILE = LineFormat(
 
 # ------------------------------------------------------------------------------------------- gemm-tune's table
 
-_PLAIN = "transA,transB,M,N,batch_count,K,alpha,beta,lda,ldb,ldc,input_type,output_type,compute_type,solution_index"
-_STRIDED = _PLAIN.replace("ldc,", "ldc,stride_a,stride_b,stride_c,")
+HEADING = "transA,transB,M,N,batch_count,K,alpha,beta,lda,ldb,ldc,input_type,output_type,compute_type,solution_index"
+_STRIDED = HEADING.replace("ldc,", "ldc,stride_a,stride_b,stride_c,")
 _HEADER = "transA,transB,M,N,batch_count,K,"
 _ROW = re.compile(r"[NTC], ?[NTC], ?\d+, ?\d+, ?\d+, ?\d+,")
 
@@ -179,7 +179,7 @@ def row(text: str) -> Problem | None:
 
 def _measured(text: str) -> Measurement | None:
     cells = [cell.strip() for cell in text.split(",")]
-    columns = (_STRIDED if len(cells) == 18 else _PLAIN).split(",")
+    columns = (_STRIDED if len(cells) == 18 else HEADING).split(",")
     return _tuned(dict(zip(columns, cells, strict=False))) if len(cells) in (15, 18) else None
 
 
@@ -263,7 +263,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
             raise EmissionError(f"rocBLAS: no row for {gemm.text}: unknown {', '.join(unknown)}")
         rows.setdefault(_key(gemm), -int(override.solution.id) - RESERVED)
     body = "".join(f"{text},{index}\n" for text, index in sorted(rows.items()))
-    return [Emission("rocblas_override.csv", f"{_PLAIN}\n{body}".encode(), _USE)]
+    return [Emission("rocblas_override.csv", f"{HEADING}\n{body}".encode(), _USE)]
 
 
 _USE = """\

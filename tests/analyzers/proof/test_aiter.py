@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzers.proof.coverage import coverage
 from analyzers.proof.lint import inspect, rules_of
 from analyzers.proof.override_file import OverrideFile
-from analyzers.proof.rules_aiter import padded
+from analyzers.proof.rules_aiter import KERNELS, padded
 from logparse.errors import InputError
 from logparse.formats.tables import aiter
 from logparse.model import GemmProblem, Override
+from tests.analyzers.build import tables, work
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.formats.tables.test_aiter import TARGET, written
 
@@ -82,8 +84,74 @@ def test_samples() -> None:
     assert (file.format, file.accepted, file.facts) == ("aiter", None, {"arch": "gfx942", "cu_count": "304"})
     old = inspect("x.csv", (SAMPLES / "tables/aiter_old_tuned_gemm.csv").read_bytes(), {})
     assert {note.rule for note in old.notes} >= {"columns", "backend"}
+    eight = inspect("x.csv", (SAMPLES / "tables/a8w8_bpreshuffle_tuned_gemm.csv").read_bytes(), {})
+    assert (eight.format, eight.ok, [note.rule for note in eight.notes]) == (KERNELS, True, ["compiled"])
     with pytest.raises(InputError):
-        rules_of("a8w8.csv", (SAMPLES / "tables/a8w8_bpreshuffle_tuned_gemm.csv").read_bytes())
+        rules_of("x.csv", (SAMPLES / "tables/hip_online_tuning_res.csv").read_bytes())
+
+
+TABLES = {
+    "a8w8": "gfx,cu_num,M,N,K,q_dtype_w,kernelId,splitK,us,kernelName\n"
+    "gfx942,304,64,1280,8192,torch.int8,34,0,20.5,k\n",
+    "blockscale": "gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName\ngfx942,304,64,2048,3072,asm,8,2,4.8,k\n",
+    "batched": "gfx,cu_num,B,M,N,K,kernelId,splitK,us,kernelName\ngfx942,304,16,64,1280,8192,78,0,111.9,k\n",
+    "moe": "gfx,cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,"
+    "doweight_stage1,block_m,ksplit,us1,kernelName1,us2,kernelName2,us\ngfx942,304,64,7168,256,256,8,ActivationType.Silu,"
+    "torch.bfloat16,torch.int8,torch.int8,QuantType.per_Token,1,0,32,0,10.0,one,12.0,two,22.0\n",
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize(
+    ("edit", "wanted"),
+    [
+        (("", ""), []),
+        (("gfx942", "gfx950"), [(2, "error", "device")]),
+        ((",304,", ",80,"), [(2, "error", "device")]),
+        ((",64,", ",x,"), [(2, "error", "type")]),
+        ((",64,", ",64.5,"), [(2, "error", "no-call")]),
+        ((",us,", ",µs,"), []),
+        ((",cu_num,", ",cus,"), [(1, "error", "columns")]),
+    ],
+)
+def test_rules_of_the_other_tables(kind: str, edit: tuple[str, str], wanted: list[tuple[int, str, str]]) -> None:
+    file = inspect("x.csv", TABLES[kind].replace(*edit, 1).encode(), TARGET)
+    found = [(n.line, n.severity, n.rule) for n in file.notes if n.rule != "compiled"]
+    if (kind, wanted) == ("batched", [(1, "error", "columns")]):
+        wanted = [(1, "warning", "columns")]  # what an older aiter's batched bf16 GEMM has
+    assert found == wanted
+    assert file.rows[0].live is not any(x[1] == "error" for x in wanted)
+
+
+def test_what_is_particular_to_a_table() -> None:
+    def said(text: str) -> list[tuple[int | None, str, str]]:
+        notes = inspect("x.csv", text.encode(), TARGET).notes
+        return [(note.line, note.severity, note.rule) for note in notes if note.rule != "compiled"]
+
+    def twice(text: str, *edit: str) -> str:
+        return text + text.splitlines(keepends=True)[1].replace(*(edit or ("", "")))
+
+    assert said(twice(TABLES["a8w8"])) == [(3, "info", "duplicate")]
+    assert said(twice(TABLES["a8w8"], ",34,", ",35,")) == [(3, "error", "duplicate")]
+    assert said(twice(TABLES["a8w8"], "torch.int8", "torch.float8_e4m3fn")) == [], "the type is part of the key"
+    assert (3, "error", "duplicate") in said(twice(TABLES["moe"])), "its reader does not drop equal rows"
+    assert said(TABLES["a8w8"].replace("20.5", "inf")) == [(2, "warning", "time")]
+    assert said(TABLES["blockscale"].replace("asm", "opus")) == [(2, "warning", "backend")]
+    assert said(TABLES["batched"].replace(",k\n", ",\n")) == [(2, "error", "kernel-name")]
+    assert said(TABLES["moe"].replace(",one,", ",,")) == [(2, "error", "kernel-name")]
+    assert said(TABLES["a8w8"].replace("gfx,", "").replace("gfx942,", "")) == [(1, "warning", "columns")]
+    with pytest.raises(InputError):
+        rules_of("x.csv", TABLES["moe"].replace(",block_m", ",_tag,block_m").encode())
+
+
+def test_calls_of_the_other_tables_are_unknown_not_missed() -> None:
+    """No log tells which of aiter's operators a call came through."""
+    (row,) = inspect("x.csv", TABLES["blockscale"].encode(), TARGET).rows
+    assert row.problem is not None
+    t = tables(workload=[work(row.problem.text, 5)])
+    assert [use.state for use in coverage(inspect("x.csv", TABLES["blockscale"].encode(), TARGET), t).uses] == [
+        "unknown"
+    ]
 
 
 # ------------------------------------------------------------------------------------------------- aiter's own reader
@@ -157,7 +225,14 @@ def test_problem_of_a_row() -> None:
 
 
 @needs_corpus
-@pytest.mark.parametrize("name", ["bf16_tuned_gemm.head.csv", "bf16_tuned_gemm_v9_f15277abe9.head.csv"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("bf16_tuned_gemm.head.csv", "bf16_tuned_gemm_v9_f15277abe9.head.csv", "bf16_tuned_batched_gemm.head.csv"),
+        *("a8w8_tuned_gemm.head.csv", "a8w8_bpreshuffle_tuned_gemm.head.csv", "a8w8_blockscale_tuned_gemm.head.csv"),
+        "a4w4_blockscale_tuned_gemm.head.csv",
+    ],
+)
 def test_tables_of_aiter_have_no_errors(name: str) -> None:
     file = inspect(name, Path(CORPUS / "tunableop/aiter" / name).read_bytes(), {})
     assert file.rows

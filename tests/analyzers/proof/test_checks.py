@@ -112,7 +112,7 @@ def test_shares() -> None:
     ("file", "said"),
     [
         ("tunableop/tunableop_untuned0.csv", "is tunableop_untuned .*which no library reads as overrides"),
-        ("tables/a8w8_bpreshuffle_tuned_gemm.csv", "a table of aiter that is not checked"),
+        ("tables/a8w8_untuned_gemm.csv", "a table of aiter that is not checked"),
         ("tables/hip_online_tuning_res.csv", "a table of aiter that is not checked"),
         ("tunableop/README.md", "is no override file that is known; what is checked: hipblaslt-tuning-file"),
     ],

@@ -222,7 +222,8 @@ def test_what_is_written_is_covered_and_nothing_else(problems: list[object], cou
 def test_every_writer_that_a_library_reads_back_has_rules() -> None:
     from logparse.formats import WRITERS
 
-    ruled = {rules.format.removesuffix("_results").removesuffix("_tune") for rules in RULES}
+    read_only = {"aiter-kernels"}  # whose kernels nobody but aiter's tuner can time
+    ruled = {rules.format.removesuffix("_results").removesuffix("_tune") for rules in RULES} - read_only
     assert ruled == {writer.name for writer in WRITERS} - {"tunableop_untuned"}
 
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from analyzers.proof.lint import inspect
 from analyzers.proof.merge import merge
+from analyzers.proof.render import merge_lines
 from logparse.errors import InputError
+from logparse.formats.tables import rocblas
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
 HEAD = "Validator,PT_VERSION,2.11.0\n"
@@ -80,6 +82,76 @@ def test_tables_of_aiter(tmp_path: Path) -> None:
         )
 
 
+EIGHT = "gfx,cu_num,M,N,K,kernelId,splitK,us,kernelName\n"
+
+
+def test_the_other_tables_of_aiter(tmp_path: Path) -> None:
+    one, two = (EIGHT + f"gfx942,304,64,256,5120,{x},k{x[0]}\n" for x in ("7,0,10.5", "9,0,9.5"))
+    fp4 = files(tmp_path, a4w4_blockscale_tuned_gemm=one, a4w4_blockscale_tuned_gemm_new=two)
+    merged = merge(fp4)
+    (made,) = merged.emissions
+    assert (made.name, made.data.decode()) == ("a4w4_blockscale_tuned_gemm.csv", two)
+    assert made.use == "export AITER_CONFIG_GEMM_A4W4={path}"
+    assert inspect(made.name, made.data, {"arch": "gfx942", "cu_count": "304"}).ok
+    for others in ({"a8w8_blockscale_tuned_gemm": two}, {"mine": two}):
+        with pytest.raises(InputError, match="its name must"):
+            merge([fp4[0], *files(tmp_path, **others)])
+
+
+def tuning(name: str, folder: Path, *entries: tuple[str, str, str], revision: str = "r", headed: bool = True) -> str:
+    """A tuning file of the sample's columns: m, index and microseconds of each entry."""
+    lines = (SAMPLES / f"hipblaslt/tuning_{'7.0' if headed else '6.4'}.txt").read_text().splitlines()
+    out = [f"Git Version: {revision}"]
+    for m, index, us in entries:
+        entry = lines[2 if headed else 1]
+        out += [lines[1]] if headed else []
+        out.append(entry.replace(",12288,8192,4096,1,", f",{m},8192,4096,1,").replace("1712.4,105597", f"{us},{index}"))
+    path = folder / name
+    path.write_text("\n".join(out) + "\n")
+    return str(path)
+
+
+def test_tuning_files_of_hipblaslt(tmp_path: Path) -> None:
+    one = tuning("a.txt", tmp_path, ("64", "7", "10.5"), ("128", "8", "3"), ("32", "1", "0"))
+    two = tuning("b.txt", tmp_path, ("64", "9", "9.5"), ("256", "x", "1"), ("32", "2", "0"))
+    merged = merge([one, two])
+    (made,) = merged.emissions
+    rows = {row.problem.m: row.solution.id for row in inspect("t.txt", made.data, {}).rows if row.problem}  # type: ignore[union-attr]
+    assert rows == {64: "9", 128: "8", 32: "1"}, "the faster; without times the first file's"
+    assert [(c.taken.solution, c.taken.time_us) for c in merged.conflicts] == [
+        ("hipblaslt:1", None),
+        ("hipblaslt:9", 9.5),
+    ]
+    assert merge_lines(merged)[0].endswith("the fastest taken (1 without times: the first file's)")
+    assert len(merged.notes) == 1
+    made_again = tmp_path / "c.txt"
+    made_again.write_bytes(made.data)
+    assert merge([str(made_again), two]).emissions[0].data == made.data
+    assert inspect("t.txt", made.data, {"hipblaslt_revision": "r"}).ok
+
+    old = tuning("old.txt", tmp_path, ("64", "9", "9.5"), headed=False)
+    assert inspect("t.txt", merge([old]).emissions[0].data, {"hipblaslt_version": "1200"}).ok
+    other = tuning("other.txt", tmp_path, ("64", "9", "9.5"), revision="s")
+    device = tmp_path / "device.txt"
+    device.write_text(Path(two).read_text().replace("gfx942", "gfx950"))
+    for path, why in ((old, "layout is values only"), (other, "revision is s, not r"), (str(device), "arch is gfx950")):
+        with pytest.raises(InputError, match=why):
+            merge([one, path])
+
+
+def test_rows_of_rocblas(tmp_path: Path) -> None:
+    row = "T,N,{},256,1,512,1,0,512,512,{},f16_r,f16_r,f32_r,{}\n"
+    one = rocblas.HEADING + "\n" + row.format(64, 64, 7) + "T,N,1,2\n"
+    two = row.format(64, 64, 9).replace("\n", "\r\n") + row.format(128, 128, 3)
+    paths = files(tmp_path, one=one, two=two)
+    merged = merge(paths)
+    golden = f"{rocblas.HEADING}\n{row.format(128, 128, 3)}{row.format(64, 64, 7)}"
+    assert merged.emissions[0].data.decode() == golden
+    assert [(c.taken.solution, [x.solution for x in c.others]) for c in merged.conflicts] == [("7", ["9"])]
+    assert ["of one build" in merged.notes[0], "Tensile silently ignores" in merged.notes[1]] == [True, True]
+    assert inspect("x.csv", merged.emissions[0].data, {}).ok
+
+
 def test_rows_that_pytorch_would_lose_are_kept(tmp_path: Path) -> None:
     glued = HEAD + f"{A},Default,0.5{B},Default,0.25"
     twice = HEAD + f"{A},Default,0.5\n{A},Default,0.125\n"
@@ -111,8 +183,8 @@ def test_other_builds_are_refused(tmp_path: Path) -> None:
         merge(files(tmp_path, none="", blank="\n"))
     with pytest.raises(InputError, match="several formats"):
         merge([str(SAMPLES / "tunableop/tunableop_results0.csv"), str(SAMPLES / "hipblaslt/tuning_7.0.txt")])
-    with pytest.raises(InputError, match="only TunableOp"):
-        merge([str(SAMPLES / "hipblaslt/tuning_7.0.txt")])
+    with pytest.raises(InputError, match="only TunableOp reads one file per device"):
+        merge([str(SAMPLES / "hipblaslt/tuning_7.0.txt")], gpus=2)
 
 
 NAME = "gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt"
@@ -144,6 +216,23 @@ def test_find_dbs(tmp_path: Path) -> None:
         ("ConvDirectNaiveConvWrw", ["GemmWrwUniversal"])
     ]
     assert len(merged.notes) == 1
+
+
+def test_perf_dbs(tmp_path: Path) -> None:
+    name, key = NAME.replace("ufdb", "udb"), "2x128x56x56x1x3x3x1x128x64x1x1x0x1x1x0x1x1x0x0x32xNCHWxFP16xW"
+    solver = "ConvHipImplicitGemmGroupWrwXdlops"
+    other = key.replace("x64x", "x32x")
+    one = f"{key}={solver}:a+1;ConvHipIgemmGroupXdlops\n"
+    two = f"{key}={solver}:b+2;ConvOclBwdWrW2<1>:1,2\n{other}={solver}:c\r\n"
+    merged = merge(find_dbs(tmp_path, one, two, name=name))
+    (made,) = merged.emissions
+    golden = f"{key}={solver}:a+1;ConvOclBwdWrW2<1>:1,2\n{other}={solver}:c\n"
+    assert sorted(made.data.decode().splitlines()) == sorted(golden.splitlines())
+    assert (made.name, merged.keys, len(merged.notes)) == (name, 2, 1)
+    assert [c.taken.solution for c in merged.conflicts] == [f"{solver}:a+1"], "no times: the first file's"
+    (tmp_path / "b").mkdir()
+    with pytest.raises(InputError, match="MIOpen itself merges those"):
+        merge(find_dbs(tmp_path / "b", "SQLite format 3\0 CREATE TABLE `perf_db`", name="gfx942_304.udb"))
 
 
 def test_find_dbs_of_other_builds_are_refused(tmp_path: Path) -> None:
