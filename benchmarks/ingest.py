@@ -8,11 +8,12 @@ Kinds: ``bench`` (mask 32), ``trace`` (mask 2, random addresses), ``mixed`` (40 
 1 % torn or binary), ``adversarial`` (every line distinct), ``find-db`` (rows of real files, repeated with other
 batch sizes) and ``trace-json`` (events of a real torch.profiler trace, repeated with other ids and times).  Rivals:
 ``sort | uniq -c`` for bench, ``sed | sort | uniq -c`` and mawk for trace, ``json.load`` for trace-json, ``wc -l`` as
-the limit of any reader.  Prints MB/s, ratios of the medians and the peak memory (sum of PSS over all processes of the
-ingest); ``--record FILE`` appends that to a file, ``benchmarks/results/ingest.txt`` holds such records.
+the limit of any reader.  Prints MB/s, ratios of the medians and, from a call that is not timed, the peak memory (sum of
+PSS over all processes); ``--record FILE`` appends that to a file, ``benchmarks/results/ingest.txt`` holds such records.
 
-A time is that of a whole call, start and end of the program included, as its users have it: with its modules compiled
-by an earlier call (of the log's first MB, not timed), whatever PYTHONDONTWRITEBYTECODE says here.
+A time is that of a whole call, start and end of the program included, as its users have it: in a plain environment,
+without what a developer's starts from ``.pth`` files, and with its modules compiled by an earlier call (of the log's
+first MB, not timed), whatever PYTHONDONTWRITEBYTECODE says here.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+import venv
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -192,27 +193,24 @@ def pss_bytes(root: int) -> int:
     return total
 
 
-def timed(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
-    """Seconds of a shell command, and the peak PSS of its processes."""
+def timed(command: str, environment: Mapping[str, str]) -> float:
+    """Seconds of a shell command."""
     started = time.monotonic()
-    child = subprocess.Popen(["bash", "-c", command], stdout=subprocess.DEVNULL, env=environment)
-    peak = 0
-    done = threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not done.wait(0.05):
-            peak = max(peak, pss_bytes(child.pid))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    code = child.wait()
+    code = subprocess.run(["bash", "-c", command], stdout=subprocess.DEVNULL, env=environment, check=False).returncode
     seconds = time.monotonic() - started
-    done.set()
-    watcher.join()
     if code:
         raise SystemExit(f"failed ({code}): {command}")
-    return seconds, peak
+    return seconds
+
+
+def peak_memory(command: str, environment: Mapping[str, str]) -> int:
+    """The peak PSS of a shell command's processes; to look at it takes time."""
+    child = subprocess.Popen(["bash", "-c", command], stdout=subprocess.DEVNULL, env=environment)
+    peak = 0
+    while child.poll() is None:
+        peak = max(peak, pss_bytes(child.pid))
+        time.sleep(0.02)
+    return peak
 
 
 def machine() -> Iterator[str]:
@@ -226,40 +224,45 @@ def machine() -> Iterator[str]:
     yield f"Python {platform.python_version()}, {versions}; lines counted in {counter}; modules compiled before"
 
 
-def with_bytecode(folder: Path) -> dict[str, str]:
-    """An environment in which Python keeps what it compiles, in this folder."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return kept | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+class Program:
+    """The program as a command line, and the environment for it."""
 
+    def __init__(self, folder: Path) -> None:
+        """Make a plain environment in the folder, in which Python also keeps what it compiles."""
+        venv.create(folder / "plain", with_pip=False)
+        path = [str(ROOT), *(entry for entry in sys.path if entry.endswith("site-packages"))]
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        added = {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "PYTHONPATH": os.pathsep.join(path)}
+        self.environment = kept | added
+        self.command = f"{folder / 'plain' / 'bin' / 'python'} -m logparse"
+        self._folder = folder
 
-def warm(log: Path, folder: Path, environment: Mapping[str, str]) -> None:
-    """Ingest the first MB of a log, so that all modules that it needs are compiled."""
-    start, store = folder / "start" / log.name, folder / "store"
-    start.parent.mkdir(exist_ok=True)
-    with log.open("rb") as whole:
-        start.write_bytes(whole.read(1 << 20))
-    timed(f"{sys.executable} -m logparse ingest {start} --store {store}", environment)
+    def warm(self, log: Path) -> None:
+        """Ingest the first MB of a log, so that all modules that it needs are compiled."""
+        start = self._folder / "start" / log.name
+        start.parent.mkdir(exist_ok=True)
+        with log.open("rb") as whole:
+            start.write_bytes(whole.read(1 << 20))
+        timed(f"{self.command} ingest {start} --store {self._folder / 'store'}", self.environment)
 
 
 def measure(log: Path, kind: str, folder: Path, rounds: int, rivals: bool) -> tuple[float, list[str]]:
     """MB/s of the ingest, and what to print of it and its rivals, who took turns."""
     store, out = folder / "store", folder / "counts.txt"
-    commands = {
-        "logparse ingest": f"{sys.executable} -m logparse ingest {log} --store {store}",
-        "wc -l": f"wc -l {log}",
-    }
-    environment = with_bytecode(folder)
-    warm(log, folder, environment)
+    program = Program(folder)
+    program.warm(log)
+    commands = {"logparse ingest": f"{program.command} ingest {log} --store {store}", "wc -l": f"wc -l {log}"}
     if rivals:
         commands |= {name: command.format(log=log, out=out) for name, command in RIVALS[kind].items()}
     times: dict[str, list[float]] = {name: [] for name in commands}
-    peaks = dict.fromkeys(commands, 0)
     for _ in range(rounds):
         for name, command in commands.items():
             shutil.rmtree(store, ignore_errors=True)
-            seconds, memory = timed(command, environment)
-            times[name].append(seconds)
-            peaks[name] = max(peaks[name], memory)
+            times[name].append(timed(command, program.environment))
+    peaks = {}
+    for name in commands.keys() & {"logparse ingest", "json.load"}:
+        shutil.rmtree(store, ignore_errors=True)
+        peaks[name] = peak_memory(commands[name], program.environment)
     shutil.rmtree(store, ignore_errors=True)
     size = log.stat().st_size / 1e6
     ours = statistics.median(times["logparse ingest"])

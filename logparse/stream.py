@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -16,6 +17,7 @@ from logparse.tables import NULL, Collector, clock_second, problem_text, storabl
 _THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
 _REMEMBERED = 8192  # outcomes of lines …
 _LONG = 16_384  # … shorter than this
+_LONG_NUMBER = re.compile(r"\d{7}")  # three shorter ones, multiplied, need no more than 64 bits
 _outcomes: dict[tuple[str, str], Outcome] = {}  # of all that this process reads: a job's ranks write the same lines
 _EXACT_PROBLEMS = 1 << 16
 
@@ -98,7 +100,9 @@ class StreamRead:
         """
         outcome = _outcomes.get((format.name, text))
         if outcome is None:
-            outcome = storable(format.read(text))
+            outcome = format.read(text)
+            if _LONG_NUMBER.search(text):
+                outcome = storable(outcome)
             if len(text) < _LONG and (times > 1 or len(_outcomes) < _REMEMBERED):
                 if len(_outcomes) >= _REMEMBERED:
                     _outcomes.clear()
