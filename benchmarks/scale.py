@@ -1,6 +1,7 @@
 """What many files and many GPUs cost: one section per question, all of them without arguments (but ``--gpu``).
 
-    python benchmarks/scale.py --ingest      # 200 logs by 1 and 2 workers, local processes and Ray: efficiency
+    python benchmarks/scale.py --ingest      # 200 logs by 1 and 2 workers, local processes and Ray: efficiency, and
+                                             # that of two plain loops, which is all that this machine gives
     python benchmarks/scale.py --ranges      # a log of 2 GiB as one task, and as two ranges: what cutting costs
     python benchmarks/scale.py --memory      # memory of the driver against the number of files, to 20,000 tiny ones
     python benchmarks/scale.py --plan        # planning a replay of 2,000 problems with 100 measured solutions each
@@ -24,7 +25,8 @@ import datetime
 import json
 import os
 import platform
-import resource
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -49,6 +51,8 @@ from logparse.model import Problem, Solution
 LEAST_RATIO = {2: 1.9, 4: 3.7}
 LEAST_REPEATED = 0.95
 CALIBRATION = 8
+_SHARED_MEMORY = Path("/dev/shm")  # where there is one no fsync of a disk is waited for
+FOLDER = str(_SHARED_MEMORY) if os.access(_SHARED_MEMORY, os.W_OK) else tempfile.gettempdir()
 
 
 def main() -> int:
@@ -78,6 +82,7 @@ def main() -> int:
     record: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "machine": {"cores": os.cpu_count(), "load": os.getloadavg()[0], "python": platform.python_version()},
+        "folder": FOLDER,
         "command": " ".join(word for word in sys.argv[1:] if word not in ("--results", options.results)),
     }
     sections = [name for name in ("ingest", "ranges", "memory", "plan", "parts", "gpu") if getattr(options, name)]
@@ -102,12 +107,16 @@ def main() -> int:
 
 
 def ingest_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Wall time of the same files with 1 and 2 workers, by turns; that of a tenth of them tells what starting takes."""
+    """Wall time of the same files with 1 and 2 workers, by turns; that of a tenth of them tells what starting takes.
+
+    What this machine itself gives two at once is told by copies of a loop that needs nothing but a core.
+    """
     from ingest import write_log
 
-    seconds: dict[str, dict[int, list[float]]] = {}
+    seconds: dict[str, dict[str, list[float]]] = {"loop": {}}
+    cpu: dict[str, list[float]] = {}
     counts = (max(2, options.files // 10), options.files)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         first = Path(folder, "log")
         write_log(first, "bench", int(options.megabytes * 1e6), 1_000)
         for count in counts:
@@ -115,37 +124,58 @@ def ingest_section(options: argparse.Namespace) -> dict[str, Any]:
             logs.mkdir()
             for number in range(count):
                 os.link(first, logs / f"hipblaslt_{number}.log")
-        for round_ in range(options.rounds):
-            for engine in options.engines:
-                for jobs, count in product((1, 2), counts):
-                    taken = _ingested(Path(folder), f"logs{count}", engine, jobs, round_)
-                    seconds.setdefault(f"{engine} {jobs}", {}).setdefault(count, []).append(taken)
-                    print(f"{engine}, {jobs} worker(s), {count} files: {taken:.1f} s", flush=True)
-    out: dict[str, Any] = {"files": options.files, "megabytes": options.megabytes, "seconds": seconds}
+        for _, engine in product(range(options.rounds), options.engines):
+            for jobs in (1, 2):
+                seconds["loop"].setdefault(f"{jobs}", []).append(_looped(jobs))
+                print(f"{jobs} plain loop(s): {seconds['loop'][f'{jobs}'][-1]:.2f} s each", flush=True)
+                for count in counts:
+                    store = Path(folder, "store")
+                    wall, used = _ingested(Path(folder, f"logs{count}"), store, engine, jobs)
+                    shutil.rmtree(store)
+                    seconds.setdefault(engine, {}).setdefault(f"{jobs}, {count} files", []).append(wall)
+                    cpu.setdefault(f"{engine} {jobs}, {count} files", []).append(used)
+                    print(f"{engine}, {jobs} worker(s), {count} files: {wall:.1f} s, CPU {used:.1f} s", flush=True)
+    ceiling = min(seconds["loop"]["1"]) / min(seconds["loop"]["2"])
+    out: dict[str, Any] = {"files": options.files, "megabytes": options.megabytes, "ceiling": ceiling}
+    out |= {"seconds": seconds, "cpu_seconds": cpu}
     for engine in options.engines:
-        few, all_ = ([min(seconds[f"{engine} {jobs}"][count]) for jobs in (1, 2)] for count in counts)
+        few, all_ = ([min(seconds[engine][f"{jobs}, {count} files"]) for jobs in (1, 2)] for count in counts)
         more = [whole - part for part, whole in zip(few, all_, strict=True)]
         whole, steady = all_[0] / all_[1] / 2, more[0] / more[1] / 2
-        out[f"efficiency {engine}"] = {"with start": whole, "without start": steady}
+        of_ceiling = {"with start": whole / ceiling, "without start": steady / ceiling}
+        out[f"efficiency {engine}"] = {"with start": whole, "without start": steady, "of the ceiling": of_ceiling}
         rate = (counts[1] - counts[0]) * options.megabytes / more[1]
-        print(f"{engine}: best {all_[0]:.1f} → {all_[1]:.1f} s, efficiency {whole:.2f}; "
-              f"without the start {steady:.2f}, {rate:.0f} MB/s with 2 workers")  # fmt: skip
+        print(f"{engine}: best {all_[0]:.1f} → {all_[1]:.1f} s, efficiency {whole:.2f}; without the start {steady:.2f}"
+              f", {rate:.0f} MB/s with 2 workers; two plain loops: {ceiling:.2f}, of which these are "
+              f"{whole / ceiling:.2f} and {steady / ceiling:.2f}")  # fmt: skip
     return out
 
 
-def _ingested(folder: Path, logs: str, engine: str, jobs: int, round_: int) -> float:
-    """Seconds of one ingest; a cluster is there before, its workers are not."""
+_LOOP = "import time; t = time.monotonic(); sum(i & 7 for i in range(25_000_000)); print(time.monotonic() - t)"
+
+
+def _looped(copies: int) -> float:
+    """Seconds of the slowest of so many loops at once."""
+    loops = [subprocess.Popen([sys.executable, "-c", _LOOP], stdout=subprocess.PIPE) for _ in range(copies)]
+    return max(float(loop.communicate()[0]) for loop in loops)
+
+
+def _ingested(logs: Path, target: Path, engine: str, jobs: int) -> tuple[float, float]:
+    """Seconds of one ingest, and of CPU (of this process and those it started: Ray's workers are the cluster's).
+
+    A cluster is there before, its workers are not.
+    """
     from logparse.executors import open_executor
     from logparse.ingest import ingest
     from logparse.store import open_store
 
-    store = open_store(folder / f"{engine}{jobs}{logs}{round_}", create=True)
+    store = open_store(target, create=True)
     with open_executor(engine, jobs) as executor:
-        started = time.monotonic()
-        results = ingest([str(folder / logs)], store, executor=executor)
-        taken = time.monotonic() - started
+        started, before = time.monotonic(), os.times()
+        results = ingest([str(logs)], store, executor=executor)
+        taken, after = time.monotonic() - started, os.times()
     assert all(x.state == "new" for x in results), [x.error for x in results][:3]
-    return taken
+    return taken, sum(after[:4]) - sum(before[:4])
 
 
 def ranges_section(options: argparse.Namespace) -> dict[str, Any]:
@@ -159,7 +189,7 @@ def ranges_section(options: argparse.Namespace) -> dict[str, Any]:
 
     local._WORTH = 1 << 60
     seconds: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         log = Path(folder, "hipblaslt_1.log")
         write_log(log, "bench", 2 * LEAST_BYTES, 1_000)
         for round_ in range(options.rounds):
@@ -186,7 +216,7 @@ def parts_section(options: argparse.Namespace) -> dict[str, Any]:
     from logparse.ingest import ingest
     from logparse.store import open_store
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         logs = Path(folder, "logs")
         logs.mkdir()
         write_log(Path(folder, "long.log"), "bench", 20_000, 1_000)
@@ -218,7 +248,7 @@ def parts_section(options: argparse.Namespace) -> dict[str, Any]:
 def memory_section(options: argparse.Namespace) -> dict[str, Any]:
     """Peak memory of a driver whose files are read elsewhere; the second call finds all of them known."""
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         for engine in options.engines:
             for count in options.counts:
                 logs = Path(folder, f"logs{count}")
@@ -250,14 +280,21 @@ def _child(engine: str, logs: str, target: str) -> int:
     local._WORTH = 0  # the driver alone is measured: tiny files, too, are read by others
     store = open_store(target, create=True)
     with open_executor(engine, 2) as executor:
-        begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+        begin = _peak_mb()
         started = time.monotonic()
         results = ingest([logs], store, executor=executor)
         seconds = time.monotonic() - started
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+        peak = _peak_mb()
     assert not [x for x in results if x.state == "failed"]
     print(json.dumps({"start_mb": begin, "peak_mb": peak, "seconds": seconds}))
     return 0
+
+
+def _peak_mb() -> float:
+    """Peak resident set of this process (``ru_maxrss`` has that of the process which started it, too)."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found, "no VmHWM: this section needs Linux"
+    return int(found[1]) * 1024 / 1e6
 
 
 # ------------------------------------------------------------------------------------------------ many problems
@@ -275,7 +312,7 @@ def plan_section(options: argparse.Namespace) -> dict[str, Any]:
     from logparse.store import open_store
 
     problems = [replace(REFERENCE, m=64 + 8 * (n % 50), n=32 * (1 + n // 50), k=1024) for n in range(2_000)]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         store = open_store(folder, create=True)
         calls = [Call(problem=problem, category="trace", count=1 + n) for n, problem in enumerate(problems)]
         record(store, calls, run="r", name="log", format="benchmark")

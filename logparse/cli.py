@@ -640,10 +640,9 @@ def _progress(paths: "Sequence[str]") -> "Iterator[Progress | None]":
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    from logparse.ingest import input_sizes
     from logparse.source import find_inputs
 
-    total = sum(input_sizes(find_inputs(paths)[0]).values()) or None
+    total = sum(find_inputs(paths)[0].values()) or None
     columns = (TextColumn("ingest"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("ingest", total=total)

@@ -51,6 +51,8 @@ def table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
 
 def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Rows of a part in today's schema; a column that it lacks is unknown."""
+    if rows.schema.equals(schema):
+        return rows
 
     def given(wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
         if wanted.name not in rows.column_names:

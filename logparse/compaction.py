@@ -20,8 +20,8 @@ from logparse.columns import conformed
 from logparse.errors import StoreError
 from logparse.location import make_folder
 from logparse.manifest import MERGED, Manifest
-from logparse.parts import encoding, row_file
-from logparse.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_row
+from logparse.parts import encoding, row_files
+from logparse.schema import SCHEMAS
 from logparse.store import Store
 
 LARGE_BYTES = 64 << 20
@@ -43,8 +43,8 @@ class Compacted:
 def compact(store: Store, progress: Progress | None = None) -> Compacted:
     """Merge the small parts of every table.  Raises StoreError when another compaction was faster."""
     store.sweep()
-    manifest, rows = store.manifest(), store.commits()
-    attempts = pa.array([row.attempt for row in rows], pa.string())
+    manifest, commits = store.manifest(), store.live_table()
+    attempts = commits["attempt"].combine_chunks()
     held = {table: store.parts(table, set(attempts.to_pylist()), manifest) for table in SCHEMAS}
     small = {
         folder: (table, chosen)
@@ -52,9 +52,9 @@ def compact(store: Store, progress: Progress | None = None) -> Compacted:
         for folder, group in _by_folder(paths).items()
         if (chosen := _small(store, group, manifest))
     }
-    row_files = len({row_file(row) for row in rows if row.attempt not in manifest.attempts})
-    before = sum(map(len, held.values())) + row_files + bool(manifest.number)
-    if not small and not row_files and not manifest.stale:
+    fresh = len({*row_files(commits)} - {*row_files(manifest.commits)})
+    before = sum(map(len, held.values())) + fresh + bool(manifest.number)
+    if not small and not fresh and not manifest.stale:
         return Compacted(before, before)
     todo, done = sum(len(paths) for _, paths in small.values()), 0
     merged: list[str] = []
@@ -69,7 +69,7 @@ def compact(store: Store, progress: Progress | None = None) -> Compacted:
     gone = {path for _, paths in small.values() for path in paths}
     kept = [f"{store.root}/{path}" for path in manifest.parts if f"{store.root}/{path}" not in gone]
     names = frozenset(path.removeprefix(f"{store.root}/") for path in (*kept, *merged))
-    new = Manifest(manifest.number + 1, _table(rows), names)
+    new = Manifest(manifest.number + 1, commits, names)
     if not new.put(store.filesystem, store.root, store.put):
         raise StoreError(f"{store.url}: another compaction was faster, and this one changed nothing")
     return Compacted(before, len(names) + 1)
@@ -104,10 +104,6 @@ def _rows(store: Store, path: str, table: str, attempts: pa.Array) -> pa.Table:
 def _schema(table: str, path: str) -> pa.Schema:
     """Without the column that the folder's name tells."""
     return pa.schema([f for f in SCHEMAS[table] if f.name != "category" or "/category=" not in path])
-
-
-def _table(rows: Sequence[Commit]) -> pa.Table:
-    return pa.Table.from_pylist([commit_row(row) for row in rows], schema=COMMIT_SCHEMA)
 
 
 class _Writer:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import datetime
 import secrets
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import cast
 
-from logparse.errors import LogparseError
 from logparse.executors.executor import Executor, Progress, Resources, TaskError, reporting
 from logparse.executors.local import LocalExecutor
 from logparse.formats.format import Outcome
@@ -24,12 +24,10 @@ from logparse.output import printable
 from logparse.ranges import RangeRead, cut
 from logparse.running import announced, sweep
 from logparse.schema import Commit
-from logparse.source import InputFile, find_inputs
+from logparse.source import find_inputs
 from logparse.store import Store
 from logparse.stream import Tally
 from logparse.tables import Collector
-
-_ASKED_TOGETHER = 32  # files whose size is asked for at once: each may be a request to another machine
 
 
 def ingest(
@@ -54,28 +52,20 @@ def ingest(
     label = run or datetime.datetime.now().isoformat(timespec="milliseconds")
     store.sweep()
     sweep(store, time.time())
+    known = store.known()
     read = Reader(store, label, format, max_ratio)
     results: dict[str, Ingested] = {}
-    sizes, known = input_sizes(files), store.known()
-    ahead = [count for path, size in sizes.items() if (count := _ahead(size, known(path))) is not None]
+    ahead = [count for path, size in files.items() if (count := _ahead(size, known(path))) is not None]
     amount = None if "-" in files else sum(ahead)
     with announced(store, "ingest", label, files=len(ahead), bytes=amount):
-        elsewhere = {path: size for path, size in sizes.items() if path != "-"}
+        elsewhere = {path: size for path, size in files.items() if path != "-"}
         for path, result in _read_all(read, elsewhere, known, executor or LocalExecutor(jobs), progress):
-            results[path] = result
+            results[path] = replace(result, path=path, run=sys.intern(result.run), format=sys.intern(result.format))
         if "-" in files:  # is of this process
             with reporting(progress):
                 results["-"] = cast(Ingested, read(Task("-", 1)))
     failed = [Ingested(path=path, state="failed", error=message) for path, message in missing]
     return failed + [results[path] for path in files]
-
-
-def input_sizes(files: Mapping[str, int | None]) -> dict[str, int]:
-    """Raw bytes of the files that ``find_inputs`` found; those that no listing told are asked for, 0 if in vain."""
-    unknown = [path for path, size in files.items() if size is None]
-    with ThreadPoolExecutor(_ASKED_TOGETHER) as asking:
-        asked = dict(zip(unknown, asking.map(_size, unknown), strict=True))
-    return {path: asked[path] if size is None else size for path, size in files.items()}
 
 
 def _ahead(size: int, known: Sequence[Commit]) -> int | None:
@@ -129,13 +119,6 @@ def _read_all(
                 yield task.path, Ingested(task.path, "failed", error=why) if isinstance(result, TaskError) else result
 
 
-def _size(path: str) -> int:
-    try:
-        return InputFile(path).size
-    except (OSError, LogparseError):
-        return 0
-
-
 def record(store: Store, records: Iterable[Record], *, run: str, name: str, format: str) -> str:
     """Commit records that no file holds (a replay's measurements and the facts they were made under) as one source.
 
@@ -167,4 +150,4 @@ def record(store: Store, records: Iterable[Record], *, run: str, name: str, form
     return source
 
 
-__all__ = ["Ingested", "ingest", "input_sizes", "record"]
+__all__ = ["Ingested", "ingest", "record"]

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 
 from logparse.errors import InputError
 from logparse.formats.format import UNITS, BlockFormat, FileFormat, Format, Line, Outcome, Unit
-from logparse.lines import LineReader, Read, blocks
+from logparse.lines import PIECE_BYTES, LineReader, Read, blocks
 from logparse.model import Record
 from logparse.output import printable
 from logparse.parts import Attempt
-from logparse.source import PIECE_BYTES, Digest, InputFile
+from logparse.source import Digest, InputFile
 from logparse.store import Store
 from logparse.stream import StreamRead, Tally
 

@@ -198,8 +198,10 @@ def commit_row(row: Commit) -> dict[str, Any]:
     return out | {f"{unit}_lines": units.get(unit, 0) for unit in UNITS} | {"replaces": list(row.replaces)}
 
 
+_COMMIT_FIELDS = frozenset(f.name for f in fields(Commit))
+
+
 def commit_from_row(row: dict[str, Any]) -> Commit:
-    names = {f.name for f in fields(Commit)}
     units: dict[Unit, int] = {unit: row[f"{unit}_lines"] for unit in UNITS}
-    values = {k: v for k, v in row.items() if k in names}
+    values = {k: v for k, v in row.items() if k in _COMMIT_FIELDS}
     return Commit(**values | {"units": units, "replaces": tuple(row["replaces"] or ())})

@@ -8,6 +8,7 @@ Options of a URL are kept in the URL of each file that it stands for; endpoints 
 from __future__ import annotations
 
 import bz2
+import contextlib
 import glob
 import gzip
 import io
@@ -17,7 +18,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -308,16 +309,16 @@ class _Bounded(_Passing):
         return data
 
 
-def find_inputs(paths: Iterable[str]) -> tuple[dict[str, int | None], list[tuple[str, str]]]:
-    """The files that these paths, folders, globs and URLs name, each once, with the raw bytes that a listing told.
+def find_inputs(paths: Iterable[str]) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """The files that these paths, folders, globs and URLs name, each once, with their raw bytes, 0 where unknown.
 
     Then those of them that name nothing, each with a message that says why.
     """
-    found: dict[str, int | None] = {}
+    found: dict[str, int] = {}
     missing: list[tuple[str, str]] = []
     for path in paths:
         try:
-            files: Mapping[str, int | None] = {"-": None} if path == "-" else _expand(path)
+            files = {"-": 0} if path == "-" else _expand(path)
         except InputError as error:
             missing.append((path, printable(str(error))))
             continue
@@ -327,17 +328,23 @@ def find_inputs(paths: Iterable[str]) -> tuple[dict[str, int | None], list[tuple
     return found, missing
 
 
-def _expand(path: str) -> dict[str, int | None]:
+def _expand(path: str) -> dict[str, int]:
     if "://" in path:
         return _expand_url(path)
     if os.path.isdir(path):
-        return dict.fromkeys(sorted(_named(p) for p in _walk(Path(path))))
+        return dict(sorted((_named(p), _size(p)) for p in _walk(Path(path))))
     if os.path.lexists(path):
-        return {_named(Path(path)): None}
-    out: dict[str, int | None] = {}
+        return {_named(Path(path)): _size(path)}
+    out: dict[str, int] = {}
     for match in sorted(glob.glob(path, recursive=True)):
         out |= _expand(match) if not os.path.isdir(match) or "**" not in path else {}
     return out
+
+
+def _size(path: str | Path) -> int:
+    with contextlib.suppress(OSError):  # it is found, and its reading says why it cannot be read
+        return os.path.getsize(path)
+    return 0
 
 
 def _named(path: Path) -> str:
@@ -364,7 +371,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         yield from (Path(root, name) for name in files if not name.startswith(".") and Path(root, name).is_file())
 
 
-def _expand_url(url: str) -> dict[str, int | None]:
+def _expand_url(url: str) -> dict[str, int]:
     """The URLs of the files that a URL means: itself, those below a folder, or those that match a glob."""
     place, path, query = split_url(url)
     if place == "file://":
@@ -375,9 +382,10 @@ def _expand_url(url: str) -> dict[str, int | None]:
     with explained(url, InputError):
         info = None if wild else filesystem.get_file_info(base)
         if info is not None and info.is_file:
-            return {join_url(place, path, query): info.size}
+            return {join_url(place, path, query): info.size or 0}
         selector = pafs.FileSelector(base, recursive=True, allow_not_found=True)
-        sizes = {info.path[len(base) :]: info.size for info in filesystem.get_file_info(selector) if info.is_file}
+        infos = filesystem.get_file_info(selector)
+    sizes = {info.path[len(base) :]: info.size or 0 for info in infos if info.is_file}
     if wild:
         pattern = _glob_regex(path[len(folder) :])
         below = [name for name in sizes if pattern.fullmatch(name)]

@@ -45,7 +45,6 @@ from logparse.schema import (
     SCHEMAS,
     Commit,
     commit_from_row,
-    commit_row,
     live,
 )
 from logparse.views import view_sql
@@ -70,6 +69,7 @@ class Store:
         self.url = url
         self.filesystem = filesystem
         self.root = root
+        self._row_files: tuple[list[tuple[str, int | None]], pa.Table] = ([], arrow_table([], COMMIT_SCHEMA))
 
     # ------------------------------------------------------------------ writing
 
@@ -83,7 +83,7 @@ class Store:
 
     def commits(self) -> list[Commit]:
         """The live commits, replaced ones left out, in order of commitment."""
-        return live(commit_from_row(row) for row in self._commit_table().to_pylist())
+        return live(map(commit_from_row, self._commit_table().to_pylist()))
 
     def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
         """The live commits of one path as of this moment, with those that are ``known`` of an earlier one."""
@@ -106,8 +106,21 @@ class Store:
     def _commit_table(self, manifest: Manifest | None = None) -> pa.Table:
         manifest = manifest or self.manifest()
         merged = {f"{self.root}/{path}" for path in row_files(manifest.commits)}
-        paths = [p for p in self.files("sources") if p.endswith(".parquet") and p not in merged]
-        return pa.concat_tables([manifest.commits, self.rows(paths, COMMIT_SCHEMA)])
+        infos = (info for info in self._infos("sources") if info.path.endswith(".parquet") and info.path not in merged)
+        listed = [(info.path, info.mtime_ns) for info in infos]
+        held, rows = self._row_files
+        if listed != held:  # a row file never changes (what is forgotten may come again, later)
+            rows = self.rows([path for path, _ in listed], COMMIT_SCHEMA)
+            self._row_files = listed, rows
+        return pa.concat_tables([manifest.commits, rows])
+
+    def live_table(self, run: str | None = None) -> pa.Table:
+        """Rows of ``commits``, of one run only if it is named; without an object for each there may be very many."""
+        table = self._commit_table()
+        gone = {attempt for attempts in table["replaces"].to_pylist() for attempt in attempts or ()}
+        rows = zip(table["attempt"].to_pylist(), table["run"].to_pylist(), strict=True)
+        wanted = [attempt not in gone and run in (None, its) for attempt, its in rows]
+        return table if all(wanted) else table.filter(pa.array(wanted, pa.bool_()))
 
     def forget(self, name: str) -> list[str]:
         """Remove a run, or the sources whose path ends in ``name``.  Returns the paths that are gone.
@@ -146,10 +159,9 @@ class Store:
         loose: dict[str, list[str]] = {}
         touched: dict[str, float] = {}
         for table in SCHEMAS:
-            selector = pafs.FileSelector(f"{self.root}/{table}", recursive=True, allow_not_found=True)
-            for info in self.filesystem.get_file_info(selector):
+            for info in self._infos(table):
                 attempt = attempt_of(info.path)
-                if not info.is_file or info.path.removeprefix(f"{self.root}/") in manifest.parts:
+                if info.path.removeprefix(f"{self.root}/") in manifest.parts:
                     continue
                 if attempt in merged or attempt.startswith(MERGED):
                     doomed += [info.path] if settled else []
@@ -179,9 +191,9 @@ class Store:
 
     def runs(self) -> list[str]:
         """Run labels, oldest first."""
-        first: dict[str, float] = {}
-        for row in self.commits():
-            first.setdefault(row.run, row.committed_at)
+        table, first = self.live_table(), dict[str, float]()
+        for run, at in zip(table["run"].to_pylist(), table["committed_at"].to_pylist(), strict=True):
+            first[run] = min(at, first.get(run, at))
         return sorted(first, key=lambda run: first[run])
 
     def latest_run(self, run: str | None = None) -> str:
@@ -213,9 +225,9 @@ class Store:
                 "temp_directory": tempfile.gettempdir(),  # by default it is .tmp, wherever the user happens to be
             }
         )
-        rows = [row for row in self.commits() if run is None or row.run == run]
-        con.register("commits_", pa.Table.from_pylist([commit_row(row) for row in rows], schema=COMMIT_SCHEMA))
-        attempts, manifest = {row.attempt for row in rows}, self.manifest()
+        commits, manifest = self.live_table(run), self.manifest()
+        con.register("commits_", commits)
+        attempts = set(commits["attempt"].to_pylist())
         for table, schema in SCHEMAS.items():
             parts = self.parts(table, attempts, manifest)
             paths = parts if direct and table in _LARGE and self.folder is not None else []
@@ -310,8 +322,11 @@ class Store:
 
     def files(self, folder: str) -> list[str]:
         """Paths of all files below a folder of the store."""
+        return [info.path for info in self._infos(folder)]
+
+    def _infos(self, folder: str) -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(f"{self.root}/{folder}", recursive=True, allow_not_found=True)
-        return [info.path for info in self.filesystem.get_file_info(selector) if info.is_file]
+        return [info for info in self.filesystem.get_file_info(selector) if info.is_file]
 
     def rows(self, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
         """The rows of files; columns that one lacks are unknown.
@@ -320,7 +335,7 @@ class Store:
         """
 
         def read(path: str) -> pa.Table:
-            return conformed(pq.ParquetFile(path, filesystem=self.filesystem).read(), schema)
+            return conformed(pq.ParquetFile(path, filesystem=self.filesystem).read(use_threads=False), schema)
 
         found = [arrow_table([], schema)]
         with ThreadPoolExecutor(_READ_TOGETHER) as reading:
