@@ -1,4 +1,4 @@
-"""What is missing from a run's logs: mask bits, ends, ranks, and counts that disagree.
+"""What is missing from a run's logs: mask bits, ends, ranks, and counts that disagree or may hold a call twice.
 
 All findings are about the run.  They cost nothing to compute, so ``status`` shows them and ``recommend`` puts them
 first: a ranking made from half a log is a wrong ranking.
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.counted import by_log, remarks
 from logparse.model import Finding
 from logparse.store import FRAMES, Store
 
@@ -36,7 +37,8 @@ FEW = 0.5
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Mask bits, a LEVEL that may have disabled MASK, cut ends, uneven ranks, profile against bench."""
-    out = [*_mask(tables), *_ends(tables), *_silent(tables), *_ranks(tables), *_profile(tables), *_assigned(tables)]
+    out = [*_mask(tables), *_ends(tables), *_silent(tables), *_ranks(tables), *_profile(tables), *_counted(tables)]
+    out += _assigned(tables)
     return [Finding(analyzer=NAME, message=message, evidence=evidence) for message, evidence in out]
 
 
@@ -143,6 +145,11 @@ def _profile(tables: Tables) -> Iterator[Remark]:
                 "normally (profiles are written at exit)",
                 {"problems": len(both), "different": different, "profile": int(left.sum()), "bench": int(right.sum())},
             )
+
+
+def _counted(tables: Tables) -> Iterator[Remark]:
+    for message in remarks(by_log(tables.calls), tables.sources):
+        yield message, {}
 
 
 def _assigned(tables: Tables) -> Iterator[Remark]:

@@ -290,8 +290,14 @@ def top(
 
     if by not in ("calls", "time"):
         raise typer.BadParameter("calls or time", param_hint="--by")
-    frame = lookup.top(open_store(store), by=by, kind=kind, n=n, run=run)
+    held = open_store(store)
+    frame = lookup.top(held, by=by, kind=kind, n=n, run=run)
     write_table(lookup.brief(frame) if format is TableFormat.table else frame, format, output)
+    if format is TableFormat.table and output is None:
+        from analyzers.counted import remarks_of
+
+        for line in remarks_of(held, held.latest_run(run)):
+            typer.echo(printable(f"note: {line}"))
 
 
 @app.command(epilog="Example: `logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'`")
@@ -455,7 +461,7 @@ def coverage(
         frames = [render.coverage_frame(x).assign(file=x.file) for x in found]
         write_table(pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), format, output)
     else:
-        for line in (line for x in found for line in render.coverage_lines(x)):
+        for line in (*(line for x in found for line in render.coverage_lines(x)), *render.count_lines(tables)):
             typer.echo(printable(line))
     for line in render.unread_lines(unread):
         typer.echo(printable(line), err=True)

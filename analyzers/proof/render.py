@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
+from analyzers.analyzer import Tables
+from analyzers.counted import by_log, remarks
 from analyzers.proof.checks import Unread
 from analyzers.proof.convert import Converted
 from analyzers.proof.coverage import Coverage
@@ -107,6 +109,11 @@ def coverage_lines(found: Coverage) -> list[str]:
             more = " …" if len(lines) > 5 else ""
             out.append(f"  {len(lines):,} (line {', '.join(map(str, lines[:5]))}{more}): {reason}")
     return out
+
+
+def count_lines(tables: Tables) -> list[str]:
+    """Where the run's numbers of calls may be too large or too small."""
+    return [f"note: {remark}" for remark in remarks(by_log(tables.calls), tables.sources)]
 
 
 def coverage_frame(found: Coverage) -> pd.DataFrame:
