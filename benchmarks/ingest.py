@@ -38,6 +38,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from logparse.counting import PlainCounter, new_counter
+from logparse.executors.local import usable_cores
 
 ROOT = Path(__file__).parents[1]
 REAL_ROWS = ROOT.parent / "shared" / "corpus" / "miopen" / "gfx942130.HIP.fdb.txt.bz2"
@@ -219,7 +220,7 @@ def machine() -> Iterator[str]:
     names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
     counter = "Python" if isinstance(new_counter((), (), ()), PlainCounter) else "native code"
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("pyarrow", "numpy", "duckdb"))
-    yield f"{datetime.date.today()}, {names[0] if names else platform.machine()}, {os.cpu_count()} cores"
+    yield f"{datetime.date.today()}, {names[0] if names else platform.machine()}, {usable_cores()} cores"
     yield f"load {os.getloadavg()[0]:.1f} at the start (other work on the machine slows all of these alike)"
     yield f"Python {platform.python_version()}, {versions}; lines counted in {counter}; modules compiled before"
 

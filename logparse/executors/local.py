@@ -26,7 +26,7 @@ class LocalExecutor:
     """At most ``jobs`` processes (0: one per core).  One task, or little work, is done in this process."""
 
     def __init__(self, jobs: int = 0) -> None:
-        self.cpus = self.together = jobs or os.cpu_count() or 1
+        self.cpus = self.together = jobs or usable_cores()
 
     def close(self) -> None:
         """Nothing: processes end with the call that started them."""
@@ -52,6 +52,18 @@ class LocalExecutor:
         with reporting(progress):
             for item in chain(ahead, rest):
                 yield item, attempted(function, item)
+
+
+def usable_cores(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
+    """Cores that this process may use: a batch system gives it some of the machine's, a container a share of time.
+
+    ``quota``: the file in which Linux tells that share (cgroup v2, "max 100000" or microseconds per so many).
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError), open(quota, encoding="ascii") as told:
+        given, period = map(int, told.read().split())
+        cores = min(cores, max(1, given // period))
+    return cores
 
 
 class _Pool(Generic[T, R]):

@@ -15,7 +15,7 @@ import pytest
 from logparse.errors import InputError
 from logparse.executors import Executor, LostError, Resources, TaskError, open_executor
 from logparse.executors import ray as on_ray_module
-from logparse.executors.local import LocalExecutor
+from logparse.executors.local import LocalExecutor, usable_cores
 from tests.executors.tasks import die, die_once, double, fail_odd, plenty, slow_at_first, stay
 
 
@@ -116,3 +116,18 @@ def test_what_is_no_engine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"pip install 'logparse\[ray\]'"), open_executor("ray"):
         pass
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity on this system")
+def test_workers_are_no_more_than_the_cores_that_are_ours(tmp_path: Path) -> None:
+    all_of_them = os.sched_getaffinity(0)
+    quota = tmp_path / "cpu.max"
+    assert usable_cores(str(quota)) == len(all_of_them), "no quota is told"
+    for text, cores in (("max 100000\n", len(all_of_them)), ("150000 100000\n", 1), ("20000 100000\n", 1)):
+        quota.write_text(text)
+        assert usable_cores(str(quota)) == min(cores, len(all_of_them))
+    os.sched_setaffinity(0, {min(all_of_them)})
+    try:
+        assert usable_cores(str(tmp_path / "none")) == LocalExecutor().together == 1
+    finally:
+        os.sched_setaffinity(0, all_of_them)
