@@ -1,7 +1,8 @@
 """The library's own hints as findings, joined to the problems that they speak of.
 
 cuBLASLt writes a ``Hint`` when a size is not aligned (``The number of rows in matrix D (50257) is not 8 aligned …``).
-It names a matrix and a size, never the call: the problems of the same log that have this size there are meant.
+It names a matrix and a size, never the call: the problems of the same log that have this size there are meant.  One
+problem may have the size in several matrices, and one hint of each: the remedy is the same and told once.
 """
 
 from __future__ import annotations
@@ -31,32 +32,38 @@ _OF: Mapping[tuple[str, str, bool], str] = {
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding per hint and problem that it may mean; a hint that names no size is one about the run."""
+    """One finding per problem and size that hints may mean; a hint that fits no problem is one about the run."""
     hints = tables.messages[tables.messages["category"] == "hints"]
     counts = hints.groupby(["source_id", "text"])["count"].sum().reset_index()  # sorted by both
-    calls = calls_by_problem(tables.workload)
     problems = _problems(tables)
     out: list[Finding] = []
+    about: dict[tuple[str, GemmProblem, int, int], list[tuple[str, int]]] = {}
     for source, text, count in zip(counts["source_id"], counts["text"], counts["count"], strict=True):
-        size = _SIZE.search(text)
-        meant = [p for p in problems.get(source, []) if size and _has(p, size[2], size[1], int(size[3]))]
-        evidence: dict[str, object] = {"source_id": source, "hints": int(count), "candidates": len(meant)}
+        size, meant = _SIZE.search(text), []
         if size:
-            evidence["best"] = f"torch:pad={size[4]}"  # the remedy, of which no time is known
+            meant = [p for p in problems.get(source, []) if _has(p, size[2], size[1], int(size[3]))]
+            for problem in meant:
+                about.setdefault((source, problem, int(size[3]), int(size[4])), []).append((text, int(count)))
         if not meant:
+            evidence = {"source_id": source, "hints": int(count)}
             out.append(Finding(analyzer=NAME, message=f"the library hints: {text!r}", evidence=evidence))
-        for problem in meant:
-            known = calls.get(problem.text)
-            out.append(
-                Finding(
-                    analyzer=NAME,
-                    message=f"the library hints: {text!r}",
-                    problem=problem,
-                    calls=None if known is None or pd.isna(known) else int(known),
-                    evidence=evidence,
-                    advice=_padding(int(size[3]), int(size[4])) if size else None,
-                )
+    calls = calls_by_problem(tables.workload)
+    for (source, problem, given, step), said in about.items():
+        known, padded = calls.get(problem.text), -(-given // step) * step
+        out.append(
+            Finding(
+                analyzer=NAME,
+                message=f"the library hints: {'; '.join(repr(text) for text, _ in said)}",
+                problem=problem,
+                calls=None if known is None or pd.isna(known) else int(known),
+                evidence={
+                    "source_id": source,
+                    "hints": sum(count for _, count in said),
+                    "best": f"torch:pad={step}",  # the remedy, of which no time is known
+                },
+                advice=f"Pad {given} to {padded}, a multiple of {step}, and measure both.",
             )
+        )
     return out
 
 
@@ -80,10 +87,6 @@ def _has(problem: GemmProblem, matrix: str, what: str, size: int) -> bool:
             return False
         name = _OF[matrix, what, trans != "N"]
     return bool(getattr(problem, name) == size)
-
-
-def _padding(size: int, multiple: int) -> str:
-    return f"Pad {size} to {-(-size // multiple) * multiple}, a multiple of {multiple}, and measure both."
 
 
 ANALYZER = Analyzer(name=NAME, about="the library's own hints, joined to the problems that they speak of", find=find)

@@ -57,7 +57,11 @@ def test_a_hint_that_fits_no_problem_is_about_the_run() -> None:
 def test_the_three_hints_of_gpt2_are_about_its_vocabulary(store: Store) -> None:
     ingest([str(Path(CORPUS) / "h200" / "cublaslt_mask31_588.log.gz")], store)
     found = find(Tables(run=store.latest_run(), **store.frames()), Settings())
-    assert len({finding.message for finding in found}) == 3
+    hints = set(store.query("select text from messages where category = 'hints'")["text"])
+    assert len(hints) == 3
+    assert all(any(repr(hint) in finding.message for finding in found) for hint in hints)
+    assert len({finding.problem for finding in found}) == len(found) == 3, "one remedy of one problem is told once"
+    assert {finding.advice for finding in found} == {"Pad 50257 to 50264, a multiple of 8, and measure both."}
     for finding in found:
         assert isinstance(finding.problem, GemmProblem)
         assert 50257 in (finding.problem.m, finding.problem.n, finding.problem.k)
