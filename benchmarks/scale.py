@@ -256,7 +256,7 @@ def memory_section(options: argparse.Namespace) -> dict[str, Any]:
                     _tiny_logs(logs, count)
                 for what in ("new", "known"):
                     command = [sys.executable, __file__, "--child", engine, str(logs), f"{folder}/{engine}{count}"]
-                    done = subprocess.run(command, capture_output=True, text=True, check=True)
+                    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
                     row = {"engine": engine, "files": count, "what": what} | json.loads(done.stdout.splitlines()[-1])
                     rows.append(row)
                     print(f"{engine}, {count:,} {what}: {row['peak_mb']:.0f} MB (start {row['start_mb']:.0f}), "

@@ -87,8 +87,10 @@ class Store:
 
     def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
         """The live commits of one path as of this moment, with those that are ``known`` of an earlier one."""
-        files = [p for p in self.files(f"sources/{path_folder(path)}") if p.endswith(".parquet")]
-        found = [commit_from_row(row) for row in self.rows(files, COMMIT_SCHEMA).to_pylist() if row["path"] == path]
+        read = {f"{self.root}/{row_file(row)}" for row in known}
+        files = [p for p in self.files(f"sources/{path_folder(path)}") if p.endswith(".parquet") and p not in read]
+        rows = self.rows(files, COMMIT_SCHEMA).to_pylist() if files else []
+        found = [commit_from_row(row) for row in rows if row["path"] == path]
         return live({row.attempt: row for row in (*known, *found)}.values())
 
     def known(self) -> Callable[[str], Sequence[Commit]]:
