@@ -88,7 +88,7 @@ def _read_all(
     share = executor.together / max(1, sum(sizes.values()))
     most = executor.cpus
     left: dict[str, int] = {}  # ranges, of files that are read in ranges, …
-    ranges: dict[str, list[RangeRead]] = {}  # … those that were read …
+    ranges: dict[str, list[RangeRead]] = {}  # … those that were read, until the file is committed …
     failed: set[str] = set()  # … and the files of which one could not be
 
     def tasks() -> Iterator[Task]:
@@ -102,14 +102,19 @@ def _read_all(
                 yield Task(path, max(1, min(most, cores)), size, earlier)
 
     def commits() -> Iterator[Task]:
-        for path, found in ranges.items():
-            if path not in failed and len(found) == left[path]:
-                yield CommitTask(path, 1, sizes[path], ranges=tuple(sorted(found, key=lambda one: one.start)))
+        for path in [path for path, found in ranges.items() if len(found) == left[path]]:
+            found = sorted(ranges.pop(path), key=lambda one: one.start)
+            yield CommitTask(path, 1, sizes[path], ranges=tuple(found))
+
+    def tasks_and_commits() -> Iterator[Task]:
+        for task in tasks():
+            yield from commits()
+            yield task
 
     def resources(task: Task) -> Resources:
         return Resources(cpus=task.threads, weight=task.weight)
 
-    for items in (tasks, commits):
+    for items in (tasks_and_commits, commits):  # the last ranges end when there is no task left to ask for
         for task, result in executor.map_unordered(read, items(), resources, progress):
             if isinstance(result, RangeRead):
                 ranges.setdefault(task.path, []).append(result)

@@ -183,6 +183,19 @@ def test_one_row_file_is_the_commit(tmp_path: Path) -> None:
     assert (count.files, count.bytes, count.lines) == (1, log.stat().st_size, 59)
 
 
+def test_a_file_is_committed_before_the_next_is_read(tmp_path: Path, store: Store) -> None:
+    class OneByOne(Cluster):
+        def map_unordered(self, function: Any, items: Any, *_: Any) -> Any:  # type: ignore[override]
+            yield from ((item, function(item)) for item in items)
+
+    for size, name in ((30, "large"), (20, "medium"), (1, "small")):
+        (tmp_path / f"{name}.log").write_text(bench(*range(1, size)))
+    ingest([str(tmp_path)], store, executor=OneByOne(20))
+    order = list(dict.fromkeys(Path(row.path).stem for row in store.commits()))
+    assert order == ["large", "medium", "small"]
+    assert len(store.commits()) > 3, "in ranges"
+
+
 def test_a_range_that_fails_fails_its_file_alone(tmp_path: Path, store: Store) -> None:
     def poisoned(task: Any) -> None:
         if getattr(task, "span", (0, 0))[0] and task.path.endswith("bad.log"):
