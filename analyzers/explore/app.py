@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import pandas as pd
-from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html, no_update
 from flask import Response, abort, request
 
 from analyzers.explore import page, rows
@@ -25,7 +25,7 @@ from analyzers.explore.charts.anything import anything
 from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.palette import theme_of
 from analyzers.explore.selection import Selection, from_url
-from analyzers.explore.views import clicked, draw
+from analyzers.explore.views import BELOW, clicked, draw, draw_below
 from logparse.errors import LogparseError
 from logparse.sql import query
 
@@ -125,7 +125,7 @@ def _navigation(app: Dash) -> None:
             const asked = new URLSearchParams(search || ''), same = dash_clientside.no_update;
             try {
                 const grid = dash_ag_grid.getApi('table'), row = grid.getRowNode(asked.get('problem'));
-                if (row) row.setSelected(true, true); else grid.deselectAll();
+                if (row) row.setSelected(true, true); else if (grid.getSelectedNodes().length) grid.deselectAll();
             } catch (notThereYet) {}
             const wanted = asked.get('search') || '', sql = asked.get('sql');
             return [wanted === (text || '') ? same : wanted, sql === null || sql === query ? same : sql];
@@ -175,7 +175,8 @@ def _content(app: Dash, board: Board) -> None:
         Output("verdict", "children"),
         Output("tabs", "children"),
         Output("chips", "children"),
-        Output("facets", "children"),
+        Output("filters", "data"),
+        Output("columns", "children"),
         Output("intro", "children"),
         Output("sql-box", "style"),
         Output("table-box", "style"),
@@ -191,13 +192,17 @@ def _content(app: Dash, board: Board) -> None:
             with board.cursor() as con:
                 total, groups = rows.totals(con, chosen), rows.groups(con, chosen)
         except LogparseError as error:
-            return page.verdict("", (), pd.Series(), "", error=str(error), finished=True), *frame, [], "", *styles
+            return page.verdict("", (), pd.Series(), "", error=str(error), finished=True), *frame, [], [], "", *styles
         told = page.verdict(board.headline, board.lines, total, board.run, error=board.error, finished=board.finished)
-        aside = page.columns(board.columns(), chosen) if sql else page.facets(groups, chosen)
-        return told, *frame, aside, page.INTRO[chosen.view], *styles
+        aside = ([], page.columns(board.columns(), chosen)) if sql else (page.facets(groups, chosen), [])
+        return told, *frame, *aside, page.INTRO[chosen.view], *styles
+
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("explore", "filters"), Output("facets", "data-seen"), Input("filters", "data")
+    )
 
     @app.callback(
-        Output("drawn", "data"), *charts,
+        Output("drawn", "data"), Output("shown", "data"), *charts,
         Input("url", "search"), Input("theme", "data"), Input("webgl", "data"), Input("version", "data"),
         State("drawn", "data"),
     )  # fmt: skip  # type: ignore[untyped-decorator]
@@ -216,7 +221,35 @@ def _content(app: Dash, board: Board) -> None:
         ]  # it is there, and no filter changes it
         missing = 3 - len(made)
         heights = [no_update if x is None else page.height_of(x) for x in made]
-        return now, *shown, *[no_update] * missing, *heights, *[{"display": "none"}] * missing
+        hidden = [{"display": "none"}] * missing
+        return now, [search, theme, version], *shown, *[no_update] * missing, *heights, *hidden
+
+    # What is below the screen is made when the browser has drawn what is on it and has nothing else to do.
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        """async (shown) => {
+            await new Promise((done) => requestIdleCallback(done, {timeout: 1000}));
+            return shown; }""",
+        Output("below", "data"),
+        Input("shown", "data"),
+        prevent_initial_call=True,
+    )
+
+    @app.callback(
+        Output("chart-2", "figure", allow_duplicate=True), Output("chart-2", "style", allow_duplicate=True),
+        Input("below", "data"),
+        prevent_initial_call=True,
+    )  # fmt: skip  # type: ignore[untyped-decorator]
+    def below(shown: tuple[str | None, str, int] | None) -> Any:
+        search, theme, _ = shown or ("", "", 0)
+        chosen = from_url(search)
+        if chosen.view not in BELOW:
+            return no_update, no_update
+        try:
+            with board.cursor() as con:
+                made = draw_below(con, chosen, theme_of(theme))
+        except LogparseError:
+            made = None
+        return (no_update, {"display": "none"}) if made is None else (made.plain(), page.height_of(made))
 
 
 def _details(app: Dash, board: Board) -> None:

@@ -52,6 +52,9 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
             dcc.Interval(id="pulse", interval=700),
             dcc.Store(id="version", data=version),
             dcc.Store(id="drawn", data=None),
+            dcc.Store(id="filters", data=None),
+            dcc.Store(id="shown", data=None),
+            dcc.Store(id="below", data=None),
             dcc.Download(id="download"),
             html.A("Skip to the charts", href="#charts", className="skip"),
             html.Header(
@@ -74,7 +77,7 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
             html.Div(id="chips", className="chips"),
             html.Main(
                 [
-                    html.Aside(id="facets", **_aria(label="Filters")),
+                    html.Aside([html.Div(id="facets"), html.Div(id="columns")], **_aria(label="Filters")),
                     html.Section(
                         [
                             html.P(id="intro", className="intro"),
@@ -276,26 +279,35 @@ def _chip(text: str, without: Selection) -> dcc.Link:
     )
 
 
-def facets(groups: pd.DataFrame, chosen: Selection) -> list[object]:
-    """The filters: per facet the largest values with their share, each a link that switches it."""
+def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
+    """The filters: per facet the largest values with their share, each a link that switches it.
+
+    Plain data, which ``assets/explore.js`` shows as text: of Dash's components these would be three hundred, whose
+    exchange takes the browser as long as a chart.
+    """
     if not len(groups):
-        return [html.P("No filters", className="faint")]
+        return [{"title": "No filters", "entries": [], "more": "", "open": False}]
     column, _ = measure(groups)
-    made: list[object] = []
+    made: list[dict[str, object]] = []
     for facet, title in FACETS.items():
-        part = groups[groups["facet"] == facet].sort_values(column, ascending=False, kind="stable")
+        part = groups[groups["facet"] == facet]
         if len(part) < 2 and facet not in chosen.values:
             continue
-        amounts = part[column].fillna(0).astype(float)
-        total = float(amounts.sum()) or 1.0
-        entries = [
-            _entry(facet, str(value), amount / total, chosen)
-            for value, amount in zip(part["value"], amounts, strict=True)
+        known = [
+            (str(value), float(amount or 0))
+            for value, amount in zip(part["value"], part[column].fillna(0.0), strict=True)
         ]
-        more = int(part["values"].max()) - len(part)
-        tail = [html.Li(f"{more:,} more: use the search", className="faint more")] if more > 0 else []
+        total = sum(amount for _, amount in known) or 1.0
+        more = int(part["values"].max()) - len(part) if len(part) else 0
         made.append(
-            html.Details([html.Summary(title), html.Ul(entries + tail)], open=facet in _OPEN or facet in chosen.values)
+            {
+                "title": title,
+                "entries": [
+                    _entry(facet, value, amount / total, chosen) for value, amount in sorted(known, key=lambda x: -x[1])
+                ],
+                "more": f"{more:,} more: use the search" if more > 0 else "",
+                "open": facet in _OPEN or facet in chosen.values,
+            }
         )
     return made
 
@@ -327,20 +339,15 @@ def count(problems: int, asked: Mapping[str, Any]) -> str:
 _OPEN = ("operation", "direction", "dtype", "library", "layout")
 
 
-def _entry(facet: str, value: str, share: float, chosen: Selection) -> html.Li:
-    on = value in chosen.values.get(facet, ())
-    text = facet_text(facet, value)
-    return html.Li(
-        dcc.Link(
-            [
-                html.Span(visible(text), className="name", title=visible(value)),
-                html.Span(f"{share:.0%}" if share >= 0.005 or share == 0 else "<1%", className="share"),
-                html.Span(className="level", style={"width": f"{100 * share:.1f}%"}),
-            ],
-            href=chosen.toggled(facet, value).url(),
-            className="entry on" if on else "entry",
-        )
-    )
+def _entry(facet: str, value: str, share: float, chosen: Selection) -> dict[str, object]:
+    return {
+        "name": visible(facet_text(facet, value)),
+        "whole": visible(value),
+        "share": f"{share:.0%}" if share >= 0.005 or share == 0 else "<1%",
+        "level": f"{100 * share:.1f}%",
+        "href": chosen.toggled(facet, value).url(),
+        "on": value in chosen.values.get(facet, ()),
+    }
 
 
 REMARKS = 2  # shown at once

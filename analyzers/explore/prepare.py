@@ -101,6 +101,7 @@ def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str)
     con.execute(f"attach {_quoted(path)} as out_ (row_group_size {_ROWS})")
     for name, sql in {"points": points, **_SMALL}.items():
         con.execute(f"create table out_.{name} as {sql}", {"run": run} if "$run" in sql else None)
+    con.execute(f"create table out_.sums as {rows.sums('out_.points')}")
     con.execute("detach out_")
 
 
@@ -141,7 +142,8 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
         for name in _BASES:
             con.execute(f"create view {name} as from read_parquet({_quoted(folder / f'{name}.parquet')})")
         with problems.said(con, told.compared, told.found, others) as points:
-            _database(con, folder / JUDGED, run, points)
+            con.execute("set preserve_insertion_order = true")
+            _database(con, folder / JUDGED, run, f"{points} order by {rows.ORDER}")
     yield VERDICT, ""
     for made in (folder / FIRST, *(folder / f"{name}.parquet" for name in _BASES)):
         made.unlink()  # the next look needs none of them, and who has the first one open keeps it

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from analyzers.devices import PEAK_COLUMN, device_of
+from analyzers.explore.rows import sums
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, TYPE_BYTES, Finding
 
 if TYPE_CHECKING:  # the page's reader makes no DataFrame, and importing pandas takes as long as half of its work
@@ -117,10 +118,13 @@ def build(
     compared: pd.DataFrame | None = None,
     findings: pd.DataFrame | None = None,
 ) -> None:
-    """Create the table ``points`` from the views that ``con`` has, with what is known of picks and findings."""
+    """Create the tables ``points`` and ``sums`` from the views that ``con`` has, with what is known of picks and
+    findings.
+    """
     survey(con, run)
     with said(con, compared, findings) as sql:
         con.execute(f"create or replace table points as {sql}")
+    con.execute(f"create or replace table sums as {sums()}")
 
 
 def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
-DRAWN = 3_000
+DRAWN = 2_000
 """Points that one chart draws; more cannot be told apart, and the browser would take longer than 300 ms."""
+ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls last, id"
+"""The order of the page's table, and that in which ``points`` lies: what is asked for first is found first."""
 
 TABLE: Mapping[str, str] = {
     "label": "Problem",
@@ -72,13 +74,21 @@ class Sample:
         return f"{len(self.rows):,} of {self.total:,} problems drawn: the dearest half, and an even sample of the rest"
 
 
+def sums(table: str = "points", where: str = "true") -> str:
+    """The SQL of the table ``sums``: some hundred rows that stand for ``points`` wherever only facets are chosen."""
+    amounts = "count(*) as problems, sum(calls) as calls, sum(total_us) as total_us"
+    return f"select {', '.join(FACETS)}, {amounts} from {table} where {where} group by all"
+
+
 @contextmanager
 def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection whose table ``points`` is this DataFrame, which is only read."""
     import duckdb
 
     with duckdb.connect() as con:
-        con.register("points", points.copy())  # DuckDB refuses reversed and strided columns
+        con.register("given_", points.copy())  # DuckDB refuses reversed and strided columns
+        con.execute("create table points as select * from given_")
+        con.execute(f"create table sums as {sums()}")
         yield con
 
 
@@ -104,23 +114,22 @@ def groups(
     """``facet, value, problems, calls, total_us, values`` of the largest groups of each facet (``values``: how many
     there are), each with the facet's own choice left open.
     """
-    parts, parameters = [], list[object]()
-    found, source = "", "points"
-    if chosen.search:  # looked for once, not once per facet
-        condition, parameters = replace(chosen, values={}).where()
-        names = ", ".join(dict.fromkeys([*FACETS, "calls", "total_us"]))
-        found, source = f"with found as materialized (select {names} from points where {condition}) ", "found"
-        chosen = replace(chosen, search="", between={}, time=None)
-    for facet in facets:
-        where, more = chosen.where(without=[facet])
-        parts.append(
-            f"""select *, count(*) over () as values from (
-                  select '{facet}' as facet, {facet} as value, count(*) as problems, sum(calls) as calls,
-                         sum(total_us) as total_us from {source} where {where} group by {facet})
-                order by total_us desc nulls last, problems desc, value limit {most}"""
-        )
+    numbers, parameters = replace(chosen, values={}).where()
+    source = "sums" if numbers == "true" else f"({sums(where=numbers)})"
+    each = ", ".join(f"{{'facet': '{x}', 'value': {x}}}" for x in facets)
+    conditions = ["true"]
+    for facet, values in chosen.values.items():
+        where, more = Selection(values={facet: values}).where()
+        conditions.append(f"(each.facet = '{facet}' or {where})")
         parameters += more
-    return con.execute(found + " union all ".join(f"({part})" for part in parts), parameters).df()
+    largest = "sum(total_us) desc nulls last, sum(problems) desc, value"
+    sql = f"""
+        with every as (select *, unnest([{each}]) as each from {source})
+        select each.facet as facet, each.value as value, sum(problems)::bigint as problems, sum(calls) as calls,
+               sum(total_us) as total_us, count(*) over (partition by each.facet) as values
+        from every where {" and ".join(conditions)} group by each
+        qualify row_number() over (partition by facet order by {largest}) <= {most} order by {largest}"""
+    return con.execute(sql, parameters).df()
 
 
 def sample(
@@ -141,10 +150,12 @@ def sample(
         sql = f"select {wanted} from points where {where} order by total_us desc nulls last, id"
         return Sample(con.execute(sql, parameters).df(), count)
     sql = f"""
-        with chosen as materialized (select id, coalesce(total_us, 0) as weight from points where {where}),
-        dear as materialized (select id from chosen order by weight desc, id limit {size // 2}),
-        rest as (select id from chosen where id not in (select id from dear) order by id limit {size - size // 2})
-        select {wanted} from points where id in (select id from dear union all select id from rest)
+        with chosen as materialized (select rowid as place, total_us from points where {where}),
+        dear as materialized (
+          select place from chosen order by total_us desc nulls last, place limit {size // 2}),
+        rest as (select place from chosen where place not in (from dear) order by hash(place), place
+                 limit {size - size // 2})
+        select {wanted} from points where rowid in (from dear union all from rest)
         order by total_us desc nulls last, id"""
     return Sample(con.execute(sql, parameters).df(), count)
 
@@ -197,7 +208,8 @@ def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -
     return con.execute(
         f"""with dear as (select total_us from points where {where} order by total_us desc limit 20000),
             known as materialized (
-              select id, hash(operation, direction, layout, dtype, k, batch) as h, m, n, total_us, time_us from points
+              select rowid as place, id, hash(operation, direction, layout, dtype, k, batch) as h, m, n, total_us,
+                     time_us from points
               where {where} and total_us >= (select min(total_us) from dear)),
             sizes as (
               select h, 'M' as axis, m as size, n as fixed, sum(total_us) as total_us, min(id) as first from known
@@ -213,12 +225,12 @@ def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -
               union all
               select k.*, axis, n as size, fixed from known k join top t on axis = 'N' and t.h = k.h and fixed = m),
             drawn as (
-              select axis, fixed, size, arg_min(id, time_us) as id, min(time_us) as time_us
+              select axis, fixed, size, arg_min(place, time_us) as place, min(time_us) as time_us
               from long group by axis, fixed, h, size)
             select axis, operation || ' ' || direction || ' ' || layout || ' ' || dtype
                    || if(axis = 'M', ', N ', ', M ') || fixed::bigint
                    || ', K ' || k::bigint || ', batch ' || batch::bigint as family,
-                   size, d.time_us, id, label from drawn d join points using (id) order by family, size""",
+                   size, d.time_us, id, label from drawn d join points p on p.rowid = d.place order by family, size""",
         parameters * 2,
     ).df()
 
@@ -274,7 +286,7 @@ def table(
         for x in sort
         if x.get("colId") in TABLE
     ]
-    order += ["saving_us desc nulls last", "total_us desc nulls last", "calls desc nulls last", "id"]
+    order += ORDER.split(", ")
     columns = ", ".join(f"{name} * {SCALED[name]} as {name}" if name in SCALED else name for name in TABLE)
     limit = "" if end is None else f"limit {max(0, end - start)} offset {max(0, start)}"
     sql = f"select id, {columns} from points p where {where} order by {', '.join('p.' + x for x in order)} {limit}"

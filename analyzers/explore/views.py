@@ -37,17 +37,25 @@ LINES = 150  # of parallel coordinates; more cannot be followed, and the browser
 def draw(
     con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str], *, anew: bool = True
 ) -> list[Figure | None]:
-    """The figures of the selection's view, three at most; None for one that no selection changes, unless ``anew``."""
-    made: list[Figure | None] = list(CHARTS[chosen.view](con, chosen, theme, names))
+    """The figures of the selection's view, three at most; None for one that no selection changes, unless ``anew``, and
+    for the one that ``draw_below`` makes.
+    """
+    made: list[Figure | None] = [_fitted(x, chosen) for x in CHARTS[chosen.view](con, chosen, theme, names)]
     if chosen.view == "overview":
-        made.append(_held(con, theme) if anew else None)
-    for figure in made:
-        if figure is None:
-            continue
-        figure.layout["uirevision"] = chosen.view  # a zoom stays while filters change; the next view has its own axes
-        if chosen.filters and not figure.data:
-            figure.layout["annotations"][0]["text"] = FILTERED
-    return made
+        made.append(_fitted(_held(con, theme), chosen) if anew else None)
+    return [*made, None] if chosen.view in BELOW else made
+
+
+def draw_below(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme) -> Figure | None:
+    """The last figure of a view that has more than fit on a screen: made once the others are there."""
+    return _fitted(BELOW[chosen.view](con, chosen, theme), chosen) if chosen.view in BELOW else None
+
+
+def _fitted(figure: Figure, chosen: Selection) -> Figure:
+    figure.layout["uirevision"] = chosen.view  # a zoom stays while filters change; the next view has its own axes
+    if chosen.filters and not figure.data:
+        figure.layout["annotations"][0]["text"] = FILTERED
+    return figure
 
 
 def clicked(chosen: Selection, chart: int, data: Mapping[str, Any] | None, *, boxed: bool) -> Selection:
@@ -132,12 +140,15 @@ def _weights(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _:
 
 
 def _shapes(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
-    drawn = rows.sample(con, chosen, ("id", "label", *SIZES), tuple(SIZES), LINES)
     return [
         shape_map(rows.cells(con, chosen), theme),
         cost_curves(rows.families(con, chosen), theme, title="Time over one size, all else equal"),
-        parallel(drawn.rows, theme, title="Sizes side by side", told=drawn.note),
     ]
+
+
+def _side_by_side(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme) -> Figure:
+    drawn = rows.sample(con, chosen, ("id", "label", *SIZES), tuple(SIZES), LINES)
+    return parallel(drawn.rows, theme, title="Sizes side by side", told=drawn.note)
 
 
 def _timeline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
@@ -164,3 +175,4 @@ CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, Theme, tupl
     "compare": _compare,
     "sql": _none,
 }
+BELOW: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, Theme], Figure]] = {"shapes": _side_by_side}

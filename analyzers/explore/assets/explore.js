@@ -23,7 +23,52 @@
     processCellCallback: (cell) => safe(cell.value),
     processHeaderCallback: (head) => safe(head.column.getColDef().headerName),
   });
+  // The filters. Elements stay and only what differs is set: a click changes some shares and one mark.
+  const put = (node, name, value) => { if (node[name] !== value) node[name] = value; };
+  const make = (tag, name = '', ...inside) => {
+    const node = document.createElement(tag);
+    node.className = name;
+    node.append(...inside);
+    return node;
+  };
+  const children = (node, count, one) => {
+    while (node.children.length > count) node.lastChild.remove();
+    while (node.children.length < count) node.append(one());
+    return [...node.children];
+  };
+  const entry = () => make('li', '', make('a', 'entry', make('span', 'name'), make('span', 'share'), make('span', 'level')));
+  const showEntry = (node, told) => {
+    const link = node.firstChild, [name, share, level] = link.children;
+    put(link, 'className', told.on ? 'entry on' : 'entry');
+    if (link.getAttribute('href') !== told.href) link.setAttribute('href', told.href);
+    put(link, 'ariaCurrent', told.on ? 'true' : null);
+    put(name, 'textContent', told.name);
+    put(name, 'title', told.whole);
+    put(share, 'textContent', told.share);
+    put(level.style, 'width', told.level);
+  };
+  const group = () => make('details', '', make('summary'), make('ul'), make('p', 'faint more'));
+  const showGroup = (node, told) => {
+    const [title, list, more] = node.children;
+    if (title.textContent !== told.title) node.open = told.open;  // another one than before; else as the reader left it
+    if (told.entries.some((x) => x.on)) node.open = true;
+    put(title, 'textContent', told.title);
+    put(more, 'textContent', told.more);
+    children(list, told.entries.length, entry).forEach((x, i) => showEntry(x, told.entries[i]));
+  };
+  window.dash_clientside = Object.assign(window.dash_clientside || {}, { explore: {
+    filters: (told) => {
+      const groups = told || [];
+      children(document.getElementById('facets'), groups.length, group).forEach((x, i) => showGroup(x, groups[i]));
+      return groups.length;
+    },
+  } });
   document.addEventListener('click', (event) => {
+    const link = event.target.closest('a.entry');
+    if (link && !(event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey)) {
+      event.preventDefault();
+      dash_clientside.set_props('url', { search: link.search });
+    }
     const button = event.target.closest('button[data-copies], button[data-exports]');
     if (button?.dataset.copies) copy(button);
     if (button?.dataset.exports) write(button.dataset.exports);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,17 +20,23 @@ HOVER = (
 
 def hover_data(points: pd.DataFrame) -> np.ndarray:
     """``customdata`` of problem points: id, fastest solution, seconds now, seconds at best, TFLOP/s."""
-    return columns(
-        [id, solver, _none(now), _none(best), _none(rate)]
-        for id, solver, now, best, rate in zip(
-            points["id"],
-            all_shown(points["solver"], 60),
-            points["time_us"] / 1e6,
-            points["best_us"] / 1e6,
-            points["tflops"],
-            strict=True,
-        )
-    )
+    numbers = np.column_stack([points["time_us"] / 1e6, points["best_us"] / 1e6, points["tflops"]]).astype("float64")
+    return np.column_stack([points["id"].to_numpy(object), repeated(points["solver"]), rounded(numbers)])
+
+
+def rounded(values: np.ndarray) -> np.ndarray:
+    """Six digits of each number, None where there is none: what a hover text shows, in few bytes."""
+    size = np.abs(values, where=np.isfinite(values), out=np.ones_like(values))
+    scale = 10.0 ** (5 - np.floor(np.log10(np.where(size > 0, size, 1.0))))
+    out = (np.round(values * scale) / scale).astype(object)
+    out[~np.isfinite(values)] = None
+    return out
+
+
+def repeated(names: pd.Series, longest: int = 60) -> np.ndarray:
+    """Names of which there are few, made safe; each of them once."""
+    codes, distinct = pd.factorize(names, use_na_sentinel=False)
+    return texts(distinct, longest)[codes]
 
 
 def columns(rows: Iterable[Sequence[object]]) -> np.ndarray:
@@ -39,9 +44,9 @@ def columns(rows: Iterable[Sequence[object]]) -> np.ndarray:
     return np.array([tuple(row) for row in rows], dtype=object)
 
 
-def texts(values: Iterable[object]) -> np.ndarray:
+def texts(values: Iterable[object], longest: int = 120) -> np.ndarray:
     """Labels made safe, in the form that plotly takes without looking at each."""
-    return np.array(all_shown(values), dtype=object)
+    return np.array(all_shown(values, longest), dtype=object)
 
 
 def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> np.ndarray:
@@ -66,7 +71,3 @@ def log_axis(values: pd.Series) -> dict[str, Any]:
     known = values[values > 0]
     wide = len(known) and float(known.max()) > 300 * float(known.min())
     return {"type": "log", "dtick": 1 if wide else "D2", "tickformat": ",~r"}
-
-
-def _none(value: float) -> float | None:
-    return None if math.isnan(value) else float(f"{value:.6g}")

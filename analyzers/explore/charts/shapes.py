@@ -126,7 +126,7 @@ def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> Fig
             text=texts(rows["label"]),
             customdata=columns([id] for id in rows["id"]),
             line={"color": theme.categories[i % len(theme.categories)], "width": 1.5},
-            marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 7},
+            marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 7, "maxdisplayed": MARKS},
             hovertemplate="<b>%{text}</b><br>%{x:,} → %{y:,.4~r} µs<extra></extra>",
         )
     styled(figure, theme, title=title, height=400 + 20 * families["family"].nunique())
@@ -134,6 +134,10 @@ def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> Fig
     figure.update_xaxes(title={"text": "M or N, the size that differs"}, **log_axis(families["size"]))
     figure.update_yaxes(title={"text": "time of one call (µs)"}, **log_axis(families["time_us"]))
     return figure
+
+
+MARKS = 40
+"""Symbols that a curve bears, so that it is known without its colour; each costs the browser time."""
 
 
 def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", told: str = "") -> Figure:

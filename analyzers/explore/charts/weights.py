@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pandas as pd
 
-from analyzers.explore.charts.marks import categories, columns, log_axis, sizes, texts
+from analyzers.explore.charts.marks import categories, log_axis, repeated, rounded, sizes, texts
 from analyzers.explore.figure import Figure
 from analyzers.explore.palette import Theme, blank, note, styled
-from analyzers.explore.plain_text import all_shown, shown
+from analyzers.explore.plain_text import shown
 
 NOTHING = (
     "No layer here has a time of its backward-weight pass and of F or B.<br>"
@@ -79,9 +79,6 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
 
 
 def _data(part: pd.DataFrame) -> np.ndarray:
-    return columns(
-        [id, w / 1e6, w / s, s / 1e6, best]
-        for id, w, s, best in zip(
-            part["id"], part["best_us"], part["sibling_us"], all_shown(part["best"], 60), strict=True
-        )
-    )
+    w, sibling = (part[name].to_numpy(dtype="float64") / 1e6 for name in ("best_us", "sibling_us"))
+    numbers = rounded(np.column_stack([w, w / sibling, sibling]))
+    return np.column_stack([part["id"].to_numpy(object), numbers, repeated(part["best"])])

@@ -247,6 +247,7 @@ def test_charts_keep_their_height_and_axes(seen: Visit, demo: Served) -> None:
     ends = page.evaluate("document.querySelector('#chart-0 .js-plotly-plot')._fullLayout.yaxis.range")
     assert ends[0] == -0.5, "the timeline's reversed rows are not the map's"
     assert ends[1] > 5
+    page.wait_for_selector("#chart-2 .main-svg")  # drawn last, when nothing else is to be done
     heights = "[...document.querySelectorAll('#charts .chart')].map(x => x.offsetHeight)"
     before = page.evaluate(heights)
     page.set_viewport_size({"width": 1000, "height": 700})
