@@ -29,6 +29,9 @@ from logparse.store import Store
 from logparse.stream import Tally
 from logparse.tables import Collector
 
+_THREAD_BYTES = 256 << 20  # that each further thread of a file has to read: it finds the distinct lines anew …
+_MOST_THREADS = 8  # … and one reader takes what all of them found
+
 
 def ingest(
     paths: Iterable[str],
@@ -99,7 +102,7 @@ def _read_all(
                 left[path] = len(spans)
                 yield from (RangeTask(path, 1, size, span=span) for span in spans if path not in failed)
             else:
-                yield Task(path, max(1, min(most, cores)), size, earlier)
+                yield Task(path, _threads(size, min(most, cores)), size, earlier)
 
     def commits() -> Iterator[Task]:
         for path in [path for path, found in ranges.items() if len(found) == left[path]]:
@@ -122,6 +125,11 @@ def _read_all(
                 failed |= {task.path} if isinstance(result, TaskError) or result.state == "failed" else set()
                 why = f"{printable(task.path)}: {result}"
                 yield task.path, Ingested(task.path, "failed", error=why) if isinstance(result, TaskError) else result
+
+
+def _threads(size: int, cores: int) -> int:
+    """How many threads read a file of so many bytes fastest, of those that its share of the cores allows."""
+    return max(1, min(cores, _MOST_THREADS, 2 + size // _THREAD_BYTES))
 
 
 def record(store: Store, records: Iterable[Record], *, run: str, name: str, format: str) -> str:
