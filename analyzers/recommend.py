@@ -21,7 +21,7 @@ from analyzers.evidence import Judgement, basis, completed, judgement, pre_us
 from analyzers.joins import calls_by_problem, timed
 from analyzers.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.scripts import COMMANDS, scripts, to_tune
-from analyzers.target import Facts, arch, folder, same_device, serves
+from analyzers.target import Facts, arch, folder, same_device, seen_by, serves
 from analyzers.wildcards import Times, exact, first, smallest
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, Writer
@@ -244,7 +244,7 @@ def emissions(
     rows: list[Override] = []
     for writer in writers:
         accepted, said = _rows(writer, [x for x in mine if writer.accepts(x)], target, recommendation, settings)
-        made, refused = _written(writer, accepted, {**target, "gpus": str(gpus)})
+        made, refused = _written(writer, accepted, seen_by(gpus, target))
         files += made
         rows += accepted if made else []
         notes += [*said, *refused]

@@ -103,6 +103,8 @@ def target_from(words: Sequence[str], formats: Sequence[Format]) -> dict[str, st
 def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
     name, equals, value = word.partition("=")
     if equals and (name in FACTS or name.startswith("validator:")):
+        if name == "gpus" and not re.fullmatch(r"[1-9]\d{0,3}", value):
+            raise InputError(f"--target {word}: gpus is how many devices a process sees, 1 or more")
         return [Fact(name, value)]
     file = InputFile(word)
     named = facts_of_name(file.name)
@@ -138,6 +140,11 @@ def _file_facts(file: InputFile, formats: Sequence[Format]) -> list[Fact]:
         if isinstance(candidate, FileFormat) and candidate.recognise(head):
             return [x for outcome in candidate.read(file) for x in outcome.records if isinstance(x, Fact)]
     return []
+
+
+def seen_by(gpus: int, facts: Facts) -> dict[str, str]:
+    """The facts with how many devices a process sees: ``gpus``, or (1) what they themselves say."""
+    return {"gpus": "1", **facts} | ({"gpus": str(gpus)} if gpus > 1 else {})
 
 
 def folder(facts: Facts) -> str:

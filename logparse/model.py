@@ -564,6 +564,7 @@ FACTS: Mapping[str, str] = {
     "arch": "gcnArchName as the file gives it, or gfxNNN",
     "cu_count": "compute units (SMs on NVIDIA)",
     "device": "marketing name of the device",
+    "gpus": "devices that one process sees",
     "driver": "driver version",
     "hipblaslt_version": "major·100000 + minor·100 + patch, or M.m.p before ROCm 6.2",
     "hipblaslt_revision": "git revision of hipBLASLt",

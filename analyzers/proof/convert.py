@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analyzers.target import Facts, arch, machine, serves
+from analyzers.target import Facts, arch, machine, seen_by, serves
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission, FileFormat, Writer
 from logparse.formats.hipblaslt import tuning_file
@@ -103,7 +103,7 @@ def convert(
                 continue
             _guard(path, solution.library, rows.facts, facts, same_build)
             overrides.append(_override(measured, solution, facts, rows, to))
-    return _written(WRITERS[to], to, overrides, {**facts, "gpus": str(gpus)}, refused)
+    return _written(WRITERS[to], to, overrides, seen_by(gpus, facts), refused)
 
 
 def _one_build(files: Facts, target: Facts) -> None:

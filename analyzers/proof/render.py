@@ -157,7 +157,7 @@ def verify_frame(found: Verification) -> pd.DataFrame:
     columns = ["problem", "intended", "before", "after", "effect", "before_us", "after_us", "move", "calls"]
     columns += ["gained_us", "promised_us", "basis", "file", "line", "text"]
     rows = [
-        {**asdict(x), "text": x.problem, "problem": x.label, "intended": shorten(x.intended, _WIDE)}
+        {**asdict(x), "text": x.problem, "problem": x.label, "intended": shorten(x.intended, _WIDE, placeholder=" …")}
         for x in found.outcomes
     ]
     floats = dict.fromkeys(("before_us", "after_us", "gained_us", "promised_us"), "float64")
@@ -229,7 +229,8 @@ def _percent(ratio: float) -> str:
 def diff_markdown(found: Diff, n: int = 50) -> str:
     """A section for a pull request: verdict and one table of the first ``n`` changes."""
     verdict = f"none of {found.compared:,} compared problems got slower" if found.compared else "no time was compared"
-    verdict = verdict if found.ok else f"**{found.count('slower'):,} problems got slower**"
+    slower = found.count("slower")
+    verdict = verdict if found.ok else f"**{slower:,} problem{'s' * (slower != 1)} got slower**"
     lines = [f"### {_cell(found.a)} → {_cell(found.b)}: {verdict}", "", *diff_lines(found), ""]
     frame = diff_frame(found, n)
     if len(frame):

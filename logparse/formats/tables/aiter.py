@@ -284,7 +284,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
         cells = _cells(override.problem, target)
         unknown = [name for name, cell in cells.items() if cell is None]
         if unknown:
-            raise EmissionError(f"aiter: no row for {override.problem.text}: it does not tell {', '.join(unknown)}")
+            raise EmissionError(f"aiter: no row for {override.problem.text} without {', '.join(unknown)}")
         text = ",".join(str(cell) for cell in cells.values())
         new = ([*_backend(override), *_speed(override)], override.time_us)
         rows[text] = _faster(text, rows.get(text), new)

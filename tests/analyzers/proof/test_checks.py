@@ -148,6 +148,17 @@ def test_of_several_files_those_that_are_none_are_told(tmp_path: Path, capsys: p
         assert ("a.csv: tunableop_results, accepted" in told.out) is (good[0] in files)
 
 
+def test_the_ordinal_of_a_name_is_held_against_the_number_of_devices(tmp_path: Path) -> None:
+    for name, ok in (("tunableop_results7.csv", True), ("tunableop_results8.csv", False)):
+        shutil.copy(TUNED, tmp_path / name)
+        ((judged,), _) = checks.lint_files([str(tmp_path / name)], [TUNED, "gpus=8"])
+        assert judged.ok is ok
+        assert ["file-name"] * (not ok) == [note.rule for note in judged.notes]
+    for word in ("gpus=0", "gpus=x"):
+        with pytest.raises(InputError, match="1 or more"):
+            checks.lint_files([TUNED], [word])
+
+
 def test_wrong_usage_is_said(job: Store, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").touch()
     with pytest.raises(InputError, match=r"empty\.csv: is empty"):

@@ -81,7 +81,7 @@ def test_renderings() -> None:
         "in all 800 µs less per run where the calls are known",
     ]
     assert diff_markdown(found, 3) == (
-        "### r → r: **1 problems got slower**\n\n"
+        "### r → r: **1 problem got slower**\n\n"
         "r → r: 1 slower, 1 faster, 1 changed, 1 new, 1 vanished, 1 same (beyond 3.0% and noise)\n"
         "in all 800 µs less per run where the calls are known\n\n"
         "| | problem | A µs | B µs | change | picks |\n|---|---|--:|--:|--:|---|\n"
