@@ -37,6 +37,8 @@ import venv
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from logparse.counting import PlainCounter, new_counter
 from logparse.executors.local import usable_cores
 

@@ -3,6 +3,7 @@
     python benchmarks/scale.py --ingest      # 200 logs by 1 and 2 workers, local processes and Ray: efficiency, and
                                              # that of two plain loops, which is all that this machine gives
     python benchmarks/scale.py --ranges      # a log of 2 GiB as one task, and as two ranges: what cutting costs
+    python benchmarks/scale.py --cores       # one log of 6 GB with 1, 2, 4 … of this machine's cores
     python benchmarks/scale.py --memory      # memory of the driver against the number of files, to 20,000 tiny ones
     python benchmarks/scale.py --plan        # planning a replay of 2,000 problems with 100 measured solutions each
     python benchmarks/scale.py --parts       # views over 10,000 part files, before and after `logparse compact`
@@ -60,6 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ingest", action="store_true")
     parser.add_argument("--ranges", action="store_true")
+    parser.add_argument("--cores", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--parts", action="store_true")
@@ -85,7 +87,9 @@ def main() -> int:
         "folder": FOLDER,
         "command": " ".join(word for word in sys.argv[1:] if word not in ("--results", options.results)),
     }
-    sections = [name for name in ("ingest", "ranges", "memory", "plan", "parts", "gpu") if getattr(options, name)]
+    sections = [
+        name for name in ("ingest", "ranges", "cores", "memory", "plan", "parts", "gpu") if getattr(options, name)
+    ]
     failed = []
     for name in sections:
         record[name] = globals()[f"{name}_section"](options)
@@ -205,6 +209,34 @@ def ranges_section(options: argparse.Namespace) -> dict[str, Any]:
     ratio = min(seconds["ranges"]) / min(seconds["whole"])
     print(f"ranges take {ratio:.2f} times the CPU of the whole")
     return {"bytes": 2 * LEAST_BYTES, "cpu_seconds": seconds, "ratio": ratio}
+
+
+def cores_section(options: argparse.Namespace) -> dict[str, Any]:
+    """Wall time of the program with some of this machine's cores, by turns: one process, a thread per core at most."""
+    from ingest import write_log
+
+    ours = sorted(os.sched_getaffinity(0))
+    counts = [count for count in (1, 2, 4, 8, 16, 32) if count <= len(ours)]
+    seconds: dict[str, dict[int, list[float]]] = {}
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        part, log, store = Path(folder, "part"), Path(folder, "hipblaslt_1.log"), Path(folder, "store")
+        for kind in ("bench", "mixed"):
+            write_log(part, kind, 1_000_000_000, 1_000)
+            with log.open("wb") as whole:
+                for _ in range(6):
+                    with part.open("rb") as copied:
+                        shutil.copyfileobj(copied, whole, 1 << 20)
+            command = [sys.executable, "-m", "logparse", "ingest", str(log), "--store", str(store)]
+            for _, count in product(range(options.rounds), counts):
+                os.sched_setaffinity(0, ours[:count])
+                started = time.monotonic()
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+                seconds.setdefault(kind, {}).setdefault(count, []).append(time.monotonic() - started)
+                os.sched_setaffinity(0, ours)
+                shutil.rmtree(store)
+            told = ", ".join(f"{count}: {min(taken):.2f} s" for count, taken in seconds[kind].items())
+            print(f"{kind}, {log.stat().st_size / 1e9:.1f} GB, by cores: {told}", flush=True)
+    return {"bytes": 6_000_000_000, "seconds": seconds}
 
 
 def parts_section(options: argparse.Namespace) -> dict[str, Any]:
