@@ -151,7 +151,8 @@ def break_even(to_tune: Sequence[Finding], tables: Tables, settings: Settings) -
                 best[finding.problem.text] = finding
     if not best:
         return None
-    tried = timed(tables.measurements).groupby("problem")["solution"].nunique()
+    rows = tables.measurements[["problem", "solution", "status", "time_us"]]
+    tried = timed(rows[rows["problem"].isin(set(best))]).groupby("problem")["solution"].nunique()
     seconds = 0.0
     for text, finding in best.items():
         kind = "conv" if finding.kind == "conv" else "gemm"

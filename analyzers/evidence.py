@@ -84,7 +84,8 @@ def judgement(tables: Tables, floor: float) -> Judgement:
     facts = tables.facts[tables.facts["name"] == "confirmation"]
     texts = dict(zip(facts["source_id"], facts["value"], strict=True))
     rows = tables.measurements
-    rows = rows[rows["origin"].eq(CONFIRM) & rows["source_id"].isin(texts) & rows["problem"].isin(_problems(tables))]
+    rows = rows[(rows["origin"] == CONFIRM).to_numpy(dtype=bool) & rows["source_id"].isin(texts).to_numpy(dtype=bool)]
+    rows = rows[rows["problem"].isin(_problems(tables))] if len(rows) else rows  # few, of 400,000 of a find-db
     samples: dict[str, dict[str, object]] = {}
     for source, solution, values in zip(rows["source_id"], rows["solution"], rows["samples_us"], strict=True):
         samples.setdefault(str(source), {})[str(solution)] = values
@@ -125,12 +126,13 @@ def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) ->
     """The findings with interval, p-value, and the evidence's file and versions."""
     given = list(findings)
     sources = {_source(x) for x in given}
-    rows = tables.measurements[tables.measurements["source_id"].isin(sources)]
     wanted = {_measured(x) for x in given}
-    rows = rows[rows["problem"].isin(wanted)]
     columns = ["source_id", "problem", "solution", "time_us", "min_us", "max_us", "std_us"]
+    rows = tables.measurements[columns]
+    rows = rows[rows["problem"].isin(wanted)]
+    rows = rows[rows["source_id"].isin(sources)]
     index: dict[tuple[str, ...], _Row] = {}
-    for row in rows.sort_values(["time_us"])[columns].to_dict("records"):
+    for row in rows.sort_values(["time_us"]).to_dict("records"):
         known = {str(name): value for name, value in row.items()}
         index.setdefault((str(row["source_id"]), str(row["problem"]), str(row["solution"])), known)
     paths = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))

@@ -190,6 +190,8 @@ def _hidden_records(tables: Tables, facts: Mapping[str, Mapping[str, str]]) -> l
     MIOpen reads the user file first and does not merge: the user's record hides the system's.
     """
     kinds = {source: known.get("find_db") for source, known in facts.items()}
+    if "user" not in kinds.values():
+        return []
     rows = timed(tables.measurements[tables.measurements["origin"] == "find-db"])
     rows = rows.assign(find_db=rows["source_id"].map(kinds))
     user_problems = rows.loc[rows["find_db"] == "user", "problem"]
