@@ -197,12 +197,17 @@ ROW_RULES: tuple[Rule[Entry, _Context], ...] = (
 
 
 def _gemm(entry: Entry) -> GemmProblem | None:
-    """The problem that the library takes the entry for: never a grouped one, and every transpose but N is T."""
+    """The problem that the library takes the entry for: never a grouped one, and every transpose but N is T.
+
+    A number that it does not match by may be anything.
+    """
     read = {name: "N" if entry.cells.get(name) == "N" else "T" for name in ("transA", "transB")}
-    try:
-        return problem({**entry.cells, **read, "grouped_gemm": "0"})
-    except ValueError:
-        return None
+    for names in (entry.cells, _WANTED):
+        try:
+            return problem({**{x: entry.cells[x] for x in names if x in entry.cells}, **read, "grouped_gemm": "0"})
+        except ValueError:
+            continue
+    return None
 
 
 def recognise(head: Head) -> bool:
@@ -211,12 +216,17 @@ def recognise(head: Head) -> bool:
     return data.startswith(_FIRST.encode()) or b"transA,transB,grouped_gemm,batch_count" in data
 
 
-def entries(text: str) -> Iterator[Entry]:
-    """The lines of values, each with the header line before it, if there is one."""
+def entries(text: str, by_name: bool | None = None) -> Iterator[Entry]:
+    """The lines of values, each with the header line before it, if there is one.
+
+    ROCm 6.4 (``by_name`` False) knows no header: its columns have their places, whatever stands above.
+    """
     header: tuple[str, ...] | None = None
     for number, line in enumerate(text.split("\n"), start=1):
         words = tuple(x.strip() for x in line.split(","))
-        if "transA" in line:
+        if by_name is False and "transA" in words:
+            continue  # 6.4 takes it for an entry, of sizes that are no numbers
+        if by_name is not False and "transA" in line:
             header = words
         elif line.startswith(_FIRST) or len(words) < 2:
             continue
@@ -248,7 +258,7 @@ def _file_notes(text: str, bom: bool, count: int, target: Facts) -> Iterator[Not
 def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
     """Judge the file for a target; without facts of one a row counts as read if either reader takes it."""
     text, bom = text_of(data)
-    found = list(entries(text))
+    found = list(entries(text, _reads_names(target)))
     own = _own_facts(text, found)
     notes = list(_file_notes(text, bom, len(found), target))
     refused = any(note.rule in ("byte-order-mark", "revision", "line-ends") for note in notes)
@@ -285,8 +295,6 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
 
 
 def _context(found: Sequence[Entry], target: Facts) -> _Context:
-    version = target.get("hipblaslt_version")
-    by_name = None if not version else _number(version) >= _BY_NAME
     keys: dict[int, str | None] = {}
     same: dict[str, list[Entry]] = {}
     for entry in found:
@@ -294,7 +302,12 @@ def _context(found: Sequence[Entry], target: Facts) -> _Context:
         key = keys[entry.line] = None if gemm is None else tuning_file.key(gemm, {})
         if key is not None:
             same.setdefault(key, []).append(entry)
-    return _Context(target, by_name, keys, same)
+    return _Context(target, _reads_names(target), keys, same)
+
+
+def _reads_names(target: Facts) -> bool | None:
+    version = target.get("hipblaslt_version")
+    return None if not version else _number(version) >= _BY_NAME
 
 
 def _number(version: str) -> int:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzers.proof.aiter_tables import table_of
 from analyzers.proof.coverage import coverage
 from analyzers.proof.lint import inspect, rules_of
 from analyzers.proof.override_file import OverrideFile
@@ -199,6 +200,36 @@ def test_a_dead_row_serves_no_call(entries: list[Override], data: st.DataObject)
         assert key is not None
         if asked(key) in known:
             assert key in live, file.notes
+
+
+@given(st.sampled_from(sorted(TABLES)), st.data())
+def test_a_dead_row_of_the_other_tables_serves_no_call(kind: str, data: st.DataObject) -> None:
+    lines = TABLES[kind].splitlines()
+    table = table_of(lines[0].split(","))
+    assert table is not None
+    sizes = ("64", "128", "8192")
+    lines += [lines[1].replace(",64,", f",{size},") for size in data.draw(st.lists(st.sampled_from(sizes), max_size=2))]
+    for _ in range(data.draw(st.integers(0, 4))):
+        place = data.draw(st.integers(1, len(lines) - 1))
+        at, cut = data.draw(st.integers(0, len(lines[place]))), data.draw(st.integers(0, 3))
+        lines[place] = lines[place][:at] + data.draw(st.sampled_from(EDITS)) + lines[place][at + cut :]
+    text = "\n".join(lines) + "\n"
+    try:
+        frame = pd.read_csv(io.StringIO(text))
+        frame = frame.drop_duplicates() if table.repeats else frame
+        known = frame.set_index(list(table.keys)).to_dict("index")
+    except (KeyError, ValueError, pd.errors.ParserError):
+        return
+    live = {row.key for row in inspect("x.csv", text.encode(), TARGET).rows if not row.dead}
+    cells = dict(zip(TABLES[kind].splitlines()[0].split(","), TABLES[kind].splitlines()[1].split(","), strict=True))
+    for size in sizes:
+        asked = {**cells, "token" if kind == "moe" else "M": size}
+        call = tuple(
+            asked[x] if x in table.words else bool(int(asked[x])) if x in table.flags else int(asked[x])
+            for x in table.keys
+        )
+        if call in known:
+            assert ",".join(str(x) for x in call) in live
 
 
 @given(st.text(alphabet='gfx,942 0123456789.-TrueFals"\r\n', max_size=300))

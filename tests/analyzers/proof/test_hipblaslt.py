@@ -9,7 +9,7 @@ from analyzers.proof.lint import inspect
 from analyzers.proof.override_file import OverrideFile
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
-from logparse.model import Override, Solution
+from logparse.model import GemmProblem, Override, Solution
 from tests.analyzers.example import ARCH, gemm
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
@@ -102,6 +102,67 @@ def test_a_file_of_rocm_6_4() -> None:
     data = (CORPUS / "hipblaslt/tuning_file_6.4_values_only.log").read_bytes()
     file = inspect("t.txt", data, OLD | {"hipblaslt_revision": "d5f81531"})
     assert (file.ok, [row.verdicts.honoured for row in file.rows]) == (True, [True])
+
+
+def entries(lines: list[str], named: bool) -> dict[int, dict[str, str]]:
+    """Line → what the library takes an entry for: ROCm 7 (``named``) by its header's columns, 6.4 by 37 places."""
+    out, header = {}, None
+    for number, line in enumerate(lines, start=1):
+        words = [word.strip() for word in line.split(",")]
+        if named and "transA" in line:
+            header = words
+        elif named and header is not None:
+            places, start = {}, 0
+            for name in WANTED:
+                found = [i for i in range(start, len(header)) if header[i] == name]
+                if not found or found[0] >= len(words):
+                    break
+                places[name], start = found[0], found[0] + 1
+            if len(places) == len(WANTED):
+                out[number] = {name: words[i] for name, i in places.items()}
+            header = None
+        elif not named and len(words) == len(TUNING_COLUMNS) and not line.startswith("Git Version"):
+            out[number] = dict(zip(TUNING_COLUMNS, words, strict=True))
+    return out
+
+
+WANTED = (
+    *("transA", "transB", "batch_count", "m", "n", "k", "a_type", "b_type", "c_type", "compute_type"),
+    "solution_index",
+)
+EDITS = (",", "", "0", "1", "-", "x", "T", "N", " ", "\r", "f16_r", "transA", "m,", "solution_index")
+SHAPES = st.builds(
+    gemm,
+    st.sampled_from((64, 1024)),
+    trans_a=st.sampled_from("NT"),
+    trans_b=st.sampled_from("NT"),
+    k=st.sampled_from((64, 4096)),
+)
+
+
+@given(st.lists(SHAPES, min_size=1, max_size=4, unique_by=lambda x: x.text), st.booleans(), st.data())
+def test_a_dead_entry_serves_no_call(calls: list[GemmProblem], named: bool, data: st.DataObject) -> None:
+    """Damaged anywhere: an entry that the library matches with a call is not one that lint calls dead."""
+    target = NEW if named else OLD
+    wanted = [
+        Override(problem=x, solution=Solution("hipblaslt", str(n)), target=target) for n, x in enumerate(calls, start=7)
+    ]
+    (made,) = tuning_file.write(wanted, target)
+    lines = made.data.decode().splitlines()
+    for _ in range(data.draw(st.integers(0, 5))):
+        place = data.draw(st.integers(1, len(lines) - 1))
+        at, cut = data.draw(st.integers(0, len(lines[place]))), data.draw(st.integers(0, 3))
+        lines[place] = lines[place][:at] + data.draw(st.sampled_from(EDITS)) + lines[place][at + cut :]
+    file = judged("\n".join(lines) + "\n", target)
+    dead = {row.line: row.verdicts.why for row in file.rows if row.dead}
+    for call in calls:
+        own = (call.trans_a == "N", call.trans_b == "N", *map(str, (call.batch_count, call.m, call.n, call.k)))
+        own += (call.a_type, call.b_type, call.c_type, call.compute_type)
+        for number, cells in entries(lines, named).items():
+            index = cells["solution_index"]
+            mine = (cells["transA"] == "N", cells["transB"] == "N", *(cells[x] for x in WANTED[2:10]))
+            if mine == own and index.isdigit() and int(index) > 0:
+                assert number not in dead, dead[number]
 
 
 @given(st.text(alphabet=" ,\n\r0123456789TNabf_rtrsGi", max_size=400), st.sampled_from([OLD, NEW, {}]))

@@ -129,6 +129,9 @@ def test_tuning_files_of_hipblaslt(tmp_path: Path) -> None:
     assert merge([str(made_again), two]).emissions[0].data == made.data
     assert inspect("t.txt", made.data, {"hipblaslt_revision": "r"}).ok
 
+    sample = SAMPLES / "hipblaslt/tuning_7.0.txt"
+    assert sorted(merge([str(sample)]).emissions[0].data.splitlines()) == sorted(sample.read_bytes().splitlines())
+
     old = tuning("old.txt", tmp_path, ("64", "9", "9.5"), headed=False)
     assert inspect("t.txt", merge([old]).emissions[0].data, {"hipblaslt_version": "1200"}).ok
     other = tuning("other.txt", tmp_path, ("64", "9", "9.5"), revision="s")

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from analyzers.proof.lint import inspect
 from logparse.formats.miopen import find_db
-from logparse.model import Override, Solution
+from logparse.model import ConvProblem, Override, Solution
 from tests.analyzers.example import F, W
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
+from tests.formats.miopen.test_find_db import problems
 
 NAME = "gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt"
 TARGET = {
@@ -114,6 +115,36 @@ def test_the_shipped_database_has_no_errors() -> None:
     file = inspect("gfx942130.HIP.fdb.txt", head, {})
     assert [note for note in file.notes if note.severity == "error"] == []
     assert all(row.live for row in file.rows)
+
+
+EDITS = ("=", ":", ";", ",", "x", "-", "0", "1x1", "\n", "\r", "W", "F", "_g32", "GemmWrwUniversal:")
+
+
+@given(st.lists(problems(), min_size=1, max_size=4), st.data())
+def test_a_dead_row_serves_no_call(written: list[ConvProblem], data: st.DataObject) -> None:
+    """MIOpen takes the first record of a key and the first item of a solver; lint calls neither of them dead."""
+    keys = {find_db.key(problem, {}) for problem in written}
+    lines = [f"{key}=ConvBinWinogradRxSf3x2:{n}.5,0,x;ConvAsm1x1U:{n},1,y" for n, key in enumerate(keys)]
+    for _ in range(data.draw(st.integers(0, 4))):
+        place = data.draw(st.integers(0, len(lines) - 1))
+        at, cut = data.draw(st.integers(0, len(lines[place]))), data.draw(st.integers(0, 3))
+        lines[place] = lines[place][:at] + data.draw(st.sampled_from(EDITS)) + lines[place][at + cut :]
+    text = "\n".join(lines) + "\n"
+    read: dict[str, dict[str, int]] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        key, equals, payload = line.partition("=")
+        if not equals or not key or key in read:
+            continue
+        solvers = read.setdefault(key, {})
+        for item in payload.split(";"):
+            solver, colon, _ = item.partition(":")
+            if colon and solver:
+                solvers.setdefault(solver, number)
+    rows = inspect(NAME, text.encode(), TARGET, "miopen-find-db").rows
+    live = {(row.line, row.solution.id) for row in rows if not row.dead and row.solution}
+    for key in keys:
+        for solver, number in read.get(str(key), {}).items():
+            assert (number, solver) in live, [row.verdicts.why for row in rows if row.line == number]
 
 
 @given(st.text(alphabet="=:;,-x0123456789NCHWFPgGemrw\r\n", max_size=200))
