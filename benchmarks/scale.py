@@ -155,7 +155,7 @@ def ingest_section(options: argparse.Namespace) -> dict[str, Any]:
     return out
 
 
-_LOOP = "import time; t = time.monotonic(); sum(i & 7 for i in range(25_000_000)); print(time.monotonic() - t)"
+_LOOP = "import time; t = time.monotonic(); sum(i & 7 for i in range(75_000_000)); print(time.monotonic() - t)"
 
 
 def _looped(copies: int) -> float:
