@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from logparse import __version__
 from logparse.errors import LogparseError
 from logparse.output import TableFormat, printable, write_rows, write_table
 
@@ -49,6 +50,21 @@ EngineOption = Annotated[
     str, typer.Option(help="local; ray (of $RAY_ADDRESS, of this machine, or one of its own); ray://HOST:PORT.")
 ]
 RUN_HELP = "A store (its latest run), STORE#RUN, a run's label, or log files."
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"logparse {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """What stands before a verb."""
 
 
 @app.command(epilog="Example: `logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv`")
@@ -461,7 +477,7 @@ def coverage(
         frames = [render.coverage_frame(x).assign(file=x.file) for x in found]
         write_table(pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), format, output)
     else:
-        for line in (*(line for x in found for line in render.coverage_lines(x)), *render.count_lines(tables)):
+        for line in (*(line for x in found for line in render.coverage_lines(x)), *render.count_lines(tables, found)):
             typer.echo(printable(line))
     for line in render.unread_lines(unread):
         typer.echo(printable(line), err=True)
@@ -542,8 +558,11 @@ def merge(
     merged = merge_files(files, gpus)
     for line in render.merge_lines(merged):
         typer.echo(printable(line))
-    for file in checks.write(merged.emissions, out):
+    written = checks.write(merged.emissions, out)
+    for file in written:
         typer.echo(f"wrote {os.path.relpath(file.path)}")
+    for line in written[0].use.splitlines():  # one of several copies says it for all
+        typer.echo(f"    {line}")
 
 
 @app.command(epilog="Example: `logparse convert tunableop_results0.csv --to hipblaslt --out tuning`")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from logparse import __version__
 from tests.conftest import ROOT, SAMPLES
 
 
@@ -40,6 +41,10 @@ def test_every_verb_has_help_with_an_example(verb: str) -> None:
     out = run(verb, "--help")
     assert out.returncode == 0
     assert "Example:" in out.stdout
+
+
+def test_the_version_is_told() -> None:
+    assert run("--version").stdout == f"logparse {__version__}\n"
 
 
 def test_ingest_prints_what_became_of_each_file(tmp_path: Path) -> None:
