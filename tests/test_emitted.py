@@ -77,6 +77,10 @@ CASES: Mapping[str, Callable[[], Sequence[Emission]]] = {
     "miopen-perf-db": lambda: perf_db.write(miopen_overrides(), MIOPEN),
     "merged-tunableop": lambda: merge([CSV, CSV]).emissions,
     "merged-find-db": lambda: merge([str(SAMPLES / f"miopen/{find_db.file_name(MIOPEN)}")] * 2).emissions,
+    "merged-perf-db": lambda: merge([str(SAMPLES / f"miopen/{find_db.file_name(MIOPEN, 'udb')}")] * 2).emissions,
+    "merged-tuning-file": lambda: merge([TUNING, TUNING]).emissions,
+    "merged-rocblas": lambda: merge([str(GOLDENS / "rocblas/rocblas_override.csv.golden")] * 2).emissions,
+    "merged-aiter": lambda: merge([str(GOLDENS / "aiter/bf16_tuned_gemm.csv.golden")] * 2).emissions,
     **{
         f"export-{name}": lambda name=name: export(PROBLEMS, name, TARGET).emissions  # type: ignore[misc]
         for name in ("bench", "yaml", "driver", "untuned", "csv")

@@ -79,7 +79,7 @@ def _tunableop(contents: Contents, gpus: int) -> Merged:
     taken, conflicts = choose(found)
     body = [f"{key},{choice.solution},{_milliseconds(choice.time_us)}" for key, choice in sorted(taken.items())]
     data = "".join(f"{line}\n" for line in [*lines, *body]).encode()
-    use = f"# {len(body)} keys of {len(contents)} files; PYTORCH_TUNABLEOP_FILENAME={{folder}}/{results.FILE_NAME}.csv"
+    use = f"export PYTORCH_TUNABLEOP_FILENAME={{folder}}/{results.FILE_NAME}.csv"
     emissions = tuple(Emission(f"{results.FILE_NAME}{gpu}.csv", data, use) for gpu in range(gpus))
     return Merged(emissions, len(body), conflicts, tuple(notes))
 

@@ -111,9 +111,11 @@ def coverage_lines(found: Coverage) -> list[str]:
     return out
 
 
-def count_lines(tables: Tables) -> list[str]:
-    """Where the run's numbers of calls may be too large or too small."""
-    return [f"note: {remark}" for remark in remarks(by_log(tables.calls), tables.sources)]
+def count_lines(tables: Tables, found: Sequence[Coverage]) -> list[str]:
+    """Where the numbers of calls that the files are held against may be too large or too small."""
+    rows = by_log(tables.calls)
+    rows = rows[rows["conv"].isin({x.format.startswith("miopen") for x in found})]
+    return [f"note: {remark}" for remark in remarks(rows, tables.sources)]
 
 
 def coverage_frame(found: Coverage) -> pd.DataFrame:
