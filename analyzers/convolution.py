@@ -104,8 +104,8 @@ def best_times(measurements: pd.DataFrame) -> pd.DataFrame:
     second = np.where(count > 1, time[np.minimum(start + 1, max(len(time) - 1, 0))], np.nan) if len(key) else time
     return pd.DataFrame(
         {
-            "source_id": np.asarray(sources, dtype=object)[source[order][start]],
-            "problem": np.asarray(problems, dtype=object)[problem[order][start]],
+            "source_id": sources.take(source[order][start]),
+            "problem": problems.take(problem[order][start]),
             "best_us": time[start],
             "solution": np.asarray(solutions, dtype=object)[solution[start]],
             "second_us": second,

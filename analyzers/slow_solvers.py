@@ -63,8 +63,9 @@ def settled(
     """
     columns = ["problem", "solution", "source_id", "time_us"]
     ran = picks(tables).rename(columns={"pick": "solution"})[["problem", "solution"]].drop_duplicates()
-    rows = tables.measurements[tables.measurements["origin"].isin(EVIDENCE)]
-    times = timed(rows[rows["problem"].isin(set(ran["problem"]))])
+    rows = tables.measurements[[*columns, "origin", "status"]]
+    rows = rows[rows["problem"].isin(set(ran["problem"]))]
+    times = timed(rows[rows["origin"].isin(EVIDENCE)])
     pairs = slow.merge(ran.merge(times[columns], on=["problem", "solution"]), on="problem", suffixes=("", "_ran"))
     pairs = pairs[pairs["time_us"] <= settings.slow_factor * pairs["sibling_us"]]
     pairs = pairs[pairs["solution"] != pairs["solution_ran"]]

@@ -163,13 +163,13 @@ def _content(app: Dash, board: Board) -> None:
     charts = [Output(f"chart-{i}", "figure") for i in range(3)] + [Output(f"chart-{i}", "style") for i in range(3)]
 
     @app.callback(
-        Output("version", "data"), Output("pulse", "disabled"),
+        Output("version", "data"), Output("pulse", "disabled"), Output("doing", "children"),
         Input("pulse", "n_intervals"), State("version", "data"),
         prevent_initial_call=True,  # what shows a version would wait for this one first
     )  # fmt: skip  # type: ignore[untyped-decorator]
     def watch(_: int | None, shown: int) -> Any:
         version = board.version
-        return (no_update if version == shown else version), board.finished
+        return (no_update if version == shown else version), board.finished, board.doing
 
     @app.callback(
         Output("verdict", "children"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -11,12 +13,18 @@ from types import MappingProxyType
 import duckdb
 import pandas as pd
 
+from analyzers.explore import rows
 from analyzers.explore.job import FAILED, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT
 from analyzers.explore.reading import Reading
+from analyzers.explore.selection import Selection
 from logparse.errors import LogparseError
 from logparse.schema import VIEWS
 from logparse.store import open_store
 
+DOING = {
+    READY: "1 of 3 done: all problems with their best times. Reading every other measurement; then the analyzers",
+    TRIES: "2 of 3 done: all problems and measurements. The analyzers are at work: verdict and findings follow",
+}
 _NO_TRIES = pd.DataFrame(columns=["solution", "status", "time_us", "samples_us"])
 
 
@@ -36,6 +44,7 @@ class Board:
         """Facts of the machine that will read the overrides; empty: each is for the machine that it was measured on."""
         self.headline, self.lines = "", tuple[str, ...]()
         self.error = ""
+        self._begun, self._done = time.monotonic(), ""
         self._columns: Mapping[str, Sequence[str]] = {}
         self.version = 0
         """Grows when there is more to show than at first."""
@@ -91,9 +100,21 @@ class Board:
         """Whether there is nothing more to come."""
         return self._finished.is_set()
 
+    @property
+    def doing(self) -> str:
+        """What is done and what is to come, in words; empty at the end."""
+        return f"{self._done} … {time.monotonic() - self._begun:.0f} s" if self._done and not self.finished else ""
+
     def wait(self, timeout_s: float) -> bool:
         """Until all is read and kept, or nothing more will come."""
         return self._finished.wait(timeout_s)
+
+    def warm(self) -> None:
+        """Ask what the first view will ask, while the browser still evaluates its scripts."""
+        with contextlib.suppress(LogparseError), self.cursor() as con:
+            for question in (rows.totals, rows.groups):
+                question(con, Selection())
+            rows.table(con, Selection(), end=100)
 
     def close(self) -> None:
         """Stop reading and remove what was written."""
@@ -113,6 +134,7 @@ class Board:
                     self.error = text
                     break
                 steps[step]()
+                self._done = DOING.get(step, "")
                 self.version += step == VERDICT
         except EOFError:
             self.error = self.error or "the process that reads the store died (out of memory?)"

@@ -73,6 +73,7 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
                 ],
             ),
             html.Div(id="verdict", className="verdict", role="status"),
+            html.P(id="doing", className="faint", role="status"),
             html.Nav(id="tabs", **_aria(label="Views")),
             html.Div(id="chips", className="chips"),
             html.Main(

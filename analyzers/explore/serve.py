@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import socket
+import sys
 import threading
 import webbrowser
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from analyzers.explore.address import LOOPBACK, tunnel
@@ -33,30 +36,40 @@ def explore(
     ``target``: words of ``analyzers.target.target_from``, the machine that will read the overrides.
     """
     facts = _facts(target)
+    listening = _listening(host, port)
     reading = Reading(url, run, compare, facts)  # while this process still imports all that it needs
     try:
         from logparse.store import open_store
 
         store = open_store(url)
         store.latest_run(run)
+        port = listening.getsockname()[1]
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        if browser:  # it starts while this process imports; its first request waits in the socket
+            threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
         make_server, application, board = _server(store.url, run, compare, facts, reading)
-        try:
-            server = make_server(host, port, application(board, host, port).server, threaded=True)
-        except OSError as error:
-            raise LogparseError(f"{host}:{port}: {error.strerror or error}; name another with --port") from None
+        server = make_server(host, port, application(board, host, port).server, threaded=True, fd=listening.fileno())
+        threading.Thread(target=board.warm, daemon=True).start()
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        address = f"http://{f'[{host}]' if ':' in host else host}:{server.port}/"
         say(f"{address}  (Ctrl-C ends it)")
-        say(tunnel(server.port))
+        say(tunnel(port))
         if host not in LOOPBACK:
             say(f"warning: {host} can be reached by others, who can then read the whole store; there is no password")
-        if browser:
-            threading.Timer(0.2, webbrowser.open, [address]).start()
         server.serve_forever()
     except KeyboardInterrupt:
         pass
     finally:
         reading.close()
+        listening.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on.  Raises LogparseError for a taken port."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(place[:2], family=family, backlog=128)
+    except OSError as error:
+        raise LogparseError(f"{host}:{port}: {error.strerror or error}; name another with --port") from None
 
 
 def _facts(target: Sequence[str]) -> Mapping[str, str]:
@@ -77,7 +90,23 @@ def _server(
     try:
         from werkzeug.serving import make_server
 
-        from analyzers.explore.app import application
+        with _without("IPython"):
+            from analyzers.explore.app import application
     except ImportError as error:
         raise LogparseError(f"the page needs Dash ({error}): pip install 'logparse[explore]'") from None
     return make_server, application, board
+
+
+@contextmanager
+def _without(name: str) -> Iterator[None]:
+    """Hides a package that is not imported yet: Dash imports IPython wherever it is installed, half a second for what
+    only a notebook needs.
+    """
+    hidden = name not in sys.modules
+    if hidden:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules[name]
