@@ -247,7 +247,7 @@ def emissions(
         made, refused = _written(writer, accepted, seen_by(gpus, target))
         files += made
         rows += accepted if made else []
-        notes += [*said, *refused]
+        notes += [*(said if made else ()), *refused]
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
     apply = apply_script(rows, files, target, folder, "" if settings.confirmed_only else caution)
@@ -311,7 +311,7 @@ def _rows(
     if len(rows) < sum(len(x.rows) for x in groups):
         notes.append(
             f"{writer.name}: only the {len(rows):,} most valuable rows (--max-rows); "
-            f"the others would save {lost:,.0f} µs per run"
+            f"the others would save {lost / 1e3:,.3g} ms per run"
         )
     return rows, notes
 
