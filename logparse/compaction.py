@@ -9,7 +9,8 @@ so that whoever reads it now can finish; the next ingest or compaction after tha
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,12 +21,13 @@ from logparse.columns import conformed
 from logparse.errors import StoreError
 from logparse.location import make_folder
 from logparse.manifest import MERGED, Manifest
-from logparse.parts import encoding, row_files
+from logparse.parts import attempt_of, encoding, row_files
 from logparse.schema import SCHEMAS
 from logparse.store import Store
 
 LARGE_BYTES = 64 << 20
 """Parts from this size on are left as they are, once they are merged ones."""
+_READ_TOGETHER = 16  # parts: each may be a request to another machine, or large
 _GROUP_BYTES = 64 << 20  # in memory, until they are written as one row group
 
 Progress = Callable[[int, int], None]
@@ -60,8 +62,8 @@ def compact(store: Store, progress: Progress | None = None) -> Compacted:
     merged: list[str] = []
     for folder, (table, paths) in small.items():
         writer = _Writer(store, table, folder)
-        for path in paths:
-            writer.add(_rows(store, path, table, attempts))
+        for rows in _read(store, table, paths, attempts):
+            writer.add(rows)
             done += 1
             if progress:
                 progress(done, todo)
@@ -94,10 +96,20 @@ def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
     return [*old, *fresh] if fresh or len(old) > 1 or manifest.stale else []
 
 
+def _read(store: Store, table: str, paths: Sequence[str], attempts: pa.Array) -> Iterator[pa.Table]:
+    """What ``_rows`` gives of each part, a few of them at a time."""
+    with ThreadPoolExecutor(_READ_TOGETHER) as reading:
+        for start in range(0, len(paths), _READ_TOGETHER):
+            some = paths[start : start + _READ_TOGETHER]
+            yield from reading.map(lambda path: _rows(store, path, table, attempts), some)
+
+
 def _rows(store: Store, path: str, table: str, attempts: pa.Array) -> pa.Table:
     """Rows of a part that still count, in the schema of today."""
     schema = _schema(table, path)
-    rows = conformed(pq.ParquetFile(path, filesystem=store.filesystem).read(), schema)
+    rows = conformed(pq.ParquetFile(path, filesystem=store.filesystem).read(use_threads=False), schema)
+    if not attempt_of(path).startswith(MERGED):
+        return rows  # all of one attempt, which is among these
     return rows.filter(pc.is_in(rows["attempt"], value_set=attempts))
 
 
