@@ -123,6 +123,7 @@ def _navigation(app: Dash) -> None:
     app.clientside_callback(  # type: ignore[no-untyped-call]
         """(search, text, query) => {
             const asked = new URLSearchParams(search || ''), same = dash_clientside.no_update;
+            dash_clientside.explore.arrange(asked.get('table') || '');
             try {
                 const grid = dash_ag_grid.getApi('table'), row = grid.getRowNode(asked.get('problem'));
                 if (row) row.setSelected(true, true); else if (grid.getSelectedNodes().length) grid.deselectAll();
@@ -226,9 +227,7 @@ def _content(app: Dash, board: Board) -> None:
 
     # What is below the screen is made when the browser has drawn what is on it and has nothing else to do.
     app.clientside_callback(  # type: ignore[no-untyped-call]
-        """async (shown) => {
-            await new Promise((done) => requestIdleCallback(done, {timeout: 1000}));
-            return shown; }""",
+        ClientsideFunction("explore", "idle"),
         Output("below", "data"),
         Input("shown", "data"),
         prevent_initial_call=True,

@@ -78,6 +78,8 @@ class Selection:
     """First and last second, as the logs' clock has them (``2026-01-31 23:59:58``), in which a problem was called."""
     problem: str = ""
     """The ``id`` of the problem that is looked at; it filters nothing."""
+    table: str = ""
+    """Sorting and column filters of the table, as ``assets/explore.js`` writes them; nothing else looks into it."""
     sql: str = ""
     """The query that the box holds, in its own view only; a link shows it and runs nothing."""
 
@@ -113,7 +115,7 @@ class Selection:
         pairs += [(name, _interval_text(*self.between[name])) for name in NUMBERS if name in self.between]
         pairs += [("time", "..".join(self.time))] if self.time else []
         query = self.sql if self.view == "sql" else ""
-        texts = (("search", self.search), ("problem", self.problem), ("sql", query))
+        texts = (("search", self.search), ("problem", self.problem), ("table", self.table), ("sql", query))
         pairs += [(name, value) for name, value in texts if value]
         return "?" + urlencode(pairs)
 
@@ -142,13 +144,13 @@ def from_url(query: str | None) -> Selection:
     values: dict[str, tuple[str, ...]] = {}
     between: dict[str, tuple[float, float]] = {}
     time: tuple[str, str] | None = None
-    single = {"view": "overview", "search": "", "problem": "", "sql": ""}
+    single = {"view": "overview", "search": "", "problem": "", "table": "", "sql": ""}
     try:
         pairs = parse_qsl((query or "").lstrip("?"), max_num_fields=200)
     except ValueError:
         pairs = []
     for name, text in pairs:
-        value = text[: _LONGEST_QUERY if name == "sql" else _LONGEST]
+        value = text[: _LONGEST_QUERY if name in ("sql", "table") else _LONGEST]
         interval = _interval(value) if name in NUMBERS else None
         if name in FACETS and value not in values.get(name, ()):
             values[name] = (*values.get(name, ()), value)
@@ -159,7 +161,9 @@ def from_url(query: str | None) -> Selection:
         elif name in single:
             single[name] = value
     view = single["view"] if single["view"] in VIEWS else "overview"
-    return Selection(view, values, between, single["search"].strip(), time, single["problem"], single["sql"])
+    return Selection(
+        view, values, between, single["search"].strip(), time, single["problem"], single["table"], single["sql"]
+    )
 
 
 def _interval_text(low: float, high: float) -> str:

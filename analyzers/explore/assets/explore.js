@@ -56,11 +56,53 @@
     put(more, 'textContent', told.more);
     children(list, told.entries.length, entry).forEach((x, i) => showEntry(x, told.entries[i]));
   };
+  // A chart is reached by the keyboard, says what it is, and leads to the table, which lists what it draws.
+  const describe = (chart) => {
+    const title = chart.querySelector('.gtitle')?.textContent || document.querySelector('nav .here')?.textContent || '';
+    chart.tabIndex = 0;
+    chart.setAttribute('role', 'group');
+    chart.setAttribute('aria-label', `Chart: ${title}. The table below lists the same problems; Enter leads there.`);
+    chart.setAttribute('aria-describedby', 'intro table-note');
+  };
+  const arrangement = (grid) => {
+    const sort = grid.getColumnState().filter((x) => x.sort).sort((a, b) => a.sortIndex - b.sortIndex).map((x) => [x.colId, x.sort]);
+    const filter = grid.getFilterModel();
+    return sort.length || Object.keys(filter).length ? JSON.stringify({ sort, filter }) : '';
+  };
+  let asked = '', watched = false;
+  const arranged = (grid) => {
+    const now = arrangement(grid), search = new URLSearchParams(location.search);
+    if (now === asked) return;
+    asked = now;
+    if (now) search.set('table', now); else search.delete('table');
+    dash_clientside.set_props('url', { search: `?${search}` });
+  };
   window.dash_clientside = Object.assign(window.dash_clientside || {}, { explore: {
     filters: (told) => {
       const groups = told || [];
       children(document.getElementById('facets'), groups.length, group).forEach((x, i) => showGroup(x, groups[i]));
       return groups.length;
+    },
+    // When everything on the screen is drawn and nothing else is to be done.
+    idle: async (shown) => {
+      await new Promise((done) => requestIdleCallback(done, { timeout: 1000 }));
+      document.querySelectorAll('#charts .chart').forEach(describe);
+      return shown;
+    },
+    // The table sorted and filtered as the URL says; what its reader changes goes there.
+    arrange: async (wanted) => {
+      const grid = await dash_ag_grid.getApiAsync('table');
+      asked = wanted;
+      if (!watched) {
+        watched = true;
+        for (const name of ['sortChanged', 'filterChanged']) grid.addEventListener(name, () => arranged(grid));
+      }
+      if (arrangement(grid) === wanted) return;
+      let told = {};
+      try { told = JSON.parse(wanted) || {}; } catch (unreadable) { told = {}; }
+      const state = (Array.isArray(told.sort) ? told.sort : []).map(([colId, sort], sortIndex) => ({ colId, sort, sortIndex }));
+      grid.applyColumnState({ state, defaultState: { sort: null } });
+      grid.setFilterModel(told.filter || null);
     },
   } });
   document.addEventListener('click', (event) => {
@@ -76,6 +118,7 @@
   document.addEventListener('keydown', (event) => {
     if (event.key !== 'Enter') return;
     if (event.target.id === 'sql-text' && (event.ctrlKey || event.metaKey)) document.getElementById('sql-run').click();
+    if (event.target.matches('#charts .chart')) document.querySelector('#table .ag-row [role=gridcell]')?.focus();
     const row = event.target.closest('#table .ag-row');
     if (row) dash_ag_grid.getApi('table').getRowNode(row.getAttribute('row-id'))?.setSelected(true, true);
   });

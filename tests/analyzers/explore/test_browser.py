@@ -310,6 +310,38 @@ def test_table_sorts_filters_and_exports_what_it_shows(seen: Visit, demo: Served
     seen.clean()
 
 
+def test_sorting_and_column_filters_are_in_the_url(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.goto(demo.url + "?view=overview")
+    ready(page)
+    everything = page.inner_text("#table-note")
+    page.click("#table .ag-header-cell[col-id=time_us] .ag-header-cell-text")
+    page.wait_for_url("**table=*time_us*")
+    page.evaluate("dash_ag_grid.getApi('table').setFilterModel({operation: {type: 'equals', filter: 'GEMM'}})")
+    page.wait_for_url("**table=*GEMM*")
+    page.wait_for_function("before => document.querySelector('#table-note').textContent !== before", arg=everything)
+    fewer = page.inner_text("#table-note")
+    page.goto(page.url)  # a link from somebody
+    ready(page)
+    page.wait_for_selector("#table .ag-header-cell[col-id=time_us][aria-sort=ascending]")
+    page.wait_for_function("text => document.querySelector('#table-note').textContent === text", arg=fewer)
+    page.click("nav >> text=Regret")
+    page.wait_for_function("location.search.includes('view=regret')")
+    assert "table=" in page.url, "it stays while views change"
+    seen.clean()
+
+
+def test_charts_are_reached_by_keyboard_and_lead_to_the_table(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.goto(demo.url + "?view=roofline")
+    ready(page)
+    page.wait_for_selector("#chart-0[tabindex='0'][aria-label*='table below']")
+    page.focus("#chart-0")
+    page.keyboard.press("Enter")
+    page.wait_for_function("!!document.activeElement.closest('#table .ag-row')")
+    seen.clean()
+
+
 def test_both_themes_draw_every_view(themed: Visit, demo: Served) -> None:
     from analyzers.explore.palette import THEMES
     from analyzers.explore.selection import VIEWS
