@@ -123,8 +123,10 @@ EDITS = ("=", ":", ";", ",", "x", "-", "0", "1x1", "\n", "\r", "W", "F", "_g32",
 @given(st.lists(problems(), min_size=1, max_size=4), st.data())
 def test_a_dead_row_serves_no_call(written: list[ConvProblem], data: st.DataObject) -> None:
     """MIOpen takes the first record of a key and the first item of a solver; lint calls neither of them dead."""
-    keys = {find_db.key(problem, {}) for problem in written}
-    lines = [f"{key}=ConvBinWinogradRxSf3x2:{n}.5,0,x;ConvAsm1x1U:{n},1,y" for n, key in enumerate(keys)]
+    keys = {find_db.key(problem, {}) for problem in written if (problem.flops or 0) < 2**63} or {KEY}
+    lines = [
+        f"{key}=ConvBinWinogradRxSf3x2:{n}.5,0,x;ConvAsm1x1U:{n},1,y" for n, key in enumerate(sorted(map(str, keys)))
+    ]
     for _ in range(data.draw(st.integers(0, 4))):
         place = data.draw(st.integers(0, len(lines) - 1))
         at, cut = data.draw(st.integers(0, len(lines[place]))), data.draw(st.integers(0, 3))
