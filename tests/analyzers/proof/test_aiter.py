@@ -66,6 +66,7 @@ def test_what_the_writer_writes_is_clean(wanted: list[Override]) -> None:
         (HEAD + ROW.replace(",torch.bfloat16", ", torch.bfloat16", 1), [(2, "error", "no-call")]),
         (HEAD + ROW.replace("gfx942", "gfx950"), [(2, "error", "device")]),
         (HEAD + ROW.replace(",304,", ",80,"), [(2, "error", "device")]),
+        (HEAD + ROW + ROW.replace(",304,", ",80,"), [(3, "info", "device")]),
         (HEAD + ROW + ROW, [(3, "info", "duplicate")]),
         (HEAD + ROW + ROW.replace("192883", "7"), [(3, "error", "duplicate")]),
         (HEAD + ROW.replace("hipblaslt", "rocblas"), [(2, "error", "backend")]),
