@@ -18,8 +18,8 @@ from logparse.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-_RANKED = """
-with picked as (
+MEANS = """
+     picked as (
         select problem, solution, sum(count) as n from calls
         where run = $run and solution is not null and not by_tool group by all
         union all select problem, solution, count(*) from measurements
@@ -30,7 +30,10 @@ with picked as (
             partition by l.problem order by list_position(['exact', 'layout', 'shape'], l.level)) as place
         from links l semi join picks p on p.problem = l.other anti join picks q on q.problem = l.problem),
      means as (
-        select problem, any_value(other) as other from near where place = 1 group by problem having count(*) = 1),
+        select problem, any_value(other) as other from near where place = 1 group by problem having count(*) = 1)"""
+"""Common table expressions; ``means``: which text another one of the run, without a pick of its own, counts for."""
+_RANKED = f"""
+with {MEANS},
      w as (
         select kind, coalesce(m.other, problem) as problem, cast(sum(calls) as bigint) as calls,
                string_agg(distinct calls_from, '+' order by calls_from) as calls_from

@@ -34,7 +34,7 @@ _SMALL = {
     "facts": "select * from facts",
     "ticks": rows.TICKS,
 }
-_BASES = ("bases", "places", "peaks")
+_BASES = ("bases", "places", "peaks", "means")
 """What ``problems.survey`` makes: all that the analyzers' picks and findings are put beside."""
 _ROWS = 30_720
 """Rows that one thread takes at a time: by default 122,880, which leaves the second core nothing to do."""

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from analyzers.devices import PEAK_COLUMN, device_of
 from analyzers.explore.rows import sums
+from logparse.lookup import MEANS
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, TYPE_BYTES, Finding
 
 if TYPE_CHECKING:  # the page's reader makes no DataFrame, and importing pandas takes as long as half of its work
@@ -43,11 +44,13 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
         "flops": _NUMBER,
     },
     "measurements": {
-        **dict.fromkeys(("source_id", "origin", "kind", "problem", "library", "solution", "status"), _TEXT),
+        **dict.fromkeys(("source_id", "run", "origin", "kind", "problem", "library", "solution", "status"), _TEXT),
         **dict.fromkeys(("raw", "algorithm", "error", "key_text", "samples_us"), _TEXT),
         **dict.fromkeys(("time_us", "min_us", "max_us", "std_us", "workspace_bytes", "ordinal"), _NUMBER),
     },
     "workload": {**dict.fromkeys(("run", "kind", "problem", "calls_from"), _TEXT), "pid": _NUMBER, "calls": _NUMBER},
+    "calls": {**dict.fromkeys(("run", "problem", "solution"), _TEXT), "count": _NUMBER, "by_tool": "boolean"},
+    "links": dict.fromkeys(("problem", "other", "level"), _TEXT),
     "sources": {**dict.fromkeys(("source_id", "run", "path", "format"), _TEXT)},
     "facts": dict.fromkeys(("source_id", "name", "value"), _TEXT),
 }
@@ -90,18 +93,21 @@ def points(
     measurements: pd.DataFrame,
     *,
     workload: pd.DataFrame | None = None,
+    calls: pd.DataFrame | None = None,
+    links: pd.DataFrame | None = None,
     facts: pd.DataFrame | None = None,
     compared: pd.DataFrame | None = None,
     findings: Sequence[Finding] = (),
 ) -> pd.DataFrame:
     """The table from DataFrames with the views' columns; ``problems`` is ``gemm_problems``, ``conv_problems`` or both.
 
+    ``calls`` and ``links`` say which texts count for another one (as for ``logparse top``);
     ``compared`` is the result of ``analyzers.picks.compare``; without it only a timed ``Default`` counts as a pick.
     """
     import duckdb
     import pandas as pd
 
-    given = {"measurements": measurements, "workload": workload, "facts": facts}
+    given = {"measurements": measurements, "workload": workload, "calls": calls, "links": links, "facts": facts}
     for frame in [problems] if isinstance(problems, pd.DataFrame) else problems:
         given["conv_problems" if "direction" in frame.columns else "gemm_problems"] = frame
     with duckdb.connect() as con:
@@ -142,12 +148,26 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
            select source_id, any_value(regexp_extract(path, '[^/]*$')) as file, any_value(device) as device,
                   any_value(hbm_gbs) as hbm_gbs from sources full join made_ using (source_id) group by source_id"""
     )
+    con.execute(f"create or replace table means as {_means(con, run)}", {"run": run})
     for name, sql in _STAGES.items():
         con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
     con.execute("drop table tried_")
     con.execute(f"create or replace view bases as {_BASES}")
     con.unregister("made_")
     con.unregister("rates_")
+
+
+def _means(con: duckdb.DuckDBPyConnection, run: str) -> str:
+    """The SQL of ``problem, other``: texts of the run that count for another one, as for ``logparse top``.
+
+    Only a run whose logs name picks can have any; the links of a find-db are not worked out for nothing.
+    """
+    named = "select solution is not null and not by_tool from calls where run = $run"
+    chosen = "select origin = 'miopen-chosen' from measurements where run = $run"
+    sql = f"select bool_or(x) from ({named} union all {chosen}) t(x)"
+    if con.execute(sql, {"run": run}).fetchone() != (True,):
+        return "select null::varchar as problem, null::varchar as other where $run is null"
+    return f"with {MEANS} select problem, other from means"
 
 
 @contextmanager
@@ -285,9 +305,12 @@ _STAGES: Mapping[str, str] = {
         """,
     "dimensions_": f"select *, hash(problem) as h, hash(layer) as layer_h from ({_DIMENSIONS})",
     "rows_": """
-        with work as (
+        with told_ as (
+          select coalesce(m.other, w.problem) as problem, kind, calls, calls_from
+          from workload w left join means m on m.problem = w.problem where run = $run),
+        work as (
           select hash(problem) as h, any_value(kind) as kind, sum(calls)::double as calls,
-                 min(calls_from) as calls_from from workload where run = $run group by h)
+                 min(calls_from) as calls_from from told_ group by h)
         select '' as part, w.h, w.kind, w.calls, w.calls_from, t.* exclude (h, kind)
         from work w left join (
             select * from tried_ qualify row_number() over (

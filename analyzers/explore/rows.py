@@ -48,9 +48,9 @@ TEXTS = frozenset({"label", "pick", "best", "operation", "dtype", "layout", "fil
 
 
 TICKS = """
-    with clocked as (select problem, pid, category, first_seen as second, sum(count) as calls from calls
-                     where run = $run and first_seen is not null and not by_tool
-                     group by problem, pid, category, first_seen),
+    with clocked as (select coalesce(m.other, c.problem) as problem, pid, category, first_seen as second,
+                            sum(count) as calls from calls c left join means m on m.problem = c.problem
+                     where run = $run and first_seen is not null and not by_tool group by all),
          chosen as (select pid, arg_max(category, calls) as category from (
                         select pid, category, sum(calls) as calls from clocked group by pid, category order by category)
                     group by pid)

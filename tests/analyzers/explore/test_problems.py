@@ -11,6 +11,7 @@ from analyzers.explore import rows
 from analyzers.explore.problems import build, points
 from analyzers.explore.selection import Selection
 from analyzers.explore.verdict import store_points
+from logparse.lookup import top
 from logparse.model import ConvProblem, GemmProblem, problem_from_text
 from logparse.store import Store
 from tests.analyzers.example import B, F, W
@@ -130,7 +131,20 @@ def test_store_and_frames_give_one_table(sampled: Store) -> None:
         [sampled.gemm_problems(), sampled.conv_problems()],
         sampled.measurements(),
         workload=sampled.workload(),
+        calls=sampled.calls(),
+        links=sampled.links(),
         facts=sampled.facts(),
     )
     other = other.sort_values("id", ignore_index=True).drop(columns="file")
     pd.testing.assert_frame_equal(one, other, check_dtype=False)
+
+
+def test_two_texts_of_one_problem_are_one_row_as_in_top(sampled: Store) -> None:
+    """A log names the pick for one text of a problem, and another counts its calls for another text."""
+    called = store_points(sampled)
+    called = called[called["calls_from"] != "–"]
+    ranked = top(sampled, n=10_000)
+    ranked = ranked[ranked["calls_from"].notna()]
+    assert set(called["problem"]) == set(ranked["text"])
+    assert called["calls"].sum() == ranked["calls"].sum()
+    assert len(called) < len(sampled.frames(sampled.latest_run())["workload"]["problem"].unique())
