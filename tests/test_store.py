@@ -226,6 +226,21 @@ def test_a_commit_says_what_was_swept_away_from_under_it(store: Store) -> None:
     assert not store.commits()
 
 
+def test_a_store_that_stays_open_sees_what_others_commit_and_forget(store: Store) -> None:
+    """Row files are read once per store that is open; one that is forgotten and comes again bears the same name."""
+    log, other = SAMPLES / "hipblaslt" / "trace_4242.log", open_store(store.url)
+    seen = []
+    for _ in range(2):
+        ingest([str(log)], other)
+        (row,) = store.commits()
+        seen.append((row.attempt, store.calls()["count"].sum()))
+        other.forget(log.name)
+    (first, calls), (second, again) = seen
+    assert first != second
+    assert calls == again > 0
+    assert store.sources().empty
+
+
 def test_findings_of_an_earlier_version_are_read(store: Store) -> None:
     store.write_findings(pd.DataFrame({"run": ["r"], "analyzer": ["slow-wrw"], "solution": ["miopen:X"]}))
     assert store.findings()["solution"].tolist() == ["miopen:X"]
