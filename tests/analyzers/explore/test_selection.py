@@ -27,6 +27,7 @@ selections = st.builds(
         lambda ends: (str(min(ends).replace(microsecond=0)), str(max(ends).replace(microsecond=0)))
     ),
     problem=texts,
+    table=texts,
 )
 
 
