@@ -203,27 +203,25 @@ def _content(app: Dash, board: Board) -> None:
     )
 
     @app.callback(
-        Output("drawn", "data"), Output("shown", "data"), *charts,
+        Output("shown", "data"), *charts,
         Input("url", "search"), Input("theme", "data"), Input("webgl", "data"), Input("version", "data"),
-        State("drawn", "data"),
+        State("shown", "data"),
     )  # fmt: skip  # type: ignore[untyped-decorator]
-    def figures(search: str | None, theme: str, webgl: bool | None, version: int, drawn: list[object] | None) -> Any:
-        if not theme or webgl is None:  # the browser is about to say it: nothing is drawn twice
+    def figures(search: str | None, theme: str, webgl: bool | None, version: int, shown: list[Any] | None) -> Any:
+        chosen = from_url(search).charted()
+        now = [chosen.url(), theme, version]
+        if not theme or webgl is None or now == shown:  # the browser is about to say it, or all of it is there
             return no_update
-        chosen = from_url(search)
-        now = [chosen.view, theme, version]
+        anew = shown is None or [from_url(shown[0]).view, *shown[1:]] != [chosen.view, theme, version]
         try:
             with board.cursor() as con:
-                made = draw(con, chosen, theme_of(theme), (board.url, board.other or ""), anew=drawn != now)
+                made = draw(con, chosen, theme_of(theme), (board.url, board.other or ""), anew=anew)
         except LogparseError:
             made = []
-        shown = [
-            no_update if x is None else x.plain(webgl=webgl) for x in made
-        ]  # it is there, and no filter changes it
-        missing = 3 - len(made)
+        drawn = [no_update if x is None else x.plain(webgl=webgl) for x in made]  # None: no filter changes it
         heights = [no_update if x is None else page.height_of(x) for x in made]
-        hidden = [{"display": "none"}] * missing
-        return now, [search, theme, version], *shown, *[no_update] * missing, *heights, *hidden
+        missing = 3 - len(made)
+        return now, *drawn, *[no_update] * missing, *heights, *[{"display": "none"}] * missing
 
     # What is below the screen is made when the browser has drawn what is on it and has nothing else to do.
     app.clientside_callback(  # type: ignore[no-untyped-call]
@@ -301,7 +299,9 @@ def _grid(app: Dash, board: Board) -> None:
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
         """(search, version, seen) => {
-            const now = `${search || ''} ${version}`;
+            const asked = new URLSearchParams(search || '');
+            ['view', 'problem', 'table', 'sql'].forEach((name) => asked.delete(name));  // they choose no rows
+            const now = `${asked} ${version}`;
             if (seen !== undefined && seen !== now) {
                 try { dash_ag_grid.getApi('table').purgeInfiniteCache(); } catch (notThereYet) {}
             }

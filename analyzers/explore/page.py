@@ -51,7 +51,6 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
             dcc.Store(id="webgl", data=None),
             dcc.Interval(id="pulse", interval=700),
             dcc.Store(id="version", data=version),
-            dcc.Store(id="drawn", data=None),
             dcc.Store(id="filters", data=None),
             dcc.Store(id="shown", data=None),
             dcc.Store(id="below", data=None),

@@ -100,6 +100,10 @@ class Selection:
         """Only problems that were called in this stretch of time; None takes that away."""
         return replace(self, time=time)
 
+    def charted(self) -> Selection:
+        """Without what no chart shows."""
+        return replace(self, problem="", table="", sql="")
+
     def cleared(self) -> Selection:
         """The same view without any filter."""
         return Selection(view=self.view)

@@ -236,6 +236,25 @@ def test_a_closed_problem_opens_again_and_back_restores_it(seen: Visit, demo: Se
     seen.clean()
 
 
+def test_the_same_mark_can_be_clicked_again(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.goto(demo.url + "?view=overview")
+    ready(page)
+    for _ in range(2):
+        click_bar(page, "#chart-0", "GEMM")
+        page.wait_for_url("**operation=GEMM*")
+        page.click(".chip")
+        page.wait_for_selector(".chip", state="detached")
+    page.goto(demo.url + "?view=shapes")
+    ready(page)
+    for _ in range(2):
+        click_mark(page, "#chart-1 .scatterlayer .point")
+        page.wait_for_selector("#problem")
+        page.click("#problem .close")
+        page.wait_for_selector("#problem", state="detached")
+    seen.clean()
+
+
 def test_charts_keep_their_height_and_axes(seen: Visit, demo: Served) -> None:
     """Whatever the size of the window, and whichever view was there before."""
     page = seen.page
