@@ -206,14 +206,15 @@ def timed(command: str, environment: Mapping[str, str]) -> float:
     return seconds
 
 
-def peak_memory(command: str, environment: Mapping[str, str]) -> int:
-    """The peak PSS of a shell command's processes; to look at it takes time."""
+def watched(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
+    """Seconds of a shell command, and the peak PSS of its processes; to look at that takes time."""
+    started = time.monotonic()
     child = subprocess.Popen(["bash", "-c", command], stdout=subprocess.DEVNULL, env=environment)
     peak = 0
     while child.poll() is None:
         peak = max(peak, pss_bytes(child.pid))
         time.sleep(0.02)
-    return peak
+    return time.monotonic() - started, peak
 
 
 def machine() -> Iterator[str]:
@@ -265,12 +266,13 @@ def measure(log: Path, kind: str, folder: Path, rounds: int, rivals: bool) -> tu
     peaks = {}
     for name in commands.keys() & {"logparse ingest", "json.load"}:
         shutil.rmtree(store, ignore_errors=True)
-        peaks[name] = peak_memory(commands[name], program.environment)
+        seconds, peaks[name] = watched(commands[name], program.environment)
+        times[name] = times[name] or [seconds]
     shutil.rmtree(store, ignore_errors=True)
     size = log.stat().st_size / 1e6
     ours = statistics.median(times["logparse ingest"])
     lines = []
-    for name, taken in times.items():
+    for name, taken in ((name, taken) for name, taken in times.items() if taken):
         median = statistics.median(taken)
         spread = f"{min(taken):.2f} to {max(taken):.2f}"
         lines.append(f"  {name:18} {median:8.2f} s ({spread})  {size / median:6.0f} MB/s  ×{median / ours:.2f} of ours")
@@ -287,7 +289,7 @@ def main() -> None:
     )
     parser.add_argument("--kinds", nargs="+", default=["bench", "trace", "mixed", *HALVES], choices=list(RIVALS))
     parser.add_argument("--per-second", type=int, default=1_000, help="lines per second of the log's clock")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="0: only the call whose memory is watched")
     parser.add_argument("--no-rivals", action="store_true")
     parser.add_argument("--folder", help="where the logs are made and kept [default: a temporary folder]")
     parser.add_argument("--record", type=Path, help="append the figures to this file")
