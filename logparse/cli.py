@@ -638,6 +638,7 @@ def explore(
 def report(
     store: StoreOption = None,
     run: RunOption = None,
+    compare: Annotated[str | None, typer.Option("--compare", help="Another store, shown beside this one.")] = None,
     out: Annotated[str, typer.Option("--out", "-o", help="The HTML file.")] = "report.html",
     top: Annotated[int, typer.Option("-n", help="Problems to show.")] = 500,
 ) -> None:
@@ -645,7 +646,7 @@ def report(
     from analyzers.explore.report import write_report
     from logparse.store import open_store
 
-    made = write_report(open_store(store), out, run=run, top=top)
+    made = write_report(open_store(store), out, run=run, compare=compare, top=top)
     typer.echo(f"{out}: {made.shown:,} of {made.total:,} problems")
 
 

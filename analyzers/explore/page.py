@@ -392,6 +392,8 @@ def detail(row: pd.Series, told: Advice, chart: dcc.Graph, close: str) -> html.S
         ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),
         ("Of roofline", percent(row["efficiency"])),
     ]
+    if pd.notna(row["other_us"]):
+        numbers.append(("In the other store", duration(row["other_us"])))
     head = [html.H2(visible(str(row["label"]))), dcc.Link("Close", href=close, className="close")]
     title = f"Override row ({told.override_name})" if told.override_name else "Override row"
     return html.Section(

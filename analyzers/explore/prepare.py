@@ -79,7 +79,7 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
         yield KEPT, ""
         yield DONE, ""
         return
-    others = _others(job.other, folder)
+    others = other_times(job.other, folder) if job.other else None
     with _connect(store) as con:
         problems.survey(con, run)
         con.execute("set force_compression = 'uncompressed'")  # which takes as long as all else; the judge does it
@@ -105,14 +105,12 @@ def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str)
     con.execute("detach out_")
 
 
-def _others(url: str | None, folder: Path, told: Analysis | None = None) -> Path | None:
+def other_times(url: str, folder: Path, told: Analysis | None = None) -> Path:
     """The file in the folder that holds the times of the other store, ``problem, other_us``.
 
     ``told``: what the analyzers say of that store, wherever they have spoken of this one: a time is that of the pick
     then, and of the best known solution before, in both stores alike.
     """
-    if url is None:
-        return None
     path, store = folder / "others.parquet", open_store(url)
     with _connect(store) as con:
         problems.build(con, store.latest_run(), *((told.compared, told.found) if told else ()))
@@ -137,7 +135,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     settings = Settings(target=job.target)
     told = analyse(store, run, settings)
     (folder / "verdict.json").write_text(json.dumps({"headline": told.headline, "lines": told.lines}))
-    others = _others(job.other, folder, analyse(open_store(job.other), None, settings)) if job.other else None
+    others = other_times(job.other, folder, analyse(open_store(job.other), None, settings)) if job.other else None
     with _connect(store) as con:
         for name in _BASES:
             con.execute(f"create view {name} as from read_parquet({_quoted(folder / f'{name}.parquet')})")

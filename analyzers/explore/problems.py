@@ -123,12 +123,13 @@ def build(
     run: str,
     compared: pd.DataFrame | None = None,
     findings: pd.DataFrame | None = None,
+    others: Path | None = None,
 ) -> None:
-    """Create the tables ``points`` and ``sums`` from the views that ``con`` has, with what is known of picks and
-    findings.
+    """Create the tables ``points`` and ``sums`` from the views that ``con`` has, with what is known of picks, findings
+    and another store's times (as of ``said``).
     """
     survey(con, run)
-    with said(con, compared, findings) as sql:
+    with said(con, compared, findings, others) as sql:
         con.execute(f"create or replace table points as {sql}")
     con.execute(f"create or replace table sums as {sums()}")
 

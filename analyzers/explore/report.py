@@ -12,6 +12,7 @@ import hashlib
 import html
 import json
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
@@ -35,10 +36,12 @@ from analyzers.explore.charts.weights import backward_weights
 from analyzers.explore.figure import Figure
 from analyzers.explore.palette import DARK, LIGHT
 from analyzers.explore.plain_text import duration, sentence, visible
+from analyzers.explore.prepare import other_times
 from analyzers.explore.selection import Selection
 from analyzers.explore.verdict import Analysis, analyse
-from analyzers.explore.views import LINES
+from analyzers.explore.views import CHARTS, LINES
 from analyzers.joins import facts_by_source
+from logparse.store import open_store
 
 if TYPE_CHECKING:
     import duckdb
@@ -60,30 +63,60 @@ class Report:
     total: int
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Another store: its URL, which run of it, and its times as of ``prepare.other_times``."""
+
+    url: str
+    run: str
+    times: Path
+
+
 def write_report(
-    store: Store, out: str | os.PathLike[str], *, run: str | None = None, top: int = TOP, limit: int = LIMIT_BYTES
+    store: Store,
+    out: str | os.PathLike[str],
+    *,
+    run: str | None = None,
+    compare: str | None = None,
+    top: int = TOP,
+    limit: int = LIMIT_BYTES,
 ) -> Report:
     """Write the report of a run (default the latest) to ``out``, with fewer than ``top`` problems where it would
     otherwise pass ``limit`` bytes.  Raises StoreError where there is no run, OSError where ``out`` cannot be written.
+
+    ``compare``: the URL of another store, whose latest run is shown beside this one.
     """
     analysis = analyse(store, run)
-    made = report(store, analysis, top)
-    while len(made.text.encode()) > limit and top > 10:
-        top = top // 2
-        made = report(store, analysis, top)
+    with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder:
+        other = _beside(compare, Path(folder)) if compare else None
+        made = report(store, analysis, top, other)
+        while len(made.text.encode()) > limit and top > 10:
+            top = top // 2
+            made = report(store, analysis, top, other)
     Path(out).write_text(made.text, encoding="utf-8")
     return made
 
 
-def report(store: Store, analysis: Analysis, top: int = TOP) -> Report:
-    """The report with the solutions of the ``top`` problems by saving, then by time."""
+def _beside(url: str, folder: Path) -> Beside:
+    told = analyse(open_store(url))
+    return Beside(url, told.run, other_times(url, folder, told))
+
+
+def report(store: Store, analysis: Analysis, top: int = TOP, beside: Beside | None = None) -> Report:
+    """The report with the solutions of the ``top`` problems by saving, then by time; among them are those whose time
+    differs most from another store's.
+    """
     everything = Selection()
     with store.connect() as con:
-        problems.build(con, analysis.run, analysis.compared, analysis.found)
-        frame, total = rows.table(con, everything, start=0, end=top)
-        facets = con.execute(f"select id, {', '.join(PANELS)}, total_us as weight, m, n from points").df()
+        problems.build(con, analysis.run, analysis.compared, analysis.found, beside.times if beside else None)
+        moved = list(rows.movers(con, everything)["id"]) if beside else []
+        frame, total = rows.table(con, everything, start=0, end=top, always=moved)
+        more = "total_us as weight, m, n" + (", other_us" if beside else "")
+        facets = con.execute(f"select id, {', '.join(PANELS)}, {more} from points").df()
         chosen = frame.merge(facets.drop(columns=[x for x in PANELS if x in frame.columns]), on="id", how="left")
         charts = _charts(con, analysis.run)
+        if beside:
+            (charts["Compare"],) = CHARTS["compare"](con, everything, LIGHT, (store.url, beside.url))
         details = _details(con, list(frame["id"]))
         sums = rows.totals(con, everything)
     data = {
@@ -96,7 +129,7 @@ def report(store: Store, analysis: Analysis, top: int = TOP) -> Report:
         "total": total,
         "dark": _recolouring(),
     }
-    return Report(_page(store.url, analysis, sums, len(frame), total, data), len(frame), total)
+    return Report(_page(store.url, analysis, beside, sums, len(frame), total, data), len(frame), total)
 
 
 def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, Figure]:
@@ -174,7 +207,15 @@ def _recolouring() -> dict[str, str]:
     return pairs
 
 
-def _page(url: str, analysis: Analysis, sums: pd.Series, shown: int, total: int, data: Mapping[str, object]) -> str:
+def _page(
+    url: str,
+    analysis: Analysis,
+    beside: Beside | None,
+    sums: pd.Series,
+    shown: int,
+    total: int,
+    data: Mapping[str, object],
+) -> str:
     folder = files("analyzers.explore")
     script = (folder / "assets_report" / "report.js").read_text(encoding="utf-8")
     style = (folder / "assets" / "explore.css").read_text(encoding="utf-8")
@@ -186,6 +227,8 @@ def _page(url: str, analysis: Analysis, sums: pd.Series, shown: int, total: int,
     calls = "" if pd.isna(sums["calls"]) else f"{int(sums['calls']):,} calls of "
     known = f", {duration(float(sums['total_us']))}" if pd.notna(sums["total_us"]) else ", no times" if total else ""
     part = "" if shown >= total else f" The table and the solutions below are of the {shown:,} most worthwhile ones."
+    if beside:
+        part += f" Compared with run {visible(beside.run)} of {visible(_name(beside.url))}."
     hashes = " ".join(f"'sha256-{_hash(x)}'" for x in (plotly, script))
     return _TEMPLATE.format(
         policy=(
@@ -193,7 +236,7 @@ def _page(url: str, analysis: Analysis, sums: pd.Series, shown: int, total: int,
             "font-src data:; base-uri 'none'; form-action 'none'"
         ),
         style=style,
-        store=html.escape(visible(url.rstrip("/").rsplit("/", 1)[-1])),
+        store=html.escape(visible(_name(url))),
         headline=html.escape(visible(analysis.headline)),
         summary=html.escape(f"Run {visible(analysis.run)}: {calls}{total:,} problems{known}.{part}"),
         remarks=_remarks([html.escape(visible(sentence(x))) for x in analysis.lines]),
@@ -201,6 +244,10 @@ def _page(url: str, analysis: Analysis, sums: pd.Series, shown: int, total: int,
         data=block,
         script=script,
     )
+
+
+def _name(url: str) -> str:
+    return url.rstrip("/").rsplit("/", 1)[-1]
 
 
 def _remarks(told: Sequence[str]) -> str:

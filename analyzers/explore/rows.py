@@ -272,9 +272,11 @@ def table(
     end: int | None = None,
     sort: Sequence[Mapping[str, object]] = (),
     filters: Mapping[str, Mapping[str, object]] | None = None,
+    always: Sequence[str] = (),
 ) -> tuple[pd.DataFrame, int]:
     """Rows ``start`` to ``end`` of the page's table (``id`` and ``TABLE``, in the units of its titles), and how many
     there are.  ``sort`` and ``filters`` are those of AG Grid; columns that are not in ``TABLE`` are ignored.
+    ``always``: ids that count as the first ones when it is chosen which rows these are.
     """
     where, parameters = chosen.where()
     for name, rule in (filters or {}).items():
@@ -289,8 +291,12 @@ def table(
     order += ORDER.split(", ")
     columns = ", ".join(f"{name} * {SCALED[name]} as {name}" if name in SCALED else name for name in TABLE)
     limit = "" if end is None else f"limit {max(0, end - start)} offset {max(0, start)}"
-    sql = f"select id, {columns} from points p where {where} order by {', '.join('p.' + x for x in order)} {limit}"
+    by = ", ".join(f"p.{x}" for x in order)
+    first = "list_contains(?::varchar[], p.id) desc, " if always else ""
+    sql = f"select id, {columns} from points p where {where} order by {first}{by} {limit}"
     count = con.execute(f"select count(*) from points where {where}", parameters).fetchone()
+    if always:
+        sql, parameters = f"select * from ({sql}) p order by {by}", [*parameters, list(always)]
     return con.execute(sql, parameters).df(), int(count[0]) if count else 0
 
 

@@ -89,7 +89,7 @@
       const first = trace.customdata && trace.customdata[0];
       if (!Array.isArray(first)) continue;
       if (data.facets.includes(first[0])) rebar(trace);
-      else if (trace.type.startsWith('scatter') && isProblem(first[0])) {
+      else if ((trace.type.startsWith('scatter') || trace.type === 'bar') && isProblem(first[0])) {
         trace.selectedpoints = trace.customdata.flatMap((x, i) => shown.has(x[0]) ? [i] : []);
         trace.unselected = { marker: { opacity: 0.06 } };
       }
@@ -162,7 +162,8 @@
     close.onclick = () => { state.problem = ''; drawDetail(); drawTable(); };
     head.append(make('h2', columns.label[i]), close);
     const numbers = make('dl');
-    for (const [name, column] of [['Now (µs)', 'time_us'], ['Best known (µs)', 'best_us'], ['Calls', 'calls'], ['Could save (ms)', 'saving_us'], ['TFLOP/s', 'tflops'], ['Of roofline (%)', 'efficiency']]) {
+    for (const [name, column] of [['Now (µs)', 'time_us'], ['Best known (µs)', 'best_us'], ['Calls', 'calls'], ['Could save (ms)', 'saving_us'], ['TFLOP/s', 'tflops'], ['Of roofline (%)', 'efficiency'], ['In the other store (µs)', 'other_us']]) {
+      if (!columns[column]) continue;  // of a report without another store
       const pair = make('div');
       pair.append(make('dt', name), make('dd', number(columns[column][i]) || 'unknown'));
       numbers.append(pair);

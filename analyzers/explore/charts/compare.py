@@ -69,9 +69,9 @@ def compare(
         figure.update_xaxes(title={"text": "change of time, calls × time (ms); left is faster there"}, row=2, col=1)
         figure.update_yaxes(showgrid=False, type="category", row=2, col=1)
     styled(figure, theme, title=title, height=height)
-    axis = log_axis(rows["time_us"])
-    figure.update_xaxes(title={"text": f"{_short(names[0])}: time of one call (µs)"}, **axis, row=1, col=1)
-    figure.update_yaxes(title={"text": f"{_short(names[1])}: time of one call (µs)"}, **axis, row=1, col=1)
+    axis, (here, there) = log_axis(rows["time_us"]), _short(names)
+    figure.update_xaxes(title={"text": f"{here}: time of one call (µs)"}, **axis, row=1, col=1)
+    figure.update_yaxes(title={"text": f"{there}: time of one call (µs)"}, **axis, row=1, col=1)
     figure.update_layout(dragmode="select")
     headline(figure, _told(totals, noise), theme, lines=2)
     return note(figure, remark, theme) if remark else figure
@@ -86,9 +86,13 @@ def _told(totals: pd.Series, noise: float) -> str:
     )
 
 
-def _short(name: str) -> str:
-    """The folder's own name of a store's path."""
-    return shown(name.rstrip("/").rpartition("/")[2] or name, 50)
+def _short(names: tuple[str, str]) -> list[str]:
+    """The folders' own names of two stores' paths, with as many folders above as tell them apart."""
+    paths = [name.rstrip("/").split("/") for name in names]
+    deep = 1
+    while paths[0][-deep:] == paths[1][-deep:] and deep < max(map(len, paths)):
+        deep += 1
+    return [shown("/".join(path[-deep:]) or name, 50) for path, name in zip(paths, names, strict=True)]
 
 
 def _bars(figure: Figure, rows: pd.DataFrame, theme: Theme) -> None:

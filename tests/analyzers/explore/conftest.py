@@ -43,6 +43,15 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="session")
+def after(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """The problems of ``planted`` after a change: F faster, B as before, W slower; markup wherever a store has text."""
+    store = open_store(tmp_path_factory.mktemp("after") / PLANTED, create=True)
+    records = [measured(F, PLANTED, 93.5), measured(B, PLANTED, 220.0), measured(W, f"Slow{LINK}", 10910.0)]
+    record(store, records, run=f"later {PLANTED}", name=f"after {PLANTED}.HIP.fdb.txt", format="miopen-find-db")
+    return store
+
+
+@pytest.fixture(scope="session")
 def sampled(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """The sample logs of one training job."""
     store = open_store(tmp_path_factory.mktemp("sampled") / "store", create=True)

@@ -100,13 +100,13 @@ class Served:
     board: Any
 
 
-def _serve(store: Store) -> Iterator[Served]:
+def _serve(store: Store, other: str | None = None) -> Iterator[Served]:
     from werkzeug.serving import make_server
 
     from analyzers.explore.app import application
     from analyzers.explore.board import Board
 
-    board = Board(store.url)
+    board = Board(store.url, other=other)
     server = make_server("127.0.0.1", 0, application(board).server, threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -125,6 +125,11 @@ def demo(sampled: Store, browser: Browser) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def attacked(planted: Store, browser: Browser) -> Iterator[Served]:
     yield from _serve(planted)
+
+
+@pytest.fixture(scope="module")
+def both(planted: Store, after: Store, browser: Browser) -> Iterator[Served]:
+    yield from _serve(planted, after.url)
 
 
 def ready(page: Page) -> None:
@@ -156,6 +161,27 @@ def click_mark(page: Page, where: str) -> None:
     page.mouse.move(x - 9, y - 3)
     page.mouse.move(x, y, steps=4)
     page.mouse.click(x, y)
+
+
+def click_point(page: Page, chart: str, trace: str, number: int = 0) -> str:
+    """Click a point that WebGL draws, which has no element of its own; the id of its problem."""
+    page.locator(chart).scroll_into_view_if_needed()
+    page.wait_for_timeout(300)
+    x, y, problem = page.evaluate(
+        """([chart, name, i]) => {
+            const gd = document.querySelector(`${chart}.js-plotly-plot, ${chart} .js-plotly-plot`);
+            const trace = gd._fullData.find((x) => x.name === name), {xaxis, yaxis} = gd._fullLayout;
+            const box = gd.getBoundingClientRect();
+            return [box.x + xaxis._offset + xaxis.d2p(trace.x[i]), box.y + yaxis._offset + yaxis.d2p(trace.y[i]),
+                    trace.customdata[i][0]];
+        }""",
+        [chart, trace, number],
+    )
+    page.mouse.move(x - 9, y - 3)
+    page.mouse.move(x, y, steps=4)
+    page.wait_for_selector(f"{chart} .hoverlayer .hovertext")
+    page.mouse.click(x, y)
+    return str(problem)
 
 
 def hovered(page: Page, where: str) -> str:
@@ -436,6 +462,84 @@ def reports(planted: Store, sampled: Store, tmp_path_factory: pytest.TempPathFac
         write_report(store, made[name])
         assert made[name].stat().st_size < LIMIT_BYTES
     return made
+
+
+@pytest.fixture(scope="module")
+def beside(planted: Store, after: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from typer.testing import CliRunner
+
+    from analyzers.explore.report import LIMIT_BYTES
+    from logparse.cli import app
+
+    out = tmp_path_factory.mktemp("beside") / "report.html"
+    words = ["report", "--store", planted.url, "--compare", after.url, "--out", str(out)]
+    result = CliRunner().invoke(app, words)
+    assert (result.exit_code, result.output) == (0, f"{out}: 3 of 3 problems\n")
+    assert out.stat().st_size < LIMIT_BYTES
+    return out
+
+
+TOLD = ["3 problems timed in both", "1 faster there, 1 slower", "<img src=x"]
+
+
+def test_two_stores_are_compared_in_the_page(themed: Visit, both: Served) -> None:
+    page = themed.page
+    page.goto(both.url + "?view=compare")
+    ready(page)
+    page.wait_for_function(
+        "document.querySelector('#verdict strong').textContent !== 'Reading what the analyzers say …'"
+    )
+    page.wait_for_selector("#chart-0 .barlayer .point >> nth=2")
+    for text in TOLD:
+        assert text in (page.text_content("#chart-0") or "")
+    problem = click_point(page, "#chart-0", "slower there")
+    page.wait_for_selector("#problem >> text=In the other store")
+    assert f"problem={problem}" in page.url
+    assert page.inner_text("#problem dl div:last-child dd") == "10.9 ms"
+    page.click("#problem .close")
+    page.wait_for_selector("#problem", state="detached")
+    click_mark(page, "#chart-0 .barlayer .point:nth-child(3) path")
+    page.wait_for_selector("#problem")
+    page.click("#problem .close")
+    page.wait_for_selector("#problem", state="detached")
+    drag(page, "#chart-0", 0.01, 0.5, 0.5, 0.99)  # F and B, which take a twentieth of the time of W
+    page.wait_for_selector(".chip >> nth=1")
+    page.wait_for_function("document.querySelector('#table-note').textContent.startsWith('2 problems')")
+    assert "other_us=" in page.url
+    assert page.locator("img[src=x], #page a[href^=http]").count() == 0
+    themed.clean()
+
+
+def test_two_stores_are_compared_in_the_report(themed: Visit, beside: Path) -> None:
+    page = themed.page
+    page.goto(beside.as_uri())
+    summary = page.inner_text(".verdict")
+    assert f"Compared with run later {PLANTED} of {PLANTED}." in summary
+    page.click("nav button:has-text('Compare')")
+    page.wait_for_selector("#chart .barlayer .point >> nth=2")
+    for text in TOLD:
+        assert text in (page.text_content("#chart") or "")
+    problem = click_point(page, "#chart", "slower there")
+    page.wait_for_selector("#problem >> text=In the other store (µs)")
+    assert page.locator(f"#table tr.here[data-id='{problem}']").count() == 1
+    assert page.inner_text("#problem dl div:last-child dd") == "10,910"
+    click_mark(page, "#chart .barlayer .point:nth-child(3) path")
+    page.wait_for_selector("#problem .main-svg")
+    drag(page, "#chart", 0.01, 0.5, 0.5, 0.99)
+    page.wait_for_selector("#chips button:has-text('2 marked in a chart')")
+    assert page.locator("#table tbody tr").count() == 2
+    assert page.locator("img, #page a[href*=outside]").count() == 0
+    themed.clean()
+
+
+def test_a_report_of_one_store_compares_nothing(seen: Visit, reports: dict[str, Path]) -> None:
+    page = seen.page
+    page.goto(reports["demo"].as_uri())
+    assert "Compare" not in page.locator("nav button").all_inner_texts()
+    page.locator("#table tbody tr").first.click()
+    page.wait_for_selector("#problem")
+    assert "other store" not in page.inner_text("#page")
+    seen.clean()
 
 
 def test_report_opens_offline_and_is_linked(themed: Visit, reports: dict[str, Path]) -> None:

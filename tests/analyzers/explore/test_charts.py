@@ -188,6 +188,33 @@ def test_shown() -> None:
     assert len(shown("x" * 500, 60)) == 60
 
 
+def test_stores_of_one_name_are_told_by_the_folders_above(example_points: pd.DataFrame) -> None:
+    for names, said in {
+        ("/data/before/store", "/data/after/store/"): ["before/store", "after/store"],
+        ("before", "after"): ["before", "after"],
+        ("/data/store", "/data/store"): ["/data/store", "/data/store"],
+        ("s3://a/store", "store"): ["a/store", "store"],
+    }.items():
+        figure = explore.compare(example_points, example_points, names=names)
+        axes = (figure.layout.xaxis, figure.layout.yaxis)
+        assert [x.title.text for x in axes] == [f"{name}: time of one call (µs)" for name in said]
+
+
+def test_rank_skew_is_seen_in_the_timeline() -> None:
+    """A row per process: that of a late starter begins later, and the last one is named."""
+    begin = {11: "12:00:00", 12: "12:00:01", 13: "12:00:20"}
+    seconds = pd.to_datetime([f"2026-01-01 {x}" for x in begin.values()] + ["2026-01-01 12:00:30"] * 3)
+    calls = pd.DataFrame({"pid": [*begin, *begin], "first_seen": seconds, "count": [5, 5, 5, 95, 95, 2]})
+    figure = explore.timeline(calls)
+    (rows,) = figure.data
+    assert list(rows.y) == ["process 11", "process 12", "process 13"]
+    first = [int(np.flatnonzero(~np.isnan(np.asarray(row, dtype=float)))[0]) for row in rows.z]
+    assert [rows.x[i][-8:] for i in first] == list(begin.values())
+    told = figure.layout.title.text
+    assert "7 to 100" in told
+    assert "up to 20 s apart, process 13 last" in told
+
+
 def test_rows_for_ninety_percent() -> None:
     savings = pd.DataFrame({"saving_us": [80.0, 15.0, 5.0], "total_saving_us": 100.0})
     assert rows_for(savings) == 2

@@ -148,3 +148,12 @@ def test_two_texts_of_one_problem_are_one_row_as_in_top(sampled: Store) -> None:
     assert set(called["problem"]) == set(ranked["text"])
     assert called["calls"].sum() == ranked["calls"].sum()
     assert len(called) < len(sampled.frames(sampled.latest_run())["workload"]["problem"].unique())
+
+
+def test_what_must_be_in_the_table_takes_the_place_of_its_last_rows(example_points: pd.DataFrame) -> None:
+    with rows.over(example_points) as con:
+        everything = list(rows.table(con, Selection())[0]["id"])
+        last = everything[-1]
+        shown, total = rows.table(con, Selection(), end=2, always=[last])
+        assert list(shown["id"]) == [everything[0], last], "in the order of the table"
+        assert total == len(everything) == 3
