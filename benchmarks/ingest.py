@@ -213,7 +213,7 @@ def watched(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
     peak = 0
     while child.poll() is None:
         peak = max(peak, pss_bytes(child.pid))
-        time.sleep(0.02)
+        time.sleep(min(0.5, max(0.02, (time.monotonic() - started) / 100)))
     return time.monotonic() - started, peak
 
 

@@ -47,6 +47,7 @@ from analyzers.measure.crew import Crew, Limits, Outcome
 from analyzers.measure.outcomes import Confirmed, Method, Result
 from analyzers.measure.seats import LocalSeat
 from analyzers.measure.worker import Handle, Ready, Reply, Worker
+from logparse.executors.local import usable_cores
 from logparse.model import Problem, Solution
 
 LEAST_RATIO = {2: 1.9, 4: 3.7}
@@ -83,7 +84,7 @@ def main() -> int:
         return _child(*options.child)
     record: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": {"cores": os.cpu_count(), "load": os.getloadavg()[0], "python": platform.python_version()},
+        "machine": {"cores": usable_cores(), "load": os.getloadavg()[0], "python": platform.python_version()},
         "folder": FOLDER,
         "command": " ".join(word for word in sys.argv[1:] if word not in ("--results", options.results)),
     }
