@@ -263,13 +263,14 @@ def _details(app: Dash, board: Board) -> None:
             if row is None:
                 return html.P("This problem is not in the store (any more).", className="faint")
             tries = board.tries(row)
+            layer = board.layer(row)
             told = advice(row, tries, board.facts(row["source_id"]), target=board.target)
         except LogparseError as error:
             return html.P(str(error))
         pick = row["pick"] if isinstance(row["pick"], str) else None
         figure = solutions(tries, theme_of(theme), pick=pick)
         chart = dcc.Graph(id="solutions", figure=figure.plain(), config=page.CHART_CONFIG, style=page.height_of(figure))
-        return page.detail(row, told, chart, replace(chosen, problem="").url())
+        return page.detail(row, told, chart, layer, replace(chosen, problem="").url())
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
         """(children) => { if (children) { const e = document.getElementById('detail');

@@ -15,6 +15,7 @@ import pandas as pd
 
 from analyzers.explore import rows
 from analyzers.explore.job import FAILED, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT
+from analyzers.explore.layer import Timed, passes
 from analyzers.explore.reading import Reading
 from analyzers.explore.selection import Selection
 from logparse.errors import LogparseError
@@ -69,11 +70,17 @@ class Board:
         """Every measurement of a row's problem (of the measured one that it is linked to, where it has none itself)."""
         if not self._tries.wait(30.0) or self.error:
             return _NO_TRIES
-        with self.cursor() as con:
-            sql = "select * exclude (h) from memory.tries where h = hash(?)"
-            rows = con.execute(sql, [str(row["measured"])]).df()
+        rows = self._tried(str(row["measured"]))
         same = rows[(rows["source_id"] == row["source_id"])] if isinstance(row["source_id"], str) else rows
         return same if len(same) else rows
+
+    def layer(self, row: pd.Series) -> Sequence[Timed]:
+        """The fastest solutions of F and of B of a backward-weight row's layer; empty for any other row."""
+        return () if not self._tries.wait(30.0) or self.error else passes(row, self._tried)
+
+    def _tried(self, problem: str) -> pd.DataFrame:
+        with self.cursor() as con:
+            return con.execute("select * exclude (h) from memory.tries where h = hash(?)", [problem]).df()
 
     def facts(self, source_id: object) -> dict[str, str]:
         """What a source says of the place where it was made."""

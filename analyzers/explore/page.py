@@ -19,6 +19,7 @@ from analyzers.explore import rows
 from analyzers.explore.advice import Advice
 from analyzers.explore.charts.overview import measure
 from analyzers.explore.figure import Figure
+from analyzers.explore.layer import Timed
 from analyzers.explore.plain_text import duration, percent, sentence, visible
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
 from logparse.schema import VIEWS as VIEWS_TOLD
@@ -382,7 +383,7 @@ def verdict(
     return made
 
 
-def detail(row: pd.Series, told: Advice, chart: dcc.Graph, close: str) -> html.Section:
+def detail(row: pd.Series, told: Advice, chart: dcc.Graph, layer: Sequence[Timed], close: str) -> html.Section:
     """One problem: what to do, its numbers, every solution, and what to paste where."""
     numbers = [
         ("Now", duration(row["time_us"])),
@@ -402,6 +403,7 @@ def detail(row: pd.Series, told: Advice, chart: dcc.Graph, close: str) -> html.S
             html.P(visible(told.sentence), className="sentence"),
             html.Dl([html.Div([html.Dt(name), html.Dd(value)]) for name, value in numbers]),
             chart,
+            *_layer(layer),
             _paste("Bench command", told.command, told.command_note, "bench"),
             _paste(title, told.override, told.override_note, "override"),
             html.Details([html.Summary("Full key"), html.Code(visible(str(row["problem"])))]),
@@ -411,6 +413,13 @@ def detail(row: pd.Series, told: Advice, chart: dcc.Graph, close: str) -> html.S
         tabIndex="-1",
         **_aria(label="One problem"),
     )
+
+
+def _layer(passes: Sequence[Timed]) -> list[html.Table]:
+    """What F and B of the same layer take, beside which W is slow or not."""
+    cells = [(x.direction, visible(facet_text("solver", x.solution)), duration(x.time_us)) for x in passes]
+    body = html.Tbody([html.Tr([html.Td(cell) for cell in row]) for row in cells])
+    return [html.Table([html.Caption("The fastest of F and B of this layer"), body], id="layer")] if cells else []
 
 
 def _paste(title: str, text: str, note: str, name: str) -> html.Div:

@@ -34,10 +34,11 @@ from analyzers.explore.charts.timeline import timeline
 from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
 from analyzers.explore.figure import Figure
+from analyzers.explore.layer import other_passes, passes
 from analyzers.explore.palette import DARK, LIGHT
 from analyzers.explore.plain_text import duration, sentence, visible
 from analyzers.explore.prepare import other_times
-from analyzers.explore.selection import Selection
+from analyzers.explore.selection import Selection, facet_text
 from analyzers.explore.verdict import Analysis, analyse
 from analyzers.explore.views import CHARTS, LINES
 from analyzers.joins import facts_by_source
@@ -156,9 +157,9 @@ def _details(con: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> Mapping[str,
     """Per problem: its solutions as a figure, what to do, what to paste where."""
     con.register("ids_", pd.DataFrame({"id": list(ids)}, dtype="object"))
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
-    tries = con.execute(
-        "select * from measurements where problem in (select measured from points semi join ids_ using (id))"
-    ).df()
+    wanted = {x for text in chosen["measured"] for x in (text, *other_passes(text))}
+    con.register("wanted_", pd.DataFrame({"problem": sorted(wanted)}, dtype="object"))
+    tries = con.execute("select * from measurements semi join wanted_ using (problem)").df()
     facts = facts_by_source(con.execute("select * from facts").df())
     by_problem = dict(tuple(tries.groupby("problem"))) if len(tries) else {}
     made = {}
@@ -170,6 +171,10 @@ def _details(con: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> Mapping[str,
         told = advice(row, mine, facts.get(str(row["source_id"]), {}))
         made[str(row["id"])] = {
             "figure": _lean(solutions(mine, LIGHT, pick=pick).plain()) if len(mine) else None,
+            "layer": [
+                (x.direction, facet_text("solver", x.solution), duration(x.time_us))
+                for x in passes(row, lambda text: by_problem.get(text, tries.head(0)))
+            ],
             "problem": str(row["problem"]),
             **asdict(told),
         }

@@ -171,6 +171,12 @@
     section.append(head, make('p', told.sentence, { class: 'sentence' }), numbers);
     const chart = make('div');
     section.append(chart);
+    if (told.layer.length) {
+      const table = make('table', undefined, { id: 'layer' });
+      table.append(make('caption', 'The fastest of F and B of this layer'));
+      for (const cells of told.layer) { const row = table.insertRow(); for (const cell of cells) row.append(make('td', cell)); }
+      section.append(table);
+    }
     for (const [title, text, note] of [['Bench command', told.command, told.command_note], [told.override_name ? `Override row (${told.override_name})` : 'Override row', told.override, told.override_note]]) {
       const bar = make('div', undefined, { class: 'bar' });
       bar.append(make('h3', title));

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import pandas as pd
 import pytest
 
@@ -13,8 +16,29 @@ from tests.analyzers.build import frame
 from tests.analyzers.example import B, F, W, everything
 from tests.conftest import SAMPLES
 
+if TYPE_CHECKING:
+    from flask.testing import FlaskClient
+
 PLANTED = '<img src=x onerror="window.ran=1">'
 LINK = '<a href="http://outside.example/">x</a>'
+
+
+def asked(client: FlaskClient, output: str, values: Mapping[str, object]) -> dict[str, Any]:
+    """What the page answers to the callback with this output, called as the browser calls it."""
+    (callback,) = (x for x in client.get("/_dash-dependencies").get_json() if f"..{output}.." in x["output"])
+    names = callback["output"].strip(".").split("...")
+    places = [{**x, "value": values.get(f"{x['id']}.{x['property']}")} for x in callback["inputs"] + callback["state"]]
+    count = len(callback["inputs"])
+    body = {
+        "output": callback["output"],
+        "outputs": [dict(zip(("id", "property"), name.rsplit(".", 1), strict=True)) for name in names],
+        "inputs": places[:count],
+        "state": places[count:],
+        "changedPropIds": [f"{x['id']}.{x['property']}" for x in places[:count]],
+    }
+    answer = client.post("/_dash-update-component", json=body)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.get_json()["response"])
 
 
 def measured(problem: ConvProblem, solver: str, time_us: float, error: str | None = None) -> Measurement:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from logparse.store import Store
-from tests.analyzers.explore.conftest import PLANTED
+from tests.analyzers.explore.conftest import LINK, PLANTED
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -163,19 +163,20 @@ def click_mark(page: Page, where: str) -> None:
     page.mouse.click(x, y)
 
 
-def click_point(page: Page, chart: str, trace: str, number: int = 0) -> str:
-    """Click a point that WebGL draws, which has no element of its own; the id of its problem."""
+def click_point(page: Page, chart: str, trace: str = "") -> str:
+    """Click the first point (of this trace), which WebGL draws without an element of its own; the id of its problem."""
     page.locator(chart).scroll_into_view_if_needed()
     page.wait_for_timeout(300)
     x, y, problem = page.evaluate(
-        """([chart, name, i]) => {
+        """([chart, name]) => {
             const gd = document.querySelector(`${chart}.js-plotly-plot, ${chart} .js-plotly-plot`);
-            const trace = gd._fullData.find((x) => x.name === name), {xaxis, yaxis} = gd._fullLayout;
+            const trace = gd._fullData.find((x) => x.customdata && (!name || x.name === name));
+            const {xaxis, yaxis} = gd._fullLayout;
             const box = gd.getBoundingClientRect();
-            return [box.x + xaxis._offset + xaxis.d2p(trace.x[i]), box.y + yaxis._offset + yaxis.d2p(trace.y[i]),
-                    trace.customdata[i][0]];
+            return [box.x + xaxis._offset + xaxis.d2p(trace.x[0]), box.y + yaxis._offset + yaxis.d2p(trace.y[0]),
+                    trace.customdata[0][0]];
         }""",
-        [chart, trace, number],
+        [chart, trace],
     )
     page.mouse.move(x - 9, y - 3)
     page.mouse.move(x, y, steps=4)
@@ -422,6 +423,32 @@ def test_planted_markup_is_shown_and_not_run(themed: Visit, attacked: Served) ->
     assert "<img src=x" in (page.text_content("#solutions .yaxislayer-above") or "")
     assert page.locator("img[src=x], #page a[href*=outside]").count() == 0
     themed.clean()
+
+
+def test_a_mark_of_the_backward_weights_opens_the_solver_times_of_its_layer(
+    seen: Visit, attacked: Served, reports: dict[str, Path]
+) -> None:
+    page = seen.page
+    for url, chart, solutions in (
+        (attacked.url + "?view=weights", "#chart-0", "#solutions"),
+        (reports["planted"].as_uri(), "#chart", "#problem .js-plotly-plot"),
+    ):
+        page.goto(url)
+        if chart == "#chart":
+            page.click("nav button:has-text('Backward weights')")
+        else:
+            ready(page)
+        problem = click_point(page, chart)
+        page.wait_for_selector("#problem h2:has-text('W 64×256×56×56')")
+        page.wait_for_selector(f"{solutions} .scatterlayer .point >> nth=1")
+        solvers = page.text_content(f"{solutions} .yaxislayer-above") or ""
+        assert PLANTED[:20] in solvers
+        assert "Slow<a href" in solvers, "both of W"
+        cells = page.locator("#layer td").all_inner_texts()
+        assert cells == ["F", "ConvAsm", "187 µs", "B", f"Other{LINK}", "219 µs"], "and what F and B take"
+        assert f"problem={problem}" in page.url or page.locator(f"tr.here[data-id='{problem}']").count() == 1
+    assert page.locator("#page a[href^=http]").count() == 0
+    seen.clean()
 
 
 def test_sql_reads_and_cannot_write(seen: Visit, demo: Served, tmp_path: Path) -> None:

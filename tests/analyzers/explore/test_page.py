@@ -14,13 +14,14 @@ pytest.importorskip("dash", reason="the extra `explore` is not installed")
 from flask.testing import FlaskClient
 
 from analyzers.explore.address import tunnel
-from analyzers.explore.app import application, csv, records
+from analyzers.explore.app import SQL_SECONDS, application, csv, records
 from analyzers.explore.board import Board
 from analyzers.explore.rows import changes
 from analyzers.explore.selection import Selection
 from analyzers.explore.views import clicked
 from logparse.errors import LogparseError
 from logparse.store import Store
+from tests.analyzers.explore.conftest import asked
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,19 @@ def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -
     assert told["problems"] > 20
     assert (told["faster"], told["slower"]) == (0, 0)
     assert told["here_us"] == pytest.approx(told["there_us"])
+
+
+def test_a_query_is_stopped_at_the_pages_limits(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def note(query: str) -> str:
+        told = asked(client, "sql-note.children", {"sql-text.value": query, "theme.data": "light", "url.search": ""})
+        return str(told["sql-note"]["children"])
+
+    assert note("select * from range(50000)") == "50,000 rows"
+    assert note("select * from range(50001)").startswith("more than 50,000 rows")
+    assert SQL_SECONDS == 20
+    monkeypatch.setattr("analyzers.explore.app.SQL_SECONDS", 1.0)
+    endless = note("select sum(a.range * b.range) from range(10000000) a, range(10000000) b")
+    assert endless.startswith("the query took longer than 1 s and was stopped")
 
 
 def test_the_tunnel_names_the_port() -> None:

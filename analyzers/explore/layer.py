@@ -1,0 +1,42 @@
+"""The other passes of a layer: what F and B take where its backward weights are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FASTEST = 3
+_W = "conv W "  # how the text of a backward-weight problem begins; those of its F and B differ in nothing else
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A solution of F or B (``direction``), and its time in µs."""
+
+    direction: str
+    solution: str
+    time_us: float
+
+
+def other_passes(problem: str) -> list[str]:
+    """The texts of F and B of the layer of a backward-weight problem; empty for any other."""
+    return [f"conv {direction} {problem[len(_W) :]}" for direction in "FB"] if problem.startswith(_W) else []
+
+
+def passes(row: pd.Series, tries_of: Callable[[str], pd.DataFrame]) -> Sequence[Timed]:
+    """The fastest solutions of F, then those of B, of the layer of a row of ``points``, in the same file.
+
+    ``tries_of``: rows of the view ``measurements`` of a problem's text.
+    """
+    made = []
+    for text in other_passes(str(row["measured"])):
+        tries = tries_of(text)
+        same = (tries["source_id"] == row["source_id"]) & (tries["origin"] == row["origin"])
+        good = tries[same & (tries["status"] == "ok") & (tries["time_us"] > 0)]
+        best = good.groupby("solution")["time_us"].min().sort_values(kind="stable").head(FASTEST)
+        made += [Timed(text[5], str(solution), float(time)) for solution, time in best.items()]
+    return made

@@ -1,0 +1,101 @@
+"""From the command to the first answer: what waits for what."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+import time
+import webbrowser
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("dash", reason="the extra `explore` is not installed")
+
+from analyzers.explore import app, serve
+from analyzers.explore.board import Board
+from analyzers.explore.reading import Reading
+from logparse.store import Store
+from tests.analyzers.explore.conftest import asked
+
+
+def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first request waits in the socket, and is answered."""
+    asked, answered, servers = threading.Event(), list[int](), list[Any]()
+
+    def browse(url: str) -> None:
+        connection = HTTPConnection("127.0.0.1", urlsplit(url).port or 0, timeout=120)
+        connection.request("GET", "/")
+        asked.set()
+        answered.append(connection.getresponse().status)
+        connection.close()
+        servers[0].shutdown()
+
+    load = serve._server
+
+    def loaded(*arguments: Any) -> tuple[Callable[..., Any], ...]:
+        assert asked.wait(60), "nobody could ask yet"
+        make_server, *rest = load(*arguments)
+
+        def kept(*words: Any, **more: Any) -> Any:
+            servers.append(make_server(*words, **more))
+            return servers[0]
+
+        return kept, *rest
+
+    monkeypatch.setattr(webbrowser, "open", browse)
+    monkeypatch.setattr(serve, "_server", loaded)
+    serve.explore(sampled.url, port=0, say=lambda _: None)
+    servers[0].server_close()
+    assert answered == [200]
+
+
+class Stepwise(Reading):
+    """Tells each step only when it is asked for the next one."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.next = threading.Semaphore(0)
+
+    def steps(self) -> Iterator[tuple[str, str]]:
+        for step in super().steps():
+            self.next.acquire()
+            yield step
+
+
+def test_the_page_says_what_is_done_until_the_verdict_is_there(sampled: Store, tmp_path: Path) -> None:
+    url = str(shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore")))
+    reading = Stepwise(url)
+    board = Board(url, reading=reading)
+    client = app.application(board).server.test_client()
+
+    def line() -> str:
+        told = asked(client, "doing.children", {"version.data": 0})
+        return str(told["doing"]["children"])
+
+    try:
+        assert line() == ""
+        for done in ("1 of 3 done: all problems", "2 of 3 done: all problems and measurements"):
+            reading.next.release()
+            assert waited(lambda done=done: line().startswith(done)), line()
+            assert re.search(r" … \d+ s\Z", line())
+            assert not asked(client, "doing.children", {})["pulse"]["disabled"], "more is to come"
+        reading.next.release()
+        assert board.wait(120)
+        assert line() == ""
+        assert asked(client, "doing.children", {})["pulse"]["disabled"]
+        assert board.headline
+    finally:
+        board.close()
+
+
+def waited(true: Callable[[], bool], seconds: float = 120.0) -> bool:
+    end = time.monotonic() + seconds
+    while not (so := true()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return so
