@@ -110,11 +110,11 @@ _FIRST = ("suboptimal-pick", "slow-wrw")
 def headline(result: Recommendation) -> str:
     """The ceiling in one sentence, and on how much of the run it rests."""
     ceiling, count = result.ceiling, len(result.findings)
-    found = "1 problem is" if count == 1 else f"{count:,} problems are"
+    worth = "1 problem is" if count == 1 else f"{count:,} problems are"
     overrides = len(result.overrides)
     if ceiling.share is None:
         return (
-            f"{found} worth a look; no pick is timed against an alternative, so there is no ceiling. "
+            f"{worth} worth a look; no pick is timed against an alternative, so there is no ceiling. "
             "Next: measure them (logparse replay)"
             if count
             else "Nothing is timed against an alternative yet. Next: ingest timings, or measure (logparse replay)"

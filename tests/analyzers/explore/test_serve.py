@@ -8,6 +8,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -38,15 +39,15 @@ def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, m
 
     load = serve._server
 
-    def loaded(*arguments: Any) -> tuple[Callable[..., Any], ...]:
+    def loaded(*arguments: Any) -> tuple[Any, ...]:
         assert asked.wait(60), "nobody could ask yet"
-        make_server, *rest = load(*arguments)
+        make_server, application, board = load(*arguments)
 
         def kept(*words: Any, **more: Any) -> Any:
             servers.append(make_server(*words, **more))
             return servers[0]
 
-        return kept, *rest
+        return kept, application, board
 
     monkeypatch.setattr(webbrowser, "open", browse)
     monkeypatch.setattr(serve, "_server", loaded)
@@ -78,11 +79,14 @@ def test_the_page_says_what_is_done_until_the_verdict_is_there(sampled: Store, t
         told = asked(client, "doing.children", {"version.data": 0})
         return str(told["doing"]["children"])
 
+    def begins(text: str) -> bool:
+        return line().startswith(text)
+
     try:
         assert line() == ""
         for done in ("1 of 3 done: all problems", "2 of 3 done: all problems and measurements"):
             reading.next.release()
-            assert waited(lambda done=done: line().startswith(done)), line()
+            assert waited(partial(begins, done)), line()
             assert re.search(r" … \d+ s\Z", line())
             assert not asked(client, "doing.children", {})["pulse"]["disabled"], "more is to come"
         reading.next.release()
