@@ -27,16 +27,19 @@ def other_passes(problem: str) -> list[str]:
     return [f"conv {direction} {problem[len(_W) :]}" for direction in "FB"] if problem.startswith(_W) else []
 
 
-def passes(row: pd.Series, tries_of: Callable[[str], pd.DataFrame]) -> Sequence[Timed]:
+def passes(row: pd.Series, tries_of: Callable[[Sequence[str]], pd.DataFrame]) -> Sequence[Timed]:
     """The fastest solutions of F, then those of B, of the layer of a row of ``points``, in the same file.
 
-    ``tries_of``: rows of the view ``measurements`` of a problem's text.
+    ``tries_of``: rows of the view ``measurements`` of these problems' texts.
     """
-    made = []
-    for text in other_passes(str(row["measured"])):
-        tries = tries_of(text)
-        same = (tries["source_id"] == row["source_id"]) & (tries["origin"] == row["origin"])
-        good = tries[same & (tries["status"] == "ok") & (tries["time_us"] > 0)]
-        best = good.groupby("solution")["time_us"].min().sort_values(kind="stable").head(FASTEST)
+    texts, made = other_passes(str(row["measured"])), list[Timed]()
+    if not texts:
+        return made
+    tries = tries_of(texts)
+    same = (tries["source_id"] == row["source_id"]) & (tries["origin"] == row["origin"])
+    good = tries[same & (tries["status"] == "ok") & (tries["time_us"] > 0)]
+    for text in texts:
+        times = good[good["problem"] == text].groupby("solution")["time_us"].min()
+        best = times.sort_values(kind="stable").head(FASTEST)
         made += [Timed(text[5], str(solution), float(time)) for solution, time in best.items()]
     return made

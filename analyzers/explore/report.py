@@ -173,7 +173,7 @@ def _details(con: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> Mapping[str,
             "figure": _lean(solutions(mine, LIGHT, pick=pick).plain()) if len(mine) else None,
             "layer": [
                 (x.direction, facet_text("solver", x.solution), duration(x.time_us))
-                for x in passes(row, lambda text: by_problem.get(text, tries.head(0)))
+                for x in passes(row, lambda texts: tries[tries["problem"].isin(texts)])
             ],
             "problem": str(row["problem"]),
             **asdict(told),
