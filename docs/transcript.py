@@ -21,7 +21,8 @@ def main() -> None:
         environment.pop("COLUMNS", None)  # whole rows, not a terminal's
         demo = ["sh", str(ROOT / "sample_logs" / "demo.sh")]
         out = subprocess.run(demo, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
-    text = "\n".join(line.rstrip() for line in out.strip().splitlines()).replace(str(ROOT), "$PWD")
+    text = "\n".join(line.rstrip() for line in out.strip().splitlines())
+    text = text.replace(str(ROOT), "$PWD").replace(f"{folder}/", "")
     readme = ROOT / "README.md"
     block = f"{BEGIN}\n```console\n{text}\n```\n{END}"
     pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
