@@ -220,7 +220,7 @@ OWED = {"first view (s)": 3.0, "interaction (ms)": 300.0, "memory (MB)": 1000.0}
 
 
 def owed(out: dict[str, Any]) -> dict[str, object]:
-    """What issue and README promise, the worst case of each: largest first view, median of the slowest interaction,
+    """What is promised, the worst case of each: largest first view, median of the slowest interaction,
     largest memory.
     """
     looks = [value for name, value in out.items() if "look" in name]
