@@ -165,8 +165,8 @@ def read_marked(file: InputFile, attempt: Attempt, formats: Sequence[Format], sp
 
 
 def digest_until(file: InputFile, pieces: Sequence[bytes], end: int) -> str:
-    """The hash of a file's bytes up to ``end``, from the hashes of its pieces.  Raises OSError."""
-    whole = end // PIECE_BYTES
+    """The hash of a file's bytes up to ``end``, from the hashes of its first pieces.  Raises OSError."""
+    whole = min(end // PIECE_BYTES, len(pieces))  # a last line without its end may be longer than a piece
     digest = Digest(pieces[:whole])
     with file.seekable() as raw:
         passing = _Passing(file, raw, whole * PIECE_BYTES, end)

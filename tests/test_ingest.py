@@ -100,6 +100,26 @@ def test_a_grown_log_gives_what_one_reading_of_it_gives(
     assert one(ingest([str(log)], store)).state == "unchanged"
 
 
+@pytest.mark.parametrize("lines", [0, 1, 40], ids=["no whole line", "one", "pieces of them"])
+def test_a_last_line_longer_than_a_piece_is_known_again(
+    store: Store, tmp_path: Path, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counters hash whole lines only; the hash of the file is that of all its bytes, whoever reads it."""
+    monkeypatch.setattr("logparse.inputs._RANGED_BYTES", 0)
+    for module in ("lines", "source", "ranges"):
+        monkeypatch.setattr(f"logparse.{module}.PIECE_BYTES", 1024)
+    log = tmp_path / "run.log"
+    log.write_text(bench(*range(16, 16 + lines)) + "step " + "0" * 5000)
+    assert one(ingest([str(log)], store)).state == "new"
+    assert one(ingest([str(log)], store)).state == "unchanged"
+    with log.open("a") as sink:
+        sink.write("\n" + bench(64))
+    assert one(ingest([str(log)], store)).state == "grown"
+    assert one(ingest([str(log)], store)).state == "unchanged"
+    assert len(store.sources()) == 1
+    check_conservation(store)
+
+
 def test_a_grown_log_is_read_only_where_it_is_new(store: Store, tmp_path: Path) -> None:
     log = tmp_path / "run.log"
     log.write_text(bench(64))
