@@ -120,19 +120,11 @@ def _navigation(app: Dash) -> None:
         return no_update if new == chosen else new.url()
 
     # What the URL says stands in the boxes and is marked in the table, also after "back", and in a link from somebody.
+    # The boxes are set, and are no Output: what leads to the URL must not wait for what follows from it, or a click
+    # beside a change of the URL leaves Dash with two callbacks that wait for each other, and the page stands still.
     app.clientside_callback(  # type: ignore[no-untyped-call]
-        """(search, text, query) => {
-            const asked = new URLSearchParams(search || ''), same = dash_clientside.no_update;
-            dash_clientside.explore.arrange(asked.get('table') || '');
-            try {
-                const grid = dash_ag_grid.getApi('table'), row = grid.getRowNode(asked.get('problem'));
-                if (row) row.setSelected(true, true); else if (grid.getSelectedNodes().length) grid.deselectAll();
-            } catch (notThereYet) {}
-            const wanted = asked.get('search') || '', sql = asked.get('sql');
-            return [wanted === (text || '') ? same : wanted, sql === null || sql === query ? same : sql];
-        }""",
-        Output("search", "value"),
-        Output("sql-text", "value"),
+        ClientsideFunction("explore", "follow"),
+        Output("page", "data-seen"),
         Input("url", "search"),
         State("search", "value"),
         State("sql-text", "value"),

@@ -83,6 +83,18 @@
       children(document.getElementById('facets'), groups.length, group).forEach((x, i) => showGroup(x, groups[i]));
       return groups.length;
     },
+    follow: (search, text, query) => {
+      const asked = new URLSearchParams(search || '');
+      dash_clientside.explore.arrange(asked.get('table') || '');
+      try {
+        const grid = dash_ag_grid.getApi('table'), row = grid.getRowNode(asked.get('problem'));
+        if (row) row.setSelected(true, true); else if (grid.getSelectedNodes().length) grid.deselectAll();
+      } catch (notThereYet) {}
+      const wanted = asked.get('search') || '', sql = asked.get('sql');
+      if (wanted !== (text || '')) dash_clientside.set_props('search', { value: wanted });
+      if (sql !== null && sql !== query) dash_clientside.set_props('sql-text', { value: sql });
+      return search;
+    },
     // When everything on the screen is drawn and nothing else is to be done.
     idle: async (shown) => {
       await new Promise((done) => requestIdleCallback(done, { timeout: 1000 }));

@@ -137,7 +137,8 @@ def ready(page: Page) -> None:
     page.wait_for_selector("#charts .main-svg, #charts .no-webgl, #sql-text:visible")
     page.wait_for_selector("#verdict strong")
     page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
-    page.wait_for_selector("#table .ag-row, #sql-text:visible")
+    page.wait_for_selector("#table .ag-row, #sql-text:visible")  # also rows that are being fetched
+    page.wait_for_selector("#table-note:not(:empty), #sql-text:visible")
 
 
 def click_bar(page: Page, chart: str, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pandas as pd
@@ -29,6 +30,17 @@ def client(planted: Store) -> Iterator[FlaskClient]:
     board = Board(planted.url)
     yield application(board).server.test_client()
     board.close()
+
+
+def test_no_callback_waits_for_one_that_waits_for_it(client: FlaskClient) -> None:
+    """Two such callbacks, asked for at once, wait for each other for ever: the page stands still."""
+    after: TopologicalSorter[str] = TopologicalSorter()
+    for callback in client.get("/_dash-dependencies").get_json():
+        needed = [f"{x['id']}.{x['property']}" for x in callback["inputs"]]
+        for made in callback["output"].strip(".").split("..."):
+            after.add(made.partition("@")[0], *needed)
+    order = list(after.static_order())  # raises CycleError
+    assert order.index("url.search") < order.index("shown.data") < order.index("chart-2.figure")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8050", "localhost:8050", "localhost", "[::1]:8050"])
