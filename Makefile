@@ -37,6 +37,6 @@ clean:
 transcript: $(VENV)/.installed
 	$(BIN)/python docs/transcript.py
 
-# The pictures in README.md (needs the extra `explore`, Playwright and Chromium).
+# The pictures in README.md, of real files: make screenshots REAL=FOLDER (needs the extra `explore`, Playwright, Chromium).
 screenshots: $(VENV)/.tested
-	$(BIN)/python docs/screenshots.py
+	$(BIN)/python docs/screenshots.py $(REAL)

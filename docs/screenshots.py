@@ -1,6 +1,9 @@
-"""Make the pictures of the README: ``python docs/screenshots.py [STORE] [--out docs/images]``.
+"""Make the pictures of the README: ``python docs/screenshots.py FOLDER [--out docs/images]``.
 
-Without a store it ingests the sample logs into a temporary one.  Needs the extra ``explore``, Playwright and chromium.
+They show real files.  ``FOLDER`` holds MIOpen's find-db of the MI300X as ROCm ships it
+(``miopen/gfx942130.HIP.fdb.txt.bz2``), and of one training job on an H200 cuBLASLt's log, the profiler's trace and
+TunableOp's untuned CSV (``h200/cublaslt_*.log.gz``, ``h200/gpt2*``).  Needs the extra ``explore``, Playwright and
+chromium.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ import argparse
 import logging
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
@@ -19,44 +23,37 @@ from analyzers.explore.board import Board
 from logparse.ingest import ingest
 from logparse.store import open_store
 
-ROOT = Path(__file__).parents[1]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+TRAINING = ("h200/cublaslt_*.log.gz", "h200/gpt2*")
+MI300X = ("miopen/gfx942130.HIP.fdb.txt.bz2",)
 PICTURES = {
-    "overview": ("light", "?view=overview"),
-    "roofline": ("light", "?view=roofline"),
-    "regret": ("light", "?view=regret"),
-    "backward-weights": ("dark", "?view=weights"),
+    TRAINING: {"overview": ("light", "?view=overview")},
+    MI300X: {
+        "roofline": ("light", "?view=roofline"),
+        "regret": ("light", "?view=regret"),
+        "backward-weights": ("dark", "?view=weights"),
+    },
 }
-LARGEST = 200_000
+LARGEST = 250_000
 
 
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
 
-def sample_store(folder: str) -> str:
-    """A store of the sample logs."""
-    store = open_store(f"{folder}/sample-store", create=True)
-    patterns = ("hipblaslt/*.log", "miopen/*.txt", "miopen/*.log", "tunableop/*.csv", "tunableop/*.log")
-    ingest([str(x) for p in patterns for x in sorted((ROOT / "sample_logs").glob(p))], store, run="demo", jobs=1)
-    return store.url
-
-
-def pictures(url: str, out: Path, chromium: str) -> None:
-    """One picture per entry of ``PICTURES``, of the part of the page above the table."""
-    board = Board(url)
+def pictures(store: str, views: Mapping[str, tuple[str, str]], out: Path, chromium: str) -> None:
+    """One picture per view, of the part of the page above the table."""
+    board = Board(store)
     server = make_server("127.0.0.1", 0, application(board).server, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-            for name, (theme, query) in PICTURES.items():
+            for name, (theme, query) in views.items():
                 page = browser.new_page(viewport={"width": 1280, "height": 1000}, color_scheme=theme)  # type: ignore[arg-type]
                 page.goto(f"http://127.0.0.1:{server.port}/{query}")
                 page.wait_for_selector("#chart-0 .main-svg", timeout=60_000)
                 page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
-                page.evaluate(
-                    "document.querySelector('.store').textContent = ''"
-                )  # the folder's name is nobody's business
+                page.evaluate("document.querySelector('.store').textContent = ''")  # a temporary folder's name
                 page.wait_for_timeout(2_500)
                 path = out / f"{name}.png"
                 page.screenshot(path=path)
@@ -70,13 +67,19 @@ def pictures(url: str, out: Path, chromium: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("store", nargs="?")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "images")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        pictures(given.store or sample_store(folder), given.out, given.chromium)
+    for patterns, views in PICTURES.items():
+        files = [str(x) for pattern in patterns for x in sorted(given.folder.glob(pattern))]
+        if not files:
+            parser.error(f"{given.folder} holds no {' or '.join(patterns)}")
+        with tempfile.TemporaryDirectory() as folder:
+            store = open_store(f"{folder}/store", create=True)
+            ingest(files, store, run="real files", jobs=1)
+            pictures(store.url, views, given.out, given.chromium)
 
 
 if __name__ == "__main__":

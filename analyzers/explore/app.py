@@ -119,13 +119,15 @@ def _navigation(app: Dash) -> None:
             return no_update
         return no_update if new == chosen else new.url()
 
-    # What the URL says stands in the boxes and is marked in the table, also after "back", and in a link from somebody.
+    # What the URL says stands in the boxes and is shown by the table, also after "back", and in a link from somebody.
     # The boxes are set, and are no Output: what leads to the URL must not wait for what follows from it, or a click
     # beside a change of the URL leaves Dash with two callbacks that wait for each other, and the page stands still.
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("explore", "follow"),
-        Output("page", "data-seen"),
+        Output("opened", "data"),
         Input("url", "search"),
+        Input("version", "data"),
+        State("opened", "data"),
         State("search", "value"),
         State("sql-text", "value"),
     )
@@ -201,10 +203,10 @@ def _content(app: Dash, board: Board) -> None:
     )  # fmt: skip  # type: ignore[untyped-decorator]
     def figures(search: str | None, theme: str, webgl: bool | None, version: int, shown: list[Any] | None) -> Any:
         chosen = from_url(search).charted()
-        now = [chosen.url(), theme, version]
+        now = [chosen.url(), theme, version, chosen.view in BELOW]
         if not theme or webgl is None or now == shown:  # the browser is about to say it, or all of it is there
             return no_update
-        anew = shown is None or [from_url(shown[0]).view, *shown[1:]] != [chosen.view, theme, version]
+        anew = shown is None or [from_url(shown[0]).view, *shown[1:]] != [chosen.view, *now[1:]]
         try:
             with board.cursor() as con:
                 made = draw(con, chosen, theme_of(theme), (board.url, board.other or ""), anew=anew)
@@ -228,11 +230,11 @@ def _content(app: Dash, board: Board) -> None:
         Input("below", "data"),
         prevent_initial_call=True,
     )  # fmt: skip  # type: ignore[untyped-decorator]
-    def below(shown: tuple[str | None, str, int] | None) -> Any:
-        search, theme, _ = shown or ("", "", 0)
-        chosen = from_url(search)
-        if chosen.view not in BELOW:
+    def below(shown: tuple[str, str, int, bool] | None) -> Any:
+        if not shown:  # Dash asks once although the browser had nothing to say
             return no_update, no_update
+        search, theme, *_ = shown
+        chosen = from_url(search)
         try:
             with board.cursor() as con:
                 made = draw_below(con, chosen, theme_of(theme))
@@ -243,11 +245,15 @@ def _content(app: Dash, board: Board) -> None:
 
 def _details(app: Dash, board: Board) -> None:
     @app.callback(
-        Output("detail", "children"), Input("url", "search"), Input("theme", "data"), Input("version", "data")
+        Output("detail", "children"),
+        Input("opened", "data"),  # the URL where a problem is open, else nothing: most clicks ask for none
+        Input("theme", "data"),
+        Input("version", "data"),
+        prevent_initial_call=True,
     )  # type: ignore[untyped-decorator]
-    def problem(search: str | None, theme: str, _: int) -> Any:
-        chosen = from_url(search)
-        if not chosen.problem or chosen.view == "sql":
+    def problem(opened: str | None, theme: str, _: int) -> Any:
+        chosen = from_url(opened)
+        if not chosen.problem:
             return None
         try:
             with board.cursor() as con:
@@ -289,21 +295,6 @@ def _grid(app: Dash, board: Board) -> None:
         except LogparseError:
             return {"rowData": [], "rowCount": 0}, ""
         return {"rowData": records(frame), "rowCount": count}, page.count(count, asked)
-
-    app.clientside_callback(  # type: ignore[no-untyped-call]
-        """(search, version, seen) => {
-            const asked = new URLSearchParams(search || '');
-            ['view', 'problem', 'table', 'sql'].forEach((name) => asked.delete(name));  // they choose no rows
-            const now = `${asked} ${version}`;
-            if (seen !== undefined && seen !== now) {
-                try { dash_ag_grid.getApi('table').purgeInfiniteCache(); } catch (notThereYet) {}
-            }
-            return now; }""",
-        Output("table-box", "data-seen"),
-        Input("url", "search"),
-        Input("version", "data"),
-        State("table-box", "data-seen"),
-    )
 
     @app.callback(
         Output("download", "data"),

@@ -55,6 +55,7 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
             dcc.Store(id="filters", data=None),
             dcc.Store(id="shown", data=None),
             dcc.Store(id="below", data=None),
+            dcc.Store(id="opened", data=""),
             dcc.Download(id="download"),
             html.A("Skip to the charts", href="#charts", className="skip"),
             html.Header(

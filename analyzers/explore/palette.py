@@ -92,7 +92,8 @@ def layout_look(theme: Theme, *, title: str = "", height: int = 460) -> dict[str
         "font": {"family": FONT, "size": 12, "color": theme.ink},
         "colorway": list(theme.categories),
         "height": height,
-        "margin": {"l": 64, "r": 24, "t": 54 if title else 26, "b": 52},
+        # Left there is room for "100,000": where a click makes the numbers wider, plotly draws everything twice.
+        "margin": {"l": 78, "r": 24, "t": 54 if title else 26, "b": 52},
         "hoverlabel": {
             "bgcolor": theme.panel,
             "bordercolor": theme.faint,

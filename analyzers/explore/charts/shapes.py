@@ -136,7 +136,7 @@ def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> Fig
     return figure
 
 
-MARKS = 40
+MARKS = 15
 """Symbols that a curve bears, so that it is known without its colour; each costs the browser time."""
 
 

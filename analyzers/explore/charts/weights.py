@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,18 +36,19 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
     figure = Figure()
     low, high = float(rows["sibling_us"].min()) / 1e3 / 1.5, float(rows["sibling_us"].max()) / 1e3 * 1.5
     ceiling = float(rows["best_us"].max()) / 1e3 * 2
-    for ratio in RATIOS:
-        right = min(high, ceiling / ratio)
-        if right <= low:
-            continue
+    ends = {ratio: min(high, ceiling / ratio) for ratio in RATIOS if ceiling / ratio > low}
+    still: dict[str, Any] = {"hoverinfo": "skip", "showlegend": False, "cliponaxis": False}
+    for ratios, width, dash in (RATIOS[:1], 1.5, "solid"), (RATIOS[1:], 1, "dot"):  # the browser pays per trace
+        drawn = [ratio for ratio in ratios if ratio in ends]
         figure.add_scatter(
-            x=[low, right], y=[low * ratio, right * ratio], mode="lines", hoverinfo="skip", showlegend=False,
-            line={"color": theme.faint, "width": 1.5 if ratio == 1 else 1, "dash": "solid" if ratio == 1 else "dot"},
+            x=[x for ratio in drawn for x in (low, ends[ratio], None)],
+            y=[y for ratio in drawn for y in (low * ratio, ends[ratio] * ratio, None)],
+            mode="lines", line={"color": theme.faint, "width": width, "dash": dash}, **still,
         )  # fmt: skip
-        figure.add_annotation(
-            x=math.log10(right), y=math.log10(right * ratio), text=f"{ratio}×", showarrow=False, xanchor="left",
-            font={"size": 11, "color": theme.faint},
-        )  # fmt: skip
+    figure.add_scatter(
+        x=list(ends.values()), y=[right * ratio for ratio, right in ends.items()], text=[f"{x}×" for x in ends],
+        mode="text", textposition="middle right", textfont={"size": 11, "color": theme.faint}, **still,
+    )  # fmt: skip
     solver = rows["best"].str.partition(":")[2]
     solver = solver.where(solver != "", rows["best"])
     looks = categories(solver, theme)
