@@ -186,11 +186,14 @@ def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 
 
 def cells(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
-    """``mi, ni, problems, total_us, efficiency, tflops`` per octave of M and of N (2**mi ≤ M < 2**(mi+1))."""
+    """``mi, ni, problems, total_us, efficiency, tflops`` per octave of M and of N (2**mi ≤ M < 2**(mi+1)).
+
+    ``tflops`` only of problems without an efficiency: a map shows one of the two, and medians are most of the work.
+    """
     where, parameters = chosen.where()
     return con.execute(
         f"""select floor(log2(m)) as mi, floor(log2(n)) as ni, count(*) as problems, sum(total_us) as total_us,
-                   median(efficiency) as efficiency, median(tflops) as tflops
+                   median(efficiency) as efficiency, median(tflops) filter (efficiency is null) as tflops
             from points where {where} and m >= 1 and n >= 1 group by all order by mi, ni""",
         parameters,
     ).df()
@@ -200,13 +203,13 @@ def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -
     """Problems that differ in one size only, where that size takes at least four values: ``family, axis, size,
     time_us, id, label``.
 
-    The size is M, else N; of the 20,000 dearest problems.  Texts are fetched last, of what is drawn.
+    The size is M, else N; of the 10,000 dearest problems.  Texts are fetched last, of what is drawn.
     Over it a good library's time grows evenly; steps are cliffs, a flat line is a fixed cost.
     """
     where, parameters = chosen.where()
     where += " and m is not null and n is not null and k is not null and time_us > 0"
     return con.execute(
-        f"""with dear as (select total_us from points where {where} order by total_us desc limit 20000),
+        f"""with dear as (select total_us from points where {where} order by total_us desc limit 10000),
             known as materialized (
               select rowid as place, id, hash(operation, direction, layout, dtype, k, batch) as h, m, n, total_us,
                      time_us from points
