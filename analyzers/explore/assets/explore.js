@@ -59,10 +59,13 @@
   // A chart is reached by the keyboard, says what it is, and leads to the table, which lists what it draws.
   const describe = (chart) => {
     const title = chart.querySelector('.gtitle')?.textContent || document.querySelector('nav .here')?.textContent || '';
-    chart.tabIndex = 0;
-    chart.setAttribute('role', 'group');
-    chart.setAttribute('aria-label', `Chart: ${title}. The table below lists the same problems; Enter leads there.`);
-    chart.setAttribute('aria-describedby', 'intro table-note');
+    const told = {
+      tabindex: '0',
+      role: 'group',
+      'aria-label': `Chart: ${title}. The table below lists the same problems; Enter leads there.`,
+      'aria-describedby': 'intro table-note',
+    };
+    for (const [name, value] of Object.entries(told)) if (chart.getAttribute(name) !== value) chart.setAttribute(name, value);
   };
   const arrangement = (grid) => {
     const sort = grid.getColumnState().filter((x) => x.sort).sort((a, b) => a.sortIndex - b.sortIndex).map((x) => [x.colId, x.sort]);
