@@ -88,19 +88,19 @@
     },
     // What the URL says, wherever else it stands: in the boxes and the table. Gives the URL where a problem is open.
     follow: (search, version, opened, text, query) => {
-      const asked = new URLSearchParams(search || ''), choice = new URLSearchParams(asked), before = chosen;
+      const url = new URLSearchParams(search || ''), choice = new URLSearchParams(url), before = chosen;
       ['view', 'problem', 'table', 'sql'].forEach((name) => choice.delete(name));  // they choose no rows
       chosen = `${choice} ${version}`;
-      dash_clientside.explore.arrange(asked.get('table') || '');
+      dash_clientside.explore.arrange(url.get('table') || '');
       try {
-        const grid = dash_ag_grid.getApi('table'), row = grid.getRowNode(asked.get('problem'));
+        const grid = dash_ag_grid.getApi('table'), row = grid.getRowNode(url.get('problem'));
         if (row) row.setSelected(true, true); else if (grid.getSelectedNodes().length) grid.deselectAll();
         if (before !== undefined && before !== chosen) grid.purgeInfiniteCache();
       } catch (notThereYet) {}
-      const wanted = asked.get('search') || '', sql = asked.get('sql');
+      const wanted = url.get('search') || '', sql = url.get('sql');
       if (wanted !== (text || '')) dash_clientside.set_props('search', { value: wanted });
       if (sql !== null && sql !== query) dash_clientside.set_props('sql-text', { value: sql });
-      const open = asked.get('problem') && asked.get('view') !== 'sql' ? search : '';
+      const open = url.get('problem') && url.get('view') !== 'sql' ? search : '';
       return open === opened ? dash_clientside.no_update : open;
     },
     // When everything on the screen is drawn and nothing else is to be done: where there is more below, what is shown.
@@ -125,8 +125,8 @@
       grid.setFilterModel(told.filter || null);
     },
   } });
-  // WebGL draws as many pixels as the screen has: plotly's default, four times as many, takes a machine without a GPU
-  // 0.1 s longer per chart.
+  // WebGL draws as many pixels as the screen has: plotly's default, four times as many, costs a machine without a GPU
+  // up to 0.1 s per click.
   document.addEventListener('load', (event) => {
     if (event.target.src?.includes('/plotly')) Plotly.setPlotConfig({ plotGlPixelRatio: Math.min(2, devicePixelRatio) });
   }, true);
