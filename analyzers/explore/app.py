@@ -106,17 +106,9 @@ def _navigation(app: Dash) -> None:
         prevent_initial_call=True,
     )  # type: ignore[untyped-decorator]
     def go_to(*arguments: Any) -> Any:
-        chosen = from_url(arguments[-1])
-        prop = ctx.triggered[0]["prop_id"] if ctx.triggered else ""
-        value = ctx.triggered[0]["value"] if ctx.triggered else None
-        if prop == "search.value":
-            new = replace(chosen, search=(value or "").strip())
-        elif prop == "table.selectedRows":
-            new = replace(chosen, problem=str(value[0].get("id", ""))) if value else chosen
-        elif prop.endswith(("clickData", "selectedData")):
-            new = clicked(chosen, int(prop[6]), value, boxed=prop.endswith("selectedData"))
-        else:
-            return no_update
+        chosen = new = from_url(arguments[-1])
+        for one in ctx.triggered:  # a click beside a change of the table's selection comes as one call
+            new = _moved(new, one["prop_id"], one["value"])
         return no_update if new == chosen else new.url()
 
     # What the URL says stands in the boxes and is shown by the table, also after "back", and in a link from somebody.
@@ -151,6 +143,17 @@ def _navigation(app: Dash) -> None:
         State("theme", "data"),
         State("webgl", "data"),
     )
+
+
+def _moved(chosen: Selection, prop: str, value: Any) -> Selection:
+    """The selection after one click, box, search or chosen row."""
+    if prop == "search.value":
+        return replace(chosen, search=(value or "").strip())
+    if prop == "table.selectedRows":
+        return replace(chosen, problem=str(value[0].get("id", ""))) if value else chosen
+    if prop.endswith(("clickData", "selectedData")):
+        return clicked(chosen, int(prop[6]), value, boxed=prop.endswith("selectedData"))
+    return chosen
 
 
 def _content(app: Dash, board: Board) -> None:

@@ -324,6 +324,7 @@ def test_filters_are_reached_by_keyboard(seen: Visit, demo: Served) -> None:
     page.locator("aside .entry", has_text="convolution").focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**operation=convolution*")
+    page.wait_for_selector(".chip")
     page.fill("#search", "W 64")
     page.keyboard.press("Enter")
     page.wait_for_url("**search=W+64*")
