@@ -34,7 +34,7 @@ PICTURES = {
         "backward-weights": ("dark", "?view=weights"),
     },
 }
-LARGEST = 250_000
+LARGEST = 200_000
 
 
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -49,7 +49,7 @@ def pictures(store: str, views: Mapping[str, tuple[str, str]], out: Path, chromi
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
             for name, (theme, query) in views.items():
-                page = browser.new_page(viewport={"width": 1280, "height": 1000}, color_scheme=theme)  # type: ignore[arg-type]
+                page = browser.new_page(viewport={"width": 1120, "height": 870}, color_scheme=theme)  # type: ignore[arg-type]
                 page.goto(f"http://127.0.0.1:{server.port}/{query}")
                 page.wait_for_selector("#chart-0 .main-svg", timeout=60_000)
                 page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")

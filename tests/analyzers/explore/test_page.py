@@ -18,7 +18,7 @@ from analyzers.explore.address import tunnel
 from analyzers.explore.app import SQL_SECONDS, application, csv, records
 from analyzers.explore.board import Board
 from analyzers.explore.rows import changes
-from analyzers.explore.selection import Selection
+from analyzers.explore.selection import Selection, from_url
 from analyzers.explore.views import clicked
 from logparse.errors import LogparseError
 from logparse.store import Store
@@ -41,6 +41,28 @@ def test_no_callback_waits_for_one_that_waits_for_it(client: FlaskClient) -> Non
             after.add(made.partition("@")[0], *needed)
     order = list(after.static_order())  # raises CycleError
     assert order.index("url.search") < order.index("shown.data") < order.index("chart-2.figure")
+
+
+def test_every_input_of_a_call_counts(client: FlaskClient) -> None:
+    """A click beside a change of the table's selection: Dash asks once for both."""
+    told = next(x for x in client.get("/_dash-dependencies").get_json() if x["output"] == "url.search")
+    values = {
+        "chart-0.clickData": {"points": [{"customdata": ["operation", "GEMM"]}]},
+        "search.value": "NT",
+        "table.selectedRows": [],
+    }
+    answer = client.post(
+        "/_dash-update-component",
+        json={
+            "output": "url.search",
+            "outputs": {"id": "url", "property": "search"},
+            "inputs": [{**x, "value": values.get(f"{x['id']}.{x['property']}")} for x in told["inputs"]],
+            "state": [{**x, "value": "?view=overview"} for x in told["state"]],
+            "changedPropIds": ["table.selectedRows", "search.value", "chart-0.clickData"],
+        },
+    )
+    chosen = from_url(answer.get_json()["response"]["url"]["search"])
+    assert (chosen.search, chosen.values) == ("NT", {"operation": ("GEMM",)})
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8050", "localhost:8050", "localhost", "[::1]:8050"])
