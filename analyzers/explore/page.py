@@ -290,23 +290,21 @@ def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
     if not len(groups):
         return [{"title": "No filters", "entries": [], "more": "", "open": False}]
     column, _ = measure(groups)
+    found = dict[str, list[tuple[str, float, int]]]()
+    amounts = groups[column].fillna(0.0)
+    for facet, value, amount, values in zip(groups["facet"], groups["value"], amounts, groups["values"], strict=True):
+        found.setdefault(facet, []).append((str(value), float(amount), int(values)))
     made: list[dict[str, object]] = []
     for facet, title in FACETS.items():
-        part = groups[groups["facet"] == facet]
-        if len(part) < 2 and facet not in chosen.values:
+        known = sorted(found.get(facet, ()), key=lambda x: -x[1])
+        if len(known) < 2 and facet not in chosen.values:
             continue
-        known = [
-            (str(value), float(amount or 0))
-            for value, amount in zip(part["value"], part[column].fillna(0.0), strict=True)
-        ]
-        total = sum(amount for _, amount in known) or 1.0
-        more = int(part["values"].max()) - len(part) if len(part) else 0
+        total = sum(amount for _, amount, _ in known) or 1.0
+        more = known[0][2] - len(known) if known else 0
         made.append(
             {
                 "title": title,
-                "entries": [
-                    _entry(facet, value, amount / total, chosen) for value, amount in sorted(known, key=lambda x: -x[1])
-                ],
+                "entries": [_entry(facet, value, amount / total, chosen) for value, amount, _ in known],
                 "more": f"{more:,} more: use the search" if more > 0 else "",
                 "open": facet in _OPEN or facet in chosen.values,
             }

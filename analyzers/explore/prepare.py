@@ -38,6 +38,8 @@ _BASES = ("bases", "places", "peaks", "means")
 """What ``problems.survey`` makes: all that the analyzers' picks and findings are put beside."""
 _ROWS = 30_720
 """Rows that one thread takes at a time: by default 122,880, which leaves the second core nothing to do."""
+_OFTEN, _PLAIN = ("label",), " using compression uncompressed"
+"""Texts that each chart fetches by the thousand from anywhere: to unpack them would take a third of its time."""
 _TRIES = """
     select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us,
            std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family' order by h"""
@@ -100,7 +102,11 @@ def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str)
     """The tables that the page asks, as a file of DuckDB: compressed, opened in no time, and in memory by parts."""
     con.execute(f"attach {_quoted(path)} as out_ (row_group_size {_ROWS})")
     for name, sql in {"points": points, **_SMALL}.items():
-        con.execute(f"create table out_.{name} as {sql}", {"run": run} if "$run" in sql else None)
+        given = {"run": run} if "$run" in sql else None
+        columns = con.execute(f"describe {sql}", given).fetchall()
+        told = ", ".join(f"{x} {kind}{_PLAIN if x in _OFTEN else ''}" for x, kind, *_ in columns)
+        con.execute(f"create table out_.{name} ({told})")
+        con.execute(f"insert into out_.{name} {sql}", given)
     con.execute(f"create table out_.sums as {rows.sums('out_.points')}")
     con.execute("detach out_")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
-from analyzers.explore.charts.marks import log_axis, sizes
+from analyzers.explore.charts.marks import Look, add_points, columns, log_axis, sizes, texts
 from analyzers.explore.figure import Figure, subplots
 from analyzers.explore.palette import Theme, blank, headline, note, styled
 from analyzers.explore.plain_text import all_shown, distinct, duration, shown
@@ -49,21 +50,24 @@ def compare(
             x=ends, y=[x * factor for x in ends], mode="lines", line={"width": 0}, fill=fill, hoverinfo="skip",
             fillcolor="rgba(128,128,128,0.25)", name=f"±{noise:.0%}: noise", showlegend=fill is not None, row=1, col=1,
         )  # fmt: skip
-    change = rows["other_us"] / rows["time_us"] - 1
-    for name, mask, colour, symbol in (
-        ("within noise", change.abs() <= noise, theme.other, "circle"),
-        ("faster there", change < -noise, theme.good, "triangle-down"),
-        ("slower there", change > noise, theme.alarm, "triangle-up"),
-    ):
-        part = rows[mask]
-        if len(part):
-            figure.add_scattergl(
-                x=part["time_us"], y=part["other_us"], mode="markers", name=name,
-                text=all_shown(part["label"]), hovertemplate=HOVER, row=1, col=1,
-                customdata=[[id, c] for id, c in zip(part["id"], change[mask], strict=True)],
-                marker={"color": colour, "symbol": symbol, "size": sizes(part["total_us"], 6, 20), "opacity": 0.6,
-                        "line": {"width": 0}},
-            )  # fmt: skip
+    change = (rows["other_us"] / rows["time_us"] - 1).to_numpy()
+    add_points(
+        figure,
+        np.select([change < -noise, change > noise], ["faster", "slower"], "alike"),
+        {
+            "alike": Look("within noise", theme.other, "circle"),
+            "faster": Look("faster there", theme.good, "triangle-down"),
+            "slower": Look("slower there", theme.alarm, "triangle-up"),
+        },
+        sizes(rows["total_us"], 6, 20),
+        opacity=0.6,
+        place={"row": 1, "col": 1},
+        hovertemplate=HOVER,
+        x=rows["time_us"].to_numpy(),
+        y=rows["other_us"].to_numpy(),
+        text=texts(rows["label"]),
+        customdata=columns(zip(rows["id"], change, strict=True)),
+    )
     if len(changed):
         _bars(figure, changed, theme)
         figure.update_xaxes(title={"text": "change of time, calls × time (ms); left is faster there"}, row=2, col=1)

@@ -2,20 +2,63 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from analyzers.explore.figure import Figure
 from analyzers.explore.palette import SYMBOLS, Theme
-from analyzers.explore.plain_text import all_shown
+from analyzers.explore.plain_text import all_shown, shown
 
 HOVER = (
     "<b>%{text}</b><br>%{customdata[1]}<br>now %{customdata[2]:.3s}s · best known %{customdata[3]:.3s}s"
     "<br>%{customdata[4]:,.3~r} TFLOP/s<extra></extra>"
 )
 """Texts arrive through ``text`` and ``customdata``, already made safe; nothing of a log stands in a template."""
+
+
+class Look(NamedTuple):
+    """How points of one kind look: their name in the legend, their colour, their symbol."""
+
+    name: str
+    colour: str
+    symbol: str
+
+
+def add_points(
+    figure: Figure,
+    kinds: np.ndarray,
+    looks: Mapping[str, Look],
+    size: np.ndarray,
+    *,
+    opacity: float,
+    place: Mapping[str, int] = MappingProxyType({}),
+    hovertemplate: str = HOVER,
+    **each: np.ndarray,
+) -> None:
+    """A trace per kind that has points; what ``looks`` does not know goes to its ``""``.
+
+    ``kinds``, ``size`` (px) and ``each`` (``x, y, text, customdata``) have a value per point.  They are made for all
+    points and parted here: pandas takes as long for the few of one kind as for all.
+    """
+    left = np.ones(len(kinds), dtype=bool)
+    for kind, look in looks.items():
+        here = kinds == kind if kind else left
+        if here.any():
+            marker = {"size": size[here], "color": look.colour, "symbol": look.symbol, "opacity": opacity}
+            figure.add_scattergl(
+                mode="markers",
+                name=look.name,
+                hovertemplate=hovertemplate,
+                marker={**marker, "line": {"width": 0}},
+                **{name: values[here] for name, values in each.items()},
+                **place,
+            )
+        left = left & ~here
 
 
 def hover_data(points: pd.DataFrame) -> np.ndarray:
@@ -46,7 +89,8 @@ def columns(rows: Iterable[Sequence[object]]) -> np.ndarray:
 
 def texts(values: Iterable[object], longest: int = 120) -> np.ndarray:
     """Labels made safe, in the form that plotly takes without looking at each."""
-    return np.array(all_shown(values, longest), dtype=object)
+    known = values.tolist() if isinstance(values, pd.Series) else values  # one by one takes six times as long
+    return np.array(all_shown(known, longest), dtype=object)
 
 
 def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> np.ndarray:
@@ -58,12 +102,12 @@ def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> n
     )
 
 
-def categories(column: pd.Series, theme: Theme) -> Mapping[str, tuple[str, str]]:
-    """Colour and symbol of the six most frequent values; the rest share one under ``""``."""
-    common = column.value_counts()
-    order: Sequence[str] = sorted(common.index, key=lambda x: (-int(common[x]), str(x)))
-    made = {x: (theme.categories[i], SYMBOLS[i]) for i, x in enumerate(order[: len(SYMBOLS)])}
-    return {**made, "": (theme.other, "circle")}
+def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, Look]:
+    """Looks of the six most frequent names; the rest share one under ``""``, which is called ``other``."""
+    common = Counter(names)
+    order = sorted(common, key=lambda x: (-common[x], x))
+    made = {x: Look(shown(x, 34), theme.categories[i], SYMBOLS[i]) for i, x in enumerate(order[: len(SYMBOLS)])}
+    return {**made, "": Look(other, theme.other, "circle")}
 
 
 def log_axis(values: pd.Series) -> dict[str, Any]:

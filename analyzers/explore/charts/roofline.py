@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
+import numpy as np
 import pandas as pd
 
 from analyzers.devices import Device, devices
-from analyzers.explore.charts.marks import HOVER, hover_data, log_axis, sizes, texts
+from analyzers.explore.charts.marks import HOVER, Look, add_points, hover_data, log_axis, sizes, texts
 from analyzers.explore.figure import Figure
 from analyzers.explore.palette import SYMBOLS, Theme, blank, colour_bar, note, styled
 from analyzers.explore.plain_text import shown
@@ -40,12 +40,10 @@ def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
     if device is not None:
         _ceilings(figure, device, rows, theme)
     _to_best(figure, rows, theme)
-    judged = rows[rows["regret"].notna()]
-    plain = rows[rows["regret"].isna()]
-    diameter = pd.Series(sizes(rows["total_us"]), rows.index)
-    if len(judged):
-        _judged(figure, judged, diameter, theme)
-    _plain(figure, plain, diameter, theme, only=not len(judged))
+    judged, diameter = rows["regret"].notna().to_numpy(), sizes(rows["total_us"])
+    if judged.any():
+        _judged(figure, rows[judged], diameter[judged], theme)
+    _plain(figure, rows[~judged], diameter[~judged], theme, only=not judged.any())
     styled(figure, theme, title=title, height=560)
     figure.update_xaxes(
         title={"text": "arithmetic intensity (flop / byte, least traffic)"}, **log_axis(rows["intensity"])
@@ -110,7 +108,7 @@ def _to_best(figure: Figure, rows: pd.DataFrame, theme: Theme) -> None:
     )
 
 
-def _judged(figure: Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Theme) -> None:
+def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme) -> None:
     figure.add_scattergl(
         x=rows["intensity"],
         y=rows["tflops"],
@@ -120,7 +118,7 @@ def _judged(figure: Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Them
         hovertemplate=HOVER,
         name="timed picks",
         marker={
-            "size": diameter[rows.index],
+            "size": diameter,
             "color": rows["regret"].clip(0, 1),
             "colorscale": theme.colour_scale,
             "cmin": 0,
@@ -138,34 +136,25 @@ def _judged(figure: Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Them
     )
 
 
-def _plain(figure: Figure, rows: pd.DataFrame, diameter: pd.Series, theme: Theme, *, only: bool) -> None:
-    """Points without a timed pick: by operation and direction where there are no others, else in grey."""
-    for name, part, colour, symbol in _parts(rows, theme) if only else [("no timed pick", rows, theme.other, "circle")]:
-        if len(part):
-            figure.add_scattergl(
-                x=part["intensity"],
-                y=part["tflops"],
-                mode="markers",
-                text=texts(part["label"]),
-                customdata=hover_data(part),
-                hovertemplate=HOVER,
-                name=name,
-                marker={
-                    "size": diameter[part.index],
-                    "color": colour,
-                    "symbol": symbol,
-                    "opacity": 0.6,
-                    "line": {"width": 0},
-                },
-            )
+def _plain(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme, *, only: bool) -> None:
+    """Points without a timed pick: by operation and direction where there are no others, else in grey.
+
+    Each kind of problem has the colour and symbol that it has under every filter.
+    """
+    pairs = zip(rows["operation"].tolist(), rows["direction"].tolist(), strict=True)
+    kinds = np.array([f"{operation} {direction}".removesuffix(" –") for operation, direction in pairs], dtype=object)
+    looks = {x: Look(x, *look) for x, *look in zip(ORDER, theme.categories, SYMBOLS, strict=True)} if only else {}
+    add_points(
+        figure,
+        kinds,
+        {**looks, "": Look("other" if only else "no timed pick", theme.other, "circle")},
+        diameter,
+        opacity=0.6,
+        x=rows["intensity"].to_numpy(),
+        y=rows["tflops"].to_numpy(),
+        text=texts(rows["label"]),
+        customdata=hover_data(rows),
+    )
 
 
 ORDER = ("GEMM", "convolution F", "convolution B", "convolution W", "grouped GEMM", "convolution B+W")
-
-
-def _parts(rows: pd.DataFrame, theme: Theme) -> Iterator[tuple[str, pd.DataFrame, str, str]]:
-    """Each kind of problem in the colour and symbol that it has under every filter."""
-    names = (rows["operation"] + " " + rows["direction"].where(rows["direction"] != "–", "")).str.strip()
-    for name, colour, symbol in zip(ORDER, theme.categories, SYMBOLS, strict=True):
-        yield name, rows[names == name], colour, symbol
-    yield "other", rows[~names.isin(ORDER)], theme.other, "circle"

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.explore.charts.marks import categories, log_axis, repeated, rounded, sizes, texts
+from analyzers.explore.charts.marks import add_points, categories, log_axis, repeated, rounded, sizes, texts
 from analyzers.explore.figure import Figure
 from analyzers.explore.palette import Theme, blank, note, styled
-from analyzers.explore.plain_text import shown
 
 NOTHING = (
     "No layer here has a time of its backward-weight pass and of F or B.<br>"
@@ -49,29 +48,19 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
         x=list(ends.values()), y=[right * ratio for ratio, right in ends.items()], text=[f"{x}×" for x in ends],
         mode="text", textposition="middle right", textfont={"size": 11, "color": theme.faint}, **still,
     )  # fmt: skip
-    solver = rows["best"].str.partition(":")[2]
-    solver = solver.where(solver != "", rows["best"])
-    looks = categories(solver, theme)
-    diameter = pd.Series(sizes(rows["total_us"], 5, 22), rows.index)
-    for name, (colour, symbol) in looks.items():
-        part = rows[solver == name] if name else rows[~solver.isin(list(looks))]
-        if len(part):
-            figure.add_scattergl(
-                x=part["sibling_us"] / 1e3,
-                y=part["best_us"] / 1e3,
-                mode="markers",
-                name=shown(name or "other solvers", 34),
-                text=texts(part["label"]),
-                customdata=_data(part),
-                hovertemplate=HOVER,
-                marker={
-                    "size": diameter[part.index],
-                    "color": colour,
-                    "symbol": symbol,
-                    "opacity": 0.7,
-                    "line": {"width": 0},
-                },
-            )
+    solver = [name.partition(":")[2] or name for name in map(str, rows["best"].tolist())]
+    add_points(
+        figure,
+        np.array(solver, dtype=object),
+        categories(solver, theme, "other solvers"),
+        sizes(rows["total_us"], 5, 22),
+        opacity=0.7,
+        hovertemplate=HOVER,
+        x=rows["sibling_us"].to_numpy() / 1e3,
+        y=rows["best_us"].to_numpy() / 1e3,
+        text=texts(rows["label"]),
+        customdata=_data(rows),
+    )
     styled(figure, theme, title=title, height=560)
     figure.update_xaxes(title={"text": "slower of F and B, best known (ms)"}, **log_axis(rows["sibling_us"]))
     figure.update_yaxes(title={"text": "backward weights W, best known (ms)"}, **log_axis(rows["best_us"]))
@@ -79,7 +68,7 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
     return note(figure, remark, theme) if remark else figure
 
 
-def _data(part: pd.DataFrame) -> np.ndarray:
-    w, sibling = (part[name].to_numpy(dtype="float64") / 1e6 for name in ("best_us", "sibling_us"))
+def _data(rows: pd.DataFrame) -> np.ndarray:
+    w, sibling = (rows[name].to_numpy(dtype="float64") / 1e6 for name in ("best_us", "sibling_us"))
     numbers = rounded(np.column_stack([w, w / sibling, sibling]))
-    return np.column_stack([part["id"].to_numpy(object), numbers, repeated(part["best"])])
+    return np.column_stack([rows["id"].to_numpy(object), numbers, repeated(rows["best"])])
