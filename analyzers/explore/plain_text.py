@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterable
 
 
@@ -43,6 +44,18 @@ def distinct(names: Iterable[str]) -> list[str]:
         seen[name] = count + 1
         out.append(name + "\u200b" * count)
     return out
+
+
+_KERNEL = re.compile(r"(?:void )?(?:cutlass::Kernel2?<(\w+)>|(.+))\([^()]*\)")
+
+
+def solution_name(text: str) -> str:
+    """A solution's name where there is little room: without its library, and of a kernel's C++ signature the part that
+    tells it from another (``cutlass:void cutlass::Kernel2<NAME>(NAME::Params)`` is ``NAME``).
+    """
+    name = text.partition(":")[2] or text
+    kernel = _KERNEL.fullmatch(name)
+    return (kernel[1] or kernel[2]) if kernel else name
 
 
 def duration(time_us: float | None) -> str:

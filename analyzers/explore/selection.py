@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from urllib.parse import parse_qsl, urlencode
 
+from analyzers.explore.plain_text import solution_name
+
 FACETS: Mapping[str, str] = {
     "operation": "Operation",
     "direction": "Direction",
@@ -31,10 +33,10 @@ _MEANING_NONE = {"direction": "none (GEMM)", "calls_from": "no log", "file": "no
 
 
 def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
-    """A value of a facet for people; a solution without its library's name unless ``whole``."""
+    """A value of a facet for people; a solution in short unless ``whole``."""
     if value == _NONE:
         return _MEANING_NONE.get(facet, value)
-    return value if whole or facet != "solver" else value.partition(":")[2] or value
+    return value if whole or facet != "solver" else solution_name(value)
 
 
 NUMBERS: Mapping[str, str] = {

@@ -111,7 +111,10 @@ def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, L
 
 
 def log_axis(values: pd.Series) -> dict[str, Any]:
-    """A logarithmic axis: a tick per decade, or at 1, 2 and 5 where there are few; each with its whole number."""
+    """A logarithmic axis: a tick per decade, at 1, 2 and 5 where there are few, and as plotly likes within one; each
+    with its whole number.
+    """
     known = values[values > 0]
-    wide = len(known) and float(known.max()) > 300 * float(known.min())
-    return {"type": "log", "dtick": 1 if wide else "D2", "tickformat": ",~r"}
+    ratio = float(known.max()) / float(known.min()) if len(known) else 1.0
+    steps = {"dtick": 1} if ratio > 300 else {"dtick": "D2"} if ratio > 10 else {"nticks": 8}
+    return {"type": "log", **steps, "tickformat": ",~r"}

@@ -14,6 +14,7 @@ NOTHING = (
     "Next: ingest timings of the same problems, or measure: <b>logparse replay</b>"
 )
 SHARE = 0.9
+HEIGHT = 460  # px, with and without data: a filter moves nothing below
 
 
 def rows_for(savings: pd.DataFrame, share: float = SHARE) -> int:
@@ -31,14 +32,14 @@ def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme, *, title:
     """
     judged = regrets[regrets["problems"] > 0]
     if not len(judged) and not len(savings):
-        return blank(NOTHING, theme, title=title, height=420)
+        return blank(NOTHING, theme, title=title, height=HEIGHT)
     both = bool(len(judged) and len(savings))
     titles = ["Regret of the picks"] * bool(len(judged)) + ["Time saved by the first N rows"] * bool(len(savings))
     figure = subplots(cols=2 if both else 1, horizontal_spacing=0.14, subplot_titles=titles)
     if len(judged):
         _classes(figure, regrets, theme)
     remark = _cumulative(figure, savings, theme, 2 if both else 1) if len(savings) else "No row saves anything"
-    styled(figure, theme, title=title, height=460)
+    styled(figure, theme, title=title, height=HEIGHT)
     figure.update_layout(showlegend=False)
     figure.update_annotations(selector={"yanchor": "bottom"}, font={"size": 12, "color": theme.ink})
     headline(figure, remark, theme)

@@ -23,6 +23,7 @@ COLUMNS = (
     *("saving_us", "regret", "intensity", "tflops", "best_tflops"),
 )
 """Columns of ``points`` that are read here."""
+HEIGHT = 560  # px, with and without data: a filter moves nothing below
 TO_BEST = 300  # lines from now to best that are drawn
 
 
@@ -34,7 +35,7 @@ def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
     """
     rows = points[(points["intensity"] > 0) & (points["tflops"] > 0)]
     if not len(rows):
-        return blank(NOTHING, theme, title=title, height=420)
+        return blank(NOTHING, theme, title=title, height=HEIGHT)
     figure = Figure()
     device = _device(rows)
     if device is not None:
@@ -44,7 +45,7 @@ def roofline(points: pd.DataFrame, theme: Theme, *, title: str = "", remark: str
     if judged.any():
         _judged(figure, rows[judged], diameter[judged], theme)
     _plain(figure, rows[~judged], diameter[~judged], theme, only=not judged.any())
-    styled(figure, theme, title=title, height=560)
+    styled(figure, theme, title=title, height=HEIGHT)
     figure.update_xaxes(
         title={"text": "arithmetic intensity (flop / byte, least traffic)"}, **log_axis(rows["intensity"])
     )

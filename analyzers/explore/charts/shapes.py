@@ -21,6 +21,10 @@ NO_FAMILY = (
     "Next: take filters away, or ingest timings of more sizes"
 )
 NO_LINE = "No problem here has all of its sizes and a time.<br>Next: ingest timings, or measure: <b>logparse replay</b>"
+MAP, CURVES, LINES = 460, 520, 420
+"""Heights (px) of the three, with and without data: a filter moves nothing below."""
+LEFT = 110
+"""Left margin (px) of the first two: room for "256K–512K", as plotly draws twice where a click widens the labels."""
 
 
 def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
@@ -29,7 +33,7 @@ def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
     ``cells`` as of ``rows.cells``.  A convolution counts as the GEMM that it amounts to.
     """
     if not len(cells):
-        return blank(NOTHING, theme, title=title, height=420)
+        return blank(NOTHING, theme, title=title, height=MAP)
     rated = cells["efficiency"].notna().any()
     value, unit = ("efficiency", "of the roofline") if rated else ("tflops", "TFLOP/s")
     timed = float(cells["total_us"].fillna(0).sum()) > 0
@@ -67,13 +71,14 @@ def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
             colorbar=colour_bar(f"median {unit}", theme, tickformat=".0%" if rated else ""),
         )
     )  # fmt: skip
-    styled(figure, theme, title=title, height=460)
+    styled(figure, theme, title=title, height=MAP)
     figure.update_xaxes(
         title={"text": "M (octaves)" + ("; numbers in cells: share of the time" if timed else "")},
         type="category",
         showgrid=False,
     )
     figure.update_yaxes(title={"text": "N (octaves)"}, type="category", showgrid=False)
+    figure.update_layout(margin={"l": LEFT})
     return figure
 
 
@@ -114,7 +119,7 @@ def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> Fig
     ``families`` as of ``rows.families``.
     """
     if not len(families):
-        return blank(NO_FAMILY, theme, title=title)
+        return blank(NO_FAMILY, theme, title=title, height=CURVES)
     figure = Figure()
     for i, (name, rows) in enumerate(families.groupby("family", sort=True)):
         axis = str(rows["axis"].iloc[0])
@@ -129,8 +134,8 @@ def cost_curves(families: pd.DataFrame, theme: Theme, *, title: str = "") -> Fig
             marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 7, "maxdisplayed": MARKS},
             hovertemplate="<b>%{text}</b><br>%{x:,} → %{y:,.4~r} µs<extra></extra>",
         )
-    styled(figure, theme, title=title, height=400 + 20 * families["family"].nunique())
-    figure.update_layout(legend={"y": 0.02, "yanchor": "bottom"})
+    styled(figure, theme, title=title, height=CURVES)
+    figure.update_layout(legend={"y": 0.02, "yanchor": "bottom"}, margin={"l": LEFT})
     figure.update_xaxes(title={"text": "M or N, the size that differs"}, **log_axis(families["size"]))
     figure.update_yaxes(title={"text": "time of one call (µs)"}, **log_axis(families["time_us"]))
     return figure
@@ -149,7 +154,7 @@ def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", told: str =
     """
     rows = points[(points[list(SIZES)] > 0).all(axis=1)]
     if not len(rows):
-        return blank(NO_LINE, theme, title=title)
+        return blank(NO_LINE, theme, title=title, height=LINES)
     scales = _spans(rows)
     heights = np.column_stack(
         [
@@ -165,7 +170,7 @@ def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", told: str =
         if len(part):
             figure.add_trace(_lines(part, heights[group == i], colour))
     figure.add_trace(_handles(scales))
-    styled(figure, theme, title=title, height=420)
+    styled(figure, theme, title=title, height=LINES)
     _axes(figure, scales, theme, told)
     return figure
 

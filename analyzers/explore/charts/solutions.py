@@ -10,7 +10,7 @@ import pandas as pd
 from analyzers.explore.charts.marks import log_axis
 from analyzers.explore.figure import Figure
 from analyzers.explore.palette import Theme, axis_look, blank, layout_look
-from analyzers.explore.plain_text import all_shown, distinct, shown
+from analyzers.explore.plain_text import all_shown, distinct, shown, solution_name
 
 NOTHING = "No solution of this problem was ever timed.<br>Next: <b>logparse replay</b>, or run the bench command below"
 MOST = 40
@@ -93,7 +93,7 @@ def _hidden(count: int, theme: Theme) -> dict[str, object]:
 
 def _names(order: list[str], pick: str | None) -> dict[str, str]:
     """Unique axis labels (equal ones would fall together), the pick in bold."""
-    unique = distinct(shown(text.partition(":")[2] or text, 46) for text in order)
+    unique = distinct(shown(solution_name(text), 46) for text in order)
     return {text: f"<b>{name}</b>" if text == pick else name for text, name in zip(order, unique, strict=True)}
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from analyzers.explore.charts.marks import add_points, categories, log_axis, repeated, rounded, sizes, texts
 from analyzers.explore.figure import Figure
 from analyzers.explore.palette import Theme, blank, note, styled
+from analyzers.explore.plain_text import solution_name
 
 NOTHING = (
     "No layer here has a time of its backward-weight pass and of F or B.<br>"
@@ -17,6 +18,7 @@ NOTHING = (
 )
 COLUMNS = ("id", "label", "direction", "best", "best_us", "sibling_us", "total_us")
 """Columns of ``points`` that are read here."""
+HEIGHT = 560  # px, with and without data: a filter moves nothing below
 RATIOS = (1, 3, 10, 30, 100)
 HOVER = (
     "<b>%{text}</b><br>W %{customdata[1]:.3s}s = %{customdata[2]:,.3~r}× the slower of F and B (%{customdata[3]:.3s}s)"
@@ -31,7 +33,7 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
     """
     rows = points[(points["direction"] == "W") & (points["best_us"] > 0) & (points["sibling_us"] > 0)]
     if not len(rows):
-        return blank(NOTHING, theme, title=title, height=420)
+        return blank(NOTHING, theme, title=title, height=HEIGHT)
     figure = Figure()
     low, high = float(rows["sibling_us"].min()) / 1e3 / 1.5, float(rows["sibling_us"].max()) / 1e3 * 1.5
     ceiling = float(rows["best_us"].max()) / 1e3 * 2
@@ -48,7 +50,7 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
         x=list(ends.values()), y=[right * ratio for ratio, right in ends.items()], text=[f"{x}×" for x in ends],
         mode="text", textposition="middle right", textfont={"size": 11, "color": theme.faint}, **still,
     )  # fmt: skip
-    solver = [name.partition(":")[2] or name for name in map(str, rows["best"].tolist())]
+    solver = [solution_name(str(name)) for name in rows["best"].tolist()]
     add_points(
         figure,
         np.array(solver, dtype=object),
@@ -61,7 +63,7 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, title: str = "", rem
         text=texts(rows["label"]),
         customdata=_data(rows),
     )
-    styled(figure, theme, title=title, height=560)
+    styled(figure, theme, title=title, height=HEIGHT)
     figure.update_xaxes(title={"text": "slower of F and B, best known (ms)"}, **log_axis(rows["sibling_us"]))
     figure.update_yaxes(title={"text": "backward weights W, best known (ms)"}, **log_axis(rows["best_us"]))
     figure.update_layout(dragmode="select", margin={"t": 96 if title else 66})

@@ -17,6 +17,7 @@ from flask.testing import FlaskClient
 from analyzers.explore.address import tunnel
 from analyzers.explore.app import SQL_SECONDS, application, csv, records
 from analyzers.explore.board import Board
+from analyzers.explore.plain_text import solution_name
 from analyzers.explore.rows import changes
 from analyzers.explore.selection import Selection, from_url
 from analyzers.explore.views import clicked
@@ -134,6 +135,20 @@ def test_the_tunnel_names_the_port() -> None:
 def test_csv_runs_no_formula_and_keeps_negative_numbers() -> None:
     frame = pd.DataFrame({"id": ["a"], "label": ["=cmd|' /C calc'!A0"], "saving_us": [-1.5]})
     assert csv(frame) == "Problem,Could save (ms)\n'=cmd|' /C calc'!A0,-1.5\n"
+
+
+@pytest.mark.parametrize(
+    ("solution", "name"),
+    [
+        ("miopen:ConvDirectNaiveConvWrw", "ConvDirectNaiveConvWrw"),
+        ("Default", "Default"),
+        ("kernel:void cutlass::Kernel2<cutlass_80_nn_align1>(cutlass_80_nn_align1::Params)", "cutlass_80_nn_align1"),
+        ("kernel:void at::f<4, (anonymous namespace)::g>(int, T1)", "at::f<4, (anonymous namespace)::g>"),
+        ("kernel:void f(int, void (*)(int))", "void f(int, void (*)(int))"),  # rather whole than cut at the wrong place
+    ],
+)
+def test_a_solution_in_short_is_what_tells_it_from_another(solution: str, name: str) -> None:
+    assert solution_name(solution) == name
 
 
 def test_records_are_json() -> None:
