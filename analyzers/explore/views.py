@@ -31,6 +31,7 @@ BOXES: Mapping[tuple[str, int], tuple[tuple[str, float], tuple[str, float]]] = {
     ("compare", 0): (("time_us", 1.0), ("other_us", 1.0)),
 }
 """Charts in which a box selects: the numbers on their axes, and what one unit of the axis is in the column's."""
+POINTS = ("roofline", "weights", "compare")  # views whose chart is drawn by WebGL
 LINES = 150  # of parallel coordinates; more cannot be followed, and the browser draws a thousand marks in 0.1 s
 
 
@@ -55,6 +56,8 @@ def _fitted(figure: Figure, chosen: Selection) -> Figure:
     figure.layout["uirevision"] = chosen.view  # a zoom stays while filters change; the next view has its own axes
     if chosen.filters and not figure.data:
         figure.layout["annotations"][0]["text"] = FILTERED
+        if chosen.view in POINTS:  # while WebGL has anything to draw plotly keeps it, which takes 0.2 s to set up anew
+            figure.add_scattergl(x=[None], y=[None], showlegend=False, hoverinfo="skip")
     return figure
 
 
