@@ -34,6 +34,9 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
          "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]  # fmt: skip
 DRAWN = """view => { const g = document.querySelector('#chart-0 .js-plotly-plot');
     return g && g.data && document.querySelector('nav .here')?.textContent === view; }"""
+POLL = 50  # ms between two looks: to look at every frame, as Playwright does, makes the page draw frames for it
+FILLED = """() => document.querySelector('aside .entry')
+    && document.querySelector('#table .ag-row [col-id=label]')?.textContent.trim()"""
 PARTS = "#charts .chart, #table-box, #facets, #chips, #verdict, #tabs, #intro"
 WATCH = """parts => {
     if (!window.changed_) {
@@ -126,8 +129,8 @@ def children(pid: int) -> list[int]:
 def first_view(page: Any, url: str) -> float:
     start = time.perf_counter()
     page.goto(url)
-    page.wait_for_function(DRAWN, arg="Overview")
-    page.wait_for_selector("#table .ag-row")
+    page.wait_for_function(DRAWN, arg="Overview", polling=POLL)
+    page.wait_for_function(FILLED, polling=POLL)
     return time.perf_counter() - start
 
 
@@ -136,8 +139,8 @@ def click(page: Any, selector: str, view: str) -> tuple[float, float]:
     page.evaluate(WATCH, PARTS)
     page.click(selector)
     page.mouse.move(2, 2)  # a pointer that stays would go on changing what it is over
-    page.wait_for_function(DRAWN, arg=view)
-    page.wait_for_timeout(1200)
+    page.wait_for_timeout(1200)  # and nothing asked meanwhile, which would have the page draw frames for it
+    assert page.evaluate(DRAWN, view), f"{view} is not drawn"
     screen, whole = page.evaluate(CHANGED)
     return float(screen), float(whole)
 
@@ -183,7 +186,7 @@ def look(browser: Any, store: str) -> dict[str, object]:
             "page to first view (s)": round(opened, 2),
             "CPU of server and readers until then (s)": round(watch.cpu_s, 2),
         }
-        page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
+        page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')", polling=POLL)
         out["start to the verdict (s)"] = round(time.perf_counter() - begun, 2)
         page.wait_for_timeout(1500)
         out["CPU of server and readers in all (s)"] = round(watch.cpu_s, 2)
@@ -198,7 +201,7 @@ def clicks(browser: Any, store: str, rounds: int) -> dict[str, object]:
     out: dict[str, object] = {}
     with serving(store) as (url, watch):
         first_view(page, url)
-        page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
+        page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')", polling=POLL)
         warm = [first_view(page, url) for _ in range(rounds)]
         out["page to first view, warm (s)"] = round(statistics.median(warm), 2)
         for view, times in interactions(page, rounds).items():
