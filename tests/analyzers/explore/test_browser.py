@@ -21,12 +21,13 @@ from logparse.store import Store
 from tests.analyzers.explore.conftest import LINK, PLANTED
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, FloatRect, Locator, Page
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
          "--no-first-run", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")  # fmt: skip
 SECONDS = 30_000
+ASKING = "window.store?.getState().isLoading"  # Dash's own word for it; a report has none
 
 
 @pytest.fixture(scope="session")
@@ -139,25 +140,31 @@ def ready(page: Page) -> None:
     page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
     page.wait_for_selector("#table .ag-row, #sql-text:visible")  # also rows that are being fetched
     page.wait_for_selector("#table-note:not(:empty), #sql-text:visible")
+    page.wait_for_function(f"!({ASKING})")
+
+
+def still(page: Page, found: Locator) -> FloatRect:
+    """Where it stands, in the window, once the page neither scrolls nor asks for what it draws: closing a problem does
+    both, and so does the verdict's arrival.
+    """
+    found.scroll_into_view_if_needed()
+    box, now = None, found.bounding_box()
+    while now is None or now != box or page.evaluate(ASKING):
+        page.wait_for_timeout(300)
+        box, now = now, found.bounding_box()
+    return now
 
 
 def click_bar(page: Page, chart: str, text: str) -> None:
-    """Click the name of this bar in the overview, once the chart is not being drawn anew."""
+    """Click the name of this bar in the overview."""
     label = page.locator(f"{chart} .scatterlayer .textpoint", has_text=re.compile(f"^{re.escape(text)}$")).first
-    box = None
-    while box is None or label.bounding_box() != box:
-        page.wait_for_timeout(300)
-        box = label.bounding_box()
+    box = still(page, label)
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
 
 def click_mark(page: Page, where: str) -> None:
     """Click the first mark of these where plotly sees it: under the pointer."""
-    mark = page.locator(where).first
-    mark.scroll_into_view_if_needed()
-    page.wait_for_timeout(300)
-    box = mark.bounding_box()
-    assert box
+    box = still(page, page.locator(where).first)
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x - 9, y - 3)
     page.mouse.move(x, y, steps=4)
@@ -166,8 +173,7 @@ def click_mark(page: Page, where: str) -> None:
 
 def click_point(page: Page, chart: str, trace: str = "") -> str:
     """Click the first point (of this trace), which WebGL draws without an element of its own; the id of its problem."""
-    page.locator(chart).scroll_into_view_if_needed()
-    page.wait_for_timeout(300)
+    still(page, page.locator(chart))
     x, y, problem = page.evaluate(
         """([chart, name]) => {
             const gd = document.querySelector(`${chart}.js-plotly-plot, ${chart} .js-plotly-plot`);
@@ -188,13 +194,8 @@ def click_point(page: Page, chart: str, trace: str = "") -> str:
 
 def hovered(page: Page, where: str) -> str:
     """The hover text of the first mark of a chart, as it is shown."""
-    mark = page.locator(f"{where} .scatterlayer .point").first
     page.emulate_media(reduced_motion="reduce")
-    box = None
-    while (now := mark.bounding_box()) != box:  # the page is still scrolling to it
-        box = now
-        page.wait_for_timeout(200)
-    assert box
+    box = still(page, page.locator(f"{where} .scatterlayer .point").first)
     page.mouse.move(box["x"] + box["width"] / 2 + 30, box["y"])
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=4)
     page.wait_for_selector(f"{where} .hoverlayer text", state="attached")
@@ -329,7 +330,7 @@ def test_filters_are_reached_by_keyboard(seen: Visit, demo: Served) -> None:
     page.keyboard.press("Enter")
     page.wait_for_url("**search=W+64*")
     page.wait_for_selector(".chip >> nth=1")
-    page.locator("#table .ag-row[row-index='0'] [col-id=label]").focus()
+    page.locator("#table .ag-row[row-index='0'] [col-id=label]", has_text="W 64").focus()  # not one of before
     page.keyboard.press("Enter")
     page.wait_for_selector("#text-bench")
     page.focus("#copy-bench")
@@ -651,11 +652,7 @@ def test_planted_markup_is_not_run_in_the_report(themed: Visit, reports: dict[st
 
 def drag(page: Page, where: str, left: float, top: float, right: float, bottom: float) -> None:
     """A box in the plot of a chart, its corners as shares of the plot."""
-    plot = page.locator(f"{where} .nsewdrag").first
-    plot.scroll_into_view_if_needed()
-    page.wait_for_timeout(300)
-    box = plot.bounding_box()
-    assert box
+    box = still(page, page.locator(f"{where} .nsewdrag").first)
     page.mouse.move(box["x"] + left * box["width"], box["y"] + top * box["height"])
     page.mouse.down()
     page.mouse.move(box["x"] + right * box["width"], box["y"] + bottom * box["height"], steps=6)
