@@ -76,7 +76,7 @@ def axis_look(theme: Theme) -> dict[str, Any]:
         "tickfont": {"color": theme.faint, "size": 11},
         "title": {"font": {"color": theme.faint, "size": 12}, "standoff": 8},
         "automargin": True,
-        "ticklabeloverflow": "allow",  # else plotly measures each label at each drawing, to hide those that margins show
+        "ticklabeloverflow": "allow",  # margins show them; else plotly measures each label at each drawing
         "separatethousands": True,
         "exponentformat": "none",
     }

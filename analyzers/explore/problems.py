@@ -254,11 +254,10 @@ _DIMENSIONS = """
          case when members is not null and members <> '' then
                  coalesce(trans_a, '?') || coalesce(trans_b, '?') || ' grouped, '
                  || len(string_split(members, ',')) || ' members ' || coalesce(a_type, '?')
-              else coalesce(trans_a, '?') || coalesce(trans_b, '?') || ' ' || coalesce(m::bigint::varchar, '?') || '×'
-                 || coalesce(n::bigint::varchar, '?') || '×' || coalesce(k::bigint::varchar, '?')
-                 || case when coalesce(batch_count, 1) = 1 then '' else ' b' || batch_count::bigint end
-                 || ' ' || coalesce(a_type, '?')
-                 || case when coalesce(epilogue, 'DEFAULT') = 'DEFAULT' then '' else ' ' || epilogue end end as label
+              else concat(coalesce(trans_a, '?'), coalesce(trans_b, '?'), ' ', coalesce(m::bigint::varchar, '?'), '×',
+                 coalesce(n::bigint::varchar, '?'), '×', coalesce(k::bigint::varchar, '?'),
+                 if(coalesce(batch_count, 1) = 1, '', ' b' || batch_count::bigint), ' ', coalesce(a_type, '?'),
+                 if(coalesce(epilogue, 'DEFAULT') = 'DEFAULT', '', ' ' || epilogue)) end as label
   from gemm_problems
   union all by name
   select problem, layer, 'convolution' as operation, direction, in_type as dtype, layout,
@@ -274,15 +273,20 @@ _DIMENSIONS = """
              + k::double * c * filter_d * filter_h * filter_w / coalesce(groups, 1)
                * type_bytes(coalesce(weights_type, in_type))
              + n::double * k * out_d * out_h * out_w * type_bytes(coalesce(out_type, in_type)) as bytes,
-         direction || ' ' || n::bigint || '×' || c::bigint || case spatial when 3 then '×' || d::bigint else '' end
-             || '×' || h::bigint || '×' || w::bigint || ' k' || k::bigint || ' '
-             || case spatial when 3 then filter_d::bigint || '×' else '' end || filter_h::bigint || '×'
-             || filter_w::bigint || case when coalesce(stride_h, 1) = 1 then '' else ' s' || stride_h::bigint end
-             || case when coalesce(groups, 1) = 1 then '' else ' g' || groups::bigint end
-             || ' ' || coalesce(in_type, '?') || ' ' || coalesce(in_layout, '?') as label
+         if(direction is null or n is null or c is null or h is null or w is null or k is null or filter_h is null
+                or filter_w is null or spatial = 3 and (d is null or filter_d is null), null,
+             concat(direction, ' ', n::bigint, '×', c::bigint, if(spatial = 3, '×' || d::bigint, ''),
+                 '×', h::bigint, '×', w::bigint, ' k', k::bigint, ' ', if(spatial = 3, filter_d::bigint || '×', ''),
+                 filter_h::bigint, '×', filter_w::bigint,
+                 if(coalesce(stride_h, 1) = 1, '', ' s' || stride_h::bigint),
+                 if(coalesce(groups, 1) = 1, '', ' g' || groups::bigint), ' ', coalesce(in_type, '?'), ' ',
+                 coalesce(in_layout, '?'))) as label
   from conv_problems
 """
-"""Both kinds of problem in one set of columns; a convolution as the GEMM that it amounts to, groups as the batch."""
+"""Both kinds of problem in one set of columns; a convolution as the GEMM that it amounts to, groups as the batch.
+
+``concat`` takes half as long as ``||``, each of which makes a text of its own, but sees no part that is missing.
+"""
 
 _STAGES: Mapping[str, str] = {
     "tried_": """
