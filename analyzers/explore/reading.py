@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,6 +22,7 @@ from analyzers.explore.job import DONE, FAILED, KEPT, Job
 
 _GIVEN_BACK = {"MALLOC_TRIM_THRESHOLD_": "1000000", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
 """Settings of glibc under which freed memory goes back to the system: a fifth less at the reader's peak."""
+_PREFIX, _NEW_S = "logparse-explore-", 60.0
 _CHILD = """import json, sys
 job, sys.path[:] = (json.loads(x) for x in sys.argv[1:])
 from analyzers.explore.prepare import main
@@ -36,8 +39,10 @@ class Reading:
         other: str | None = None,
         target: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="logparse-explore-")
+        _sweep()
+        self._folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
         self.folder = Path(self._folder.name)
+        self._lock = _locked(self.folder)
         self.restored = False
         self._closed = False
         self._job = Job(url, run, other, dict(target), self._folder.name)
@@ -71,6 +76,37 @@ class Reading:
         self._process.kill()
         self._process.wait()
         self._folder.cleanup()
+        if self._lock is not None:
+            os.close(self._lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """A descriptor that holds the folder's lock for as long as this process lives; None where another one does, or
+    the system has no such locks.
+    """
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _sweep() -> None:
+    """Remove the folders of pages that were killed: those whose lock nobody holds any more (or not yet: the new ones
+    stay).
+    """
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        if (lock := _locked(folder)) is not None:
+            if time.time() - os.stat(lock).st_mtime > _NEW_S:
+                shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
 
 
 def _started(job: Job) -> subprocess.Popen[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import sys
 import threading
@@ -19,6 +20,25 @@ if TYPE_CHECKING:
     from analyzers.explore.board import Board
 
 
+@contextmanager
+def _as_ctrl_c(*names: str) -> Iterator[None]:
+    """Signals that end the program as Ctrl-C does, so that what it wrote for itself goes with it; one that is ignored
+    (``nohup``) stays so.
+    """
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []  # Python lets no other one set them
+    before = {x: signal.getsignal(x) for x in numbers if signal.getsignal(x) is signal.SIG_DFL}
+    for number in before:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@_as_ctrl_c("SIGTERM", "SIGHUP")
 def explore(
     url: str | None = None,
     *,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 import webbrowser
@@ -20,7 +25,7 @@ pytest.importorskip("dash", reason="the extra `explore` is not installed")
 
 from analyzers.explore import app, serve
 from analyzers.explore.board import Board
-from analyzers.explore.reading import Reading
+from analyzers.explore.reading import Reading, _locked, _sweep
 from logparse.store import Store
 from tests.analyzers.explore.conftest import asked
 
@@ -96,6 +101,39 @@ def test_the_page_says_what_is_done_until_the_verdict_is_there(sampled: Store, t
         assert board.headline
     finally:
         board.close()
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+def test_a_page_that_is_ended_leaves_no_folder_behind(
+    sampled: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: signal.Signals
+) -> None:
+    """One that is killed cannot remove its own: the next one does, and nobody's who lives."""
+    alive = tmp_path / "logparse-explore-alive"
+    alive.mkdir()
+    lock = _locked(alive)
+    assert lock is not None
+    command = [sys.executable, "-m", "logparse", "explore", "--store", sampled.url, "--port", "0", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}) as page:
+        assert page.stdout
+        assert page.stdout.readline().startswith(b"http")
+        assert len(list(tmp_path.glob("logparse-explore-*"))) == 2
+        page.send_signal(end)
+        page.wait(60)
+    if end == signal.SIGKILL:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        _sweep()
+        assert len(list(tmp_path.glob("logparse-explore-*"))) == 2, "it may be one that begins"
+    assert waited(partial(gone, tmp_path, alive, sweep=end == signal.SIGKILL))
+    os.close(lock)
+
+
+def gone(parent: Path, alive: Path, *, sweep: bool) -> bool:
+    """Whether that one alone is there, a minute later; a reader of who was killed may write until it notices."""
+    if sweep:
+        for folder in parent.glob("logparse-explore-*"):
+            os.utime(folder, (0, 0))
+        _sweep()
+    return list(parent.glob("logparse-explore-*")) == [alive]
 
 
 def waited(true: Callable[[], bool], seconds: float = 120.0) -> bool:
