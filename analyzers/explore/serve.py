@@ -25,17 +25,16 @@ def _as_ctrl_c(*names: str) -> Iterator[None]:
     """Signals that end the program as Ctrl-C does, so that what it wrote for itself goes with it; one that is ignored
     (``nohup``) stays so.
     """
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    if threading.current_thread() is not threading.main_thread():
-        numbers = []  # Python lets no other one set them
-    before = {x: signal.getsignal(x) for x in numbers if signal.getsignal(x) is signal.SIG_DFL}
-    for number in before:
+    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    mine = threading.current_thread() is threading.main_thread()  # Python lets no other one set them
+    numbers = [x for x in known if mine and signal.getsignal(x) is signal.SIG_DFL]
+    for number in numbers:
         signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @_as_ctrl_c("SIGTERM", "SIGHUP")

@@ -115,6 +115,18 @@ def test_grid_sorts_by_known_columns_only(example_points: pd.DataFrame) -> None:
     assert same["label"].iloc[0] == W.label
 
 
+@pytest.mark.parametrize("direction", ["W", "F", "no such direction"])
+def test_totals_from_sums_are_those_of_the_points(sampled: Store, direction: str) -> None:
+    told = ", ".join(f"{sql} as {name}" for name, sql in rows.AMOUNTS.items())
+    with sampled.connect() as con:
+        build(con, sampled.latest_run())
+        summed = rows.totals(con, Selection().toggled("direction", direction))
+        counted = con.execute(f"select {told} from points where direction = ?", [direction]).df().iloc[0]
+    assert list(summed.index) == list(counted.index)
+    assert summed.astype(float).tolist() == pytest.approx(counted.astype(float).tolist(), nan_ok=True)
+    assert (summed["problems"] > 0) == (direction != "no such direction")
+
+
 def test_facets_leave_their_own_choice_open(example_points: pd.DataFrame) -> None:
     with rows.over(example_points) as con:
         groups = rows.groups(con, Selection().toggled("direction", "W"))
