@@ -7,7 +7,7 @@ DEMO := build/demo
 .PHONY: demo test lint clean transcript screenshots
 
 # --system-site-packages keeps a torch that the machine already has (a ROCm image brings its own).
-$(VENV)/.installed: pyproject.toml setup.py logparse/_lines.c logparse/formats/miopen/_find_db.c
+$(VENV)/.installed: pyproject.toml setup.py logparse/ingest/_lines.c logparse/formats/miopen/_find_db.c
 	@$(PYTHON) -c 'import sys; sys.exit("logparse needs Python 3.10 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 10) else 0)'
 	$(PYTHON) -m venv --system-site-packages $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .

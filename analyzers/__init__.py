@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 _MODULES = (
     "completeness",
-    "convolution",
-    "heuristics",
-    "hints",
-    "queries",
-    "stale_overrides",
+    "slow_wrw",
+    "suboptimal_pick",
+    "library_hint",
+    "heuristic_queries",
+    "stale_override",
     "flat_cost",
-    "cliffs",
-    "fusion",
-    "precision",
-    "near_misses",
+    "cliff",
+    "missed_fusion",
+    "precision_risk",
+    "near_miss",
 )
 """Modules of this package with an ``ANALYZER``; imported when they are first asked for, which takes half a second."""
 

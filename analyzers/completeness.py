@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.counted import by_log, remarks
+from analyzers.evidence.double_counts import by_log, remarks
 from logparse.model import Finding
 from logparse.store import FRAMES, Store
 

@@ -27,10 +27,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.devices import device_of
-from analyzers.joins import calls_of, facts_by_source
+from analyzers.evidence.devices import device_of
+from analyzers.evidence.joins import calls_of, facts_by_source
+from analyzers.evidence.neighbours import Size, Timed, at_best, fastest, linked_to, neighbours
 from analyzers.measure.roofline import input_type
-from analyzers.neighbours import Size, Timed, at_best, fastest, linked_to, neighbours
 from logparse.model import Finding
 
 NAME = "flat-cost"

@@ -44,13 +44,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import method_checks
 from inputs import gemms_of, sampled_wgrads, slow_wgrads
 
+from analyzers.evidence.stats import median
 from analyzers.measure.backend import Place
 from analyzers.measure.confirm import judge, judge_all
-from analyzers.measure.crew import Crew, Limits, Outcome
+from analyzers.measure.device_workers import LocalSeat
 from analyzers.measure.drift import idle_facts, noise
-from analyzers.measure.outcomes import Confirmed, Method, Result
-from analyzers.measure.seats import LocalSeat
-from analyzers.measure.stats import median
+from analyzers.measure.results import Confirmed, Method, Result
+from analyzers.measure.scheduler import Crew, Limits, Outcome
 from logparse.model import Problem
 
 LARGEST_MEDIAN_REGRET = 1.05

@@ -39,8 +39,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from logparse.counting import PlainCounter, new_counter
 from logparse.executors.local import usable_cores
+from logparse.ingest.counting import PlainCounter, new_counter
 
 ROOT = Path(__file__).parents[1]
 REAL_ROWS = ROOT.parent / "shared" / "corpus" / "miopen" / "gfx942130.HIP.fdb.txt.bz2"

@@ -17,9 +17,9 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from analyzers.analyzer import Settings
-from analyzers.convolution import backward_weights, best_times
 from analyzers.measure.backend import UnsupportedError
-from analyzers.measure.backends.torch_operands import conv_shapes
+from analyzers.measure.device.operands import conv_shapes
+from analyzers.slow_wrw import backward_weights, best_times
 from logparse.formats.format import LineFormat, Outcome
 from logparse.formats.hipblaslt import bench, log, profile
 from logparse.formats.miopen import find_db

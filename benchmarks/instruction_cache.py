@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from dataclasses import replace
 
+from analyzers.evidence.stats import median
 from analyzers.measure.backend import Conditions, Place
-from analyzers.measure.backends.instruction_cache import InstructionFlush
 from analyzers.measure.backends.pytorch import BACKEND
-from analyzers.measure.backends.torch_device import torch_device
-from analyzers.measure.stats import median
+from analyzers.measure.device.instruction_cache import InstructionFlush
+from analyzers.measure.device.torch_device import torch_device
 from analyzers.measure.trial import REFERENCE
 from logparse.model import DEFAULT, GemmProblem
 

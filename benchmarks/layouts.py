@@ -32,16 +32,16 @@ import torch
 from models import MODELS
 from torch import nn
 
+from analyzers.evidence.stats import median
 from analyzers.measure.backend import Conditions, Place, UnsupportedError
 from analyzers.measure.backends.pytorch import BACKEND
-from analyzers.measure.backends.torch_device import TorchDevice, torch_device
-from analyzers.measure.backends.torch_operands import dtype_of
 from analyzers.measure.backends.torch_ways import named
 from analyzers.measure.confirm import interleave, judge
+from analyzers.measure.device.operands import dtype_of
+from analyzers.measure.device.torch_device import TorchDevice, torch_device
 from analyzers.measure.drift import idle_facts, noise
-from analyzers.measure.outcomes import Method
-from analyzers.measure.samples import executions
-from analyzers.measure.stats import median
+from analyzers.measure.results import Method
+from analyzers.measure.sampler import executions
 from analyzers.measure.trial import Laboratory
 from logparse.model import DEFAULT, ConvProblem
 

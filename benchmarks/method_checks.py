@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from analyzers.evidence.stats import median
 from analyzers.measure.backend import (
     Backend,
     BackendType,
@@ -30,10 +31,9 @@ from analyzers.measure.backend import (
 )
 from analyzers.measure.backends.pytorch import BACKEND as TORCH
 from analyzers.measure.confirm import Confirmation, judge_all
-from analyzers.measure.crew import Outcome
 from analyzers.measure.drift import idle_facts, noise
-from analyzers.measure.outcomes import Confirmed, Method, Result
-from analyzers.measure.stats import median
+from analyzers.measure.results import Confirmed, Method, Result
+from analyzers.measure.scheduler import Outcome
 from analyzers.measure.trial import Laboratory
 from logparse.model import DEFAULT, Problem, Solution
 

@@ -32,11 +32,11 @@ from typing import Any, TypeAlias
 from gpu_replay import unpack_wheels
 from inputs import sampled_wgrads
 
+from analyzers.evidence.stats import median
 from analyzers.measure.backend import Backend, Conditions, Place, Runnable, UnsupportedError
-from analyzers.measure.check import acceptable, error_bound
-from analyzers.measure.outcomes import Method
-from analyzers.measure.samples import executions
-from analyzers.measure.stats import median
+from analyzers.measure.correctness import acceptable, error_bound
+from analyzers.measure.results import Method
+from analyzers.measure.sampler import executions
 from analyzers.measure.trial import Laboratory
 from analyzers.measure.worker import backend_named
 from logparse.model import Problem, Solution, problem_from_text, solution_from_text

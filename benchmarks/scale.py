@@ -43,9 +43,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from analyzers.measure.backend import BackendType, Conditions, Place
 from analyzers.measure.confirm import judge_all
-from analyzers.measure.crew import Crew, Limits, Outcome
-from analyzers.measure.outcomes import Confirmed, Method, Result
-from analyzers.measure.seats import LocalSeat
+from analyzers.measure.device_workers import LocalSeat
+from analyzers.measure.results import Confirmed, Method, Result
+from analyzers.measure.scheduler import Crew, Limits, Outcome
 from analyzers.measure.worker import Handle, Ready, Reply, Worker
 from logparse.executors.local import usable_cores
 from logparse.model import Problem, Solution
@@ -189,7 +189,7 @@ def ranges_section(options: argparse.Namespace) -> dict[str, Any]:
 
     from logparse.executors import local
     from logparse.ingest import ingest
-    from logparse.ranges import LEAST_BYTES
+    from logparse.ingest.byte_ranges import LEAST_BYTES
     from logparse.store import open_store
 
     local._WORTH = 1 << 60
@@ -244,10 +244,10 @@ def parts_section(options: argparse.Namespace) -> dict[str, Any]:
     """Seconds of views over many part files, and over what a compaction makes of them."""
     from ingest import write_log
 
-    from logparse.compaction import compact
     from logparse.executors import open_executor
     from logparse.ingest import ingest
     from logparse.store import open_store
+    from logparse.store.compaction import compact
 
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         logs = Path(folder, "logs")

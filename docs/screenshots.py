@@ -18,8 +18,8 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 from werkzeug.serving import make_server
 
-from analyzers.explore.app import application
-from analyzers.explore.board import Board
+from analyzers.explore.page.app import application
+from analyzers.explore.page.board import Board
 from logparse.ingest import ingest
 from logparse.store import open_store
 

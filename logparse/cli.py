@@ -15,7 +15,8 @@ import typer
 
 from logparse import __version__
 from logparse.errors import LogparseError
-from logparse.output import TableFormat, printable, write_rows, write_table
+from logparse.output import TableFormat, write_rows, write_table
+from logparse.text import parse_share, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,8 @@ FailOnOption = Annotated[str, typer.Option("--fail-on", help="Slower by more tha
 EngineOption = Annotated[
     str, typer.Option(help="local; ray (of $RAY_ADDRESS, of this machine, or one of its own); ray://HOST:PORT.")
 ]
+FAILED = 3
+"""Exit code of a check that failed (1: something could not be read, 2: wrong usage)."""
 RUN_HELP = "A store (its latest run), STORE#RUN, a run's label, or log files."
 
 
@@ -110,14 +113,16 @@ def capture(
     print_only: Annotated[bool, typer.Option("--print", help="Only print the exports and what they mean.")] = False,
 ) -> None:
     """Run a job with its libraries' logs switched on, then ingest them; the exit code is the job's."""
-    from logparse import capture as capturing
+    from logparse.capture.plan import exports
+    from logparse.capture.plan import plan as planned
+    from logparse.capture.run import capture as captured
 
     words = command or []
     if not words and not print_only:
         raise typer.BadParameter("a command after `--`, or --print", param_hint="COMMAND")
-    plan = capturing.plan(words, folder, masks, markers=markers, tunableop=tunableop)
+    plan = planned(words, folder, masks, markers=markers, tunableop=tunableop)
     if print_only:
-        typer.echo(capturing.exports(plan), nl=False)
+        typer.echo(exports(plan), nl=False)
         for warning in plan.warnings:
             typer.echo(f"warning: {printable(warning)}", err=True)
         return
@@ -127,7 +132,7 @@ def capture(
 
         return open_store(store, create=True)
 
-    code, results = capturing.capture(words, plan, opened, lambda line: typer.echo(line, err=True), run=run)
+    code, results = captured(words, plan, opened, lambda line: typer.echo(line, err=True), run=run)
     with redirect_stdout(sys.stderr):  # standard output is the job's
         _print_ingested(results)
     raise typer.Exit(code)
@@ -173,11 +178,10 @@ def recommend(
     output: OutputOption = None,
 ) -> None:
     """Rank what is worth changing, and write the override files."""
-    from analyzers import render
-    from analyzers.advise import advise, write
     from analyzers.analyzer import Settings
-    from analyzers.proof.checks import parse_share
-    from analyzers.target import target_from
+    from analyzers.evidence.target import target_from
+    from analyzers.recommend import render
+    from analyzers.recommend.verb import advise, write
     from logparse.formats import FORMATS, WRITERS
     from logparse.store import open_store
 
@@ -244,10 +248,10 @@ def replay(
     """Measure the problems on this machine's GPUs, the most valuable first."""
     from analyzers.measure import render
     from analyzers.measure import replay as measuring
-    from analyzers.measure.crew import Limits
-    from analyzers.measure.live import display
-    from analyzers.measure.outcomes import Method
     from analyzers.measure.profile import profile_lines
+    from analyzers.measure.progress import display
+    from analyzers.measure.results import Method
+    from analyzers.measure.scheduler import Limits
     from analyzers.measure.tune_script import script as script_of
     from logparse.store import open_store
 
@@ -310,7 +314,7 @@ def top(
     frame = lookup.top(held, by=by, kind=kind, n=n, run=run)
     write_table(lookup.brief(frame) if format is TableFormat.table else frame, format, output)
     if format is TableFormat.table and output is None:
-        from analyzers.counted import remarks_of
+        from analyzers.evidence.double_counts import remarks_of
 
         for line in remarks_of(held, held.latest_run(run)):
             typer.echo(printable(f"note: {line}"))
@@ -412,8 +416,7 @@ def forget(
 @app.command(epilog="Example: `logparse compact --store s3://bucket/store`")
 def compact(store: StoreOption = None) -> None:
     """Merge the store's many small files into a few large ones; the old ones go an hour later."""
-    from logparse import compaction
-    from logparse.store import open_store
+    from logparse.store import compaction, open_store
 
     held = open_store(store)
     with _counted("compact") as progress:
@@ -434,10 +437,11 @@ def lint(
     """Say per row whether the library will read, match and honour it; exit code 3 on errors, 1 if a file is none."""
     import pandas as pd
 
-    from analyzers.proof import checks, render
+    from analyzers.evidence.runs import tables_at
+    from analyzers.overrides import render, verbs
 
-    tables = checks.tables_at(against) if against else None
-    judged, unread = checks.lint_files(files, target or [], tables, as_format)
+    tables = tables_at(against) if against else None
+    judged, unread = verbs.lint_files(files, target or [], tables, as_format)
     if rows or format is not TableFormat.table:
         frames = [(render.rows_frame if rows else render.lint_frame)(file) for file in judged]
         frames += [] if rows else [render.unread_frame(unread)]
@@ -449,7 +453,7 @@ def lint(
     for line in render.unread_lines(unread):
         typer.echo(printable(line), err=True)
     if not all(file.ok for file in judged):
-        raise typer.Exit(checks.FAILED)
+        raise typer.Exit(FAILED)
     if unread:
         raise typer.Exit(1)
 
@@ -468,21 +472,23 @@ def coverage(
     """Replay a run's calls against override files: what they cover, and which rows can never hit."""
     import pandas as pd
 
-    from analyzers.proof import checks, render
+    from analyzers.evidence.runs import tables_at, tables_of
+    from analyzers.overrides.render import unread_lines
+    from analyzers.proof import render, verbs
     from logparse.store import open_store
 
-    tables = checks.tables_at(against, store) if against else checks.tables_of(open_store(store), run)
-    found, unread = checks.cover(files, tables, target or [], wildcards=wildcards)
+    tables = tables_at(against, store) if against else tables_of(open_store(store), run)
+    found, unread = verbs.cover(files, tables, target or [], wildcards=wildcards)
     if format is not TableFormat.table or output is not None:
         frames = [render.coverage_frame(x).assign(file=x.file) for x in found]
         write_table(pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), format, output)
     else:
         for line in (*(line for x in found for line in render.coverage_lines(x)), *render.count_lines(tables, found)):
             typer.echo(printable(line))
-    for line in render.unread_lines(unread):
+    for line in unread_lines(unread):
         typer.echo(printable(line), err=True)
     if not all(x.hits for x in found):
-        raise typer.Exit(checks.FAILED)
+        raise typer.Exit(FAILED)
     if unread:
         raise typer.Exit(1)
 
@@ -500,16 +506,16 @@ def verify(
     output: OutputOption = None,
 ) -> None:
     """Check that overrides took effect and what they gained against the promise; exit code 3 when not."""
-    from analyzers.proof import checks, render
+    from analyzers.proof import render, verbs
 
-    found = checks.verify(before, after, files or [], store, checks.parse_share(fail_on))
+    found = verbs.verify(before, after, files or [], store, parse_share(fail_on))
     frame = render.verify_frame(found)
     write_table(frame.drop(columns="text") if format is TableFormat.table else frame, format, output)
     if format is TableFormat.table:
         for line in render.verify_lines(found):
             typer.echo(printable(line))
     if not found.ok:
-        raise typer.Exit(checks.FAILED)
+        raise typer.Exit(FAILED)
 
 
 @app.command(epilog="Example: `logparse diff rocm64 rocm70 --fail-on 3% --junit diff.xml --overrides tuning.txt`")
@@ -526,9 +532,9 @@ def diff(
     output: OutputOption = None,
 ) -> None:
     """Compare two runs: slower, faster, new and gone problems, changed picks; exit code 3 when something got slower."""
-    from analyzers.proof import checks, render
+    from analyzers.proof import render, verbs
 
-    found, plan = checks.compare(a, b, store, checks.parse_share(fail_on), overrides or [])
+    found, plan = verbs.compare(a, b, store, parse_share(fail_on), overrides or [])
     if markdown:
         markdown.write_text(render.diff_markdown(found), encoding="utf-8")
     if junit:
@@ -542,7 +548,7 @@ def diff(
         if plan:
             write_table(render.plan_frame(plan).drop(columns="key"), format)
     if not found.ok:
-        raise typer.Exit(checks.FAILED)
+        raise typer.Exit(FAILED)
 
 
 @app.command(epilog="Example: `logparse merge tunableop_results?.csv --gpus 8 --out merged`")
@@ -552,13 +558,14 @@ def merge(
     gpus: Annotated[int, typer.Option(min=1, help="Copies of a TunableOp CSV, one per device.")] = 1,
 ) -> None:
     """Merge override files of one format, device and build: the fastest (without times the first) of each key."""
-    from analyzers.proof import checks, render
-    from analyzers.proof.merge import merge as merge_files
+    from analyzers.overrides import render
+    from analyzers.overrides.merge import merge as merge_files
+    from analyzers.overrides.write import write
 
     merged = merge_files(files, gpus)
     for line in render.merge_lines(merged):
         typer.echo(printable(line))
-    written = checks.write(merged.emissions, out)
+    written = write(merged.emissions, out)
     for file in written:
         typer.echo(f"wrote {os.path.relpath(file.path)}")
     for line in written[0].use.splitlines():  # one of several copies says it for all
@@ -577,12 +584,13 @@ def convert(
     out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("converted"),
 ) -> None:
     """Write tuned GEMMs of one library's file as another's, where both count solutions alike."""
-    from analyzers.proof import checks, render
+    from analyzers.overrides import render, verbs
+    from analyzers.overrides.write import write
 
-    made = checks.convert(files, to, target or [], same_build=same_build, gpus=gpus)
+    made = verbs.convert(files, to, target or [], same_build=same_build, gpus=gpus)
     for line in render.convert_lines(made):
         typer.echo(printable(line))
-    for file in checks.write(made.emissions, out):
+    for file in write(made.emissions, out):
         typer.echo(f"wrote {os.path.relpath(file.path)}")
         for line in file.use.splitlines():
             typer.echo(f"    {line}")
@@ -602,13 +610,14 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("problems"),
 ) -> None:
     """Write problems as input for the libraries' own tools."""
-    from analyzers.proof import checks, render
+    from analyzers.overrides import render, verbs
+    from analyzers.overrides.write import write
     from logparse.store import open_store
 
-    made = checks.export(open_store(store), as_, run=run, kind=kind, n=n, sql=sql, target=target or [])
+    made = verbs.export(open_store(store), as_, run=run, kind=kind, n=n, sql=sql, target=target or [])
     for line in render.export_lines(made):
         typer.echo(printable(line))
-    for file in checks.write(made.emissions, out):
+    for file in write(made.emissions, out):
         typer.echo(
             f"wrote {os.path.relpath(file.path)}: {file.use}" if file.use else f"wrote {os.path.relpath(file.path)}"
         )
@@ -629,7 +638,7 @@ def explore(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
 ) -> None:
     """Look at a run in the browser: from where the time goes to this row, this override."""
-    from analyzers.explore.serve import explore as serve
+    from analyzers.explore.page.serve import explore as serve
 
     serve(store, run=run, compare=compare, target=target or [], host=host, port=port, browser=browser, say=typer.echo)
 
@@ -666,7 +675,7 @@ def _progress(paths: "Sequence[str]") -> "Iterator[Progress | None]":
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    from logparse.source import find_inputs
+    from logparse.ingest.input_file import find_inputs
 
     total = sum(find_inputs(paths)[0].values()) or None
     columns = (TextColumn("ingest"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from logparse.errors import InputError
 from logparse.formats.format import FileFormat, Head, Line
 from logparse.formats.format import LineFormat as _LineFormat
-from logparse.lines import LineReader
+from logparse.ingest.lines import LineReader
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
 from logparse.store import Store
 

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from logparse.errors import LogparseError
+from logparse.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -88,8 +89,3 @@ def _cell(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return printable(str(value))
-
-
-def printable(text: str) -> str:
-    """Text from outside, its control and escape characters made visible."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

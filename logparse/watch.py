@@ -16,9 +16,9 @@ from rich.text import Text
 from logparse.errors import StoreError
 from logparse.location import explained
 from logparse.model import problem_from_text
-from logparse.output import printable
-from logparse.running import REPLAY, Count, Rows, running
 from logparse.store import Store
+from logparse.store.announcements import REPLAY, Count, Rows, running
+from logparse.text import printable
 
 QUIET_S = 600.0
 """Silence from which on a run may have been killed (a large file, or a slow problem, takes a while as well)."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat, Format, Head, Line, LineFormat
-from logparse.source import InputFile
+from logparse.ingest.input_file import InputFile
 from tests.conftest import SAMPLES
 
 _SMALL = 96 << 10

@@ -11,18 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.proof.convert import convert
-from analyzers.proof.export import export
-from analyzers.proof.lint import RULES, inspect
-from analyzers.proof.merge import merge
-from analyzers.target import target_from
-from logparse.formats import FORMATS, WRITERS
+from analyzers.evidence.target import target_from
+from analyzers.overrides.convert import convert
+from analyzers.overrides.export import export
+from analyzers.overrides.lint import RULES, inspect
+from analyzers.overrides.merge import merge
+from logparse.formats import FORMATS, WRITERS, rocblas
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db, perf_db
 from logparse.formats.miopen.find_db_record import read_record
-from logparse.formats.tables import rocblas
+from logparse.ingest.input_file import InputFile
 from logparse.model import Measurement, Override, Problem
-from logparse.source import InputFile
 from tests.analyzers.example import B, F, W, gemm
 from tests.conftest import SAMPLES
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analyzers.advise import advise, write
 from analyzers.analyzer import Settings
-from analyzers.target import target_from
+from analyzers.evidence.target import target_from
+from analyzers.recommend.verb import advise, write
 from logparse.formats import FORMATS, WRITERS
 from logparse.ingest import ingest
 from logparse.store import Store

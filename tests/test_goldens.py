@@ -14,7 +14,7 @@ import pytest
 from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat
 from logparse.ingest import ingest
-from logparse.source import InputFile
+from logparse.ingest.input_file import InputFile
 from logparse.store import open_store
 from tests.conftest import SAMPLES
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from logparse.links import linked, links_sql
 from logparse.model import ConvProblem, GemmProblem, Problem
-from logparse.schema import SCHEMAS
-from logparse.tables import conv_row, gemm_row
-from logparse.views import CONV_SHAPE
+from logparse.store.collector import conv_row, gemm_row
+from logparse.store.schema import SCHEMAS
+from logparse.store.views import CONV_SHAPE
 
 FULL = GemmProblem(
     trans_a="T",

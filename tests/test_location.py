@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from logparse import location
 from logparse.errors import InputError, StoreError
 from logparse.ingest import Ingested, ingest
+from logparse.ingest.input_file import InputFile, find_inputs
 from logparse.location import join_url, put_if_absent, replace_file, resolve, split_url
-from logparse.running import Count
-from logparse.source import InputFile, find_inputs
 from logparse.sql import query
 from logparse.store import Store, open_store
+from logparse.store.announcements import Count
 from logparse.watch import Watch
-from tests.test_ingest import bench, check_conservation, counts
+from tests.ingest.test_ingest import bench, check_conservation, counts
 
 boto3 = pytest.importorskip("boto3")
 moto_server = pytest.importorskip("moto.server")

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from logparse import running, watch
-from logparse.compaction import compact
+from logparse import watch
 from logparse.errors import InputError
 from logparse.ingest import ingest
-from logparse.running import Count, Rows, Running, announced
-from logparse.store import Store
+from logparse.store import Store, announcements
+from logparse.store.announcements import Count, Rows, Running, announced
+from logparse.store.compaction import compact
 from tests.conftest import ROOT
-from tests.test_ingest import bench
+from tests.ingest.test_ingest import bench
 
 LOGPARSE = [sys.executable, "-m", "logparse"]
 
@@ -41,7 +41,7 @@ def open_ended(store: Store, *paths: Path, run: str = "job") -> Iterator[subproc
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
-            until(lambda: len(store.commits()) >= len(paths) and bool(running.running(store)))
+            until(lambda: len(store.commits()) >= len(paths) and bool(announcements.running(store)))
             yield process
         finally:
             process.kill()
@@ -71,7 +71,7 @@ def test_a_running_ingest_of_another_process_is_followed_to_its_end(tmp_path: Pa
     assert "ingest job: ended: 3 of 3 files, " in rest
     assert rest.splitlines()[-1] == "nothing runs"
     assert watching.returncode == 0
-    assert running.running(store) == {}
+    assert announcements.running(store) == {}
 
 
 def test_a_killed_ingest_is_told_by_its_silence_and_swept_after_a_day(tmp_path: Path, store: Store) -> None:
@@ -85,21 +85,21 @@ def test_a_killed_ingest_is_told_by_its_silence_and_swept_after_a_day(tmp_path: 
     assert "no commit for 12 min: stopped? (pid" in said
     assert "MB/s" not in said
     assert "left" not in said
-    assert running.sweep(store, count.last + 80_000) == 0
-    assert running.sweep(store, count.last + 90_000) == 1
-    assert running.running(store) == {}
+    assert announcements.sweep(store, count.last + 80_000) == 0
+    assert announcements.sweep(store, count.last + 90_000) == 1
+    assert announcements.running(store) == {}
 
 
 def test_what_still_commits_is_never_swept(tmp_path: Path, store: Store) -> None:
     with announced(store, "ingest", "job"):
-        ((name, entry),) = running.running(store).items()
+        ((name, entry),) = announcements.running(store).items()
         ingest(map(str, logs(tmp_path, 1)), store, run="job")
         now = store.commits()[-1].committed_at + 3600
         old = Running(kind="ingest", run="job", started=now - 90_000, host=entry.host, pid=entry.pid)
         path = Path(store.root) / "running" / f"{name}.json"
         path.write_text(path.read_text().replace(repr(entry.started), repr(old.started)))
-        assert running.running(store) == {name: old}
-        assert running.sweep(store, now) == 0
+        assert announcements.running(store) == {name: old}
+        assert announcements.sweep(store, now) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT])
@@ -117,13 +117,13 @@ def test_ctrl_c_ends_the_watch_and_an_interrupted_ingest_takes_its_file_away(
         assert watching.returncode == 0
         process.send_signal(number)
         process.wait()
-    assert running.running(store) == {}
+    assert announcements.running(store) == {}
 
 
 def test_an_ingest_that_fails_takes_its_file_away(tmp_path: Path, store: Store) -> None:
     with pytest.raises(InputError), announced(store, "ingest", "job"):
         raise InputError("no")
-    assert running.running(store) == {}
+    assert announcements.running(store) == {}
 
 
 def test_nothing_runs(store: Store) -> None:

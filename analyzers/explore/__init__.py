@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analyzers.explore.figures import (
+    from analyzers.explore.notebook import (
         backward_weights,
         compare,
         completeness,
@@ -54,6 +54,6 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from analyzers.explore import figures
+    from analyzers.explore import notebook
 
-    return getattr(figures, name)
+    return getattr(notebook, name)

@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from plotly.offline import get_plotlyjs
 
-from analyzers.explore import problems, rows
-from analyzers.explore.advice import advice
+from analyzers.evidence.joins import facts_by_source
+from analyzers.explore import point_table, queries
+from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.overview import NO_PROBLEM, PANELS, completeness, overview
+from analyzers.explore.charts.palette import DARK, LIGHT
 from analyzers.explore.charts.regret import regret
 from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
 from analyzers.explore.charts.roofline import roofline
@@ -33,15 +35,13 @@ from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.charts.timeline import timeline
 from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
-from analyzers.explore.figure import Figure
-from analyzers.explore.layer import other_passes, passes
-from analyzers.explore.palette import DARK, LIGHT
+from analyzers.explore.load.analysis import Analysis, analyse
+from analyzers.explore.load.child import other_times
+from analyzers.explore.page.other_passes import other_passes, passes
+from analyzers.explore.page.paste import advice
+from analyzers.explore.page.views import CHARTS, LINES
 from analyzers.explore.plain_text import duration, sentence, visible
-from analyzers.explore.prepare import other_times
 from analyzers.explore.selection import Selection, facet_text
-from analyzers.explore.verdict import Analysis, analyse
-from analyzers.explore.views import CHARTS, LINES
-from analyzers.joins import facts_by_source
 from logparse.store import open_store
 
 if TYPE_CHECKING:
@@ -109,9 +109,9 @@ def report(store: Store, analysis: Analysis, top: int = TOP, beside: Beside | No
     """
     everything = Selection()
     with store.connect() as con:
-        problems.build(con, analysis.run, analysis.compared, analysis.found, beside.times if beside else None)
-        moved = list(rows.movers(con, everything)["id"]) if beside else []
-        frame, total = rows.table(con, everything, start=0, end=top, always=moved)
+        point_table.build(con, analysis.run, analysis.compared, analysis.found, beside.times if beside else None)
+        moved = list(queries.movers(con, everything)["id"]) if beside else []
+        frame, total = queries.table(con, everything, start=0, end=top, always=moved)
         more = "total_us as weight, m, n" + (", other_us" if beside else "")
         facets = con.execute(f"select id, {', '.join(PANELS)}, {more} from points").df()
         chosen = frame.merge(facets.drop(columns=[x for x in PANELS if x in frame.columns]), on="id", how="left")
@@ -119,10 +119,10 @@ def report(store: Store, analysis: Analysis, top: int = TOP, beside: Beside | No
         if beside:
             (charts["Compare"],) = CHARTS["compare"](con, everything, LIGHT, (store.url, beside.url))
         details = _details(con, list(frame["id"]))
-        sums = rows.totals(con, everything)
+        sums = queries.totals(con, everything)
     data = {
-        "titles": dict(rows.TABLE),
-        "texts": sorted(rows.TEXTS),
+        "titles": dict(queries.TABLE),
+        "texts": sorted(queries.TEXTS),
         "facets": list(PANELS),
         "columns": {str(name): _plain(chosen[name]) for name in chosen.columns},
         "charts": {name: figure.plain() for name, figure in charts.items()},
@@ -135,18 +135,18 @@ def report(store: Store, analysis: Analysis, top: int = TOP, beside: Beside | No
 
 def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, Figure]:
     everything = Selection()
-    sizes = rows.sample(con, everything, ("id", "label", *SIZES), tuple(SIZES), LINES)
-    drawn = rows.sample(con, everything, ROOFLINE, ("intensity", "tflops"), POINTS)
-    layers = rows.sample(con, everything, WEIGHTS, ("sibling_us", "best_us"), POINTS)
-    ticks = con.execute(rows.TICKS, {"run": run}).df()
+    sizes = queries.sample(con, everything, ("id", "label", *SIZES), tuple(SIZES), LINES)
+    drawn = queries.sample(con, everything, ROOFLINE, ("intensity", "tflops"), POINTS)
+    layers = queries.sample(con, everything, WEIGHTS, ("sibling_us", "best_us"), POINTS)
+    ticks = con.execute(queries.TICKS, {"run": run}).df()
     sources = con.execute("select * from sources where run = ?", [run]).df()
     return {
-        "Where the time goes": overview(rows.groups(con, everything), LIGHT, empty=NO_PROBLEM),
+        "Where the time goes": overview(queries.groups(con, everything), LIGHT, empty=NO_PROBLEM),
         "Roofline": roofline(drawn.rows, LIGHT, remark=drawn.note),
-        "Regret": regret(rows.regrets(con, everything), rows.savings(con, everything), LIGHT),
+        "Regret": regret(queries.regrets(con, everything), queries.savings(con, everything), LIGHT),
         "Backward weights": backward_weights(layers.rows, LIGHT, remark=layers.note),
-        "Shapes": shape_map(rows.cells(con, everything), LIGHT),
-        "Time over one size": cost_curves(rows.families(con, everything), LIGHT),
+        "Shapes": shape_map(queries.cells(con, everything), LIGHT),
+        "Time over one size": cost_curves(queries.families(con, everything), LIGHT),
         "Sizes side by side": parallel(sizes.rows, LIGHT, told=sizes.note),
         "Timeline": timeline(ticks, LIGHT),
         "What the files held": completeness(sources, LIGHT),
@@ -223,7 +223,7 @@ def _page(
 ) -> str:
     folder = files("analyzers.explore")
     script = (folder / "assets_report" / "report.js").read_text(encoding="utf-8")
-    style = (folder / "assets" / "explore.css").read_text(encoding="utf-8")
+    style = (folder / "page" / "assets" / "explore.css").read_text(encoding="utf-8")
     style += (folder / "assets_report" / "report.css").read_text(encoding="utf-8")
     plotly = get_plotlyjs()
     block = json.dumps(data, separators=(",", ":"), ensure_ascii=False)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from analyzers.measure.stats import Interval, benjamini_hochberg, faster_p, paired_ratio
+from analyzers.evidence.stats import Interval, benjamini_hochberg, faster_p, paired_ratio
 
 S = TypeVar("S")
 K = TypeVar("K")

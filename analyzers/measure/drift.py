@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analyzers.measure.stats import median
+from analyzers.evidence.stats import median
 
 _QUERY = "clocks.sm,utilization.gpu,temperature.gpu,clocks_event_reasons.active"
 _BUSY_PERCENT = 5.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analyzers.joins import is_default
+from analyzers.evidence.joins import is_default
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
 
 PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from analyzers.measure.backend import Conditions, Place
-from analyzers.measure.check import acceptable, error_bound
-from analyzers.measure.outcomes import Method
+from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.plan import Item
 from analyzers.measure.replay import Options
+from analyzers.measure.results import Method
 from analyzers.measure.trial import Laboratory
 from analyzers.measure.worker import backend_named
 from logparse.errors import InputError

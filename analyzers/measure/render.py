@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analyzers.measure.outcomes import Result
 from analyzers.measure.plan import Item
 from analyzers.measure.replay import Report, Step
+from analyzers.measure.results import Result
 
 
 def plan_rows(items: Sequence[Item]) -> pd.DataFrame:

@@ -14,20 +14,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, cast
 
+from analyzers.evidence.origins import CONFIRM, PICK, RACE
 from analyzers.measure.backend import Place
 from analyzers.measure.backends.recorded import measurements_of
 from analyzers.measure.confirm import Confirmation, Pairs, judge, judge_all
-from analyzers.measure.crew import Crew, History, Limits, Outcome
-from analyzers.measure.outcomes import CONFIRM, PICK, RACE, Confirmed, Method, Result, environment_key
+from analyzers.measure.device_workers import seats
 from analyzers.measure.plan import Item, plan
-from analyzers.measure.seats import seats
+from analyzers.measure.results import Confirmed, Method, Result, environment_key
+from analyzers.measure.scheduler import Crew, History, Limits, Outcome
 from analyzers.measure.worker import backend_named
 from logparse.errors import InputError
 from logparse.ingest import record
 from logparse.location import absolute
 from logparse.model import Fact, Measurement, Problem, Record, Solution
-from logparse.running import announced
 from logparse.store import Store
+from logparse.store.announcements import announced
 
 FORMAT = "replay"
 

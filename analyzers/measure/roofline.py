@@ -1,6 +1,6 @@
 """The least time that a device allows a problem, and so the most that any other solution can save.  Pure.
 
-The peaks are data-sheet values (``analyzers/devices.csv``), which no kernel exceeds: a bound, never an estimate.  A
+The peaks are data-sheet values (``devices.csv``), which no kernel exceeds: a bound, never an estimate.  A
 device or type that is not there has no bound.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from analyzers.devices import device_of
+from analyzers.evidence.devices import device_of
 from logparse.model import ConvProblem, Family, GemmProblem, Problem
 
 

@@ -7,15 +7,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from analyzers.evidence.stats import median
 from analyzers.measure.backend import Backend, Conditions, OutOfMemoryError, Place, UnsupportedError
-from analyzers.measure.check import error_bound
 from analyzers.measure.confirm import Pairs, interleave
+from analyzers.measure.correctness import error_bound
 from analyzers.measure.drift import Drift
-from analyzers.measure.outcomes import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.racing import Race, WithdrawnError, race
+from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.roofline import bound_us
-from analyzers.measure.samples import Samples, Tell
-from analyzers.measure.stats import median
+from analyzers.measure.sampler import Samples, Tell
 from logparse.model import DEFAULT, Family, GemmProblem, Measurement, Problem, Solution
 
 REFERENCE = GemmProblem(

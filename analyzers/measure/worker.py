@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 from analyzers.measure.backend import BackendType, Place
-from analyzers.measure.outcomes import Confirmed, Method, Result
-from analyzers.measure.samples import SickError
+from analyzers.measure.results import Confirmed, Method, Result
+from analyzers.measure.sampler import SickError
 from analyzers.measure.trial import Laboratory
 from logparse.errors import InputError
 from logparse.executors.local import end_with_parent

@@ -10,11 +10,11 @@ from typing import Literal
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.joins import calls_by_problem
-from analyzers.picks import compare
-from analyzers.proof.lint import by_format, key_facts
-from analyzers.proof.override_file import OverrideFile, Row, Rules
-from analyzers.target import Facts
+from analyzers.evidence.joins import calls_by_problem
+from analyzers.evidence.picks import compare
+from analyzers.evidence.target import Facts
+from analyzers.overrides.lint import by_format, key_facts
+from analyzers.overrides.rules import OverrideFile, Row, Rules
 from logparse.links import linked
 from logparse.model import GEMM_FIELDS, ConvProblem, Family, GemmProblem, Problem, problem_from_text
 

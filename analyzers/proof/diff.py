@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Tables
-from analyzers.joins import against_default, calls_by_problem, timed
+from analyzers.evidence.joins import against_default, calls_by_problem, timed
+from analyzers.evidence.target import BY_NAME, Facts, same_build, same_device
+from analyzers.overrides.lint import by_format, facts_of_run
+from analyzers.overrides.rules import OverrideFile, Row
 from analyzers.proof.coverage import may_be
-from analyzers.proof.lint import by_format, facts_of_run
-from analyzers.proof.override_file import OverrideFile, Row
 from analyzers.proof.timings import BASES, main_pick, timings
-from analyzers.target import BY_NAME, Facts, same_build, same_device
 from logparse.links import linked
 from logparse.model import problem_from_text
 

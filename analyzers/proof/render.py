@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from textwrap import shorten
@@ -11,74 +10,18 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from analyzers.analyzer import Tables
-from analyzers.counted import by_log, remarks
-from analyzers.proof.checks import Unread
-from analyzers.proof.convert import Converted
+from analyzers.evidence.double_counts import by_log, remarks
 from analyzers.proof.coverage import Coverage
 from analyzers.proof.diff import STATES, Diff, Step
-from analyzers.proof.export import Exported
-from analyzers.proof.lint import CHECKED
-from analyzers.proof.merge_choice import Merged
-from analyzers.proof.override_file import OverrideFile
 from analyzers.proof.verify import Verification
-from analyzers.render import duration
+from analyzers.recommend.render import duration
 from logparse.model import problem_from_text
 
 _SHOWN, _WIDE = 8, 60
-_NOTE = ["file", "line", "severity", "rule", "message", "remedy"]
 _NO_XML = {i: f"\\x{i:02x}" for i in range(32) if i not in (9, 10, 13)}
 
 
 # --------------------------------------------------------------------------------------------------------------- lint
-
-
-def lint_lines(file: OverrideFile) -> list[str]:
-    """Verdict, then each rule that is broken once, with the lines that it concerns."""
-    accepted = {True: "accepted", False: "not accepted", None: "accepted if the target is of the build that wrote it"}
-    live = sum(row.live for row in file.rows)
-    out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows can be used"]
-    groups: dict[tuple[str, str, str, str], list[int]] = {}
-    for note in file.notes:
-        groups.setdefault((note.severity, note.rule, note.message, note.remedy), []).append(note.line or 0)
-    for (severity, rule, message, remedy), lines in groups.items():
-        shown = ", ".join(str(x) for x in lines[:_SHOWN]) + (f" and {len(lines) - _SHOWN} more" * (len(lines) > _SHOWN))
-        where = f"line {shown}: " if lines[0] else ""
-        out.append(f"  {severity} [{rule}] {where}{message}" + (f" → {remedy}" if remedy else ""))
-    return out
-
-
-def lint_frame(file: OverrideFile) -> pd.DataFrame:
-    """One row per note: file, line, severity, rule, message, remedy."""
-    frame = pd.DataFrame([{"file": file.title, **asdict(note)} for note in file.notes], columns=_NOTE)
-    return frame.astype({"line": "Int64"})
-
-
-def unread_lines(unread: Sequence[Unread]) -> list[str]:
-    """Which of several files were not judged and why; what could have been, once."""
-    out = [f"error: {file.path}: {file.why}" for file in unread]
-    return [*out, f"what is checked: {CHECKED} (--as names it where it is one)"] if out else []
-
-
-def unread_frame(unread: Sequence[Unread]) -> pd.DataFrame:
-    """The same beside ``lint_frame``'s rows."""
-    rows = [{"file": x.path, "line": None, "severity": "error", "rule": "unread", "message": x.why} for x in unread]
-    return pd.DataFrame(rows, columns=_NOTE).astype({"line": "Int64"})
-
-
-def rows_frame(file: OverrideFile) -> pd.DataFrame:
-    """One row per row of the file: line, key, solution, and whether it will be read, matched and honoured."""
-    columns = ["file", "line", "key", "solution", "read", "matched", "honoured", "why"]
-    rows = [
-        {
-            "file": file.title,
-            "line": row.line,
-            "key": row.key,
-            "solution": row.solution.text if row.solution else None,
-            **asdict(row.verdicts),
-        }
-        for row in file.rows
-    ]
-    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(("read", "matched", "honoured"), "boolean"))
 
 
 # ----------------------------------------------------------------------------------------------------------- coverage
@@ -166,38 +109,9 @@ def verify_frame(found: Verification) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).astype({"calls": "Int64", "line": "Int64", **floats}).round(6)
 
 
-def convert_lines(found: Converted) -> list[str]:
-    out = [f"{found.rows:,} rows; {sum(found.refused.values()):,} left out"]
-    ranked = sorted(found.refused.items(), key=lambda entry: (-entry[1], entry[0]))
-    out += [f"  {count:,}: {reason}" for reason, count in ranked[:_SHOWN]]
-    out += [f"  and {len(ranked) - _SHOWN:,} reasons more"] if len(ranked) > _SHOWN else []
-    return [*out, *(f"note: {note}" for note in found.notes)]
-
-
-def merge_lines(found: Merged) -> list[str]:
-    untimed = sum(conflict.taken.time_us is None for conflict in found.conflicts)
-    out = [f"{found.keys:,} keys; {len(found.conflicts):,} with different solutions, the fastest taken"]
-    out[0] += f" ({untimed:,} without times: the first file's)" if untimed else ""
-    for conflict in found.conflicts:
-        others = "; ".join(f"{x.solution} {_ms(x.time_us)} ({x.file}:{x.line})" for x in conflict.others)
-        taken = conflict.taken
-        out.append(f"  {conflict.key}: {taken.solution} {_ms(taken.time_us)} ({taken.file}:{taken.line}), not {others}")
-    return [*out, *(f"  {note}" for note in found.notes)]
-
-
-def export_lines(found: Exported) -> list[str]:
-    ranked = Counter(found.refused).most_common()
-    out = [f"{found.problems:,} problems", *(f"  left out {n:,}: {reason}" for reason, n in ranked[:_SHOWN])]
-    return [*out, *([f"  and {len(ranked) - _SHOWN:,} reasons more"] if len(ranked) > _SHOWN else [])]
-
-
 def _signed(us: float) -> str:
     us = round(us, 3)
     return duration(us) if us >= 0 else f"-{duration(-us)}"
-
-
-def _ms(us: float | None) -> str:
-    return "without a time" if us is None else f"{us / 1000:.6g} ms"
 
 
 # --------------------------------------------------------------------------------------------------------------- diff

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Tables
-from analyzers.joins import EVIDENCE, calls_by_problem, is_default, timed
-from analyzers.measure.outcomes import CONFIRM
-from analyzers.picks import picks
+from analyzers.evidence.joins import EVIDENCE, calls_by_problem, is_default, timed
+from analyzers.evidence.origins import CONFIRM
+from analyzers.evidence.picks import picks
 
 TRACE = "trace"
 BASES = (

@@ -13,11 +13,11 @@ from typing import Any, Literal, TypeVar
 import pandas as pd
 
 from analyzers.analyzer import Tables
-from analyzers.joins import calls_by_problem
+from analyzers.evidence.joins import calls_by_problem
+from analyzers.overrides.lint import by_format, facts_of_run, same_calls
+from analyzers.overrides.rules import OverrideFile
 from analyzers.proof.coverage import Idle, coverage, served_by
 from analyzers.proof.diff import FAIL_ON, diff
-from analyzers.proof.lint import by_format, facts_of_run, same_calls
-from analyzers.proof.override_file import OverrideFile
 from analyzers.proof.timings import kernels_of, main_pick
 from logparse.formats.tunableop.solutions import hipblaslt_index
 from logparse.model import Solution, problem_from_text, solution_from_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logparse.formats import machine_facts
+from logparse.formats import aiter, machine_facts, plain_table, rocblas
 from logparse.formats.format import Format, Writer
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
 from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
@@ -16,12 +16,11 @@ from logparse.formats.miopen import driver_output as miopen_driver_output
 from logparse.formats.miopen import find_db as miopen_find_db
 from logparse.formats.miopen import log as miopen_log
 from logparse.formats.miopen import perf_db as miopen_perf_db
-from logparse.formats.tables import aiter, plain, rocblas
 from logparse.formats.traces import ncu as traces_ncu
 from logparse.formats.traces import nsys as traces_nsys
 from logparse.formats.traces import rocprof as traces_rocprof
 from logparse.formats.traces import rocprof_json as traces_rocprof_json
-from logparse.formats.traces import torch_profiler as traces_torch_profiler
+from logparse.formats.traces.torch import profiler as traces_torch_profiler
 from logparse.formats.tunableop import results as tunableop_results
 from logparse.formats.tunableop import untuned as tunableop_untuned
 from logparse.formats.tunableop import verbose as tunableop_verbose
@@ -46,7 +45,7 @@ FORMATS: tuple[Format, ...] = (
     rocblas.PROFILE,
     rocblas.TUNE,
     aiter.FORMAT,
-    plain.FORMAT,
+    plain_table.FORMAT,
     traces_torch_profiler.FORMAT,
     traces_rocprof.FORMAT,
     traces_rocprof_json.FORMAT,

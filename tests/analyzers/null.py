@@ -15,9 +15,9 @@ from functools import cache
 import numpy as np
 
 from analyzers.analyzer import Tables
+from analyzers.evidence.origins import CONFIRM
+from analyzers.evidence.stats import median
 from analyzers.measure.confirm import Pairs, interleave, judge
-from analyzers.measure.outcomes import CONFIRM
-from analyzers.measure.stats import median
 from logparse.model import GemmProblem
 from tests.analyzers.build import facts, frame, measurement, tables, work
 from tests.analyzers.example import gemm

@@ -9,7 +9,7 @@ import pytest
 
 from analyzers import ANALYZERS
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.recommend import recommend
+from analyzers.recommend.ranking import recommend
 from tests.analyzers.build import tables
 from tests.analyzers.example import everything, oddities
 

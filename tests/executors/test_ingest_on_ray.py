@@ -20,13 +20,13 @@ from logparse.executors import Executor
 from logparse.executors.local import LocalExecutor
 from logparse.executors.ray import RayExecutor
 from logparse.ingest import ingest
-from logparse.source import PIECE_BYTES
+from logparse.ingest.input_file import PIECE_BYTES
 from logparse.store import Store, open_store
 from tests.conftest import ROOT, SAMPLES
 from tests.executors.processes import processes
-from tests.test_ingest import BENCH, TRACE, bench, check_conservation, counts
+from tests.ingest.test_byte_ranges import contents
+from tests.ingest.test_ingest import BENCH, TRACE, bench, check_conservation, counts
 from tests.test_location import address, options, s3  # noqa: F401 - fixtures
-from tests.test_ranges import contents
 
 
 def test_the_views_are_equal_whoever_reads(tmp_path: Path, on_ray: Executor) -> None:
@@ -69,7 +69,7 @@ def test_one_log_in_ranges_on_several_workers(
     tmp_path: Path, on_ray: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("LEAST_BYTES", "MOST_BYTES"):
-        monkeypatch.setattr(f"logparse.ranges.{name}", 1)
+        monkeypatch.setattr(f"logparse.ingest.byte_ranges.{name}", 1)
     log = _ranged(tmp_path / "hipblaslt_7.log")
     told: list[int] = []
     whole, ranged = (open_store(tmp_path / name, create=True) for name in ("whole", "ranged"))

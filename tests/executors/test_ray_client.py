@@ -15,7 +15,7 @@ import pytest
 
 from logparse.store import open_store
 from tests.conftest import ROOT
-from tests.test_ingest import bench, counts
+from tests.ingest.test_ingest import bench, counts
 
 CONTRACT = (
     "tests/executors/test_executors.py",

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.target import target_from
+from analyzers.evidence.target import target_from
 from logparse.formats import FORMATS
 from logparse.formats.format import Head, Line
 from logparse.formats.machine_facts import FILE_NAME, dump, read, recognise

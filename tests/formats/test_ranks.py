@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logparse.formats import rocblas
 from logparse.formats.format import BlockFormat, Line
 from logparse.formats.hipblaslt import bench_output, info
 from logparse.formats.miopen import driver_output
 from logparse.formats.miopen import log as miopen_log
 from logparse.formats.ranks import MARK
-from logparse.formats.tables import rocblas
 from logparse.formats.tunableop import verbose
 from logparse.model import Reject
 from tests.conftest import SAMPLES

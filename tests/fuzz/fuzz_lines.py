@@ -22,9 +22,9 @@ atheris.enabled_hooks.add("str")  # comparisons of texts guide the search (the h
 with atheris.instrument_imports(include=["logparse"], enable_loader_override=False):
     from logparse.formats import FORMATS
     from logparse.formats.format import BlockFormat, FileFormat, LineFormat
-    from logparse.lines import LineReader
+    from logparse.ingest.lines import LineReader
     from tests.damage import PIECES, Memory, seeds
-    from tests.test_robustness import sound
+    from tests.ingest.test_robustness import sound
 
 Target = Callable[[bytes], None]
 

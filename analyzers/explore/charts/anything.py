@@ -6,8 +6,8 @@ import math
 
 import pandas as pd
 
-from analyzers.explore.figure import Figure
-from analyzers.explore.palette import SYMBOLS, Theme, blank, styled
+from analyzers.explore.charts.figure import Figure
+from analyzers.explore.charts.palette import SYMBOLS, Theme, blank, styled
 from analyzers.explore.plain_text import all_shown, shown
 
 MOST = 5_000

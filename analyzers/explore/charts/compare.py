@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from analyzers.explore.charts.figure import Figure, subplots
 from analyzers.explore.charts.marks import Look, add_points, columns, log_axis, sizes, texts
-from analyzers.explore.figure import Figure, subplots
-from analyzers.explore.palette import Theme, blank, headline, note, styled
+from analyzers.explore.charts.palette import Theme, blank, headline, note, styled
 from analyzers.explore.plain_text import all_shown, distinct, duration, shown
 
 NOTHING = (

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analyzers.explore.figure import Figure
-from analyzers.explore.palette import SYMBOLS, Theme
+from analyzers.explore.charts.figure import Figure
+from analyzers.explore.charts.palette import SYMBOLS, Theme
 from analyzers.explore.plain_text import all_shown, shown
 
 HOVER = (

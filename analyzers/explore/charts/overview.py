@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from analyzers.explore.figure import Figure, Trace, bar, scatter, subplots
-from analyzers.explore.palette import Theme, blank, styled
+from analyzers.explore.charts.figure import Figure, Trace, bar, scatter, subplots
+from analyzers.explore.charts.palette import Theme, blank, styled
 from analyzers.explore.plain_text import distinct, shown
 from analyzers.explore.selection import FACETS, facet_text
 

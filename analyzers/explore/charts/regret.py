@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
+from analyzers.explore.charts.figure import Figure, subplots
 from analyzers.explore.charts.marks import columns, texts
-from analyzers.explore.figure import Figure, subplots
-from analyzers.explore.palette import Theme, blank, headline, styled
+from analyzers.explore.charts.palette import Theme, blank, headline, styled
 from analyzers.explore.plain_text import duration
 
 NOTHING = (

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from analyzers.explore.charts.figure import Figure, Trace, heatmap, scatter
 from analyzers.explore.charts.marks import columns, log_axis, texts
-from analyzers.explore.figure import Figure, Trace, heatmap, scatter
-from analyzers.explore.palette import SYMBOLS, UNDER, Theme, blank, colour_bar, remark, styled
+from analyzers.explore.charts.palette import SYMBOLS, UNDER, Theme, blank, colour_bar, remark, styled
 from analyzers.explore.plain_text import shown
 
 NOTHING = (

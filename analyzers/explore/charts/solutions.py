@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
+from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import log_axis
-from analyzers.explore.figure import Figure
-from analyzers.explore.palette import Theme, axis_look, blank, layout_look
+from analyzers.explore.charts.palette import Theme, axis_look, blank, layout_look
 from analyzers.explore.plain_text import all_shown, distinct, shown, solution_name
 
 NOTHING = "No solution of this problem was ever timed.<br>Next: <b>logparse replay</b>, or run the bench command below"

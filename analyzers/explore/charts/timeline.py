@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analyzers.explore.figure import Figure, heatmap
-from analyzers.explore.palette import Theme, blank, colour_bar, headline, styled
+from analyzers.explore.charts.figure import Figure, heatmap
+from analyzers.explore.charts.palette import Theme, blank, colour_bar, headline, styled
 
 NOTHING = (
     "No log here has a clock, so there is no timeline.<br>Next: log with the mask 2 + 4 + 8 + 16 added:<br>"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import add_points, categories, log_axis, repeated, rounded, sizes, texts
-from analyzers.explore.figure import Figure
-from analyzers.explore.palette import Theme, blank, note, styled
+from analyzers.explore.charts.palette import Theme, blank, note, styled
 from analyzers.explore.plain_text import solution_name
 
 NOTHING = (

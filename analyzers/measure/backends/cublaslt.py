@@ -15,8 +15,8 @@ from typing import Any
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.pytorch import OperandCache
-from analyzers.measure.backends.torch_device import Call, TorchRunnable, marker_of, torch_device
-from analyzers.measure.backends.torch_operands import GemmOperands, Matrix, matrices
+from analyzers.measure.device.operands import GemmOperands, Matrix, matrices
+from analyzers.measure.device.torch_device import Call, TorchRunnable, marker_of, torch_device
 from logparse.formats.cublaslt_names import algorithm_text
 from logparse.model import GemmProblem, Problem, Solution
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.pytorch import OperandCache
-from analyzers.measure.backends.torch_device import Tensor, TorchRunnable, marker_of, torch_device
-from analyzers.measure.backends.torch_operands import ConvOperands, conv_shapes, geometry, strides
+from analyzers.measure.device.operands import ConvOperands, conv_shapes, geometry, strides
+from analyzers.measure.device.torch_device import Tensor, TorchRunnable, marker_of, torch_device
 from logparse.model import ConvProblem, Problem, Solution
 
 _TYPES = {"FP16": "HALF", "BF16": "BFLOAT16", "FP32": "FLOAT", "FP64": "DOUBLE"}

@@ -18,8 +18,8 @@ from analyzers.measure.backends.miopen_candidates import Candidates
 from analyzers.measure.backends.miopen_find import Found
 from analyzers.measure.backends.miopen_library import TYPES, Convolution, Library, Offer
 from analyzers.measure.backends.pytorch import OperandCache
-from analyzers.measure.backends.torch_device import Tensor, TorchRunnable, marker_of, torch_device
-from analyzers.measure.backends.torch_operands import ConvOperands, conv_shapes
+from analyzers.measure.device.operands import ConvOperands, conv_shapes
+from analyzers.measure.device.torch_device import Tensor, TorchRunnable, marker_of, torch_device
 from logparse.formats.miopen.solvers import ID_OF_CODE, SOLVERS, algorithm_name
 from logparse.model import ConvProblem, Problem, Solution
 

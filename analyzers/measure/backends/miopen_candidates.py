@@ -54,7 +54,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def serve(device: str) -> None:
     """The other process."""
-    from analyzers.measure.backends.torch_device import torch_device
+    from analyzers.measure.device.torch_device import torch_device
 
     opened = torch_device(Place(device=device))
     library = Library()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from analyzers.measure.backend import UnsupportedError
-from analyzers.measure.backends.torch_operands import conv_shapes, geometry, strides
+from analyzers.measure.device.operands import conv_shapes, geometry, strides
 from logparse.model import ConvProblem
 
 TYPES = {"FP16": 0, "FP32": 1, "BF16": 5}

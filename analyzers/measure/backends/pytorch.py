@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.torch_convs import conv_ways
-from analyzers.measure.backends.torch_device import TorchDevice, TorchRunnable, marker_of, torch_device
 from analyzers.measure.backends.torch_gemms import gemm_ways
-from analyzers.measure.backends.torch_operands import ConvOperands, GemmOperands
 from analyzers.measure.backends.torch_ways import Way
+from analyzers.measure.device.operands import ConvOperands, GemmOperands
+from analyzers.measure.device.torch_device import TorchDevice, TorchRunnable, marker_of, torch_device
 from logparse.model import ConvProblem, GemmProblem, Problem, Solution
 
 AnyOperands: TypeAlias = "GemmOperands | ConvOperands"

@@ -6,16 +6,9 @@ import contextlib
 from collections.abc import Iterator
 
 from analyzers.measure.backend import Place, UnsupportedError
-from analyzers.measure.backends.torch_device import Around, Call, Tensor, TorchDevice
-from analyzers.measure.backends.torch_operands import (
-    ConvOperands,
-    conv_shapes,
-    convolve,
-    dtype_of,
-    geometry,
-    memory_format,
-)
 from analyzers.measure.backends.torch_ways import Way, named, user_kernels, without_mkldnn
+from analyzers.measure.device.operands import ConvOperands, conv_shapes, convolve, dtype_of, geometry, memory_format
+from analyzers.measure.device.torch_device import Around, Call, Tensor, TorchDevice
 from logparse.model import ConvProblem
 
 _OTHER = {"NCHW": "NHWC", "NHWC": "NCHW", "NCDHW": "NDHWC", "NDHWC": "NCDHW"}

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from analyzers.measure.backend import Place, UnsupportedError
-from analyzers.measure.backends.torch_device import Around, Call, Tensor, TorchDevice
-from analyzers.measure.backends.torch_operands import GemmOperands, dtype_of, matrices
 from analyzers.measure.backends.torch_ways import Way, named, user_kernels, without_mkldnn
+from analyzers.measure.device.operands import GemmOperands, dtype_of, matrices
+from analyzers.measure.device.torch_device import Around, Call, Tensor, TorchDevice
 from logparse.model import GemmProblem
 
 _PADS = (8, 64)

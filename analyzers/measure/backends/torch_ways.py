@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analyzers.measure.backend import Place, UnsupportedError
-from analyzers.measure.backends.torch_device import Around, Call, TorchDevice
+from analyzers.measure.device.torch_device import Around, Call, TorchDevice
 from logparse.model import DEFAULT, Solution
 
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.pytorch import OperandCache
-from analyzers.measure.backends.torch_device import TorchRunnable, marker_of, torch_device
 from analyzers.measure.backends.torch_gemms import gemm_ways
+from analyzers.measure.device.torch_device import TorchRunnable, marker_of, torch_device
 from logparse.formats.format import Line
 from logparse.formats.tunableop import verbose
 from logparse.model import DEFAULT, Call, GemmProblem, Measurement, Problem, Record, Solution

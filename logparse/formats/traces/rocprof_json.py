@@ -30,7 +30,7 @@ import numpy.typing as npt
 from logparse.formats.format import FileFormat, Head, Outcome, Source
 from logparse.formats.traces.json_stream import JsonError, JsonStream, printable_text
 from logparse.formats.traces.kernel_totals import KernelTotals
-from logparse.formats.traces.ranges import innermost
+from logparse.formats.traces.marker_ranges import innermost
 from logparse.model import Fact, Message, Record, Reject
 
 CATEGORY = "marker"

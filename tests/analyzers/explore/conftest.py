@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
-from analyzers.explore.problems import points
+from analyzers.explore.point_table import points
 from logparse.ingest import ingest, record
 from logparse.model import ConvProblem, Fact, Measurement, Message, Solution
 from logparse.store import Store, open_store

@@ -104,8 +104,8 @@ class Served:
 def _serve(store: Store, other: str | None = None) -> Iterator[Served]:
     from werkzeug.serving import make_server
 
-    from analyzers.explore.app import application
-    from analyzers.explore.board import Board
+    from analyzers.explore.page.app import application
+    from analyzers.explore.page.board import Board
 
     board = Board(store.url, other=other)
     server = make_server("127.0.0.1", 0, application(board).server, threaded=True)
@@ -392,7 +392,7 @@ def test_charts_are_reached_by_keyboard_and_lead_to_the_table(seen: Visit, demo:
 
 
 def test_both_themes_draw_every_view(themed: Visit, demo: Served) -> None:
-    from analyzers.explore.palette import THEMES
+    from analyzers.explore.charts.palette import THEMES
     from analyzers.explore.selection import VIEWS
 
     page = themed.page

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.explore import cache
-from analyzers.explore.board import Board
-from analyzers.explore.problems import found
-from analyzers.explore.verdict import analyse
-from analyzers.picks import compare
-from analyzers.recommend import recommend
+from analyzers.evidence.picks import compare
+from analyzers.explore.load import cache
+from analyzers.explore.load.analysis import analyse
+from analyzers.explore.page.board import Board
+from analyzers.explore.point_table import found
+from analyzers.recommend.ranking import recommend
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from tests.conftest import SAMPLES

@@ -18,9 +18,9 @@ import pytest
 
 from analyzers import explore
 from analyzers.explore.charts.anything import anything
+from analyzers.explore.charts.palette import DARK, LIGHT, THEMES
 from analyzers.explore.charts.regret import rows_for
 from analyzers.explore.charts.roofline import roofline
-from analyzers.explore.palette import DARK, LIGHT, THEMES
 from analyzers.explore.plain_text import shown
 from tests.analyzers.example import W
 

@@ -14,13 +14,13 @@ pytest.importorskip("dash", reason="the extra `explore` is not installed")
 
 from flask.testing import FlaskClient
 
-from analyzers.explore.address import tunnel
-from analyzers.explore.app import SQL_SECONDS, application, csv, records
-from analyzers.explore.board import Board
+from analyzers.explore.page.address import tunnel
+from analyzers.explore.page.app import SQL_SECONDS, application, csv, records
+from analyzers.explore.page.board import Board
+from analyzers.explore.page.views import clicked
 from analyzers.explore.plain_text import solution_name
-from analyzers.explore.rows import changes
+from analyzers.explore.queries import changes
 from analyzers.explore.selection import Selection, from_url
-from analyzers.explore.views import clicked
 from logparse.errors import LogparseError
 from logparse.store import Store
 from tests.analyzers.explore.conftest import asked
@@ -123,7 +123,7 @@ def test_a_query_is_stopped_at_the_pages_limits(client: FlaskClient, monkeypatch
     assert note("select * from range(50000)") == "50,000 rows"
     assert note("select * from range(50001)").startswith("more than 50,000 rows")
     assert SQL_SECONDS == 20
-    monkeypatch.setattr("analyzers.explore.app.SQL_SECONDS", 1.0)
+    monkeypatch.setattr("analyzers.explore.page.app.SQL_SECONDS", 1.0)
     endless = note("select sum(a.range * b.range) from range(10000000) a, range(10000000) b")
     assert endless.startswith("the query took longer than 1 s and was stopped")
 

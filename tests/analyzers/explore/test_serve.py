@@ -23,9 +23,9 @@ import pytest
 
 pytest.importorskip("dash", reason="the extra `explore` is not installed")
 
-from analyzers.explore import app, serve
-from analyzers.explore.board import Board
-from analyzers.explore.reading import Reading, _locked, _sweep
+from analyzers.explore.load.reader import Reading, _locked, _sweep
+from analyzers.explore.page import app, serve
+from analyzers.explore.page.board import Board
 from logparse.store import Store
 from tests.analyzers.explore.conftest import asked
 

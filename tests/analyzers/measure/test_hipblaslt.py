@@ -15,7 +15,7 @@ pytest.importorskip("rocm.bindings.hipblaslt")
 from analyzers.measure.backend import Backend, Place
 from analyzers.measure.backends.hipblaslt import BACKEND
 from analyzers.measure.confirm import judge
-from analyzers.measure.outcomes import Method
+from analyzers.measure.results import Method
 from analyzers.measure.trial import Laboratory
 from logparse.model import GemmProblem, Solution
 from tests.analyzers.measure.problems import gemm

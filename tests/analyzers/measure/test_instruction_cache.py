@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analyzers.measure.backend import Place
-from analyzers.measure.backends.instruction_cache import STATEMENTS, source
+from analyzers.measure.device.instruction_cache import STATEMENTS, source
 
 
 def test_a_compiler_leaves_the_code_larger_than_the_caches(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_torch_reads_the_code_and_a_cpu_refuses() -> None:
     pytest.importorskip("torch")
     from torch.cuda.jiterator import _CodeParser
 
-    from analyzers.measure.backends.torch_device import torch_device
+    from analyzers.measure.device.torch_device import torch_device
 
     parsed = _CodeParser(source(STATEMENTS))
     assert (parsed.function_name, parsed.function_params) == (f"logparse_flush_{STATEMENTS}", "(T x)")

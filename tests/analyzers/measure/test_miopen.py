@@ -16,9 +16,9 @@ pytest.importorskip("torch")
 from analyzers.measure.backend import Backend, Conditions, Place, UnsupportedError
 from analyzers.measure.backends import miopen_find
 from analyzers.measure.backends.miopen import BACKEND
-from analyzers.measure.check import acceptable, error_bound
 from analyzers.measure.confirm import judge
-from analyzers.measure.outcomes import Method
+from analyzers.measure.correctness import acceptable, error_bound
+from analyzers.measure.results import Method
 from analyzers.measure.trial import Laboratory
 from logparse.formats.miopen.solvers import SOLVERS, known_algorithm
 from logparse.model import Direction, Solution

@@ -12,9 +12,9 @@ pytest.importorskip("torch")
 
 from analyzers.measure.backend import Conditions, OutOfMemoryError, Place, UnsupportedError
 from analyzers.measure.backends.pytorch import BACKEND
-from analyzers.measure.check import acceptable, error_bound
-from analyzers.measure.outcomes import Method
+from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.replay import Options, replay
+from analyzers.measure.results import Method
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Problem, Solution
 from tests.analyzers.measure.problems import SMALL_W, gemm, store_of
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from analyzers.evidence.stats import median
 from analyzers.measure.confirm import interleave, judge
 from analyzers.measure.racing import Race, Rules, WithdrawnError, race
-from analyzers.measure.stats import median
 
 
 def sampler(times: list[float], noise: float, seed: int) -> Callable[[int], float]:

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from analyzers.measure.backends import BACKENDS
-from analyzers.measure.crew import Limits, MeasuringError
 from analyzers.measure.replay import Options, Report, Step, confirmed_pairs, planned, replay, seconds
+from analyzers.measure.scheduler import Limits, MeasuringError
 from analyzers.measure.worker import backend_named
 from logparse.errors import InputError
 from logparse.ingest import record
 from logparse.model import Fact, Measurement, Problem, Solution
-from logparse.running import running
 from logparse.store import Store
+from logparse.store.announcements import running
 from logparse.watch import Watch, line
 from tests.analyzers.measure.fakes import NAME
 from tests.analyzers.measure.problems import named, store_of

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.measure.crew import Limits
 from analyzers.measure.replay import Options, Step, replay
+from analyzers.measure.scheduler import Limits
 from logparse.ingest import record
 from logparse.model import Fact, Measurement, Solution
 from logparse.store import Store

@@ -8,7 +8,7 @@ import pytest
 
 from analyzers.measure.backend import Conditions, Place
 from analyzers.measure.confirm import judge
-from analyzers.measure.outcomes import Method
+from analyzers.measure.results import Method
 from analyzers.measure.trial import Laboratory
 from logparse.model import Problem, Solution
 from tests.analyzers.measure.problems import gemm

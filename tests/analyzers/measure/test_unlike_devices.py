@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.advise import advise
 from analyzers.analyzer import Settings
-from analyzers.measure.crew import Limits
 from analyzers.measure.replay import Options, replay
+from analyzers.measure.scheduler import Limits
+from analyzers.recommend.verb import advise
 from tests.analyzers.measure.fakes import UNLIKE
 from tests.analyzers.measure.problems import named, store_of
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.analyzer import Tables
+from analyzers.overrides.lint import RULES, facts_of_run, inspect, lint, with_collisions
 from analyzers.proof.coverage import coverage, served_by, times_of
-from analyzers.proof.lint import RULES, facts_of_run, inspect, lint, with_collisions
 from logparse.errors import InputError
+from logparse.formats import aiter
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.miopen import find_db
-from logparse.formats.tables import aiter
 from logparse.formats.tunableop import results, signature
 from logparse.ingest import ingest
 from logparse.model import Family, Override, Solution

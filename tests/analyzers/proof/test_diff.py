@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.analyzer import Tables
+from analyzers.overrides.lint import inspect
 from analyzers.proof.diff import Step, diff, upgrade_plan
-from analyzers.proof.lint import inspect
 from analyzers.proof.render import diff_frame, diff_junit, diff_lines, diff_markdown, plan_frame
 from analyzers.proof.timings import timings
 from logparse.formats.hipblaslt import tuning_file

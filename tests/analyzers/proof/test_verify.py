@@ -6,9 +6,10 @@ import pandas as pd
 import pytest
 
 from analyzers.analyzer import Tables
-from analyzers.proof.lint import inspect
-from analyzers.proof.override_file import OverrideFile
-from analyzers.proof.render import lint_frame, lint_lines, rows_frame, verify_frame, verify_lines
+from analyzers.overrides.lint import inspect
+from analyzers.overrides.render import lint_frame, lint_lines, rows_frame
+from analyzers.overrides.rules import OverrideFile
+from analyzers.proof.render import verify_frame, verify_lines
 from analyzers.proof.verify import SIGNS, promises, same_solution, verify
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.miopen import find_db

@@ -12,7 +12,7 @@ import pytest
 
 from logparse.formats.format import BlockFormat, LineFormat
 from logparse.formats.hipblaslt import bench, bench_output, info, log, preamble, profile
-from logparse.lines import LineReader
+from logparse.ingest.lines import LineReader
 
 from .texts import CORPUS, ROOT, SAMPLES
 

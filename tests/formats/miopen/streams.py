@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from logparse.formats.format import BlockFormat, LineFormat
 from logparse.formats.miopen import driver, driver_output, log
-from logparse.lines import LineReader
+from logparse.ingest.lines import LineReader
 from logparse.model import Record
 
 LANGUAGES: Sequence[LineFormat | BlockFormat] = (driver.FORMAT, driver_output.FORMAT, log.FORMAT)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from logparse.formats.format import FileFormat, Outcome
+from logparse.ingest.input_file import InputFile
 from logparse.model import Fact, Kernel, Record
-from logparse.source import InputFile
 from tests.formats.tunableop.source import Memory
 
 T = TypeVar("T")

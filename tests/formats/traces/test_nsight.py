@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from logparse.formats.format import Head
 from logparse.formats.traces import ncu, nsys
+from logparse.ingest.input_file import InputFile
 from logparse.model import Kernel, Message
-from logparse.source import InputFile
 from tests.conftest import SAMPLES
 from tests.formats.traces.reading import facts, outcomes, records, totals, units
 

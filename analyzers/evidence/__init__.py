@@ -1,0 +1,1 @@
+"""How the tables of a run are joined and weighed: what the analyzers rest on."""

@@ -1,0 +1,109 @@
+"""How analyzers join tables: what a source's facts are, which measured problem a call means, and what it weighs.
+
+Linked problems are a relation and never merged (README, "Links"): a value of one call passes over a link and says at
+which level; a count passes only where it is clear whose it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from analyzers.analyzer import Tables
+from analyzers.evidence.origins import CONFIRM, PICK
+from logparse.model import DEFAULT
+
+LEVELS = ("exact", "layout", "shape")
+"""Levels of links, the closest first."""
+DEFAULT_TEXT = DEFAULT.text
+"""The library's own choice as a solution's text; in a replay its fact ``PICK`` names the solution that it was."""
+EVIDENCE = frozenset(
+    {"find-db", "tunableop", "tunableop-verbose", "bench", "tuning-file", "driver", "miopen-log", CONFIRM}
+)
+"""Origins whose times are measurements of named solutions.  Not among them: kernel times of traces, MIOpen's chosen
+solver (a pick), the driver's list of solutions (estimates where no record is known), and the races of a replay: of a
+replay only what was confirmed in a fresh process counts.
+"""
+
+
+def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """What each source says of the place where it was made; of two values of one name the smaller text is kept."""
+    out: dict[str, dict[str, str]] = {}
+    rows = facts.sort_values(["source_id", "name", "value"], ascending=False)
+    for source, name, value in zip(rows["source_id"], rows["name"], rows["value"], strict=True):
+        out.setdefault(str(source), {})[str(name)] = str(value)
+    return out
+
+
+def timed(measurements: pd.DataFrame) -> pd.DataFrame:
+    """The measurements that have a time: status ok, positive and finite (find-dbs hold zero and negative ones)."""
+    time = measurements["time_us"].to_numpy(dtype="float64", na_value=np.nan)
+    with np.errstate(invalid="ignore"):
+        good = (time > 0) & np.isfinite(time)
+    return measurements.iloc[np.flatnonzero(good & (measurements["status"] == "ok").to_numpy(dtype=bool))]
+
+
+def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
+    """Whether each measurement is of the library's own choice: ``Default``, or what a replay's fact ``pick`` names."""
+    named = facts[facts["name"] == PICK]
+    own = dict(zip(named["source_id"], named["value"], strict=True))
+    picked = measurements["source_id"].map(lambda source: own.get(source, DEFAULT_TEXT)).astype(object)
+    out: pd.Series = measurements["solution"].astype(object) == picked
+    return out
+
+
+def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """(problem, solution) → its time over that of the library's own choice, where one source has both.
+
+    Of several sources the largest ratio speaks.  Kernel times of traces are none of a call.
+    """
+    rows = timed(measurements[(measurements["origin"] != "trace").to_numpy(dtype=bool)])
+    keys = ["source_id", "origin", "problem"]
+    own = rows[is_default(rows, facts)].groupby(keys)["time_us"].min().rename("own")
+    times = rows.groupby([*keys, "solution"])["time_us"].min().reset_index().merge(own.reset_index(), on=keys)
+    times = times.assign(ratio=times["time_us"] / times["own"])
+    worst = times.groupby(["problem", "solution"])["ratio"].max().reset_index()
+    columns = (worst["problem"], worst["solution"], worst["ratio"])
+    return {(str(problem), str(solution)): float(ratio) for problem, solution, ratio in zip(*columns, strict=True)}
+
+
+def closest(tables: Tables, problems: pd.Series, others: pd.Series) -> pd.DataFrame:
+    """For each of ``problems`` the ones of ``others`` linked to it at its closest level.
+
+    Columns ``problem, other, level, choices, fan``: ``choices`` counts the others that the problem may mean, ``fan``
+    the problems that the other stands for.  A problem that is itself among ``others`` means that one.
+    """
+    mine, theirs = pd.Index(problems.dropna().unique()), pd.Index(others.dropna().unique())
+    links = tables.links[["problem", "other", "level"]]
+    links = links[links["problem"].isin(mine) & links["other"].isin(theirs)].drop_duplicates(["problem", "other"])
+    own = mine.intersection(theirs).difference(pd.Index(links.loc[links["problem"] == links["other"], "problem"]))
+    level = ["shape" if "?" in problem else "exact" for problem in own]
+    out = pd.concat([pd.DataFrame({"problem": own, "other": own, "level": level}), links], ignore_index=True)
+    rank = out["level"].map({level: i for i, level in enumerate(LEVELS)}).fillna(len(LEVELS))
+    rank = rank.mask(out["problem"] == out["other"], -1)
+    out = out[rank == rank.groupby(out["problem"]).transform("min")]
+    out = out.sort_values(["problem", "other"], ignore_index=True)
+    out["choices"] = out.groupby("problem")["other"].transform("nunique")
+    out["fan"] = out.groupby("other")["problem"].transform("nunique")
+    return out
+
+
+def calls_by_problem(workload: pd.DataFrame) -> pd.Series:
+    """Calls of each problem of the workload over all processes; missing where the log does not count."""
+    return workload.assign(calls=workload["calls"].astype("Float64")).groupby("problem")["calls"].sum(min_count=1)
+
+
+def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
+    """How often the workload called each of these (measured) problems.
+
+    A logged problem that may mean several of them gives its count to none.
+    """
+    if not len(tables.workload) or not len(problems):
+        return {}
+    calls = calls_by_problem(tables.workload).dropna()
+    links = closest(tables, pd.Series(calls.index), problems)
+    links = links[links["choices"] == 1]
+    sums = links["problem"].map(calls).groupby(links["other"]).sum()
+    return {str(problem): int(count) for problem, count in sums.items()}

@@ -1,0 +1,210 @@
+"""What the library picked, and how that compares with the best that is known: the table behind ``heuristics``.
+
+Times are only compared within one file: pick and best come from the same source, so from one device and one method.
+A solution *index* means something only within one library build and arch; a MIOpen solver is a name and means the same
+everywhere, its time does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.joins import (
+    DEFAULT_TEXT,
+    EVIDENCE,
+    LEVELS,
+    calls_by_problem,
+    closest,
+    facts_by_source,
+    is_default,
+    timed,
+)
+from analyzers.evidence.origins import CONFIRM
+from analyzers.evidence.target import comparable, same_device
+
+CHOSEN = "miopen-chosen"
+"""Origin of rows in which a MIOpen log says which solver was taken."""
+
+MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
+BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)
+"""How a pick's time is known, the best basis first: it was measured; the library's own choice where the file was made
+was; there is no time of it; it cannot be told whether both sides mean the same by an index."""
+
+COLUMNS = (
+    *("problem", "pick", "calls", "basis", "pick_us", "noise_us", "best", "best_raw", "best_us", "algorithm"),
+    *("workspace_bytes", "key_text", "candidates", "source_id", "origin", "measured", "level", "choices", "fan"),
+    "disagree",
+)
+
+
+def picks(tables: Tables) -> pd.DataFrame:
+    """Solutions that the logs say were picked: columns ``source_id, problem, pick, count``, without tools' lines.
+
+    Several mask categories log one launch; per problem the category with the most picks counts.
+    """
+    calls, chosen = tables.calls, tables.measurements
+    calls = calls[calls["solution"].notna() & ~calls["by_tool"].fillna(False).astype(bool)]
+    chosen = chosen[(chosen["origin"] == CHOSEN) & (chosen["run"] == tables.run)].assign(category=CHOSEN, count=1)
+    columns = ["source_id", "category", "problem", "solution", "count"]
+    rows = pd.concat([x[columns] for x in (calls, chosen) if len(x)] or [calls[columns]], ignore_index=True)
+    rows["count"] = rows["count"].astype("Float64").fillna(1.0).astype("float64")
+    per: pd.DataFrame = rows.groupby(["problem", "category"])["count"].sum().reset_index()
+    per = per.sort_values(["problem", "count", "category"], ascending=[True, False, True]).drop_duplicates("problem")
+    rows = rows.merge(per[["problem", "category"]], on=["problem", "category"])
+    out: pd.DataFrame = rows.groupby(["source_id", "problem", "solution"])["count"].sum().reset_index()
+    return out.rename(columns={"solution": "pick"})
+
+
+def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
+    """One row per source, origin and problem: its fastest solution, how many have a time, and the default's time.
+
+    Columns ``source_id, origin, measured, best, best_us, best_raw, algorithm, workspace_bytes, key_text, candidates,
+    default, default_us, noise_us``.  ``default`` is the library's own choice there; several times of it in one source
+    are averaged, and their spread is the noise floor.
+    """
+    rows = timed(measurements)
+    rows = rows[rows["origin"].isin(EVIDENCE)]
+    rows = rows.assign(own=is_default(rows, facts)).rename(columns={"problem": "measured", "solution": "best"})
+    keys = ["source_id", "origin", "measured"]
+    rows = rows.sort_values([*keys, "time_us", "best", "ordinal"])
+    out = rows.drop_duplicates(keys)[
+        [*keys, "best", "time_us", "raw", "algorithm", "workspace_bytes", "key_text"]
+    ].rename(columns={"time_us": "best_us", "raw": "best_raw"})
+    grouped = rows.groupby(keys)
+    own = rows[rows["own"]].groupby(keys)
+    times = own["time_us"]
+    spread = (times.max() - times.min()).rename("noise_us")
+    name, mean = own["best"].first().rename("default"), times.mean().rename("default_us")
+    columns = [grouped["best"].nunique().rename("candidates"), name, mean, spread]
+    for column in columns:
+        out = out.merge(column.reset_index(), on=keys, how="left")
+    return out
+
+
+def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
+    """Each pick (or, where no log names one, the library's default) beside the best known solution of its problem.
+
+    One row per problem and pick, the best evidence there is (``BASES``, then the closest link, then a confirmation,
+    then the most candidates), with ``COLUMNS``; times in µs, ``calls`` missing where no log counts.
+    """
+    made = _with_workload(tables, picks(tables))
+    known = records(_relevant(tables, made["problem"]), tables.facts)
+    made = pd.concat([made, _uncalled(tables, made["problem"], known)], ignore_index=True)
+    if not len(known) or not len(made):
+        return pd.DataFrame(columns=list(COLUMNS))
+    calls = made.groupby(["problem", "pick"])["calls"].sum(min_count=1)
+    rows = made.drop(columns="calls").merge(closest(tables, made["problem"], known["measured"]), on="problem")
+    rows = rows.rename(columns={"other": "measured"}).merge(known, on="measured")
+    rows = _disagreement(rows).merge(_times(tables, rows["measured"]), how="left", on=[*_RECORD, "pick"])
+    rows = _judged(_comparable(rows, facts_by_source(tables.facts), settings))
+    order = rows["basis"].map({x: i for i, x in enumerate(BASES)})
+    near = rows["level"].map({x: i for i, x in enumerate(LEVELS)})
+    # A confirmation has two candidates only, and outweighs a file in which the fastest of many was lucky in part.
+    lucky = rows["origin"] != CONFIRM
+    rows = rows.assign(order=order, near=near, lucky=lucky, more=-rows["candidates"])
+    rows = rows.sort_values(["problem", "pick", "order", "near", "lucky", "more", "best_us", *_RECORD, "log"])
+    rows = rows.drop_duplicates(["problem", "pick"]).merge(calls.reset_index(), on=["problem", "pick"])
+    # Picks that all fall back on the default are one statement about the problem, not one per pick.
+    rows["pick"] = rows["pick"].where(rows["basis"] != BY_DEFAULT, rows["default"])
+    rows["calls"] = rows.groupby(["problem", "pick"])["calls"].transform("sum", min_count=1)
+    return rows.drop_duplicates(["problem", "pick"])[list(COLUMNS)].reset_index(drop=True)
+
+
+_RECORD = ["source_id", "origin", "measured"]
+
+
+def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
+    """Columns ``log, problem, pick, calls``: the picks with the calls that each stands for, and a ``Default`` for
+    every problem of the workload without a logged pick.
+
+    A log may name the pick for one text of the problem and count its calls for another (MIOpen's key and command).
+    """
+    calls = calls_by_problem(tables.workload).astype("float64")
+    without = calls[~calls.index.isin(made["problem"])]
+    passed = closest(tables, pd.Series(without.index), made["problem"])
+    passed = passed[passed["choices"] == 1]
+    moved = passed["problem"].map(without).astype("float64").groupby(passed["other"]).sum(min_count=1)
+    weights = calls.add(moved, fill_value=0.0)
+    total = made.groupby("problem")["count"].transform("sum")
+    weight = made["problem"].map(weights).astype("float64") * (made["count"] / total)
+    made = made.rename(columns={"source_id": "log"}).assign(calls=weight)
+    silent = without[~without.index.isin(passed["problem"])].rename_axis("problem").reset_index()
+    silent = silent.assign(log="", pick=DEFAULT_TEXT)
+    columns = ["log", "problem", "pick", "calls"]
+    return pd.concat([x[columns] for x in (made, silent) if len(x)] or [made[columns]], ignore_index=True)
+
+
+def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
+    """Measurements of these problems, of those linked to them, and of every problem with a time of the default.
+
+    A system find-db has hundreds of thousands of records that no log of the run touches.
+    """
+    links, rows = tables.links, tables.measurements
+    linked = links.loc[links["problem"].isin(problems), "other"]
+    default = rows.loc[is_default(rows, tables.facts), "problem"]
+    return rows[rows["problem"].isin(set(problems) | set(linked) | set(default))]
+
+
+def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
+    """Problems measured against their default but never logged: the loss of one call is still worth saying."""
+    known = known[known["default_us"].notna() & (known["candidates"] > 1)]
+    measured = known["measured"].drop_duplicates()
+    covered = closest(tables, problems, measured)["other"]
+    left = measured[~measured.isin(covered)].to_numpy()
+    return pd.DataFrame({"log": "", "problem": left, "pick": DEFAULT_TEXT, "calls": np.full(len(left), np.nan)})
+
+
+def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
+    rows = timed(tables.measurements[tables.measurements["problem"].isin(set(measured))])
+    rows = rows.rename(columns={"problem": "measured", "solution": "pick", "time_us": "own_us"})
+    out: pd.DataFrame = rows.groupby([*_RECORD, "pick"])["own_us"].min().reset_index()
+    return out
+
+
+def _disagreement(rows: pd.DataFrame) -> pd.DataFrame:
+    """``disagree``: the problem may mean several measured ones of a source, and these have different winners."""
+    winners = rows.groupby(["problem", "pick", "source_id", "origin"])["best"].transform("nunique")
+    return rows.assign(disagree=winners > 1)
+
+
+def _comparable(rows: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], settings: Settings) -> pd.DataFrame:
+    """``same``: an index means the same in log and file; ``device``: nothing says that the file is of another GPU."""
+
+    @cache
+    def same(log: str, source: str, library: str) -> bool:
+        if log == source:
+            return True
+        verdict = comparable(facts.get(log, {}), facts.get(source, {}), library)
+        return settings.same_build if verdict is None else verdict
+
+    @cache
+    def device(log: str, source: str) -> bool:
+        measured = facts.get(source, {})
+        return all(same_device(measured, x) is not False for x in (facts.get(log, {}), settings.target))
+
+    logs, sources, libraries = rows["log"], rows["source_id"], rows["pick"].str.partition(":")[0]
+    return rows.assign(
+        same=[same(*key) for key in zip(logs, sources, libraries, strict=True)],
+        device=[device(*key) for key in zip(logs, sources, strict=True)],
+    )
+
+
+def _judged(rows: pd.DataFrame) -> pd.DataFrame:
+    """``basis``, ``pick_us``, ``noise_us`` per row.
+
+    A file that holds one solution of a problem (a tuner's winner) cannot tell a regret: counting the picks that happen
+    to equal it as no regret, and the others as unmeasured, would flatter the library.
+    """
+    index = rows["pick"] != DEFAULT_TEXT
+    choice = rows["device"] & (rows["candidates"] > 1)
+    measured = index & rows["same"] & rows["own_us"].notna() & choice
+    default = ~measured & rows["default_us"].notna() & choice
+    incomparable = ~measured & ~default & index & ~(rows["same"] & rows["device"])
+    basis = np.select([measured, default, incomparable], [MEASURED, BY_DEFAULT, INCOMPARABLE], UNMEASURED)
+    pick_us = np.where(measured, rows["own_us"], np.where(default, rows["default_us"], np.nan))
+    return rows.assign(basis=basis, pick_us=pick_us, noise_us=np.where(default, rows["noise_us"], np.nan))

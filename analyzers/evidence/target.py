@@ -1,0 +1,158 @@
+"""The machine that will read the overrides: its facts, and whether a measurement was made on its like.
+
+A time from another device or library build may rank findings; it never becomes an override.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from logparse.errors import InputError
+from logparse.formats.format import FileFormat, Format
+from logparse.formats.miopen.find_db import facts_of_name
+from logparse.ingest.input_file import InputFile
+from logparse.model import FACTS, Fact
+
+Facts: TypeAlias = Mapping[str, str]
+
+BUILD: Mapping[str, tuple[str, ...]] = {
+    "hipblaslt": ("hipblaslt_revision", "hipblaslt_version"),
+    "rocblas": ("rocblas_version",),
+    "cublaslt": ("cublaslt_version",),
+    "miopen": ("miopen_version",),
+    "torch": ("pytorch_version",),
+}
+"""Facts that tell a library's build, the sharpest first: the first that both sides know decides."""
+
+BY_NAME = frozenset({"miopen", "torch"})
+"""Libraries whose solution ids are names and mean the same in every build."""
+
+
+def arch(facts: Facts) -> str | None:
+    """``gfx942`` of ``gfx942:sramecc+:xnack-``; None where it is unknown."""
+    return facts.get("arch", "").partition(":")[0] or None
+
+
+def same_device(one: Facts, other: Facts) -> bool | None:
+    """Whether both are of one GPU arch and, where both know it, one CU count; None where an arch is unknown."""
+    if any(name in one and name in other and one[name] != other[name] for name in ("cu_count",)):
+        return False
+    left, right = arch(one), arch(other)
+    return None if left is None or right is None else left == right
+
+
+def same_build(one: Facts, other: Facts, library: str) -> bool | None:
+    """Whether both are of one build of ``library``; None where it is unknown.  A name needs no equal build."""
+    for name in BUILD.get(library, ()):
+        if name in one and name in other:
+            return one[name] == other[name]
+    return None
+
+
+def comparable(one: Facts, other: Facts, library: str) -> bool | None:
+    """Whether a solution id of ``library`` means the same, and runs on the same device, on both sides."""
+    device = same_device(one, other)
+    build = True if library in BY_NAME else same_build(one, other, library)
+    if device is False or build is False:
+        return False
+    return None if device is None or build is None else True
+
+
+def serves(measured: Facts, target: Facts, library: str) -> bool | None:
+    """Whether a time measured there may become an override here: one device, and one library build where both tell it.
+
+    None where the device, or the build that gives an index its meaning, is unknown on either side.
+    """
+    device, build = same_device(measured, target), same_build(measured, target, library)
+    if device is False or build is False:
+        return False
+    return None if device is None or (build is None and library not in BY_NAME) else True
+
+
+def machine(facts: Facts) -> dict[str, str]:
+    """The facts that tell a machine and its libraries, without those of one file or process."""
+    return {name: x for name, x in facts.items() if name != "pid" and (name in FACTS or name.startswith("validator:"))}
+
+
+def target_from(words: Sequence[str], formats: Sequence[Format]) -> dict[str, str]:
+    """The facts of the machine that will read the overrides, from ``--target`` words.
+
+    A word is ``KEY=VALUE`` (a name of ``model.FACTS`` or ``validator:NAME``), a MIOpen db's file name (the file need
+    not exist), a ``facts.json`` (one object of texts), or a file of one of ``formats`` that tells facts (TunableOp
+    results, tuning file).  Raises InputError for anything else, and where two words disagree: two targets are never
+    merged.  An arch may be told with its features and without.
+    """
+    out: dict[str, str] = {}
+    for word in words:
+        for fact in _facts_of(word, formats):
+            before = out.setdefault(fact.name, fact.value)
+            if before == fact.value:
+                continue
+            bare, full = sorted((before, fact.value), key=len)
+            if fact.name != "arch" or full.partition(":")[0] != bare:
+                raise InputError(
+                    f"--target {word}: {fact.name} is {fact.value} here and {before} before; give one target"
+                )
+            out["arch"] = full
+    return machine(out)
+
+
+def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
+    name, equals, value = word.partition("=")
+    if equals and (name in FACTS or name.startswith("validator:")):
+        if name == "gpus" and not re.fullmatch(r"[1-9]\d{0,3}", value):
+            raise InputError(f"--target {word}: gpus is how many devices a process sees, 1 or more")
+        return [Fact(name, value)]
+    file = InputFile(word)
+    named = facts_of_name(file.name)
+    if named:
+        return named
+    try:
+        facts = _json_facts(file) if file.name.endswith(".json") else _file_facts(file, formats)
+    except OSError as error:
+        fact = f", and no fact; these are {', '.join(FACTS)} and validator:NAME" if equals else ""
+        raise InputError(f"--target {word}: {error.strerror or error}{fact}") from error
+    if not facts:
+        raise InputError(
+            f"--target {word}: says nothing of a machine; give a TunableOp CSV, a tuning file, a find-db file name, a "
+            f"facts.json or KEY=VALUE with one of {', '.join(FACTS)}"
+        )
+    return facts
+
+
+def _json_facts(file: InputFile) -> list[Fact]:
+    with file.open() as stream:
+        try:
+            values = json.loads(stream.read())
+        except ValueError as error:
+            raise InputError(f"--target {file.path}: not JSON: {error}") from error
+    if not isinstance(values, dict) or not all(isinstance(x, (str, int)) for x in values.values()):
+        raise InputError(f"--target {file.path}: must be one JSON object of texts")
+    return [Fact(name, str(value)) for name, value in values.items()]
+
+
+def _file_facts(file: InputFile, formats: Sequence[Format]) -> list[Fact]:
+    head = file.head()
+    for candidate in formats:
+        if isinstance(candidate, FileFormat) and candidate.recognise(head):
+            return [x for outcome in candidate.read(file) for x in outcome.records if isinstance(x, Fact)]
+    return []
+
+
+def seen_by(gpus: int, facts: Facts) -> dict[str, str]:
+    """The facts with how many devices a process sees: ``gpus``, or (1) what they themselves say."""
+    return {"gpus": "1", **facts} | ({"gpus": str(gpus)} if gpus > 1 else {})
+
+
+def folder(facts: Facts) -> str:
+    """A folder name for a target: device and library builds, e.g. ``gfx942-304cu-hipblaslt-1201``."""
+    if not facts:
+        return "no-target"
+    words = [arch(facts) or "unknown-arch", f"{facts['cu_count']}cu" if "cu_count" in facts else ""]
+    for library, names in BUILD.items():
+        known = next((facts[name] for name in names if name in facts), None)
+        words.append(f"{library}-{known}" if known else "")
+    return re.sub(r"[^\w.+-]+", "_", "-".join(filter(None, words)))

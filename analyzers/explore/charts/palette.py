@@ -1,0 +1,186 @@
+"""Colours and the look of a figure, dark and light.
+
+Categories take the colours of Okabe and Ito ("Color Universal Design", 2008), which people with any of the common
+colour deficiencies tell apart; numbers take steps of cividis, which also read in grey.  Symbols repeat what a colour
+says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from analyzers.explore.charts.figure import Figure
+
+CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+ON_DARK = ("#56B4E9", "#E69F00", "#2FBF97", "#E39AC3", "#8FA8FF", "#FF7F3F")
+"""The same hues, lifted to be seen on a dark ground."""
+SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
+FONT = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours of one ground."""
+
+    name: str
+    paper: str
+    panel: str
+    ink: str
+    faint: str
+    grid: str
+    categories: tuple[str, ...]
+    alarm: str
+    good: str
+    scale: tuple[str, ...]
+    """Six steps of cividis from little to much, without its ends that would vanish in the ground."""
+
+    @property
+    def accent(self) -> str:
+        return self.categories[0]
+
+    @property
+    def other(self) -> str:
+        """What belongs to no category."""
+        return self.faint
+
+    @property
+    def colour_scale(self) -> list[tuple[float, str]]:
+        """``scale`` in plotly's form."""
+        return [(i / (len(self.scale) - 1), colour) for i, colour in enumerate(self.scale)]
+
+
+LIGHT = Theme(
+    *("light", "#ffffff", "#ffffff", "#1b2430", "#5f6a78", "#e6e9ee", CATEGORIES, "#D55E00", "#009E73"),
+    scale=("#0b2a5b", "#3f5379", "#72757a", "#a2976f", "#cfba55", "#f2cf2e"),
+)
+DARK = Theme(
+    *("dark", "#12161c", "#1a2029", "#e8ecf1", "#9aa7b6", "#2b3440", ON_DARK, "#FF7F3F", "#2FBF97"),
+    scale=("#46639b", "#6a7a96", "#8d8d8a", "#b0a678", "#d7c358", "#fee838"),
+)
+THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
+
+
+def theme_of(name: str | Theme | None) -> Theme:
+    """A theme by name; light where the name says nothing."""
+    return name if isinstance(name, Theme) else THEMES.get(name or "", LIGHT)
+
+
+def axis_look(theme: Theme) -> dict[str, Any]:
+    """What all axes share."""
+    return {
+        "gridcolor": theme.grid,
+        "linecolor": theme.grid,
+        "zerolinecolor": theme.grid,
+        "tickfont": {"color": theme.faint, "size": 11},
+        "title": {"font": {"color": theme.faint, "size": 12}, "standoff": 8},
+        "automargin": True,
+        "ticklabeloverflow": "allow",  # margins show them; else plotly measures each label at each drawing
+        "separatethousands": True,
+        "exponentformat": "none",
+    }
+
+
+def layout_look(theme: Theme, *, title: str = "", height: int = 460) -> dict[str, Any]:
+    """What the layouts of all figures share."""
+    heading = (
+        {"title": {"text": title, "x": 0, "xref": "paper", "font": {"size": 15, "color": theme.ink}}} if title else {}
+    )
+    return {
+        "paper_bgcolor": theme.panel,
+        "plot_bgcolor": theme.panel,
+        "font": {"family": FONT, "size": 12, "color": theme.ink},
+        "colorway": list(theme.categories),
+        "height": height,
+        # Left there is room for "100,000": where a click makes the numbers wider, plotly draws everything twice.
+        "margin": {"l": 78, "r": 24, "t": 54 if title else 26, "b": 52},
+        "hoverlabel": {
+            "bgcolor": theme.panel,
+            "bordercolor": theme.faint,
+            "align": "left",
+            "namelength": -1,
+            "font": {"family": FONT, "size": 12, "color": theme.ink},
+        },
+        # Hung from the box: plotly misplaces a legend of several lines that stands on the plot.
+        "legend": {"orientation": "h", "yref": "container", "y": 1 - (56 if title else 30) / height, "yanchor": "top",
+                   "x": 0, "font": {"size": 11, "color": theme.ink}},
+        "hovermode": "closest",
+        "uirevision": "keep",
+        **heading,
+    }  # fmt: skip
+
+
+def template(theme: Theme) -> dict[str, Any]:
+    """The look as plotly's template, which each setting of a figure's own goes before."""
+    look = {k: v for k, v in layout_look(theme).items() if k not in ("height", "margin")}
+    return {"layout": {**look, "xaxis": axis_look(theme), "yaxis": axis_look(theme)}}
+
+
+def styled(figure: Figure, theme: Theme, *, title: str = "", height: int = 460) -> Figure:
+    """Give a figure the theme's colours, and grid lines, fonts and margins that all figures share."""
+    look = layout_look(theme, title=title, height=height)
+    own = {name: look[name] for name in ("paper_bgcolor", "plot_bgcolor", "height", "margin", "title") if name in look}
+    legend = {"y": look["legend"]["y"]}
+    figure.update_layout(template=template(theme), uirevision="keep", legend=legend, **own)
+    return figure
+
+
+def colour_bar(title: str, theme: Theme, **more: Any) -> dict[str, Any]:
+    """The key of a colour scale, its title along it: above, it would stand in the topmost number."""
+    return {
+        "title": {"text": title, "side": "right", "font": {"size": 12, "color": theme.faint}},
+        "thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11, "color": theme.faint}, **more,
+    }  # fmt: skip
+
+
+def headline(figure: Figure, text: str, theme: Theme, *, lines: int = 1) -> None:
+    """What a figure says, in ``lines`` of words above it and its legend, under its title where it has one."""
+    height, title = figure.layout["height"], figure.layout.get("title", {}).get("text", "")
+    told = f"{title}<br><span style='font-size:13px'>{text}</span>" if title else text
+    below = 12 + 18 * lines + (24 if title else 0)
+    figure.update_layout(
+        title={"text": told, "x": 0, "xref": "container", "y": 1 - (below - 18) / height, "yref": "container",
+               "yanchor": "bottom", "pad": {"l": 12}, "font": {"size": 15 if title else 13, "color": theme.ink}},
+        legend={"y": 1 - below / height},
+        margin={"t": below + 34},
+    )  # fmt: skip
+
+
+def note(figure: Figure, text: str, theme: Theme) -> Figure:
+    """A remark of our own under the plot and its axis title, at the right."""
+    if not text:
+        return figure
+    figure.add_annotation(**remark(text, theme))
+    figure.update_layout(margin={"b": UNDER})
+    return figure
+
+
+UNDER = 74
+"""The lower margin (px) of a figure with a remark."""
+
+
+def remark(text: str, theme: Theme) -> dict[str, Any]:
+    """The annotation that ``note`` adds."""
+    return {
+        "text": text, "xref": "paper", "yref": "paper", "x": 1, "y": 0, "xanchor": "right", "yanchor": "top",
+        "yshift": -48, "showarrow": False, "font": {"size": 11, "color": theme.faint},
+    }  # fmt: skip
+
+
+def blank(text: str, theme: Theme, *, title: str = "", height: int = 300) -> Figure:
+    """A figure without data that says what to do next."""
+    figure = styled(Figure(), theme, title=title, height=height)
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+    figure.add_annotation(
+        text=text,
+        xref="paper",
+        yref="paper",
+        x=0.5,
+        y=0.5,
+        showarrow=False,
+        align="center",
+        font={"size": 14, "color": theme.faint},
+    )
+    return figure

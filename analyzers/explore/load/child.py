@@ -1,0 +1,176 @@
+"""Reading a store for the page, in processes of their own (``reading`` starts them).
+
+Reading 200,000 problems takes more than half a gigabyte for some seconds, which the page must not keep.  So a child
+reads the store, writes what the page needs into a folder and says after each step that it is there.  The first step is
+all that the first view needs; what the analyzers say comes later, at a lower priority than the page.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from analyzers.explore import point_table, queries
+from analyzers.explore.load import cache
+from analyzers.explore.load.job import DONE, FAILED, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT, Job
+from logparse.errors import LogparseError
+from logparse.store import open_store
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from analyzers.explore.load.analysis import Analysis
+    from logparse.store import Store
+
+_SMALL = {
+    "sources": "select * from sources where run = $run",
+    "facts": "select * from facts",
+    "ticks": queries.TICKS,
+}
+_BASES = ("bases", "places", "peaks", "means")
+"""What ``point_table.survey`` makes: all that the analyzers' picks and findings are put beside."""
+_ROWS = 30_720
+"""Rows that one thread takes at a time: by default 122,880, which leaves the second core nothing to do."""
+_OFTEN, _PLAIN = ("label",), " using compression uncompressed"
+"""Texts that each chart fetches by the thousand from anywhere: to unpack them would take a third of its time."""
+_TRIES = """
+    select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us,
+           std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family' order by h"""
+
+
+def main(job: Mapping[str, Any]) -> None:
+    """What a child runs: a line of JSON on standard output for each step.  Never raises."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the page, and the page ends its readers
+    pa.set_memory_pool(pa.system_memory_pool())  # the other pools hold on to what was freed
+    with contextlib.suppress(BrokenPipeError):  # nobody listens any more
+        for step, text in _steps(Job(**job)):
+            print(json.dumps((step, text)), flush=True)
+
+
+def _steps(job: Job) -> Iterator[tuple[str, str]]:
+    try:
+        yield from _judge(job) if job.judge else _read(job)
+    except (LogparseError, OSError) as error:
+        yield FAILED, str(error)
+    except Exception as error:  # the page must say why it stays empty, whatever it was
+        yield FAILED, f"{type(error).__name__}: {error}"
+
+
+class _WithoutPandas:
+    """Hides pandas, which pyarrow would import to see whether a list of strings is a Series: a third of a second."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+
+
+def _read(job: Job) -> Iterator[tuple[str, str]]:
+    """What the files say, the first view first."""
+    sys.meta_path.insert(0, _WithoutPandas())
+    store, folder = open_store(job.url), Path(job.folder)
+    run = store.latest_run(job.run)
+    kept = cache.place(store, run, job.other, job.target)
+    if cache.restore(kept, folder):
+        yield KEPT, ""
+        yield DONE, ""
+        return
+    others = other_times(job.other, folder) if job.other else None
+    with _connect(store) as con:
+        point_table.survey(con, run)
+        con.execute("set force_compression = 'uncompressed'")  # which takes as long as all else; the judge does it
+        with point_table.said(con, None, None, others) as points:
+            _database(con, folder / FIRST, run, points)
+        (folder / "run.json").write_text(json.dumps({"run": run, "runs": store.runs()}))
+        yield READY, ""
+        os.nice(15)  # the page draws its first view now
+        con.execute("set threads = 1")  # the other one began before, and is as nice as it was
+        for name in _BASES:
+            _write(con, f"select * from {name}", folder / f"{name}.parquet")
+    _tries(store, folder)
+    yield TRIES, ""
+    yield DONE, str(kept or "")
+
+
+def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str) -> None:
+    """The tables that the page asks, as a file of DuckDB: compressed, opened in no time, and in memory by parts."""
+    con.execute(f"attach {_quoted(path)} as out_ (row_group_size {_ROWS})")
+    for name, sql in {"points": points, **_SMALL}.items():
+        given = {"run": run} if "$run" in sql else None
+        columns = con.execute(f"describe {sql}", given).fetchall()
+        told = ", ".join(f"{x} {kind}{_PLAIN if x in _OFTEN else ''}" for x, kind, *_ in columns)
+        con.execute(f"create table out_.{name} ({told})")
+        con.execute(f"insert into out_.{name} {sql}", given)
+    con.execute(f"create table out_.sums as {queries.sums('out_.points')}")
+    con.execute("detach out_")
+
+
+def other_times(url: str, folder: Path, told: Analysis | None = None) -> Path:
+    """The file in the folder that holds the times of the other store, ``problem, other_us``.
+
+    ``told``: what the analyzers say of that store, wherever they have spoken of this one: a time is that of the pick
+    then, and of the best known solution before, in both stores alike.
+    """
+    path, store = folder / "others.parquet", open_store(url)
+    with _connect(store) as con:
+        point_table.build(con, store.latest_run(), *((told.compared, told.found) if told else ()))
+        _write(con, "select problem, min(time_us) as other_us from points group by problem", path)
+    return path
+
+
+def _tries(store: Store, folder: Path) -> None:
+    """Every measurement, ordered so that those of one problem lie together and are found without reading the rest."""
+    with _connect(store) as con:
+        _write(con, _TRIES, folder / "tries.parquet", "row_group_size 4096")
+
+
+def _judge(job: Job) -> Iterator[tuple[str, str]]:
+    """What the analyzers say; and keep it all."""
+    os.nice(5)
+    from analyzers.analyzer import Settings
+    from analyzers.explore.load.analysis import analyse
+
+    store, folder = open_store(job.url), Path(job.folder)
+    run = str(json.loads((folder / "run.json").read_text())["run"])
+    settings = Settings(target=job.target)
+    told = analyse(store, run, settings)
+    (folder / "verdict.json").write_text(json.dumps({"headline": told.headline, "lines": told.lines}))
+    others = other_times(job.other, folder, analyse(open_store(job.other), None, settings)) if job.other else None
+    with _connect(store) as con:
+        for name in _BASES:
+            con.execute(f"create view {name} as from read_parquet({_quoted(folder / f'{name}.parquet')})")
+        with point_table.said(con, told.compared, told.found, others) as points:
+            con.execute("set preserve_insertion_order = true")
+            _database(con, folder / JUDGED, run, f"{points} order by {queries.ORDER}")
+    yield VERDICT, ""
+    for made in (folder / FIRST, *(folder / f"{name}.parquet" for name in _BASES)):
+        made.unlink()  # the next look needs none of them, and who has the first one open keeps it
+    if job.kept:
+        cache.keep(folder, Path(job.kept))
+    yield DONE, ""
+
+
+def _connect(store: Store) -> duckdb.DuckDBPyConnection:
+    con = store.connect(direct=True)
+    for setting in (
+        "threads = 2", "memory_limit = '500MB'", "preserve_insertion_order = false", "enable_progress_bar = false",
+    ):  # fmt: skip
+        con.execute(f"set {setting}")
+    con.execute(f"attach ':memory:' as work (row_group_size {_ROWS})")
+    con.execute("set search_path = 'work,memory'")
+    return con
+
+
+def _write(con: duckdb.DuckDBPyConnection, sql: str, path: Path, options: str = "") -> None:
+    con.execute(f"copy ({sql}) to {_quoted(path)} (format parquet{', ' + options if options else ''})")
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

@@ -1,0 +1,118 @@
+"""The processes that read a store for the page, and the folder that they fill (``prepare`` is what they run).
+
+Imports next to nothing: the first process, which takes longest, starts before this one imports what draws.  The
+analyzers run in a second one, which does not hold what the first one needed: the two together would take a gigabyte.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from analyzers.explore.load.job import DONE, FAILED, KEPT, Job
+
+_GIVEN_BACK = {"MALLOC_TRIM_THRESHOLD_": "1000000", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
+"""Settings of glibc under which freed memory goes back to the system: a fifth less at the reader's peak."""
+_PREFIX, _NEW_S = "logparse-explore-", 60.0
+"""Names of the folders, and how old (seconds) one without a lock is before it counts as left behind."""
+_CHILD = """import json, sys
+job, sys.path[:] = (json.loads(x) for x in sys.argv[1:])
+from analyzers.explore.prepare import main
+main(job)"""
+
+
+class Reading:
+    """Starts to read at once.  ``restored``: what an earlier page had made was there, and nothing was read."""
+
+    def __init__(
+        self,
+        url: str | None,
+        run: str | None = None,
+        other: str | None = None,
+        target: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        _sweep()
+        self._folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
+        self.folder = Path(self._folder.name)
+        self._lock = _locked(self.folder)
+        self.restored = False
+        self._closed = False
+        self._job = Job(url, run, other, dict(target), self._folder.name)
+        self._process = _started(self._job)
+
+    def steps(self) -> Iterator[tuple[str, str]]:
+        """What is there, as soon as it is: ``(step, text)``.  Raises EOFError where a process dies."""
+        told = yield from self._told()
+        if told is not None and not self.restored and not self._closed:
+            self._process = _started(replace(self._job, judge=True, kept=told))
+            yield from self._told()
+
+    def _told(self) -> Generator[tuple[str, str], None, str | None]:
+        """The steps of the present process; returns what it says at its end, None where it failed."""
+        with self._process as process:
+            for line in process.stdout or ():
+                step, text = json.loads(line)
+                if step == DONE:
+                    return str(text)
+                self.restored |= step == KEPT
+                yield step, text
+                if step == FAILED:
+                    return None
+        if self._closed:
+            return None
+        raise EOFError
+
+    def close(self) -> None:
+        """Stop reading and remove what was written."""
+        self._closed = True
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _locked(folder: Path) -> int | None:
+    """A descriptor that holds the folder's lock for as long as this process lives; None where another one does, or
+    the system has no such locks.
+    """
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _sweep() -> None:
+    """Remove the folders of pages that were killed: those whose lock nobody holds any more (or not yet: the new ones
+    stay).
+    """
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        if (lock := _locked(folder)) is not None:
+            if time.time() - os.stat(lock).st_mtime > _NEW_S:
+                shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def _started(job: Job) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _CHILD, json.dumps(asdict(job)), json.dumps(sys.path)]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env={**os.environ, **_GIVEN_BACK}
+    )

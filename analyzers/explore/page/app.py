@@ -1,0 +1,373 @@
+"""The page in the browser: a Dash app on the loopback interface.
+
+The URL holds the state; a click on anything gives a new URL, and every part of the page is made anew from it.
+Nothing is loaded from elsewhere (Content-Security-Policy forbids it), and only requests that name this host are
+answered, so that a foreign page cannot reach the server through a name of its own (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html, no_update
+from flask import Response, abort, request
+
+from analyzers.explore import queries
+from analyzers.explore.charts.anything import anything
+from analyzers.explore.charts.palette import theme_of
+from analyzers.explore.charts.solutions import solutions
+from analyzers.explore.page import components
+from analyzers.explore.page.address import LOOPBACK, tunnel
+from analyzers.explore.page.board import Board
+from analyzers.explore.page.paste import advice
+from analyzers.explore.page.views import BELOW, clicked, draw, draw_below
+from analyzers.explore.selection import Selection, from_url
+from logparse.errors import LogparseError
+from logparse.sql import query
+
+SQL_SECONDS, SQL_ROWS = 20.0, 50_000
+CSV_ROWS = 1_000_000
+
+
+def application(board: Board, host: str = "127.0.0.1", port: int = 8050) -> Dash:
+    """The app of a board.  Requests whose ``Host`` is neither ``host`` nor a name of this machine are refused."""
+    app = Dash(
+        __name__, title="logparse explore", update_title="", serve_locally=True, suppress_callback_exceptions=True
+    )
+    app.layout = lambda: components.layout(board.url, tunnel(port), board.version)
+    app.index_string = _INDEX
+    _navigation(app)
+    _content(app, board)
+    _details(app, board)
+    _grid(app, board)
+    _sql(app, board)
+    _guard(app, host)
+    return app
+
+
+# The two large scripts are fetched at once; Dash asks for them only when the first chart and the table are to be drawn.
+_INDEX = """<!DOCTYPE html>
+<html lang="en"><head>{%metas%}<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{%title%}</title><link rel="icon" href="data:,">
+<link rel="preload" as="script" href="/_dash-component-suites/plotly/package_data/plotly.min.js">
+<link rel="preload" as="script" href="/_dash-component-suites/dash_ag_grid/async-community.js">
+{%css%}</head>
+<body>{%app_entry%}<footer class="hidden">{%config%}{%scripts%}{%renderer%}</footer></body></html>"""
+
+
+def _guard(app: Dash, host: str) -> None:
+    """Answer only requests that name this host, and let pages load nothing from elsewhere.
+
+    Plotly's WebGL makes its drawing functions with ``Function``, hence 'unsafe-eval': without it plotly.js 4 says that
+    WebGL is not supported, and the bundle that does without is not in the Python package.  Scripts come from here only.
+    """
+    names = set(LOOPBACK) | {host}
+    scripts = " ".join(app.csp_hashes())  # of the inline scripts so far: call this last
+    policy = (
+        f"default-src 'self'; script-src 'self' 'unsafe-eval' {scripts}; "
+        "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        "font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; object-src 'none'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    )
+
+    @app.server.before_request  # type: ignore[untyped-decorator]
+    def same_host() -> None:
+        name = re.sub(r":\d+\Z", "", request.headers.get("Host", "")).strip("[]").lower()
+        if name not in names:
+            abort(Response("This server answers only to the host name it was started for.\n", 403))
+        origin = request.headers.get("Origin")
+        if origin and re.sub(r"\Ahttps?://|:\d+\Z", "", origin).strip("[]").lower() not in names:
+            abort(Response("Requests of other sites are not answered.\n", 403))
+
+    @app.server.after_request  # type: ignore[untyped-decorator]
+    def closed(response: Response) -> Response:
+        response.headers["Content-Security-Policy"] = policy
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        return response
+
+
+def _navigation(app: Dash) -> None:
+    """Clicks, boxes and searches become URLs."""
+    charts = [f"chart-{i}" for i in range(3)]
+    inputs = [Input(x, "clickData") for x in charts] + [Input(x, "selectedData") for x in charts]
+
+    @app.callback(
+        Output("url", "search"),
+        *inputs,
+        Input("search", "value"),
+        Input("table", "selectedRows"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )  # type: ignore[untyped-decorator]
+    def go_to(*arguments: Any) -> Any:
+        chosen = new = from_url(arguments[-1])
+        for one in ctx.triggered:  # a click beside a change of the table's selection comes as one call
+            new = _moved(new, one["prop_id"], one["value"])
+        return no_update if new == chosen else new.url()
+
+    # What the URL says stands in the boxes and is shown by the table, also after "back", and in a link from somebody.
+    # The boxes are set, and are no Output: what leads to the URL must not wait for what follows from it, or a click
+    # beside a change of the URL leaves Dash with two callbacks that wait for each other, and the page stands still.
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("explore", "follow"),
+        Output("opened", "data"),
+        Input("url", "search"),
+        Input("version", "data"),
+        State("opened", "data"),
+        State("search", "value"),
+        State("sql-text", "value"),
+    )
+
+    # The colours are the browser's business: the system's wish, until somebody chooses.  So is whether it has WebGL,
+    # which many a machine without a GPU has not.
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        """(clicks, theme, webgl) => {
+            const wish = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+            const now = theme || wish;
+            const next = clicks ? (now === 'dark' ? 'light' : 'dark') : now;
+            document.documentElement.dataset.theme = next;
+            document.documentElement.dataset.agThemeMode = next;
+            const same = dash_clientside.no_update;
+            const found = webgl ?? !!document.createElement('canvas').getContext('webgl');
+            return [next === theme ? same : next, found === webgl ? same : found];
+        }""",
+        Output("theme", "data"),
+        Output("webgl", "data"),
+        Input("switch", "n_clicks"),
+        State("theme", "data"),
+        State("webgl", "data"),
+    )
+
+
+def _moved(chosen: Selection, prop: str, value: Any) -> Selection:
+    """The selection after one click, box, search or chosen row."""
+    if prop == "search.value":
+        return replace(chosen, search=(value or "").strip())
+    if prop == "table.selectedRows":
+        return replace(chosen, problem=str(value[0].get("id", ""))) if value else chosen
+    if prop.endswith(("clickData", "selectedData")):
+        return clicked(chosen, int(prop[6]), value, boxed=prop.endswith("selectedData"))
+    return chosen
+
+
+def _content(app: Dash, board: Board) -> None:
+    """Everything that follows from the selection."""
+    charts = [Output(f"chart-{i}", "figure") for i in range(3)] + [Output(f"chart-{i}", "style") for i in range(3)]
+
+    @app.callback(
+        Output("version", "data"), Output("pulse", "disabled"), Output("doing", "children"),
+        Input("pulse", "n_intervals"), State("version", "data"),
+        prevent_initial_call=True,  # what shows a version would wait for this one first
+    )  # fmt: skip  # type: ignore[untyped-decorator]
+    def watch(_: int | None, shown: int) -> Any:
+        version = board.version
+        return (no_update if version == shown else version), board.finished, board.doing
+
+    @app.callback(
+        Output("verdict", "children"),
+        Output("tabs", "children"),
+        Output("chips", "children"),
+        Output("filters", "data"),
+        Output("columns", "children"),
+        Output("intro", "children"),
+        Output("sql-box", "style"),
+        Output("table-box", "style"),
+        Input("url", "search"),
+        Input("version", "data"),
+    )  # type: ignore[untyped-decorator]
+    def surroundings(search: str | None, _: int) -> Any:
+        chosen = from_url(search)
+        sql = chosen.view == "sql"
+        frame = (components.tabs(chosen), components.chips(chosen))
+        styles = ({"display": "block" if sql else "none"}, {"display": "none" if sql else "block"})
+        try:
+            with board.cursor() as con:
+                total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
+        except LogparseError as error:
+            return (
+                components.verdict("", (), pd.Series(), "", error=str(error), finished=True),
+                *frame,
+                [],
+                [],
+                "",
+                *styles,
+            )
+        told = components.verdict(
+            board.headline, board.lines, total, board.run, error=board.error, finished=board.finished
+        )
+        aside = ([], components.columns(board.columns(), chosen)) if sql else (components.facets(groups, chosen), [])
+        return told, *frame, *aside, components.INTRO[chosen.view], *styles
+
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("explore", "filters"), Output("facets", "data-seen"), Input("filters", "data")
+    )
+
+    @app.callback(
+        Output("shown", "data"), *charts,
+        Input("url", "search"), Input("theme", "data"), Input("webgl", "data"), Input("version", "data"),
+        State("shown", "data"),
+    )  # fmt: skip  # type: ignore[untyped-decorator]
+    def figures(search: str | None, theme: str, webgl: bool | None, version: int, shown: list[Any] | None) -> Any:
+        chosen = from_url(search).charted()
+        now = [chosen.url(), theme, version, chosen.view in BELOW]
+        if not theme or webgl is None or now == shown:  # the browser is about to say it, or all of it is there
+            return no_update
+        anew = shown is None or [from_url(shown[0]).view, *shown[1:]] != [chosen.view, *now[1:]]
+        try:
+            with board.cursor() as con:
+                made = draw(con, chosen, theme_of(theme), (board.url, board.other or ""), anew=anew)
+        except LogparseError:
+            made = []
+        drawn = [no_update if x is None else x.plain(webgl=webgl) for x in made]  # None: no filter changes it
+        heights = [no_update if x is None else components.height_of(x) for x in made]
+        missing = 3 - len(made)
+        return now, *drawn, *[no_update] * missing, *heights, *[{"display": "none"}] * missing
+
+    # What is below the screen is made when the browser has drawn what is on it and has nothing else to do.
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("explore", "idle"),
+        Output("below", "data"),
+        Input("shown", "data"),
+        prevent_initial_call=True,
+    )
+
+    @app.callback(
+        Output("chart-2", "figure", allow_duplicate=True), Output("chart-2", "style", allow_duplicate=True),
+        Input("below", "data"),
+        prevent_initial_call=True,
+    )  # fmt: skip  # type: ignore[untyped-decorator]
+    def below(shown: tuple[str, str, int, bool] | None) -> Any:
+        if not shown:  # Dash asks once although the browser had nothing to say
+            return no_update, no_update
+        search, theme, *_ = shown
+        chosen = from_url(search)
+        try:
+            with board.cursor() as con:
+                made = draw_below(con, chosen, theme_of(theme))
+        except LogparseError:
+            made = None
+        return (no_update, {"display": "none"}) if made is None else (made.plain(), components.height_of(made))
+
+
+def _details(app: Dash, board: Board) -> None:
+    @app.callback(
+        Output("detail", "children"),
+        Input("opened", "data"),  # the URL where a problem is open, else nothing: most clicks ask for none
+        Input("theme", "data"),
+        Input("version", "data"),
+        prevent_initial_call=True,
+    )  # type: ignore[untyped-decorator]
+    def problem(opened: str | None, theme: str, _: int) -> Any:
+        chosen = from_url(opened)
+        if not chosen.problem:
+            return None
+        try:
+            with board.cursor() as con:
+                row = queries.one(con, chosen.problem)
+            if row is None:
+                return html.P("This problem is not in the store (any more).", className="faint")
+            tries = board.tries(row)
+            layer = board.layer(row)
+            told = advice(row, tries, board.facts(row["source_id"]), target=board.target)
+        except LogparseError as error:
+            return html.P(str(error))
+        pick = row["pick"] if isinstance(row["pick"], str) else None
+        figure = solutions(tries, theme_of(theme), pick=pick)
+        chart = dcc.Graph(
+            id="solutions", figure=figure.plain(), config=components.CHART_CONFIG, style=components.height_of(figure)
+        )
+        return components.detail(row, told, chart, layer, replace(chosen, problem="").url())
+
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        """(children) => { if (children) { const e = document.getElementById('detail');
+            setTimeout(() => e.scrollIntoView({block: 'start', behavior: 'smooth'}), 60); } return ''; }""",
+        Output("detail", "data-seen"),
+        Input("detail", "children"),
+        prevent_initial_call=True,
+    )
+
+
+def _grid(app: Dash, board: Board) -> None:
+    @app.callback(
+        Output("table", "getRowsResponse"),
+        Output("table-note", "children"),
+        Input("table", "getRowsRequest"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )  # type: ignore[untyped-decorator]
+    def block(asked: Mapping[str, Any] | None, search: str | None) -> Any:
+        if not asked:
+            return no_update, no_update
+        try:
+            frame, count = _rows(board, from_url(search), asked, int(asked["startRow"]), int(asked["endRow"]))
+        except LogparseError:
+            return {"rowData": [], "rowCount": 0}, ""
+        return {"rowData": records(frame), "rowCount": count}, components.count(count, asked)
+
+    @app.callback(
+        Output("download", "data"),
+        Input("export", "n_clicks"),
+        State("table", "getRowsRequest"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )  # type: ignore[untyped-decorator]
+    def export(_: int, asked: Mapping[str, Any] | None, search: str | None) -> Any:
+        frame, _count = _rows(board, from_url(search), asked or {}, 0, CSV_ROWS)
+        return {"content": csv(frame), "filename": "logparse-problems.csv", "type": "text/csv"}
+
+
+def _rows(board: Board, chosen: Selection, asked: Mapping[str, Any], start: int, end: int) -> tuple[pd.DataFrame, int]:
+    with board.cursor() as con:
+        return queries.table(
+            con, chosen, start=start, end=end, sort=asked.get("sortModel") or (), filters=asked.get("filterModel") or {}
+        )
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, object]]:
+    """Rows as JSON can hold them: no NaN, no infinity."""
+
+    def plain(value: object) -> object:
+        return None if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)) else value
+
+    return [{str(k): plain(v) for k, v in row.items()} for row in frame.astype(object).to_dict("records")]
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """The table as CSV, headed by titles with units.  A text that a spreadsheet would run as a formula gets a quote."""
+    out = frame.drop(columns="id").rename(columns=dict(queries.TABLE))
+    for name in out.columns:
+        if not pd.api.types.is_numeric_dtype(out[name]):
+            out[name] = [f"'{x}" if isinstance(x, str) and x[:1] in "=+-@\t\r" else x for x in out[name]]
+    return str(out.to_csv(index=False))
+
+
+def _sql(app: Dash, board: Board) -> None:
+    @app.callback(
+        Output("sql-result", "children"),
+        Output("sql-note", "children"),
+        Output("sql-chart", "figure"),
+        Output("sql-chart", "style"),
+        Output("url", "search", allow_duplicate=True),
+        Input("sql-run", "n_clicks"),
+        State("sql-text", "value"),
+        State("theme", "data"),
+        State("url", "search"),
+        prevent_initial_call=True,
+        running=[(Output("sql-run", "disabled"), True, False)],
+    )  # type: ignore[untyped-decorator]
+    def ask(_: int, text: str | None, theme: str, search: str | None) -> Any:
+        hidden, url = {"display": "none"}, replace(from_url(search), sql=text or "").url()
+        try:
+            frame = components.frame_of(query(board.url, text or "", timeout_s=SQL_SECONDS, max_rows=SQL_ROWS))
+        except LogparseError as error:
+            return None, str(error), {}, hidden, url
+        drawn = anything(frame, theme_of(theme))
+        told = f"{len(frame):,} row{'s' * (len(frame) != 1)}"
+        return components.result_table(frame), told, drawn.plain(), components.height_of(drawn), url

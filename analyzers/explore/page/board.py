@@ -1,0 +1,195 @@
+"""What the page holds in memory: the table ``points``, the tries of every problem, the verdict once it is there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import duckdb
+import pandas as pd
+
+from analyzers.explore import queries as rows
+from analyzers.explore.load.job import FAILED, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT
+from analyzers.explore.load.reader import Reading
+from analyzers.explore.page.other_passes import Timed, passes
+from analyzers.explore.selection import Selection
+from logparse.errors import LogparseError
+from logparse.store import open_store
+from logparse.store.schema import VIEWS
+
+DOING = {
+    READY: "1 of 3 done: all problems with their best times. Reading every other measurement; then the analyzers",
+    TRIES: "2 of 3 done: all problems and measurements. The analyzers are at work: verdict and findings follow",
+}
+_NO_TRIES = pd.DataFrame(columns=["solution", "status", "time_us", "samples_us"])
+
+
+class Board:
+    """Starts to read a store at once and answers as soon as it can.  Safe to use from several threads."""
+
+    def __init__(
+        self,
+        url: str,
+        run: str | None = None,
+        other: str | None = None,
+        target: Mapping[str, str] = MappingProxyType({}),
+        reading: Reading | None = None,
+    ) -> None:
+        self.url, self.other, self.run, self.runs = url, other, run or "", list[str]()
+        self.target = dict(target)
+        """Facts of the machine that will read the overrides; empty: each is for the machine that it was measured on."""
+        self.headline, self.lines = "", tuple[str, ...]()
+        self.error = ""
+        self._begun, self._done = time.monotonic(), ""
+        self._columns: Mapping[str, Sequence[str]] = {}
+        self.version = 0
+        """Grows when there is more to show than at first."""
+        self.reading = reading or Reading(url, run, other, target)
+        """What reads the store, where that has begun already."""
+        # A thread per query: a click asks three at once, and a second thread for each takes up to a quarter more CPU.
+        self._con = duckdb.connect(config={"memory_limit": "400MB", "threads": "1"})
+        self._tables = ""
+        self._ready, self._tries, self._finished = (threading.Event() for _ in range(3))
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def cursor(self, timeout_s: float = 120.0) -> duckdb.DuckDBPyConnection:
+        """A cursor of the caller's own, once ``points`` is there.  Raises LogparseError where it never will be."""
+        if not self._ready.wait(timeout_s):
+            raise LogparseError(f"{self.url} takes longer than {timeout_s:g} s to read")
+        if not self._tables:
+            raise LogparseError(self.error)
+        con = self._con.cursor()
+        con.execute(f"use {self._tables}")
+        return con
+
+    def tries(self, row: pd.Series) -> pd.DataFrame:
+        """Every measurement of a row's problem (of the measured one that it is linked to, where it has none itself)."""
+        if not self._tries.wait(30.0) or self.error:
+            return _NO_TRIES
+        with self.cursor() as con:
+            sql = "select * exclude (h) from memory.tries where h = hash(?)"
+            rows = con.execute(sql, [str(row["measured"])]).df()
+        same = rows[(rows["source_id"] == row["source_id"])] if isinstance(row["source_id"], str) else rows
+        return same if len(same) else rows
+
+    def layer(self, row: pd.Series) -> Sequence[Timed]:
+        """The fastest solutions of F and of B of a backward-weight row's layer; empty for any other row."""
+        return () if not self._tries.wait(30.0) or self.error else passes(row, self._timed)
+
+    def _timed(self, problems: Sequence[str]) -> pd.DataFrame:
+        """What ``passes`` asks of two problems; one reading of both takes less than half of two."""
+        sql = """select if(h = hash($one), $one, $two) as problem, source_id, origin, solution, status, time_us
+                 from memory.tries where h in (hash($one), hash($two))"""
+        with self.cursor() as con:
+            return con.execute(sql, dict(zip(("one", "two"), problems, strict=True))).df()
+
+    def facts(self, source_id: object) -> dict[str, str]:
+        """What a source says of the place where it was made."""
+        with self.cursor() as con:
+            rows = con.execute(
+                "select name, value from facts where source_id = ? order by name, value desc", [source_id]
+            )
+            return {str(name): str(value) for name, value in rows.fetchall()}
+
+    def columns(self) -> Mapping[str, Sequence[str]]:
+        """The store's views, which a query can ask, with their columns."""
+        if not self._columns:
+            with open_store(self.url).connect() as con:
+                rows = con.execute(
+                    "select table_name, list(column_name order by column_index) from duckdb_columns() "
+                    "where not internal group by table_name"
+                )
+                found = dict(rows.fetchall())
+                self._columns = {name: found[name] for name in VIEWS if name in found}
+        return self._columns
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing more to come."""
+        return self._finished.is_set()
+
+    @property
+    def doing(self) -> str:
+        """What is done and what is to come, in words; empty at the end."""
+        return f"{self._done} … {time.monotonic() - self._begun:.0f} s" if self._done and not self.finished else ""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until all is read and kept, or nothing more will come."""
+        return self._finished.wait(timeout_s)
+
+    def warm(self) -> None:
+        """Ask what the first view will ask, while the browser still evaluates its scripts."""
+        with contextlib.suppress(LogparseError), self.cursor() as con:
+            for question in (rows.totals, rows.groups):
+                question(con, Selection())
+            rows.table(con, Selection(), end=100)
+
+    def close(self) -> None:
+        """Stop reading and remove what was written."""
+        self.reading.close()
+        self._con.close()
+
+    def _listen(self) -> None:
+        steps: dict[str, Callable[[], None]] = {
+            KEPT: self._load_all,
+            READY: self._load,
+            TRIES: self._load_tries,
+            VERDICT: self._load_verdict,
+        }
+        try:
+            for step, text in self.reading.steps():
+                if step == FAILED:
+                    self.error = text
+                    break
+                steps[step]()
+                self._done = DOING.get(step, "")
+                self.version += step == VERDICT
+        except EOFError:
+            self.error = self.error or "the process that reads the store died (out of memory?)"
+        except Exception as error:  # the page must say why it stays as it is, whatever it was
+            self.error = f"{type(error).__name__}: {error}"
+        finally:
+            self._finished.set()
+            self.version += bool(self.error and self._ready.is_set())
+            self._ready.set()
+            self._tries.set()
+
+    def _load_all(self) -> None:
+        """Everything at once, from what an earlier page kept."""
+        self._load_tries()
+        self._load_verdict()
+        self._load_run()
+
+    def _load(self) -> None:
+        self._attach(FIRST)
+        self._load_run()
+
+    def _load_run(self) -> None:
+        known = json.loads((self.reading.folder / "run.json").read_text())
+        self.run, self.runs = known["run"], known["runs"]
+        self._ready.set()
+
+    def _load_tries(self) -> None:
+        path = _quoted(self.reading.folder / "tries.parquet")
+        self._con.cursor().execute(f"create view memory.tries as select * from read_parquet({path})")
+        self._tries.set()
+
+    def _load_verdict(self) -> None:
+        verdict = json.loads((self.reading.folder / "verdict.json").read_text())
+        self.headline, self.lines = verdict["headline"], tuple(verdict["lines"])
+        self._attach(JUDGED)
+
+    def _attach(self, name: str) -> None:
+        """From now on answer from these tables."""
+        tables = name.partition(".")[0]
+        self._con.cursor().execute(f"attach {_quoted(self.reading.folder / name)} as {tables} (read_only)")
+        self._tables = tables
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

@@ -1,0 +1,435 @@
+"""The page: what stands where.  Pure: a selection and small tables in, Dash components out.
+
+Every filter is a link, so that it can be reached by keyboard, opened in a new tab and sent to somebody; the URL is the
+state.  All text of a log goes into components as text, which React never reads as HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import dash_ag_grid
+import pandas as pd
+import pyarrow as pa
+from dash import dcc, html
+
+from analyzers.explore import queries
+from analyzers.explore.charts.figure import Figure
+from analyzers.explore.charts.overview import measure
+from analyzers.explore.page.other_passes import Timed
+from analyzers.explore.page.paste import Advice
+from analyzers.explore.plain_text import duration, percent, sentence, visible
+from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
+from logparse.store.schema import VIEWS as VIEWS_TOLD
+
+CHART_CONFIG: Any = {"displaylogo": False, "responsive": True, "toImageButtonOptions": {"format": "svg"}}
+INTRO = {
+    "overview": "Where the time goes. Click a bar to look only at it; click a row below to see its solutions.",
+    "roofline": "How fast each problem runs against what the device allows. Drag a box to select, click to open.",
+    "regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
+    "weights": "The backward-weight pass of each layer against its own F and B. Far above 1× is worth a look.",
+    "shapes": "How well which sizes run, and where time jumps. Click a cell to look only at it.",
+    "timeline": "When each process called the library; late starters and silent ranks stand out. Click a slice or drag "
+    "a box to look only at what was called then.",
+    "compare": "This store against the other one, problem by problem.",
+    "sql": "One SELECT over the store's views: read-only, stopped after 20 s or 50,000 rows. Ctrl + Enter runs it; "
+    "numbers in the result are plotted over its first column.",
+}
+EXAMPLE = """select library, origin, status, count(*) as times, median(time_us) as median_us
+from measurements group by all order by times desc"""
+
+
+def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
+    """The frame of the page; callbacks fill it.  ``version``: of the board, so that only what comes later is fetched
+    again.
+    """
+    return html.Div(
+        [
+            dcc.Location(id="url", refresh=False),
+            dcc.Store(id="theme", storage_type="local", data=""),
+            dcc.Store(id="webgl", data=None),
+            dcc.Interval(id="pulse", interval=700),
+            dcc.Store(id="version", data=version),
+            dcc.Store(id="filters", data=None),
+            dcc.Store(id="shown", data=None),
+            dcc.Store(id="below", data=None),
+            dcc.Store(id="opened", data=""),
+            dcc.Download(id="download"),
+            html.A("Skip to the charts", href="#charts", className="skip"),
+            html.Header(
+                [
+                    html.Div([html.Span("logparse", className="brand"), html.Span(visible(store), className="store")]),
+                    html.Div(
+                        [
+                            html.Label("Search", htmlFor="search", className="hidden"),
+                            dcc.Input(
+                                id="search", type="search", placeholder="Search problems, solutions …", debounce=True
+                            ),
+                            html.Button("Dark / light", id="switch", n_clicks=0, title="Change the colours"),
+                        ],
+                        className="tools",
+                    ),
+                ],
+            ),
+            html.Div(id="verdict", className="verdict", role="status"),
+            html.P(id="doing", className="faint", role="status"),
+            html.Nav(id="tabs", **_aria(label="Views")),
+            html.Div(id="chips", className="chips"),
+            html.Main(
+                [
+                    html.Aside([html.Div(id="facets"), html.Div(id="columns")], **_aria(label="Filters")),
+                    html.Section(
+                        [
+                            html.P(id="intro", className="intro"),
+                            html.Div(_query_box(), id="sql-box", style={"display": "none"}),
+                            html.Div(
+                                [_chart(i) for i in range(3)],
+                                id="charts",
+                                tabIndex="-1",
+                            ),
+                            html.Div(id="detail"),
+                            html.Div(_table(), id="table-box"),
+                        ],
+                        className="content",
+                    ),
+                ]
+            ),
+            html.Footer(tunnel),
+        ],
+        id="page",
+    )
+
+
+def _chart(place: int) -> dcc.Graph:
+    """A box for a chart: the first one empty, without the axes that plotly would draw, the others not there yet."""
+    axes: dict[str, Any] = {"xaxis": {"visible": False}, "yaxis": {"visible": False}}
+    clear = dict.fromkeys(("paper_bgcolor", "plot_bgcolor"), "rgba(0,0,0,0)")
+    return dcc.Graph(
+        id=f"chart-{place}", config=CHART_CONFIG, className="chart", style={"display": "none"} if place else {},
+        figure={"data": [], "layout": {**axes, **clear}},
+    )  # fmt: skip
+
+
+def _aria(**attributes: str) -> dict[str, Any]:
+    return {f"aria-{name}": value for name, value in attributes.items()}
+
+
+def _data(**attributes: str) -> dict[str, Any]:
+    """For ``assets/explore.js``, which does what these say."""
+    return {f"data-{name}": value for name, value in attributes.items()}
+
+
+def _table() -> list[Any]:
+    return [
+        html.Div(
+            [
+                html.H2("Problems"),
+                html.Span(id="table-note", className="faint"),
+                html.Button("Export CSV", id="export", n_clicks=0),
+            ],
+            className="bar",
+        ),
+        dash_ag_grid.AgGrid(
+            id="table",
+            columnDefs=[_column(name, title) for name, title in queries.TABLE.items()],
+            defaultColDef={
+                "sortable": True,
+                "resizable": True,
+                "filter": True,
+                "minWidth": 80,
+                "wrapHeaderText": True,
+                "autoHeaderHeight": True,
+            },
+            rowModelType="infinite",
+            dashGridOptions={
+                "rowBuffer": 0,
+                "cacheBlockSize": 100,
+                "maxBlocksInCache": 4,
+                "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
+                "suppressCellFocus": False,
+                "theme": "themeQuartz",
+                "rowHeight": 34,
+                "localeText": {"noRowsToShow": "No problem here. Take a filter away, or ingest more."},
+            },
+            getRowId="params.data.id",
+            className="grid",
+            style={"height": "430px"},
+        ),
+    ]
+
+
+_NUMBER = (
+    "params.value == null ? '' : Math.abs(params.value) < 1e-9 ? '0' : "
+    "d3.format(Math.abs(params.value) >= 1000 ? ',.0f' : '.4~r')(params.value)"
+)
+
+
+def _column(name: str, title: str) -> dict[str, object]:
+    if name in queries.TEXTS:
+        width = {"label": 330, "best": 260, "finding": 420, "file": 200}.get(name, 120)
+        return {
+            "field": name,
+            "headerName": title,
+            "width": width,
+            "filter": "agTextColumnFilter",
+            "tooltipField": name,
+            **({"pinned": "left"} if name == "label" else {}),
+        }
+    return {"field": name, "headerName": title, "width": 122, **_AS_NUMBER}
+
+
+_AS_NUMBER = {
+    "filter": "agNumberColumnFilter",
+    "type": "rightAligned",
+    "valueFormatter": {"function": _NUMBER},
+}
+
+
+def _query_box() -> list[Any]:
+    return [
+        html.Label("SQL", htmlFor="sql-text", className="hidden"),
+        dcc.Textarea(id="sql-text", value=EXAMPLE, spellCheck=False, className="code"),
+        html.Div(
+            [
+                html.Button("Run", id="sql-run", n_clicks=0, className="primary", title="Ctrl + Enter"),
+                html.Span(id="sql-note", className="faint"),
+            ],
+            className="bar",
+        ),
+        html.Div(id="sql-result"),
+        dcc.Graph(id="sql-chart", config=CHART_CONFIG, style={"display": "none"}),
+    ]
+
+
+def frame_of(result: pa.Table) -> pd.DataFrame:
+    """The rows of a query.  DuckDB's sum of whole numbers is a decimal of 38 digits: a number here like any other."""
+    for i, column in enumerate(result.schema):
+        if pa.types.is_decimal(column.type):
+            result = result.set_column(i, column.name, result.column(i).cast(pa.float64()))
+    frame: pd.DataFrame = result.to_pandas()
+    return frame
+
+
+def result_table(frame: pd.DataFrame) -> html.Div:
+    """The rows of a query, sorted, filtered and exported in the browser; cells of other types are written out."""
+    plain = frame.copy()
+    for name in plain.columns:
+        if not pd.api.types.is_numeric_dtype(plain[name]):
+            plain[name] = [None if value is None or value is pd.NaT else str(value) for value in plain[name]]
+    numbers = [pd.api.types.is_numeric_dtype(x) and not pd.api.types.is_bool_dtype(x) for x in frame.dtypes]
+    plain.columns = pd.Index([f"c{i}" for i in range(len(frame.columns))])
+    # Cell values are looked up by field, so names of columns (which a query may choose freely) never become paths.
+    columns = [
+        {"field": f"c{i}", "headerName": visible(str(name)), **(_AS_NUMBER if number else {"tooltipField": f"c{i}"})}
+        for i, (name, number) in enumerate(zip(frame.columns, numbers, strict=True))
+    ]
+    grid = dash_ag_grid.AgGrid(
+        id="result",
+        columnDefs=columns,
+        defaultColDef={"sortable": True, "filter": True, "resizable": True, "flex": 1, "minWidth": 120},
+        rowData=plain.astype(object).where(plain.notna(), None).to_dict("records"),
+        dashGridOptions={"theme": "themeQuartz", "rowHeight": 32, "enableCellTextSelection": True},
+        className="grid",
+        style={"height": f"{min(400, 64 + 33 * max(2, len(frame)))}px"},
+    )
+    export = html.Button("Export CSV", id="result-export", n_clicks=0, **_data(exports="result"))
+    return html.Div([html.Div(export, className="bar"), grid])
+
+
+def tabs(chosen: Selection) -> list[object]:
+    """One link per view, the present one marked."""
+    return [
+        dcc.Link(
+            title,
+            href=replace(chosen, view=view).url(),
+            className="view here" if view == chosen.view else "view",
+        )
+        for view, title in VIEWS.items()
+    ]
+
+
+def chips(chosen: Selection) -> list[object]:
+    """What is filtered, each with a link that takes it away."""
+    made: list[object] = [
+        _chip(f"{FACETS[facet]}: {visible(facet_text(facet, value, whole=True))}", chosen.toggled(facet, value))
+        for facet, values in chosen.values.items()
+        for value in values
+    ]
+    made += [
+        _chip(f"{NUMBERS[name]}: {low:.4g} – {high:.4g}", chosen.limited({name: None}))
+        for name, (low, high) in chosen.between.items()
+    ]
+    if chosen.time:
+        first, last = (x.partition(" ") for x in chosen.time)
+        end = last[2] if first[0] == last[0] else chosen.time[1]
+        made.append(_chip(f"Called {chosen.time[0]} – {end}", chosen.during(None)))
+    if chosen.search:
+        made.append(_chip(f"“{visible(chosen.search)}”", replace(chosen, search="")))
+    if made:
+        made.append(dcc.Link("Clear all", href=chosen.cleared().url(), className="clear"))
+    return made
+
+
+def _chip(text: str, without: Selection) -> dcc.Link:
+    return dcc.Link(
+        [text, html.Span(" ×", **_aria(hidden="true"))],
+        href=without.url(),
+        className="chip",
+        title="Take this filter away",
+    )
+
+
+def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
+    """The filters: per facet the largest values with their share, each a link that switches it.
+
+    Plain data, which ``assets/explore.js`` shows as text: of Dash's components these would be three hundred, whose
+    exchange takes the browser as long as a chart.
+    """
+    if not len(groups):
+        return [{"title": "No filters", "entries": [], "more": "", "open": False}]
+    column, _ = measure(groups)
+    found = dict[str, list[tuple[str, float, int]]]()
+    amounts = groups[column].fillna(0.0)
+    for facet, value, amount, values in zip(groups["facet"], groups["value"], amounts, groups["values"], strict=True):
+        found.setdefault(facet, []).append((str(value), float(amount), int(values)))
+    made: list[dict[str, object]] = []
+    for facet, title in FACETS.items():
+        known = sorted(found.get(facet, ()), key=lambda x: -x[1])
+        if len(known) < 2 and facet not in chosen.values:
+            continue
+        total = sum(amount for _, amount, _ in known) or 1.0
+        more = known[0][2] - len(known) if known else 0
+        made.append(
+            {
+                "title": title,
+                "entries": [_entry(facet, value, amount / total, chosen) for value, amount, _ in known],
+                "more": f"{more:,} more: use the search" if more > 0 else "",
+                "open": facet in _OPEN or facet in chosen.values,
+            }
+        )
+    return made
+
+
+def height_of(figure: Figure) -> dict[str, str]:
+    """The style of a chart's box.  Without a height of its own the box collapses when the window changes its size."""
+    return {"height": f"{figure.layout['height'] + _FRAME}px"}
+
+
+_FRAME = 14  # padding and border of a chart's box (px)
+
+
+def columns(views: Mapping[str, Sequence[str]], chosen: Selection) -> list[object]:
+    """What a query can ask: the store's views with their columns, each a link to its first rows."""
+    made: list[object] = [html.P("Views and their columns; filters do not apply here.", className="faint")]
+    for name, fields in views.items():
+        first = replace(chosen, sql=f"select * from {name} limit 100").url()
+        inside = [html.P(VIEWS_TOLD.get(name, ""), className="faint"), html.Code(", ".join(fields))]
+        made.append(html.Details([html.Summary(name), *inside, html.P(dcc.Link("First rows", href=first))]))
+    return made
+
+
+def count(problems: int, asked: Mapping[str, Any]) -> str:
+    """What the table shows."""
+    noun = "problem" if problems == 1 else "problems"
+    return f"{problems:,} {noun}" + ("" if asked.get("sortModel") or problems < 2 else ", the most worthwhile first")
+
+
+_OPEN = ("operation", "direction", "dtype", "library", "layout")
+
+
+def _entry(facet: str, value: str, share: float, chosen: Selection) -> dict[str, object]:
+    return {
+        "name": visible(facet_text(facet, value)),
+        "whole": visible(value),
+        "share": f"{share:.0%}" if share >= 0.005 or share == 0 else "<1%",
+        "level": f"{100 * share:.1f}%",
+        "href": chosen.toggled(facet, value).url(),
+        "on": value in chosen.values.get(facet, ()),
+    }
+
+
+REMARKS = 2  # shown at once
+
+
+def verdict(
+    headline: str, lines: Sequence[str], total: pd.Series, run: str, *, error: str, finished: bool
+) -> list[object]:
+    """What to know first: the ceiling, what is selected, what the analyzers remark."""
+    if error:
+        return [html.Strong("The store could not be read"), html.P(visible(error))]
+    calls = f"{int(total['calls']):,} calls of " if pd.notna(total["calls"]) else ""
+    time = (
+        f", {duration(float(total['total_us']))} in all"
+        if pd.notna(total["total_us"]) and total["total_us"] > 0
+        else ""
+    )
+    once = "" if calls or not total["problems"] else " (each counted once: the store has no calls of them)"
+    untimed = total["untimed_calls"]
+    gap = f"; {int(untimed):,} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
+    saving = f"; findings claim up to {duration(float(total['saving_us']))}" if total["savings"] else ""
+    made: list[object] = [
+        html.Strong(
+            visible(headline) if headline else "Reading what the analyzers say …" if not finished else "No verdict"
+        ),
+        html.P(f"Selected: {calls}{int(total['problems']):,} problems{time}{once}{gap}{saving}. Run {visible(run)}."),
+    ]
+    told = [visible(sentence(x)) for x in lines]
+    made += [html.P(x, className="remark") for x in told[:REMARKS]]
+    if rest := told[REMARKS:]:
+        made.append(html.Details([html.Summary(f"{len(rest)} more"), html.Ul([html.Li(x) for x in rest])]))
+    return made
+
+
+def detail(row: pd.Series, told: Advice, chart: dcc.Graph, layer: Sequence[Timed], close: str) -> html.Section:
+    """One problem: what to do, its numbers, every solution, and what to paste where."""
+    numbers = [
+        ("Now", duration(row["time_us"])),
+        ("Best known", duration(row["best_us"])),
+        ("Calls", "unknown" if pd.isna(row["calls"]) else f"{int(row['calls']):,}"),
+        ("Could save", duration(row["saving_us"])),
+        ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),
+        ("Of roofline", percent(row["efficiency"])),
+    ]
+    if pd.notna(row["other_us"]):
+        numbers.append(("In the other store", duration(row["other_us"])))
+    head = [html.H2(visible(str(row["label"]))), dcc.Link("Close", href=close, className="close")]
+    title = f"Override row ({told.override_name})" if told.override_name else "Override row"
+    return html.Section(
+        [
+            html.Div(head, className="bar"),
+            html.P(visible(told.sentence), className="sentence"),
+            html.Dl([html.Div([html.Dt(name), html.Dd(value)]) for name, value in numbers]),
+            chart,
+            *_layer(layer),
+            _paste("Bench command", told.command, told.command_note, "bench"),
+            _paste(title, told.override, told.override_note, "override"),
+            html.Details([html.Summary("Full key"), html.Code(visible(str(row["problem"])))]),
+        ],
+        id="problem",
+        className="problem",
+        tabIndex="-1",
+        **_aria(label="One problem"),
+    )
+
+
+def _layer(passes: Sequence[Timed]) -> list[html.Table]:
+    """What F and B of the same layer take, beside which W is slow or not."""
+    cells = [(x.direction, visible(facet_text("solver", x.solution)), duration(x.time_us)) for x in passes]
+    body = html.Tbody([html.Tr([html.Td(cell) for cell in row]) for row in cells])
+    return [html.Table([html.Caption("The fastest of F and B of this layer"), body], id="layer")] if cells else []
+
+
+def _paste(title: str, text: str, note: str, name: str) -> html.Div:
+    if not text:
+        return html.Div([html.H3(title), html.P(visible(note), className="faint")])
+    copy = html.Button(
+        "Copy", id=f"copy-{name}", className="copy", **_data(copies=f"text-{name}"), **_aria(label=f"Copy: {title}")
+    )
+    return html.Div(
+        [
+            html.Div([html.H3(title), copy, html.Span(visible(note), className="faint")], className="bar"),
+            html.Pre(html.Code(text, id=f"text-{name}")),
+        ]
+    )

@@ -1,0 +1,127 @@
+"""What to paste where for one problem: the library's bench command, and the override row of the best known solution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import pandas as pd
+
+from analyzers.evidence.target import machine, serves
+from analyzers.explore.plain_text import duration, sentence
+from analyzers.overrides.commands import COMMANDS
+from logparse.errors import EmissionError
+from logparse.formats import WRITERS
+from logparse.formats.format import Writer
+from logparse.model import Override, Problem, Solution, problem_from_text, solution_from_text
+
+
+@dataclass(frozen=True)
+class Advice:
+    """``sentence`` says what to do; ``command`` and ``override`` are for the clipboard, empty where there is none
+    (then ``*_note`` says why).  ``override_note`` also says on which target the row was measured.
+    """
+
+    sentence: str
+    command: str
+    command_note: str
+    override: str
+    override_name: str
+    override_note: str
+
+
+def advice(
+    row: pd.Series,
+    tries: pd.DataFrame,
+    facts: Mapping[str, str],
+    writers: Sequence[Writer] = WRITERS,
+    target: Mapping[str, str] = MappingProxyType({}),
+) -> Advice:
+    """For a row of ``points``, the measurements of its problem, and the facts of the file that made them.
+
+    The override is for ``target`` where that is given, and there is none where the time was measured elsewhere.
+    """
+    problem = problem_from_text(str(row["problem"]))
+    command, command_note = _command(problem, {**facts, **target})
+    override, name, note = _override(problem, row, tries, facts, writers, target)
+    return Advice(_sentence(row), command, command_note, override, name, note)
+
+
+def _sentence(row: pd.Series) -> str:
+    finding = row["finding"]
+    if isinstance(finding, str) and finding:
+        more = row["advice"]
+        return sentence(finding) + (f" {sentence(more)}" if isinstance(more, str) and more else "")
+    if pd.isna(row["best_us"]):
+        return "No solution of this problem is timed. Run the command below and ingest its output, or: logparse replay."
+    best = f"{row['best']} ({duration(row['best_us'])})"
+    if pd.isna(row["pick_us"]):
+        return f"The best known solution is {best}; what the library picks is not timed, so nothing is claimed."
+    if row["loss_us"] <= 0:
+        return f"The pick is the best known solution, {best}: nothing to do."
+    return f"{row['pick']} takes {duration(row['pick_us'])}, {best} is the best known."
+
+
+def _command(problem: Problem, facts: Mapping[str, str]) -> tuple[str, str]:
+    if facts.get("arch", "").startswith("sm_"):
+        return "", "no bench command: NVIDIA's libraries have none; logparse replay measures this problem"
+    maker = COMMANDS.get("miopen" if problem.kind == "conv" else "hipblaslt")
+    if maker is None:
+        return "", "no bench command for this kind of problem"
+    try:
+        return maker(problem), ""
+    except EmissionError as error:
+        return "", f"no bench command: {error}"
+
+
+def _override(
+    problem: Problem,
+    row: pd.Series,
+    tries: pd.DataFrame,
+    facts: Mapping[str, str],
+    writers: Sequence[Writer],
+    target: Mapping[str, str],
+) -> tuple[str, str, str]:
+    timed = tries[tries["time_us"] > 0] if len(tries) else tries
+    if not len(timed):
+        return "", "", "no override: nothing is measured"
+    if row["best"] == row["pick"]:
+        return "", "", "no override: the pick is the best known solution"
+    mine = timed[timed["solution"] == row["best"]]
+    best = (mine if len(mine) else timed).sort_values("time_us", kind="stable").iloc[0]
+    space = best["workspace_bytes"]
+    parts = solution_from_text(str(best["solution"]))
+    fits = serves(facts, target, parts.library) if target else True
+    if fits is False:
+        return "", "", "no override: the best known time is of another device or library build than --target"
+    override = Override(
+        problem=problem,
+        solution=Solution(parts.library, parts.id, _text(best["raw"]) or "", _text(best["algorithm"])),
+        target={**machine(facts), **target},
+        time_us=float(best["time_us"]),
+        default_us=None if pd.isna(row["pick_us"]) else float(row["pick_us"]),
+        workspace_bytes=None if pd.isna(space) else int(space),
+        key_text=_text(best["key_text"]),
+    )
+    where = ", ".join(f"{facts[x]}{' CUs' if x == 'cu_count' else ''}" for x in ("arch", "cu_count") if x in facts)
+    reasons = []
+    for writer in writers:
+        if not writer.accepts(override):
+            continue
+        try:
+            emission = writer.write([override], override.target)[0]
+        except EmissionError as error:
+            reasons.append(f"{writer.name}: {error}")
+            continue
+        proposed = (
+            "" if row["has_override"] else "; not proposed by recommend: this is the best known, not a proven gain"
+        )
+        doubt = "" if fits else "; whether --target is of the same device and build is not known"
+        note = f"measured on {where or 'an unknown device'}{doubt}{proposed}"
+        return emission.data.decode("utf-8", "replace").strip(), emission.name, note
+    return "", "", "no override: " + ("; ".join(reasons) or f"no writer for {best['solution']}")
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,131 @@
+"""Serving the page: one call that the program makes."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from analyzers.explore.load.reader import Reading
+from analyzers.explore.page.address import LOOPBACK, tunnel
+from logparse.errors import LogparseError
+
+if TYPE_CHECKING:
+    from analyzers.explore.page.board import Board
+
+
+@contextmanager
+def _as_ctrl_c(*names: str) -> Iterator[None]:
+    """Signals that end the program as Ctrl-C does, so that what it wrote for itself goes with it; one that is ignored
+    (``nohup``) stays so.
+    """
+    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    mine = threading.current_thread() is threading.main_thread()  # Python lets no other one set them
+    numbers = [x for x in known if mine and signal.getsignal(x) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@_as_ctrl_c("SIGTERM", "SIGHUP")
+def explore(
+    url: str | None = None,
+    *,
+    run: str | None = None,
+    compare: str | None = None,
+    target: Sequence[str] = (),
+    host: str = "127.0.0.1",
+    port: int = 8050,
+    browser: bool = True,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Serve the page of a store until interrupted.  Raises LogparseError where there is none, or for a taken port.
+
+    ``url``: default as of ``logparse.store.open_store``;
+    ``target``: words of ``analyzers.evidence.target.target_from``, the machine that will read the overrides.
+    """
+    facts = _facts(target)
+    listening = _listening(host, port)
+    reading = Reading(url, run, compare, facts)  # while this process still imports all that it needs
+    try:
+        from logparse.store import open_store
+
+        store = open_store(url)
+        store.latest_run(run)
+        port = listening.getsockname()[1]
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        if browser:  # it starts while this process imports; its first request waits in the socket
+            threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
+        make_server, application, board = _server(store.url, run, compare, facts, reading)
+        server = make_server(host, port, application(board, host, port).server, threaded=True, fd=listening.fileno())
+        threading.Thread(target=board.warm, daemon=True).start()
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        say(f"{address}  (Ctrl-C ends it)")
+        say(tunnel(port))
+        if host not in LOOPBACK:
+            say(f"warning: {host} can be reached by others, who can then read the whole store; there is no password")
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        reading.close()
+        listening.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on.  Raises LogparseError for a taken port."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(place[:2], family=family, backlog=128)
+    except OSError as error:
+        raise LogparseError(f"{host}:{port}: {error.strerror or error}; name another with --port") from None
+
+
+def _facts(target: Sequence[str]) -> Mapping[str, str]:
+    if not target:
+        return {}
+    from analyzers.evidence.target import target_from
+    from logparse.formats import FORMATS
+
+    return target_from(target, FORMATS)
+
+
+def _server(
+    url: str, run: str | None, other: str | None, target: Mapping[str, str], reading: Reading
+) -> tuple[Callable[..., Any], Callable[..., Any], Board]:
+    from analyzers.explore.page.board import Board
+
+    board = Board(url, run, other, target, reading)
+    try:
+        from werkzeug.serving import make_server
+
+        with _without("IPython"):
+            from analyzers.explore.page.app import application
+    except ImportError as error:
+        raise LogparseError(f"the page needs Dash ({error}): pip install 'logparse[explore]'") from None
+    return make_server, application, board
+
+
+@contextmanager
+def _without(name: str) -> Iterator[None]:
+    """Hides a package that is not imported yet: Dash imports IPython wherever it is installed, half a second for what
+    only a notebook needs.
+    """
+    hidden = name not in sys.modules
+    if hidden:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules[name]

@@ -1,0 +1,389 @@
+"""The table behind every chart: one row per problem, with what it costs now and what it could cost.
+
+Made by SQL from the store's views (or DataFrames of the same columns), so that 200,000 problems take about a second.
+A row is a problem of the run's workload; where the run logged no call of a kind (GEMM or convolution), the measured
+problems of that kind take its place, one row per file that measured them, and each weighs one call.
+
+Columns: ``id``, ``problem``, ``label``, ``kind``, the facets and numbers of ``selection``, ``calls``, ``pick``,
+``pick_us``, ``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (the pick's,
+else what a finding holds against it, else the best), ``total_us``
+(calls × time), ``loss_us`` per call, ``saving_us`` = calls × loss, ``finding``, ``solutions``, ``failed``, ``flops``,
+``bytes``, ``intensity`` (flop/byte), ``tflops`` and ``best_tflops``, ``device``, ``roof_tflops``, ``efficiency``,
+``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and file), ``source_id``,
+``measured`` (the problem itself, or the one linked to it that was measured).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from analyzers.evidence.devices import PEAK_COLUMN, device_of
+from analyzers.explore.queries import sums
+from logparse.lookup import MEANS
+from logparse.model import CONV_FIELDS, GEMM_FIELDS, TYPE_BYTES, Finding
+
+if TYPE_CHECKING:  # the page's reader makes no DataFrame, and importing pandas takes as long as half of its work
+    import duckdb
+    import pandas as pd
+
+_TEXT, _NUMBER = "object", "float64"
+_IN_SQL = {_TEXT: "varchar", _NUMBER: "double", "bool": "boolean"}
+VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "gemm_problems": {
+        **dict.fromkeys(("problem", "kind", "shape", *GEMM_FIELDS, "members", "epilogue"), _TEXT),
+        **dict.fromkeys(("m", "n", "k", "batch_count", "flops"), _NUMBER),
+    },
+    "conv_problems": {
+        **dict.fromkeys(("problem", "shape", "layer", "layout", "dtype"), _TEXT),
+        **{x: _TEXT if x.endswith(("type", "layout", "cast", "mode", "direction")) else _NUMBER for x in CONV_FIELDS},
+        "flops": _NUMBER,
+    },
+    "measurements": {
+        **dict.fromkeys(("source_id", "run", "origin", "kind", "problem", "library", "solution", "status"), _TEXT),
+        **dict.fromkeys(("raw", "algorithm", "error", "key_text", "samples_us"), _TEXT),
+        **dict.fromkeys(("time_us", "min_us", "max_us", "std_us", "workspace_bytes", "ordinal"), _NUMBER),
+    },
+    "workload": {**dict.fromkeys(("run", "kind", "problem", "calls_from"), _TEXT), "pid": _NUMBER, "calls": _NUMBER},
+    "calls": {**dict.fromkeys(("run", "problem", "solution"), _TEXT), "count": _NUMBER, "by_tool": "boolean"},
+    "links": dict.fromkeys(("problem", "other", "level"), _TEXT),
+    "sources": {**dict.fromkeys(("source_id", "run", "path", "format"), _TEXT)},
+    "facts": dict.fromkeys(("source_id", "name", "value"), _TEXT),
+}
+"""Columns of the views that are read here; one that a given frame lacks counts as unknown."""
+
+COMPARED: Mapping[str, str] = {
+    **dict.fromkeys(("problem", "pick", "basis", "best", "origin", "measured", "source_id"), _TEXT),
+    **dict.fromkeys(("calls", "pick_us", "best_us"), _NUMBER),
+}
+FOUND: Mapping[str, str] = {
+    **dict.fromkeys(("problem", "analyzer", "message", "advice"), _TEXT),
+    **dict.fromkeys(("held_us", "per_call_us"), _NUMBER),
+    "override": "bool",
+}
+"""Columns of what the analyzers say that are read here, with their types."""
+HELD = ("pick_us", "user_us", "best_us")
+"""What a finding calls the time that is lost against, the first that its evidence has."""
+
+
+def found(findings: Sequence[Finding]) -> pd.DataFrame:
+    """Findings about problems as a table, the first of each problem (``recommend`` ranks them)."""
+    import pandas as pd
+
+    rows = [
+        (x.problem.text, x.analyzer, x.message, x.advice, _held(x), x.per_call_us, x.override is not None)
+        for x in findings
+        if x.problem is not None
+    ]
+    frame = pd.DataFrame(rows, columns=list(FOUND)).drop_duplicates("problem", ignore_index=True)
+    return frame.astype({name: kind for name, kind in FOUND.items() if kind != _TEXT})
+
+
+def _held(finding: Finding) -> float | None:
+    known = (finding.evidence.get(name) for name in HELD)
+    return next((float(x) for x in known if isinstance(x, float | int)), None)
+
+
+def points(
+    problems: pd.DataFrame | Sequence[pd.DataFrame],
+    measurements: pd.DataFrame,
+    *,
+    workload: pd.DataFrame | None = None,
+    calls: pd.DataFrame | None = None,
+    links: pd.DataFrame | None = None,
+    facts: pd.DataFrame | None = None,
+    compared: pd.DataFrame | None = None,
+    findings: Sequence[Finding] = (),
+) -> pd.DataFrame:
+    """The table from DataFrames with the views' columns; ``problems`` is ``gemm_problems``, ``conv_problems`` or both.
+
+    ``calls`` and ``links`` say which texts count for another one (as for ``logparse top``);
+    ``compared`` is the result of ``analyzers.evidence.picks.compare``; without it only a timed ``Default`` counts as a
+    pick.
+    """
+    import duckdb
+    import pandas as pd
+
+    given = {"measurements": measurements, "workload": workload, "calls": calls, "links": links, "facts": facts}
+    for frame in [problems] if isinstance(problems, pd.DataFrame) else problems:
+        given["conv_problems" if "direction" in frame.columns else "gemm_problems"] = frame
+    with duckdb.connect() as con:
+        for name, columns in VIEW_COLUMNS.items():
+            con.register(name, _with_columns(given.get(name), columns))
+        runs = () if workload is None else workload["run"].dropna().unique()
+        build(con, str(max(runs)) if len(runs) else "", compared, found(findings))
+        return con.execute("select * from points order by total_us desc nulls last, id").df()
+
+
+def build(
+    con: duckdb.DuckDBPyConnection,
+    run: str,
+    compared: pd.DataFrame | None = None,
+    findings: pd.DataFrame | None = None,
+    others: Path | None = None,
+) -> None:
+    """Create the tables ``points`` and ``sums`` from the views that ``con`` has, with what is known of picks, findings
+    and another store's times (as of ``said``).
+    """
+    survey(con, run)
+    with said(con, compared, findings, others) as sql:
+        con.execute(f"create or replace table points as {sql}")
+    con.execute(f"create or replace table sums as {sums()}")
+
+
+def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
+    """Create the view ``bases``, what the files themselves say of each problem, from the views that ``con`` has.
+
+    Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).
+    """
+    made, rates = _peaks(con)
+    con.register("made_", made)
+    con.register("rates_", rates)
+    con.execute(f"create or replace macro type_bytes(t) as (case t {_TYPE_CASES} end)")
+    con.execute("create or replace table peaks as select * from rates_")
+    con.execute(
+        """create or replace table places as
+           select source_id, any_value(regexp_extract(path, '[^/]*$')) as file, any_value(device) as device,
+                  any_value(hbm_gbs) as hbm_gbs from sources full join made_ using (source_id) group by source_id"""
+    )
+    con.execute(f"create or replace table means as {_means(con, run)}", {"run": run})
+    for name, sql in _STAGES.items():
+        con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
+    con.execute("drop table tried_")
+    con.execute(f"create or replace view bases as {_BASES}")
+    con.unregister("made_")
+    con.unregister("rates_")
+
+
+def _means(con: duckdb.DuckDBPyConnection, run: str) -> str:
+    """The SQL of ``problem, other``: texts of the run that count for another one, as for ``logparse top``.
+
+    Only a run whose logs name picks can have any; the links of a find-db are not worked out for nothing.
+    """
+    named = "select solution is not null and not by_tool from calls where run = $run"
+    chosen = "select origin = 'miopen-chosen' from measurements where run = $run"
+    sql = f"select bool_or(x) from ({named} union all {chosen}) t(x)"
+    if con.execute(sql, {"run": run}).fetchone() != (True,):
+        return "select null::varchar as problem, null::varchar as other where $run is null"
+    return f"with {MEANS} select problem, other from means"
+
+
+@contextmanager
+def said(
+    con: duckdb.DuckDBPyConnection,
+    compared: pd.DataFrame | None = None,
+    findings: pd.DataFrame | None = None,
+    others: Path | None = None,
+) -> Iterator[str]:
+    """The SQL of ``points`` over ``bases``, ``places`` and ``peaks``, while it can be run: with picks
+    (``picks.compare``), findings (``found``) and the times of another store (Parquet: ``problem, other_us``).
+    """
+    for name, frame, columns in (("picked_", compared, COMPARED), ("found_", findings, FOUND)):
+        if frame is None:
+            nothing = ", ".join(f"null::{_IN_SQL[kind]} as {column}" for column, kind in columns.items())
+            con.execute(f"create or replace temp view {name} as select {nothing} limit 0")
+        else:
+            con.register(name, frame[list(columns)].astype(dict(columns)))
+    elsewhere = "select null::varchar as problem, null::double as other_us limit 0"
+    if others is not None:
+        elsewhere = "from read_parquet('" + str(others).replace("'", "''") + "')"
+    con.execute(f"create or replace temp view others_ as {elsewhere}")
+    yield _POINTS
+    for name in ("picked_", "found_", "others_"):
+        con.unregister(name)
+
+
+def _peaks(con: duckdb.DuckDBPyConnection) -> tuple[pa.Table, pa.Table]:
+    """The device of each source (``source_id, device, hbm_gbs``) and the peaks of these devices by input type.
+
+    Of two values of one fact the smaller text counts, as for ``joins.facts_by_source``.
+    """
+    facts: dict[str, dict[str, str]] = {}
+    told = con.execute("select source_id, name, min(value) from facts where value is not null group by all")
+    for source, name, value in told.fetchall():
+        facts.setdefault(str(source), {})[str(name)] = str(value)
+    sources, rates = [], dict[str, list[dict[str, object]]]()
+    for source, known in facts.items():
+        device = device_of(known)
+        if device is not None:
+            sources.append({"source_id": source, "device": device.name, "hbm_gbs": device.hbm_gbs})
+            rates[device.name] = [
+                {"device": device.name, "dtype": t, "peak_tflops": device.peak_tflops(t)} for t in PEAK_COLUMN
+            ]
+    text, number = pa.string(), pa.float64()
+    return (
+        pa.Table.from_pylist(sources, pa.schema({"source_id": text, "device": text, "hbm_gbs": number})),
+        pa.Table.from_pylist(
+            [row for rows in rates.values() for row in rows],
+            pa.schema({"device": text, "dtype": text, "peak_tflops": number}),
+        ),
+    )
+
+
+def _with_columns(frame: pd.DataFrame | None, columns: Mapping[str, str]) -> pd.DataFrame:
+    import pandas as pd
+
+    given = pd.DataFrame() if frame is None else frame
+    return (
+        pd.DataFrame(
+            {
+                name: given[name]
+                if name in given.columns and len(given)
+                else pd.Series(pd.NA, given.index, dtype=_TEXT)
+                for name in columns
+            }
+        )
+        .astype(dict(columns))
+        .copy()
+    )  # DuckDB refuses reversed and strided columns
+
+
+_TYPE_CASES = " ".join(f"when '{name}' then {size}" for name, size in TYPE_BYTES.items())
+
+_DIMENSIONS = """
+  select problem, null as layer, case kind when 'grouped' then 'grouped GEMM' else 'GEMM' end as operation,
+         null as direction, a_type as dtype, coalesce(trans_a, '?') || coalesce(trans_b, '?') as layout,
+         m::double as m, n::double as n, k::double as k, batch_count::double as batch, flops::double as flops,
+         batch_count::double * (m::double * k * coalesce(type_bytes(a_type), 0)
+             + k::double * n * coalesce(type_bytes(coalesce(b_type, a_type)), 0)
+             + m::double * n * (coalesce(type_bytes(coalesce(d_type, a_type)), 0)
+                + if(beta = 'nonzero', coalesce(type_bytes(coalesce(c_type, d_type)), 0), 0))) as bytes,
+         case when members is not null and members <> '' then
+                 coalesce(trans_a, '?') || coalesce(trans_b, '?') || ' grouped, '
+                 || len(string_split(members, ',')) || ' members ' || coalesce(a_type, '?')
+              else concat(coalesce(trans_a, '?'), coalesce(trans_b, '?'), ' ', coalesce(m::bigint::varchar, '?'), '×',
+                 coalesce(n::bigint::varchar, '?'), '×', coalesce(k::bigint::varchar, '?'),
+                 if(coalesce(batch_count, 1) = 1, '', ' b' || batch_count::bigint), ' ', coalesce(a_type, '?'),
+                 if(coalesce(epilogue, 'DEFAULT') = 'DEFAULT', '', ' ' || epilogue)) end as label
+  from gemm_problems
+  union all by name
+  select problem, layer, 'convolution' as operation, direction, in_type as dtype, layout,
+         case direction when 'F' then k / coalesce(groups, 1) when 'W' then k / coalesce(groups, 1)
+                        else c / coalesce(groups, 1) end as m,
+         case direction when 'W' then c / coalesce(groups, 1) * filter_d * filter_h * filter_w
+                        else n::double * out_d * out_h * out_w end as n,
+         case direction when 'F' then c / coalesce(groups, 1) * filter_d * filter_h * filter_w
+                        when 'W' then n::double * out_d * out_h * out_w
+                        else k / coalesce(groups, 1) * filter_d * filter_h * filter_w end as k,
+         coalesce(groups, 1)::double as batch, flops::double as flops,
+         n::double * c * d * h * w * type_bytes(in_type)
+             + k::double * c * filter_d * filter_h * filter_w / coalesce(groups, 1)
+               * type_bytes(coalesce(weights_type, in_type))
+             + n::double * k * out_d * out_h * out_w * type_bytes(coalesce(out_type, in_type)) as bytes,
+         if(direction is null or n is null or c is null or h is null or w is null or k is null or filter_h is null
+                or filter_w is null or spatial = 3 and (d is null or filter_d is null), null,
+             concat(direction, ' ', n::bigint, '×', c::bigint, if(spatial = 3, '×' || d::bigint, ''),
+                 '×', h::bigint, '×', w::bigint, ' k', k::bigint, ' ', if(spatial = 3, filter_d::bigint || '×', ''),
+                 filter_h::bigint, '×', filter_w::bigint,
+                 if(coalesce(stride_h, 1) = 1, '', ' s' || stride_h::bigint),
+                 if(coalesce(groups, 1) = 1, '', ' g' || groups::bigint), ' ', coalesce(in_type, '?'), ' ',
+                 coalesce(in_layout, '?'))) as label
+  from conv_problems
+"""
+"""Both kinds of problem in one set of columns; a convolution as the GEMM that it amounts to, groups as the batch.
+
+``concat`` takes half as long as ``||``, each of which makes a text of its own, but sees no part that is missing.
+"""
+
+_STAGES: Mapping[str, str] = {
+    "tried_": """
+        with tries as (
+          select m.source_id, origin, hash(problem) as h, kind, solution, time_us,
+                 coalesce(status = 'ok' and time_us > 0 and isfinite(time_us), false) as good,
+                 solution = coalesce(f.value, 'Default') as own
+          from measurements m left join facts f on f.source_id = m.source_id and f.name = 'pick'
+          where kind <> 'family'),
+        each as (
+          select source_id, origin, h, any_value(kind) as kind, count(*) filter (not good) as failed,
+                 min(time_us) filter (good) as best_us,
+                 arg_min(solution, {'t': time_us, 's': solution}) filter (good) as best,
+                 any_value(solution) filter (good and own) as own, avg(time_us) filter (good and own) as default_us
+          from tries group by source_id, origin, h),
+        different as (
+          select t, count(*) as solutions
+          from (select distinct hash(source_id, origin, h) as t, hash(solution) from tries where good) group by t)
+        select each.*, coalesce(solutions, 0) as solutions
+        from each left join different on t = hash(source_id, origin, h)
+        """,
+    "dimensions_": f"select *, hash(problem) as h, hash(layer) as layer_h from ({_DIMENSIONS})",
+    "rows_": """
+        with told_ as (
+          select coalesce(m.other, w.problem) as problem, kind, calls, calls_from
+          from workload w left join means m on m.problem = w.problem where run = $run),
+        work as (
+          select hash(problem) as h, any_value(kind) as kind, sum(calls)::double as calls,
+                 min(calls_from) as calls_from from told_ group by h)
+        select '' as part, w.h, w.kind, w.calls, w.calls_from, t.* exclude (h, kind)
+        from work w left join (
+            select * from tried_ qualify row_number() over (
+                partition by h order by best_us is null, solutions desc, best_us, source_id) = 1) t using (h)
+        union all by name
+        select '|' || source_id || '|' || origin as part, t.*, null as calls, null as calls_from
+        from tried_ t where not exists (select 1 from work w where (w.kind = 'conv') = (t.kind = 'conv'))""",
+    "passes_": """
+        select t.source_id, t.origin, d.layer_h, min(best_us) filter (d.direction = 'F') as f_us,
+               min(best_us) filter (d.direction = 'B') as b_us
+        from tried_ t join dimensions_ d using (h) where d.direction in ('F', 'B') group by all""",
+}
+"""Tables made one after the other; the problems' texts are long, so they go by their hash, and so are solutions
+counted: ``count(distinct …)`` of texts takes twice as long."""
+
+_BASES = """
+    select left(md5(d.problem || r.part), 12) as id, r.* exclude (part, h), d.* exclude (h, layer, layer_h),
+           p.f_us, p.b_us
+    from rows_ r join dimensions_ d using (h)
+    left join passes_ p on d.direction = 'W' and p.layer_h = d.layer_h and p.source_id = r.source_id
+                           and p.origin = r.origin"""
+"""All of it together: the page's reader asks for it once before the first view, and once more to keep it."""
+
+_SAME = 1e-9  # a mean of equal times differs from them in its last bits, which is no saving
+_POINTS = f"""
+with picks as (
+  select problem, arg_max(pick, coalesce(calls, 1)) as pick, arg_max(basis, coalesce(calls, 1)) as basis,
+         sum(coalesce(calls, 1) * pick_us) filter (pick_us is not null)
+           / sum(coalesce(calls, 1)) filter (pick_us is not null) as pick_us,
+         arg_min(best, best_us) as best, min(best_us) as best_us, arg_min(origin, best_us) as origin,
+         arg_min(measured, best_us) as measured, arg_min(source_id, best_us) as source_id
+  from picked_ group by problem),
+merged as (
+  select b.* exclude (best, best_us, origin, source_id, own, default_us), coalesce(p.best, b.best)::varchar as best,
+         coalesce(p.best_us, b.best_us) as best_us, coalesce(p.origin, b.origin) as origin,
+         coalesce(p.measured, b.problem) as measured, coalesce(p.source_id, b.source_id) as source_id,
+         coalesce(p.pick, b.own)::varchar as pick,
+         coalesce(p.pick_us, b.default_us) as pick_us,
+         coalesce(p.basis, case when b.default_us is not null then 'default' end) as basis,
+         f.message::varchar as finding, f.advice::varchar as advice, f.analyzer::varchar as analyzer,
+         f.per_call_us, f.held_us,
+         coalesce(f.override, false) as has_override
+  from bases b left join picks p using (problem) left join found_ f using (problem)),
+timed as (
+  select *, coalesce(pick_us, if(per_call_us > 0, held_us, null), best_us) as time_us,
+         greatest(f_us, b_us) as sibling_us,
+         flops / nullif(bytes, 0) as intensity,
+         case when pick_us > best_us * (1 + {_SAME}) then pick_us - best_us when pick_us is not null then 0.0
+              else per_call_us end as loss_us
+  from merged),
+placed as (
+  select t.*, coalesce(s.file, '–') as file, s.device,
+         least(x.peak_tflops, t.intensity * s.hbm_gbs / 1e3) as roof_tflops
+  from timed t left join places s using (source_id) left join peaks x on x.device = s.device and x.dtype = t.dtype)
+select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(operation, '?') as operation,
+       coalesce(direction, '–') as direction, coalesce(dtype, '?') as dtype,
+       coalesce(nullif(split_part(case when contains(best, ':') then best when contains(pick, ':') then pick
+                                       else '' end, ':', 1), ''), 'unknown') as library,
+       coalesce(calls_from, '–') as calls_from, coalesce(origin, 'not measured') as origin,
+       coalesce(layout, '?') as layout,
+       coalesce(best, 'not measured') as solver, file, calls, pick, pick_us, basis, best, best_us, time_us,
+       coalesce(calls, 1) * time_us as total_us, loss_us, coalesce(calls, 1) * loss_us as saving_us,
+       if(abs(pick_us / best_us - 1) < {_SAME}, 0.0, pick_us / best_us - 1) as regret, finding, advice,
+       analyzer, has_override, solutions, failed, flops, bytes, intensity,
+       flops / time_us / 1e6 as tflops, flops / best_us / 1e6 as best_tflops, device,
+       roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
+       f_us, b_us, sibling_us, best_us / sibling_us as sibling_ratio, m, n, k, batch, source_id,
+       measured, o.other_us
+from placed left join others_ o using (problem)
+"""

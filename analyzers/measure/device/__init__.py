@@ -1,0 +1,1 @@
+"""A device as replay sees it: buffers, clocks, operands."""

@@ -1,0 +1,333 @@
+"""Operands on a torch device: random normal data in the problem's own layouts, and the reference result.
+
+Columns and rows: a column-major matrix of a BLAS call is the same memory as a row-major torch tensor of its transpose,
+so D = op(A)·op(B) is computed as Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times ``y`` (k×m) gives ``d`` (n×m).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analyzers.measure.backend import Conditions, UnsupportedError
+from analyzers.measure.device.torch_device import Tensor, TorchDevice
+from logparse.model import ConvProblem, GemmProblem
+
+_DTYPES = {
+    "f16_r": "float16",
+    "bf16_r": "bfloat16",
+    "f32_r": "float32",
+    "xf32_r": "float32",
+    "f64_r": "float64",
+    "f8_r": "float8_e4m3fn",
+    "bf8_r": "float8_e5m2",
+    "f8_fnuz_r": "float8_e4m3fnuz",
+    "bf8_fnuz_r": "float8_e5m2fnuz",
+    "FP16": "float16",
+    "BF16": "bfloat16",
+    "FP32": "float32",
+    "FP64": "float64",
+}
+
+_STRIPE = 1 << 28
+"""Elements that are compared at once."""
+
+
+def dtype_of(device: TorchDevice, name: str | None) -> Any:
+    """The dtype of a type word.  Raises UnsupportedError."""
+    if name is None or name not in _DTYPES:
+        raise UnsupportedError(f"type {name or 'unknown'}")
+    return getattr(device.torch, _DTYPES[name])
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A column-major matrix of a call: rows, columns, leading dimension, batch stride and type word."""
+
+    rows: int
+    cols: int
+    ld: int
+    stride: int
+    dtype: str
+
+    def elements(self, batch: int) -> int:
+        """Elements of memory that the matrices of a batch span."""
+        return self.stride * (batch - 1) + self.ld * self.cols
+
+
+def matrices(problem: GemmProblem) -> dict[str, Matrix]:
+    """``a``, ``b``, ``d`` (and ``c``, which equals d where it is not told).  Unknown leading dimensions are tight.
+
+    Raises UnsupportedError where a size, transpose or type is not known.
+    """
+    p = problem
+    if p.members or p.m is None or p.n is None or p.k is None or p.batch_count is None:
+        raise UnsupportedError("sizes are not known" if not p.members else "a grouped GEMM")
+    if p.trans_a is None or p.trans_b is None:
+        raise UnsupportedError("transposes are not known")
+    if p.batch_mode == "pointer":
+        raise UnsupportedError("a batch of pointers")
+    shapes = {
+        "a": (p.m, p.k) if p.trans_a == "N" else (p.k, p.m),
+        "b": (p.k, p.n) if p.trans_b == "N" else (p.n, p.k),
+        "c": (p.m, p.n),
+        "d": (p.m, p.n),
+    }
+    out = {}
+    for name, (rows, cols) in shapes.items():
+        dtype = getattr(p, f"{name}_type") or p.d_type or p.a_type
+        ld = getattr(p, f"ld{name}") or (p.ldd if name == "c" and p.ldd else rows)
+        stride = getattr(p, f"stride_{name}")
+        if dtype is None:
+            raise UnsupportedError("types are not known")
+        if ld < rows:
+            raise UnsupportedError(f"ld{name} {ld} is less than {rows} rows")
+        out[name] = Matrix(rows, cols, ld, ld * cols if stride is None and p.batch_count > 1 else stride or 0, dtype)
+    return out
+
+
+class OperandSets:
+    """What the operand sets of GEMMs and convolutions have in common."""
+
+    def __init__(self, sets: int) -> None:
+        self.sets = sets
+        self._remake: list[Callable[[], None]] = []
+        self._reference: Tensor = None
+
+    def derived(self, make: Callable[[int], Tensor]) -> list[Tensor]:
+        """A copy per set of operands in another form; it follows when the data change."""
+        held = [make(index) for index in range(self.sets)]
+
+        def remake() -> None:
+            for index, tensor in enumerate(held):
+                tensor.copy_(make(index))
+
+        self._remake.append(remake)
+        return held
+
+    def changed(self) -> None:
+        """The data are new: derived copies follow, the reference is no longer theirs."""
+        self._reference = None
+        for remake in self._remake:
+            remake()
+
+
+class GemmOperands(OperandSets):
+    """Operand sets of a GEMM.  ``x, y, c, d, bias`` are lists over the sets, in torch's row-major terms."""
+
+    def __init__(self, device: TorchDevice, problem: GemmProblem, conditions: Conditions) -> None:
+        super().__init__(conditions.sets)
+        self._device, self.problem = device, problem
+        self.matrices = matrices(problem)
+        self.batch = problem.batch_count or 1
+        torch = device.torch
+        names = "abcd" if problem.beta == "nonzero" else "abd"
+        self.memory: dict[str, list[Tensor]] = {name: [] for name in (*names, "bias")}
+        bias_type = problem.bias_type or problem.d_type or problem.a_type
+        with device.memory_errors((problem.bytes or 0.0) * conditions.sets):
+            for _ in range(conditions.sets):
+                for name in names:
+                    shape, dtype = self.matrices[name].elements(self.batch), self.matrices[name].dtype
+                    self.memory[name].append(torch.empty(shape, dtype=dtype_of(device, dtype), device=device.device))
+                if problem.bias:
+                    self.memory["bias"].append(
+                        torch.empty(problem.m, dtype=dtype_of(device, bias_type), device=device.device)
+                    )
+            self.fill(conditions.seed)
+        turned_b, turned_a = problem.trans_b != "N", problem.trans_a != "N"
+        self.x = [self._view("b", i, turned_b) for i in range(conditions.sets)]
+        self.y = [self._view("a", i, turned_a) for i in range(conditions.sets)]
+        self.d = [self._view("d", i, False) for i in range(conditions.sets)]
+        self.c = [self._view("c", i, False) for i in range(conditions.sets)] if "c" in names else []
+        self.bias = self.memory["bias"]
+
+    def _view(self, name: str, index: int, turned: bool) -> Tensor:
+        matrix, memory = self.matrices[name], self.memory[name][index]
+        size, stride = (matrix.cols, matrix.rows), (matrix.ld, 1)
+        if self.batch > 1:
+            size, stride = (self.batch, *size), (matrix.stride, *stride)  # type: ignore[assignment]
+        view = memory.as_strided(size, stride)
+        return view.transpose(-1, -2) if turned else view
+
+    def fill(self, seed: int) -> None:
+        """Random normal values in all inputs."""
+        generator = self._device.torch.Generator(device=self._device.device).manual_seed(seed)
+        for name, memories in self.memory.items():
+            if name != "d":
+                for memory in memories:
+                    random_normal(self._device, memory, generator)
+        self.changed()
+
+    def poison(self) -> None:
+        """NaN in the first set's output (0 is written over it where the type has no NaN)."""
+        self.memory["d"][0].fill_(math.nan)
+
+    def error(self, output: Tensor) -> float:
+        """‖out − ref‖ / ‖ref‖ of the first set, the reference in double precision."""
+        if self._reference is None:
+            self._reference = self._result()
+        return relative_error(self._device, output, self._reference)
+
+    def _result(self) -> Tensor:
+        torch, p = self._device.torch, self.problem
+        out = self.x[0].double() @ self.y[0].double()
+        if self.c:
+            out += self.c[0].double()
+        if self.bias:
+            out += self.bias[0].double()
+        if p.activation == "relu":
+            return torch.relu(out)
+        return torch.nn.functional.gelu(out, approximate="tanh") if p.activation == "gelu" else out
+
+
+class ConvOperands(OperandSets):
+    """Operand sets of a convolution: ``x``, ``w`` and ``dy`` are lists over the sets, in the problem's layouts.
+
+    ``dy`` stands for y where the direction is F (only its shape and layout are used).
+    """
+
+    def __init__(self, device: TorchDevice, problem: ConvProblem, conditions: Conditions) -> None:
+        super().__init__(conditions.sets)
+        self._device, self.problem = device, problem
+        shapes = conv_shapes(problem)
+        layouts = {"x": problem.in_layout, "w": problem.weights_layout, "dy": problem.out_layout}
+        self._formats = {name: memory_format(device, layout, problem.spatial) for name, layout in layouts.items()}
+        dtype = dtype_of(device, problem.in_type)
+        torch = device.torch
+        self.tensors: dict[str, list[Tensor]] = {}
+        with device.memory_errors((problem.bytes or 0.0) * conditions.sets):
+            for name, shape in shapes.items():
+                self.tensors[name] = [
+                    torch.empty(shape, dtype=dtype, device=device.device, memory_format=self._formats[name])
+                    for _ in range(conditions.sets)
+                ]
+            self.fill(conditions.seed)
+        self.x, self.w, self.dy = (self.tensors[name] for name in ("x", "w", "dy"))
+        self.output = {"F": "dy", "B": "x", "W": "w"}[problem.direction]
+
+    def format(self, name: str) -> Any:
+        """The memory format of ``x``, ``w`` or ``dy``."""
+        return self._formats[name]
+
+    def fill(self, seed: int) -> None:
+        """Random normal values in all tensors."""
+        generator = self._device.torch.Generator(device=self._device.device).manual_seed(seed)
+        for tensors in self.tensors.values():
+            for tensor in tensors:
+                random_normal(self._device, tensor, generator)
+        self.changed()
+
+    def poison(self) -> None:
+        """NaN in the first set's output, which is no input of this direction, and in a block of its size that is given
+        back at once: torch's functions allocate their outputs, and the allocator hands them that block.
+        """
+        output = self.tensors[self.output][0]
+        output.fill_(math.nan)
+        self._device.torch.full_like(output, math.nan)
+
+    def error(self, output: Tensor) -> float:
+        """‖out − ref‖ / ‖ref‖ of the first set: in single precision for half types, else in double."""
+        torch = self._device.torch
+        if self._reference is None:
+            wide = torch.float32 if self.x[0].dtype in (torch.float16, torch.bfloat16) else torch.float64
+            with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=False, allow_tf32=False):
+                x, w, dy = (t[0].to(wide).contiguous() for t in (self.x, self.w, self.dy))
+                self._reference = convolve(self._device, self.problem, x, w, dy)
+        return relative_error(self._device, output, self._reference)
+
+
+def random_normal(device: TorchDevice, memory: Tensor, generator: Any) -> None:
+    """Overwrite with random normal values, drawn in single precision where the type has no generator of its own."""
+    if memory.dtype.itemsize >= 2:
+        memory.normal_(generator=generator)
+    else:
+        drawn = device.torch.randn(memory.shape, generator=generator, device=device.device)
+        memory.copy_(drawn.to(memory.dtype))
+
+
+def relative_error(device: TorchDevice, output: Tensor, reference: Tensor) -> float:
+    """‖out − ref‖ / ‖ref‖; NaN where the output is not finite.
+
+    In stripes of the first dimension: in double precision, the logits of one language model fill a third of a GPU.
+    """
+    norm = device.torch.linalg.vector_norm
+    rows = max(1, _STRIPE // max(1, reference[0].numel()))
+    squares = 0.0
+    for out, ref in zip(output.split(rows), reference.split(rows), strict=True):
+        wide = out.to(reference.dtype)
+        if not bool(device.torch.isfinite(wide).all()):
+            return math.nan
+        squares += float(norm(wide - ref)) ** 2
+    return math.sqrt(squares) / max(float(norm(reference)), 1e-30)
+
+
+def memory_format(device: TorchDevice, layout: str | None, spatial: int) -> Any:
+    """The memory format of a layout word.  Raises UnsupportedError."""
+    torch = device.torch
+    if layout in ("NCHW", "NCDHW"):
+        return torch.contiguous_format
+    if layout in ("NHWC", "NDHWC"):
+        return torch.channels_last if spatial == 2 else torch.channels_last_3d
+    raise UnsupportedError(f"layout {layout or 'unknown'}")
+
+
+def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
+    """Shapes of ``x``, ``w`` and ``dy``.  Raises UnsupportedError where sizes are unknown or do not fit together."""
+    p = problem
+    if p.direction == "B+W" or p.mode == "transposed" or {p.in_cast, p.weights_cast, p.out_cast} - {None, "none"}:
+        raise UnsupportedError("two directions at once, transposed, or cast inputs")
+    if len({p.in_type, p.weights_type, p.out_type} - {None}) > 1:
+        raise UnsupportedError("mixed types")
+    names = (
+        "n",
+        "c",
+        "k",
+        "groups",
+        *(f"{x}_{d}" for x in ("filter", "pad", "stride", "dilation", "out") for d in "hw"),
+    )
+    if any(getattr(p, name) is None for name in (*names, "h", "w")):
+        raise UnsupportedError("a size is not known")
+    spatial = ("d", "h", "w")[3 - p.spatial :]
+    for axis in spatial:
+        size, window = getattr(p, axis), (getattr(p, f"filter_{axis}") - 1) * getattr(p, f"dilation_{axis}") + 1
+        fits = (size + 2 * getattr(p, f"pad_{axis}") - window) // getattr(p, f"stride_{axis}") + 1
+        if fits != getattr(p, f"out_{axis}"):
+            raise UnsupportedError(f"output size {getattr(p, f'out_{axis}')} is not that of its padding ({fits})")
+    heads = {"x": (p.n, p.c), "w": (p.k, (p.c or 0) // (p.groups or 1)), "dy": (p.n, p.k)}
+    prefixes = {"x": "", "w": "filter_", "dy": "out_"}
+    return {
+        name: (*(int(size or 0) for size in heads[name]), *(int(getattr(p, f"{prefix}{axis}")) for axis in spatial))
+        for name, prefix in prefixes.items()
+    }
+
+
+def geometry(problem: ConvProblem) -> tuple[list[int], list[int], list[int]]:
+    """Strides, paddings and dilations over the spatial axes."""
+    axes = ("d", "h", "w")[3 - problem.spatial :]
+    return tuple([int(getattr(problem, f"{x}_{a}")) for a in axes] for x in ("stride", "pad", "dilation"))  # type: ignore[return-value]
+
+
+def strides(shape: Sequence[int], layout: str | None) -> list[int]:
+    """Strides, in elements, of an N, C, spatial… shape that lies in memory as its layout word says."""
+    order = list(range(len(shape)))
+    if layout in ("NHWC", "NDHWC"):
+        order = [0, *order[2:], 1]
+    out, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        out[axis] = step
+        step *= shape[axis]
+    return out
+
+
+def convolve(device: TorchDevice, problem: ConvProblem, x: Tensor, w: Tensor, dy: Tensor) -> Tensor:
+    """The problem's direction through torch's own operators: what autograd would call."""
+    aten = device.torch.ops.aten
+    stride, pad, dilation = geometry(problem)
+    zeros, groups = [0] * problem.spatial, problem.groups or 1
+    if problem.direction == "F":
+        return aten.convolution(x, w, None, stride, pad, dilation, False, zeros, groups)
+    mask = [problem.direction == "B", problem.direction == "W", False]
+    gradients = aten.convolution_backward(dy, x, w, None, stride, pad, dilation, False, zeros, groups, mask)
+    return gradients[0] if problem.direction == "B" else gradients[1]

@@ -1,0 +1,278 @@
+"""One device through PyTorch: its facts, its clock, and runnables over operands that torch allocates.
+
+Every backend for real devices stands on this, also those that call a vendor's library directly: torch gives memory,
+streams and events on CUDA, ROCm (where its word is ``cuda`` too) and the CPU.  torch is imported when one is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from analyzers.evidence.devices import device_of
+from analyzers.measure.backend import OutOfMemoryError, Place
+from analyzers.measure.device.instruction_cache import InstructionFlush
+
+Tensor: TypeAlias = Any
+"""torch.Tensor; torch is not there when this is checked."""
+
+Call: TypeAlias = Callable[[int], Tensor]
+"""Enqueues one execution on an operand set and returns the output (or the buffer that will hold it)."""
+
+Around: TypeAlias = Callable[[], AbstractContextManager[object]]
+"""Settings that hold while executions are enqueued."""
+
+
+class Operands(Protocol):
+    """The operand sets of one problem."""
+
+    sets: int
+
+    def poison(self) -> None:
+        """Fill the first set's output with NaN."""
+
+    def error(self, output: Tensor) -> float:
+        """Relative error of an output of the first set; NaN where it is not finite."""
+
+
+class TorchDevice:
+    """A device by torch's name (``cuda:0``, ``cpu``); ``flush_instructions`` before each timed execution.
+
+    Raises RuntimeError where torch has no such device, or no instruction cache is known to be flushed.
+    """
+
+    def __init__(self, name: str, flush_instructions: bool = False) -> None:
+        import torch
+
+        self.torch = torch
+        self.name = name
+        self.device = torch.device(name)
+        self.is_gpu = self.device.type == "cuda"
+        if self.is_gpu:
+            torch.cuda.set_device(self.device)
+            torch.cuda.init()
+        self.is_rocm = torch.version.hip is not None
+        self.facts = self._facts()
+        self.cache_bytes = self._cache_bytes()
+        self._host_us_each = 20.0
+        self.flush: Callable[[], None] | None = None
+        if flush_instructions:
+            if not self.is_gpu:
+                raise RuntimeError("instruction caches are flushed on GPUs only")
+            self.flush = InstructionFlush(torch, self.device, int(self.facts["cu_count"]))
+            self.flush()  # compiled before anything is timed
+            self.synchronize()
+
+    def _facts(self) -> Mapping[str, str]:
+        torch = self.torch
+        facts = {"pytorch_version": str(torch.__version__)}
+        if not self.is_gpu:
+            facts |= {"device": _cpu_name(), "arch": platform.machine(), "backend": "CPU"}
+            return facts | {"cu_count": str(os.cpu_count() or 1), "threads": str(torch.get_num_threads())}
+        props = torch.cuda.get_device_properties(self.device)
+        facts |= {"device": props.name, "cu_count": str(props.multi_processor_count), "driver": _driver()}
+        if self.is_rocm:
+            facts |= {"arch": props.gcnArchName, "backend": "HIP", "hip_version": str(torch.version.hip)}
+            return facts | {"miopen_version": _miopen_version(torch.backends.cudnn.version())}
+        facts |= {"arch": f"sm_{props.major}{props.minor}", "backend": "CUDA", "cuda_version": str(torch.version.cuda)}
+        return facts | {"cudnn_version": str(torch.backends.cudnn.version())}
+
+    def _cache_bytes(self) -> int:
+        """The last-level cache; the data sheet's where it is larger (AMD's Infinity Cache lies behind the L2)."""
+        if not self.is_gpu:
+            return _cpu_cache_bytes()
+        known = device_of(self.facts)
+        told = getattr(self.torch.cuda.get_device_properties(self.device), "L2_cache_size", 0)
+        return max(int(told), known.cache_bytes if known else 0)
+
+    def synchronize(self) -> None:
+        """Wait for everything that was enqueued; raises what went wrong on the device."""
+        if self.is_gpu:
+            self.torch.cuda.synchronize(self.device)
+
+    def healthy(self) -> bool:
+        """Whether a small product still comes out right."""
+        try:
+            ones = self.torch.ones((16, 16), device=self.device)
+            return bool((ones @ ones).sum().item() == 16.0**3)
+        except RuntimeError:
+            return False
+
+    @contextlib.contextmanager
+    def memory_errors(self, need_bytes: float | None) -> Iterator[None]:
+        """Turn torch's out-of-memory error into ours, with the size of what did not fit."""
+        try:
+            yield
+        except (self.torch.OutOfMemoryError, MemoryError) as error:
+            self.empty_cache()
+            size = "" if need_bytes is None else f"needs {need_bytes / 2**30:.2f} GiB: "
+            raise OutOfMemoryError(f"{size}{str(error).splitlines()[0] if str(error) else 'out of memory'}") from error
+        except RuntimeError as error:
+            if "can't allocate memory" not in str(error):  # how the CPU allocator says it
+                raise
+            raise OutOfMemoryError(str(error).splitlines()[0]) from error
+
+    def empty_cache(self) -> None:
+        """Give unused memory back to the device, so that other libraries can have it."""
+        if self.is_gpu:
+            self.torch.cuda.empty_cache()
+
+    def time_us(self, call: Call, first: int, count: int) -> float:
+        """Mean µs of ``count`` executions back to back, from operand set ``first`` on."""
+        if not self.is_gpu:
+            started = time.perf_counter_ns()
+            for turn in range(first, first + count):
+                call(turn)
+            return (time.perf_counter_ns() - started) / 1e3 / count
+        timed = self._events_us if self.flush is None else self._each_us
+        for _ in range(3):
+            time_us, in_time = timed(call, first, count)
+            if in_time:
+                break
+        return time_us
+
+    def _events_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
+        """Device time between two events, and whether the host was ahead of the device all the time.
+
+        A spinning kernel before the first event holds the device until everything is enqueued; otherwise short kernels
+        would be timed at the speed of Python.
+        """
+        start, end = self._events()
+        begun = self._held(count)
+        start.record()
+        for turn in range(first, first + count):
+            call(turn)
+        end.record()
+        in_time = not start.query()
+        self._enqueued(begun, count)
+        end.synchronize()
+        return start.elapsed_time(end) * 1e3 / count, in_time
+
+    def _each_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
+        """As ``_events_us``, every execution between events of its own with the flush before it.
+
+        What lies between two events of one stream is in there too, about a µs: such times compare among themselves.
+        """
+        assert self.flush is not None
+        pairs = [self._events() for _ in range(count)]
+        begun = self._held(count)
+        for turn, (start, end) in enumerate(pairs, first):
+            self.flush()
+            start.record()
+            call(turn)
+            end.record()
+        in_time = not pairs[0][0].query()
+        self._enqueued(begun, count)
+        self.synchronize()
+        return sum(start.elapsed_time(end) for start, end in pairs) * 1e3 / count, in_time
+
+    def _events(self) -> tuple[Any, Any]:
+        event = self.torch.cuda.Event
+        return event(enable_timing=True), event(enable_timing=True)
+
+    def _held(self, count: int) -> int:
+        """Hold the device for as long as enqueueing took lately; the host's clock, ns."""
+        self.torch.cuda._sleep(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
+        return time.perf_counter_ns()
+
+    def _enqueued(self, begun: int, count: int) -> None:
+        host_us = (time.perf_counter_ns() - begun) / 1e3
+        self._host_us_each = min(2_000.0, max(5.0, host_us / count))
+
+
+@cache
+def _device(name: str, flush_instructions: bool) -> TorchDevice:
+    return TorchDevice(name, flush_instructions)
+
+
+def torch_device(place: Place) -> TorchDevice:
+    """The one ``TorchDevice`` of that place in this process."""
+    return _device(place.device, place.flush_instructions)
+
+
+class TorchRunnable:
+    """A call over operand sets: rotates through them, times them, checks the first."""
+
+    def __init__(
+        self,
+        device: TorchDevice,
+        operands: Operands,
+        call: Call,
+        *,
+        around: Around = contextlib.nullcontext,
+        marker: str | None = None,
+        workspace_bytes: int | None = None,
+    ) -> None:
+        self._device, self._operands, self._call, self._around = device, operands, call, around
+        self._marker, self._turn = marker, 0
+        self.workspace_bytes = workspace_bytes
+        with device.memory_errors(None), around():
+            call(0)  # warm-up: plans, handles and kernels are made at the first call
+            device.synchronize()
+
+    def error(self) -> float:
+        """See ``Runnable``."""
+        with self._device.memory_errors(None), self._around():
+            self._operands.poison()
+            output = self._call(0)
+            self._device.synchronize()
+        return self._operands.error(output)
+
+    def sample_us(self, count: int) -> float:
+        """See ``Runnable``."""
+        first, self._turn = self._turn, (self._turn + count) % self._operands.sets
+        with self._device.memory_errors(None), self._around(), self._marked():
+            return self._device.time_us(self._on_set, first, count)
+
+    def _on_set(self, turn: int) -> Tensor:
+        return self._call(turn % self._operands.sets)
+
+    def _marked(self) -> AbstractContextManager[object]:
+        if self._marker is None or not self._device.is_gpu:
+            return contextlib.nullcontext()
+        marked: AbstractContextManager[object] = self._device.torch.cuda.nvtx.range(self._marker)
+        return marked
+
+
+def marker_of(place: Place, text: str) -> str | None:
+    """The name of a solution's profiler range, where the user wants ranges."""
+    return f"logparse {text}" if place.markers else None
+
+
+def _driver() -> str:
+    for path in ("/proc/driver/nvidia/version", "/sys/module/nvidia/version", "/sys/module/amdgpu/version"):
+        with contextlib.suppress(OSError):
+            text = Path(path).read_text(encoding="utf-8")
+            found = re.search(r"\d+\.\d+(\.\d+)*", text)
+            if found:
+                return found.group()
+    return platform.release()  # amdgpu of the kernel itself
+
+
+def _miopen_version(number: int | None) -> str:
+    """``torch.backends.cudnn.version()`` on ROCm: major·10⁶ + minor·10³ + patch."""
+    return "" if number is None else f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+
+
+def _cpu_name() -> str:
+    with contextlib.suppress(OSError):
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+        if found:
+            return found.group(1).strip()
+    return platform.processor() or platform.machine()
+
+
+def _cpu_cache_bytes() -> int:
+    sizes = []
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        with contextlib.suppress(OSError, ValueError):
+            sizes.append(int(path.read_text(encoding="ascii").strip().removesuffix("K")) << 10)
+    return min(max(sizes, default=32 << 20), 64 << 20)  # a whole socket's cache is shared with others

@@ -1,0 +1,195 @@
+"""Products whose bias or activation runs as a kernel of its own, although the library has an epilogue for it.
+
+What is seen: in a torch.profiler trace the kernel right after a product adds a vector, or is ReLU or GELU, on as many
+elements as the product wrote (``formats/traces/torch_epilogues.py``); or ``aten::addmm`` launches an elementwise copy
+of its addend before the product.  Why it costs time: the result goes through memory once more in each direction, while
+cuBLASLt and hipBLASLt do the same in registers (epilogues BIAS, RELU_BIAS, GELU_BIAS …).
+
+What fusing saves is measured or not told.  A replay of the torch backend times ``torch:fused`` (``_addmm_activation``)
+against ``Default`` (``addmm``, then the activation) for the problem with that epilogue; a confirmed pair gives
+default − fused per call.  Where there is none the finding has no saving, only a bound: the time of those kernels
+themselves, since the product is not made faster.
+
+Evidence needed: a trace with ``record_shapes=True``.  The trace tells the order, not the data flow: two unrelated
+kernels of equal size that follow one another would be taken for a tail.  GELU in the epilogue is the tanh
+approximation; where the model's is the exact one the numbers change, and the finding says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.joins import calls_by_problem, facts_by_source
+from analyzers.evidence.program_changes import FUSION
+from analyzers.evidence.what_ifs import WhatIf, evidence, what_ifs
+from logparse.links import linked
+from logparse.model import Finding, GemmProblem, problem_from_text
+
+NAME = "missed-fusion"
+FUSED = r"torch:fused"
+FACT = "epilogue_kernels"
+COPY = "elementwise_kernel"
+"""In the name of PyTorch's kernels that copy or fill element by element (``ATen/native/cuda/CUDALoops.cuh``)."""
+ACTIVATIONS: Mapping[str, str] = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu"}
+"""Steps that are an epilogue, and its activation."""
+BY_HAND = ("mul", "pow", "mul", "add", "mul", "tanh", "add", "mul")
+"""½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) written out; the first product with ½ may stand elsewhere."""
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What follows ``calls`` calls of a product and could be its epilogue; ``us`` is what those kernels took in all.
+
+    ``asked`` is the product with that epilogue, ``steps`` the words of the trace, ``exact`` whether GELU is by erf.
+    """
+
+    problem: GemmProblem
+    asked: GemmProblem
+    steps: tuple[str, ...]
+    calls: int
+    us: float
+    exact: bool = False
+
+
+def tails(tables: Tables) -> list[Tail]:
+    """The run's tails that an epilogue could do, those of all its traces added."""
+    rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == FACT)]
+    found: dict[tuple[str, tuple[str, ...]], Tail] = {}
+    for text in sorted(rows["value"]):
+        tail = _tail(json.loads(text))
+        if tail is None:
+            continue
+        old = found.get((tail.problem.text, tail.steps))
+        if old is not None:
+            tail = replace(tail, calls=tail.calls + old.calls, us=tail.us + old.us)
+        found[tail.problem.text, tail.steps] = tail
+    return [found[key] for key in sorted(found)]
+
+
+def _tail(value: Mapping[str, object]) -> Tail | None:
+    words, times = value["tail"], value["us"]
+    problem = problem_from_text(str(value["problem"]))
+    if not isinstance(problem, GemmProblem) or not isinstance(words, list) or not isinstance(times, list):
+        return None
+    taken = 1 if words[:1] == ["bias"] else 0
+    activation, exact = "none", False
+    rest = words[taken:]
+    if rest[:1] and rest[0] in ACTIVATIONS:
+        activation, exact, taken = ACTIVATIONS[rest[0]], rest[0] == "gelu", taken + 1
+    elif _by_hand(rest):
+        activation, taken = "gelu", taken + _by_hand(rest)
+    if not taken:
+        return None
+    # What the operator leaves open (an addend may be a bias) stays open; so does what the tail settles for the replay.
+    asked = replace(problem, activation=activation, bias=None, bias_type=None, bias_source=None, beta=None)
+    return Tail(problem, asked, tuple(words[:taken]), int(str(value["calls"])), float(sum(times[:taken])), exact)
+
+
+def _by_hand(words: Sequence[str]) -> int:
+    """How many steps are a GELU that is written out (0: none); copies of type between them belong to it."""
+    places = [i for i, word in enumerate(words) if word != "copy"]
+    if not words or words[0] == "copy":
+        return 0
+    for formula in (BY_HAND, BY_HAND[1:]):
+        if tuple(words[i] for i in places[: len(formula)]) == formula:
+            return places[len(formula) - 1] + 1
+    return 0
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """One finding per product and tail, and one per product whose ``addmm`` copies its addend."""
+    found = tails(tables)
+    measured = what_ifs(tables, settings, FUSED) if found else {}
+    facts, counts = facts_by_source(tables.facts), _counts(tables)
+    out = []
+    for tail in found:
+        way = _measured(tail, measured) if tail.asked.activation != "none" else None
+        if way is not None and way.confirmed and not way.faster(settings.floor_share):
+            continue  # measured, and not worth it
+        shown = evidence(way, facts) if way is not None and way.confirmed else _UNMEASURED
+        out.append(_finding(tail, way if way is not None and way.confirmed else None, counts, shown))
+    return [*out, *_copies(tables, counts)]
+
+
+def _measured(tail: Tail, measured: Mapping[str, list[WhatIf]]) -> WhatIf | None:
+    """The replay of the product with that epilogue; of several that it may mean the one that saves least."""
+    ways = []
+    for text, known in measured.items():
+        problem = problem_from_text(text)
+        if isinstance(problem, GemmProblem) and problem.activation == tail.asked.activation:
+            ways += known if linked(tail.asked, problem) else []
+    return min(ways, key=lambda x: (not x.confirmed, x.saving_us, x.problem, x.source_id)) if ways else None
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Calls of the run, and of its traces, by problem."""
+
+    run: Mapping[str, int]
+    traced: Mapping[str, int]
+
+    def of(self, problem: str, calls: int) -> int | None:
+        """How many of the run's calls are like these ``calls`` of its traces."""
+        count, traced = self.run.get(problem), self.traced.get(problem)
+        return None if count is None or not traced else round(count * min(1.0, calls / traced))
+
+
+def _counts(tables: Tables) -> _Counts:
+    run = calls_by_problem(tables.workload).dropna()
+    traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
+    return _Counts(*({str(k): int(v) for k, v in x.items()} for x in (run, traced)))
+
+
+def _finding(tail: Tail, way: WhatIf | None, counts: _Counts, shown: Mapping[str, object]) -> Finding:
+    calls = counts.of(tail.problem.text, tail.calls)
+    each = tail.us / tail.calls
+    steps = " and ".join(tail.steps) if len(tail.steps) < 3 else "a GELU that is written out"
+    kernels = "a kernel" if len(tail.steps) == 1 else f"{len(tail.steps)} kernels"
+    message = f"{steps} after it: {kernels} more, {each:.4g} µs per call"
+    if way is None:
+        message += "; in the epilogue it would save at most that, which is not measured"
+    else:
+        message += f"; measured: {way.solution} takes {way.time_us:.4g} µs, the default {way.default_us:.4g} µs"
+    if tail.exact:
+        message += "; the epilogue's GELU is the tanh approximation, the model's is exact"
+    return Finding(
+        analyzer=NAME,
+        problem=tail.problem,
+        message=message,
+        per_call_us=way.saving_us if way is not None else None,
+        calls=calls,
+        saving_us=way.saving_us * calls if way is not None and calls is not None else None,
+        evidence={**shown, "steps": tail.steps, "at_most_us": tail.us, "traced_calls": tail.calls},
+        advice=_ADVICE,
+    )
+
+
+_UNMEASURED: Mapping[str, object] = {"best": "torch:fused", "confidence": 0.4}
+"""The evidence of a remedy of which no time is known."""
+_ADVICE = f"{FUSION} Measure it by a replay of the problem with this bias and activation."
+
+
+def _copies(tables: Tables, counts: _Counts) -> Iterator[Finding]:
+    """``addmm`` that copies its addend into the output and adds the product to it (beta 1)."""
+    rows = tables.kernels
+    rows = rows[(rows["run"] == tables.run) & (rows["op"] == "aten::addmm") & rows["problem"].notna()]
+    rows = rows[rows["kernel"].str.contains(COPY, regex=False)]
+    sums = rows.groupby("problem").agg(calls=("calls", "sum"), us=("total_us", "sum"))
+    for text, calls, us in sums.sort_index().itertuples():
+        yield Finding(
+            analyzer=NAME,
+            problem=problem_from_text(str(text)),
+            message=(
+                f"addmm copies its addend by a kernel of its own before the product, {us / calls:.4g} µs per call; a "
+                "bias in the epilogue would save at most that, which is not measured"
+            ),
+            calls=counts.of(str(text), int(calls)),
+            evidence={"steps": ("copy",), "at_most_us": float(us), "traced_calls": int(calls), **_UNMEASURED},
+            advice="PyTorch uses the bias epilogue where the bias is a contiguous vector of the output's type.",
+        )
+
+
+ANALYZER = Analyzer(name=NAME, about="products whose bias or activation runs as a kernel of its own", find=find)

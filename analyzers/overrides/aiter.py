@@ -1,0 +1,369 @@
+"""What can be wrong with aiter's tables of tuned kernels, and which of their rows aiter reads, finds and can run.
+
+aiter reads them with ``pandas.read_csv`` and looks calls up in a dictionary: a cell's *type* decides whether it is
+found, and pandas gives one type to a whole column.  One cell that is no number makes every size a text that no call
+equals; two different rows of one key make the reader raise.  Device and CU count are part of the key, the library's
+build is not.  Of the bf16 table the key of a call is known (``aiter.key``); which of the others a call reads, no log
+tells.
+Source: ``aiter_tables``; ROCm/aiter ``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from analyzers.evidence.target import Facts, arch
+from analyzers.overrides.aiter_lookup import BF16, Table, table_of
+from analyzers.overrides.rules import Note, OverrideFile, Row, Rule, Rules, judge, text_of
+from logparse.formats import aiter
+from logparse.formats.format import Head
+from logparse.model import GemmProblem, Solution
+
+Cell: TypeAlias = bool | int | float | str | None
+
+KERNELS = "aiter-kernels"
+"""Name of the format of all tables but the bf16 one."""
+_INT = re.compile(r"\s*[+-]?\d{1,18}\s*", re.ASCII)
+_FLOAT = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE)
+_MISSING = frozenset(
+    {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"}
+    | {"NULL", "NaN", "None", "n/a", "nan", "null"}
+)
+_BOOLS = {**dict.fromkeys(("True", "TRUE", "true"), True), **dict.fromkeys(("False", "FALSE", "false"), False)}
+_RETUNE = "tune again on the target with aiter's tuner; a bf16 table can also come of `logparse convert --to aiter`"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row: its cells as pandas types them, and as they stand in the file; ``width`` is how many there are."""
+
+    line: int
+    cells: Mapping[str, Cell]
+    texts: Mapping[str, str]
+    width: int
+
+
+@dataclass(frozen=True)
+class _Context:
+    target: Facts
+    table: Table
+    columns: Sequence[str]
+    first: Mapping[str, Entry] = field(default_factory=dict)
+
+
+# ------------------------------------------------------------------------------------------------ rules about rows
+
+
+def _short(entry: Entry, context: _Context) -> str | None:
+    if entry.width >= len(context.columns):
+        return None
+    return f"{entry.width} values for {len(context.columns)} columns: values may stand under the wrong name"
+
+
+def _untyped(entry: Entry, context: _Context) -> str | None:
+    table, cells = context.table, entry.cells
+    wrong = [x for x in (*table.sizes, *sorted(table.flags)) if not isinstance(cells.get(x, 0), (int, float))]
+    wrong += [x for x in table.keys if x in table.words and not isinstance(cells.get(x, ""), str)]
+    if not wrong:
+        return None
+    said = ", ".join(f"{x} {entry.texts.get(x)!r}" for x in wrong)
+    return f"no call equals {said}: pandas gives the whole column another type"
+
+
+def _no_call(entry: Entry, context: _Context) -> str | None:
+    if _untyped(entry, context):
+        return None
+    wrong, table = [], context.table
+    for name in (x for x in table.keys if x not in table.words):
+        value = entry.cells.get(name)
+        least, most = (0, 1.0) if name in table.flags else (1, math.inf)
+        if isinstance(value, (int, float)) and not (value % 1 == 0 and least <= value <= most):
+            wrong.append(name)
+    wrong += [x for x in sorted(table.types) if x in entry.cells and entry.cells[x] not in _DTYPES]
+    return f"no call has {', '.join(f'{x} {entry.texts[x]!r}' for x in wrong)}" if wrong else None
+
+
+_DTYPES = frozenset(aiter.TORCH_TYPES)
+
+
+def _other_device(entry: Entry, context: _Context) -> str | None:
+    theirs = {"gfx": arch(context.target) or "", "cu_num": context.target.get("cu_count", "")}
+    wrong = [x for x, want in theirs.items() if want and x in entry.cells and _plain(entry.cells[x]) != want]
+    if not wrong:
+        return None
+    said = ", ".join(f"{x} {_plain(entry.cells[x])}" for x in wrong)
+    return f"{said}: aiter looks for {', '.join(theirs[x] for x in wrong)}"
+
+
+def _repeated(entry: Entry, context: _Context) -> str | None:
+    first = context.first.get(row_key(entry, context.table) or "")
+    same = first is not None and first is not entry and first.cells == entry.cells
+    return f"the same row as line {first.line}" if same and first is not None else None
+
+
+def _backend(entry: Entry, context: _Context) -> str | None:
+    if context.table is not BF16 or _known_backend(entry, context):
+        return None
+    return f"aiter has no backend {entry.texts.get('libtype')!r} and raises a KeyError at the call"
+
+
+def _odd_backend(entry: Entry, context: _Context) -> str | None:
+    if context.table is BF16 or not context.table.backends or _known_backend(entry, context):
+        return None
+    return f"{entry.texts.get('libtype')!r} is no backend of this table: aiter runs its default kernel, or stops"
+
+
+def _known_backend(entry: Entry, context: _Context) -> bool:
+    return "libtype" not in context.columns or entry.cells.get("libtype") in context.table.backends
+
+
+def _bad_index(entry: Entry, context: _Context) -> str | None:
+    name = context.table.index
+    index = entry.cells.get(name)
+    if name not in context.columns or (isinstance(index, int) and not isinstance(index, bool)):
+        return None
+    return f"{name} {entry.texts.get(name)!r}: aiter hands it on as it is, and a backend takes whole numbers only"
+
+
+def _no_kernel(entry: Entry, context: _Context) -> str | None:
+    wanted = context.table.names
+    if entry.cells.get("libtype") in aiter.BY_KERNEL_NAME:
+        wanted = ("kernelName",)
+    empty = [x for x in wanted if x in context.columns and not isinstance(entry.cells.get(x), str)]
+    library = entry.texts.get("libtype") or "aiter"
+    return f"{library} finds its kernel by {', '.join(empty)}, which is empty" if empty else None
+
+
+def _heuristic(entry: Entry, context: _Context) -> str | None:
+    if entry.cells.get("libtype") != "hipblaslt" or entry.cells.get("solidx") != -1:
+        return None
+    return "solidx -1: hipBLASLt's own heuristic chooses, the row overrides nothing"
+
+
+def _failed(entry: Entry, context: _Context) -> str | None:
+    time = entry.cells.get("us", entry.cells.get("soltimes"))
+    if not isinstance(time, (int, float)) or 0 < time < math.inf:
+        return None
+    return f"a time of {time} µs: the tuner could not run it, aiter uses it all the same"
+
+
+ROW_RULES: tuple[Rule[Entry, _Context], ...] = (
+    Rule("values", "warning", None, _short, _RETUNE),
+    Rule("type", "error", "matched", _untyped, "write numbers and True or False, without blanks"),
+    Rule("no-call", "error", "matched", _no_call, _RETUNE),
+    Rule("device", "error", "matched", _other_device, _RETUNE),
+    Rule("duplicate", "info", None, _repeated, "remove it"),
+    Rule("backend", "error", "honoured", _backend, _RETUNE),
+    Rule("backend", "warning", None, _odd_backend, _RETUNE),
+    Rule("index", "error", "honoured", _bad_index, _RETUNE),
+    Rule("kernel-name", "error", "honoured", _no_kernel, _RETUNE),
+    Rule("heuristic", "info", None, _heuristic, "remove it"),
+    Rule("time", "warning", None, _failed, "remove it"),
+)
+
+
+# ------------------------------------------------------------------------------------------------------- the file
+
+
+def recognise(head: Head) -> bool:
+    """A bf16 table: M, N, K with a backend and its solution."""
+    return _table(head) is BF16
+
+
+def recognise_kernels(head: Head) -> bool:
+    """Any other table of aiter's kernels: 8-bit, 4-bit, batched, fused MoE."""
+    return _table(head) not in (None, BF16)
+
+
+def _table(head: Head) -> Table | None:
+    text, _ = text_of(head.data)
+    return table_of([x.strip() for x in text.partition("\n")[0].split(",")])
+
+
+def entries(text: str) -> tuple[list[str], list[Entry], list[Note]]:
+    """The columns, the rows typed as pandas types them, and why pandas does not read the file (empty: it does)."""
+    lines = list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
+    rows = [(n, next(csv.reader([line], strict=False), [])) for n, line in lines if line.strip()]
+    if not rows:
+        return [], [], [Note(None, "error", "empty", "no row in the file", _RETUNE)]
+    columns, body = rows[0][1], rows[1:]
+    notes = []
+    # Where the first row has more values than there are columns, pandas takes those in front for names of the rows.
+    extra = max(0, len(body[0][1]) - len(columns)) if body else 0
+    if extra:
+        message = (
+            f"{len(body[0][1])} values for {len(columns)} columns: pandas leaves out the first {extra} of every row"
+        )
+        notes.append(Note(body[0][0], "warning", "values", message, _RETUNE))
+    body = [(number, cells[extra:]) for number, cells in body]
+    for number, cells in body:
+        if len(cells) > len(columns):
+            message = f"{len(cells) + extra} values for {len(columns)} columns: pandas does not read the file"
+            notes.append(Note(number, "error", "values", message, _RETUNE))
+    typed = {x: _typed([c[i] if i < len(c) else "" for _, c in body]) for i, x in enumerate(columns)}
+    out = []
+    for place, (number, cells) in enumerate(body):
+        texts = dict(zip(columns, cells, strict=False))
+        out.append(Entry(number, {x: values[place] for x, values in typed.items()}, texts, len(cells)))
+    return columns, out, notes
+
+
+def _typed(texts: Sequence[str]) -> list[Cell]:
+    """A column as pandas types it: whole numbers, numbers, True and False, or texts."""
+    known = [text for text in texts if text not in _MISSING]
+    if known and all(_INT.fullmatch(text) for text in known):
+        return [None if text in _MISSING else int(text) for text in texts]
+    if known and all(_FLOAT.fullmatch(text) for text in known):
+        return [None if text in _MISSING else float(text) for text in texts]
+    if known and all(text in _BOOLS for text in known):
+        return [_BOOLS.get(text) for text in texts]
+    return [None if text in _MISSING else text for text in texts]
+
+
+def _plain(cell: Cell) -> str:
+    return str(int(cell)) if isinstance(cell, float) and cell == int(cell) else str(cell)
+
+
+def row_key(entry: Entry, table: Table = BF16) -> str | None:
+    """The key as ``aiter.key`` spells it, without what came later; None where a column or a value is missing."""
+    words = []
+    for name in table.present(entry.cells):
+        cell = entry.cells.get(name)
+        whole = isinstance(cell, (int, float)) and math.isfinite(cell) and cell == int(cell)
+        if cell is None or (isinstance(cell, float) and not whole):
+            return None
+        text = isinstance(cell, str)
+        words.append(str(cell) if text else str(bool(cell)) if name in table.flags else str(int(cell)))
+    return ",".join(words)
+
+
+def _file_notes(table: Table, columns: Sequence[str], found: Sequence[Entry]) -> Iterator[Note]:
+    if not found:
+        yield Note(None, "error", "empty", "no row in the file", _RETUNE)
+    missing = [x for x in (*table.keys, *table.needed) if x not in columns]
+    if missing:
+        old = set(missing) <= set(table.late)
+        message = f"no column {', '.join(missing)}: {table.late[missing[0]] if old else 'aiter raises a KeyError'}"
+        yield Note(1, "warning" if old else "error", "columns", message, _RETUNE)
+    first: dict[str, Entry] = {}
+    for entry in found:
+        key = row_key(entry, table)
+        other = first.setdefault(key, entry) if key is not None else entry
+        if other.cells != entry.cells or (other is not entry and not table.repeats):
+            how = "other values" if other.cells != entry.cells else "the same values"
+            message = f"line {other.line} has the same key with {how}: pandas then gives aiter no table at all"
+            yield Note(entry.line, "error", "duplicate", message, "keep the faster one (`logparse merge`)")
+    if table.compiled and any(entry.cells.get("libtype", "ck") in ("ck", "cktile") for entry in found):
+        message = "aiter chooses the kernels of ck when it builds its module from the table, not at the call"
+        remedy = "after a change remove aiter/jit's build folder and the module's .so: they are compiled again"
+        yield Note(None, "info", "compiled", message, remedy)
+    if any(entry.cells.get("libtype") == "hipblaslt" for entry in found):
+        message = "nothing tells which hipBLASLt the indices are of, and aiter does not check"
+        yield Note(None, "info", "build", message, "keep it with the build it was made on")
+
+
+def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
+    """Judge the table; whether its indices are of the target's hipBLASLt nobody can tell."""
+    text, _ = text_of(data)
+    columns, found, notes = entries(text)
+    table = table_of(columns) or BF16
+    notes += _file_notes(table, columns, found) if columns else []
+    refused = any(x.severity == "error" and x.rule in ("columns", "duplicate", "values", "empty") for x in notes)
+    accepted = False if refused else None
+    first: dict[str, Entry] = {}
+    for entry in found:
+        first.setdefault(row_key(entry, table) or "", entry)
+    context = _Context(target, table, columns, first)
+    rows = []
+    for entry in found:
+        judged, more = judge(entry.line, entry, context, ROW_RULES, accepted, "aiter cannot read the table")
+        notes += more
+        rows.append(
+            Row(
+                line=entry.line,
+                key=row_key(entry, table) or "",
+                problem=_problem(entry, name),
+                solution=_solution(entry, table),
+                verdicts=judged,
+                time_us=_time(entry),
+            )
+        )
+    elsewhere = sum(note.rule == "device" for note in notes)
+    if elsewhere < len(found):  # one table serves several devices, as aiter's own do
+        notes = [replace(x, severity="info", remedy="") if x.rule == "device" else x for x in notes]
+    return OverrideFile(
+        format=aiter.FORMAT.name if table is BF16 else KERNELS,
+        name=name,
+        accepted=accepted,
+        facts=_own_facts(found),
+        target=target,
+        rows=tuple(rows),
+        notes=tuple(sorted(notes, key=lambda note: note.line or 0)),
+    )
+
+
+def _problem(entry: Entry, name: str) -> GemmProblem | None:
+    try:
+        return aiter.problem_of_row(entry.texts, name)
+    except (KeyError, ValueError):
+        return None
+
+
+def _solution(entry: Entry, table: Table) -> Solution | None:
+    if not table.index:
+        names = [entry.texts.get(x, "") for x in table.needed if x.startswith("kernelName")]
+        return Solution("aiter", "+".join(filter(None, names))) if any(names) else None
+    try:
+        return aiter.solution_of_row(entry.texts)
+    except (KeyError, ValueError):
+        return None
+
+
+def _time(entry: Entry) -> float | None:
+    time = entry.cells.get("us", entry.cells.get("soltimes"))
+    return float(time) if isinstance(time, (int, float)) and 0 < time < math.inf else None
+
+
+def _own_facts(found: Sequence[Entry]) -> dict[str, str]:
+    out = {}
+    for ours, theirs in (("arch", "gfx"), ("cu_count", "cu_num")):
+        values = {_plain(entry.cells[theirs]) for entry in found if entry.cells.get(theirs) is not None}
+        if len(values) == 1:
+            out[ours] = values.pop()
+    return out
+
+
+def padded(key: str) -> list[str]:
+    """The keys that aiter tries where there is no row of this one: M padded finely, then coarsely.
+
+    Newer versions pad M below 16 to a power of two first, and stop at 8192 for a wide N; all are tried here.
+    """
+    cells = key.split(",")
+    m, n = int(cells[2]), int(cells[3])
+    power = 1 << (m - 1).bit_length() if m > 1 else 1
+    step = 16 if m <= 256 else 32 if m <= 1024 else 64 if m <= 4096 else 128
+    tries = [power] if m < 16 else []
+    tries += [-(-m // step) * step, *([8192] if m > 8192 and n > 4096 else []), power]
+    return list(dict.fromkeys(",".join((*cells[:2], str(x), *cells[3:])) for x in tries if x != m))
+
+
+RULES = Rules(
+    format=aiter.FORMAT.name,
+    kinds=frozenset({"gemm"}),
+    recognise=recognise,
+    inspect=inspect,
+    key=aiter.key,
+    instead=padded,
+)
+KERNEL_RULES = Rules(
+    format=KERNELS,
+    kinds=frozenset({"gemm"}),
+    recognise=recognise_kernels,
+    inspect=inspect,
+    key=lambda problem, facts: None,
+)

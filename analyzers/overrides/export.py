@@ -1,0 +1,137 @@
+"""Any selection of problems as input for the libraries' own tools.
+
+========  ==================================================  ==================================
+``as``    file                                                read by
+========  ==================================================  ==================================
+bench     ``hipblaslt-bench …`` lines                         a shell
+yaml      ``- { function: matmul, M: …}``, as profile logs    ``hipblaslt-bench --yaml``
+driver    ``MIOpenDriver conv …`` lines                       a shell
+untuned   TunableOp's untuned CSV, and a script that tunes    ``torch.cuda.tunable``
+csv       a column per field of the problem, and the calls    anything
+========  ==================================================  ==================================
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analyzers.analyzer import Tables
+from analyzers.evidence.joins import calls_by_problem
+from analyzers.evidence.target import Facts
+from analyzers.overrides.commands import COMMANDS
+from logparse.errors import EmissionError, InputError
+from logparse.formats.format import Emission
+from logparse.formats.hipblaslt import profile
+from logparse.formats.tunableop import untuned
+from logparse.model import (
+    CONV_FIELDS,
+    DEFAULT,
+    GEMM_FIELDS,
+    ConvProblem,
+    GemmProblem,
+    Override,
+    Problem,
+    problem_from_text,
+)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The files, how many problems they hold, and why the others are not among them."""
+
+    emissions: tuple[Emission, ...]
+    problems: int
+    refused: tuple[str, ...]
+
+
+def select(tables: Tables, kind: str | None = None, n: int | None = None) -> list[tuple[Problem, int | None]]:
+    """The run's problems of a kind (default: all) with their calls, the most called first; the first ``n`` of them."""
+    work = tables.workload if kind is None else tables.workload[tables.workload["kind"] == kind]
+    calls = calls_by_problem(work)
+    known = {str(text): None if pd.isna(count) else int(count) for text, count in calls.items()}
+    ranked = sorted(known.items(), key=lambda entry: (-(entry[1] or 0), entry[0]))
+    return [(problem_from_text(text), count) for text, count in ranked[:n]]
+
+
+def export(selection: Sequence[tuple[Problem, int | None]], as_: str, target: Facts | None = None) -> Exported:
+    """Write problems (with their calls, where known) in a tool's own language, in the order given.
+
+    ``target`` is needed for ``untuned`` (PyTorch's version decides how keys are spelled).  Raises InputError for an
+    unknown ``as_``.
+    """
+    if as_ == "csv":
+        return Exported((_table(selection),), len(selection), ())
+    if as_ == "untuned":
+        return _untuned([problem for problem, _ in selection], target or {})
+    if as_ not in _LINES:
+        raise InputError(f"--as {as_}: one of {', '.join((*_LINES, 'untuned', 'csv'))}")
+    name, write, use = _LINES[as_]
+    lines: dict[str, None] = {}
+    refused = []
+    for problem, calls in selection:
+        try:
+            lines.setdefault(write(problem, calls))
+        except EmissionError as error:
+            refused.append(str(error))
+    made = Emission(name, "".join(f"{line}\n" for line in lines).encode(), use)
+    return Exported((made,) if lines else (), len(lines), tuple(refused))
+
+
+def _bench(problem: Problem, calls: int | None) -> str:
+    return COMMANDS["hipblaslt"](problem)
+
+
+def _yaml(problem: Problem, calls: int | None) -> str:
+    if not isinstance(problem, GemmProblem):
+        raise EmissionError(f"hipblaslt-bench runs no {problem.kind}")
+    return profile.record(problem, calls or 1)
+
+
+def _driver(problem: Problem, calls: int | None) -> str:
+    return COMMANDS["miopen"](problem)
+
+
+KINDS: Mapping[str, str] = {"bench": "gemm", "yaml": "gemm", "untuned": "gemm", "driver": "conv"}
+"""The kind of problem that a tool runs."""
+
+_LINES: Mapping[str, tuple[str, Callable[[Problem, int | None], str], str]] = {
+    "bench": ("bench.sh", _bench, "sh {path}"),
+    "yaml": ("problems.yaml", _yaml, "hipblaslt-bench --yaml {path}"),
+    "driver": ("driver.sh", _driver, "sh {path}"),
+}
+
+
+def _untuned(problems: Sequence[Problem], target: Facts) -> Exported:
+    accepted: list[Override] = []
+    refused = []
+    for problem in problems:
+        one = Override(problem=problem, solution=DEFAULT, target=target)
+        try:
+            if not untuned.accepts(one):
+                raise EmissionError(f"PyTorch has no TunableOp for {problem.label}")
+            untuned.write([one], target)
+            accepted.append(one)
+        except EmissionError as error:
+            refused.append(str(error))
+    made = untuned.write(accepted, target) if accepted else []
+    return Exported(tuple(made), made[0].data.count(b"\n") if made else 0, tuple(refused))
+
+
+def _table(selection: Sequence[tuple[Problem, int | None]]) -> Emission:
+    """Fields of GEMMs and convolutions as columns (those that some problem has), ``calls``, and the canonical text."""
+    rows = []
+    for problem, calls in selection:
+        names = CONV_FIELDS if isinstance(problem, ConvProblem) else GEMM_FIELDS
+        fields = {name: getattr(problem.normal, name) for name in names} if not hasattr(problem, "free") else {}
+        rows.append({"kind": problem.kind, "label": problem.label, "calls": calls, **fields, "problem": problem.text})
+    columns = [*dict.fromkeys(name for row in rows for name in row if name != "problem"), "problem"]
+    sink = io.StringIO()
+    writer = csv.DictWriter(sink, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return Emission("problems.csv", sink.getvalue().encode(), "")

@@ -1,0 +1,211 @@
+"""Will the library read a file, match its rows and honour them?  Per row, for a target, before anything is run.
+
+With a workload at hand (``against``) also: which calls share a row although they are not the same problem, and whether
+the row's solution loses on any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from analyzers.analyzer import Tables
+from analyzers.evidence.joins import against_default
+from analyzers.evidence.target import Facts, machine
+from analyzers.overrides import aiter as rules_aiter
+from analyzers.overrides import hipblaslt, miopen_find_db, miopen_perf_db, rocblas, tunableop
+from analyzers.overrides.rules import Note, OverrideFile, Row, Rules
+from logparse.errors import InputError
+from logparse.formats import FORMATS, aiter
+from logparse.formats.format import FileFormat, Head
+from logparse.formats.tunableop.validators import PREFIX as VALIDATOR
+from logparse.ingest.input_file import HEAD_BYTES, InputFile
+from logparse.links import linked
+from logparse.model import Family, Problem, problem_from_text
+
+RULES: tuple[Rules, ...] = (
+    hipblaslt.RULES,
+    miopen_find_db.RULES,
+    miopen_perf_db.RULES,
+    tunableop.RULES,
+    rocblas.RULES,
+    rules_aiter.RULES,
+    rules_aiter.KERNEL_RULES,
+)
+"""Every override format whose library's reading rules are known."""
+
+CHECKED = ", ".join(rules.format for rules in RULES)
+
+_BOM = b"\xef\xbb\xbf"
+_SHOWN = 4
+
+
+class NotAnOverrideError(InputError):
+    """A file that no library reads as overrides, or whose reading rules are not known; ``why`` says which."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}; what is checked: {CHECKED} (--as names it where it is one)")
+        self.why = why
+
+
+def lint(
+    path: str, target: Facts | None = None, against: Tables | None = None, format: str | None = None
+) -> OverrideFile:
+    """Judge one file.  ``target`` are facts of the machine that will read it; what they leave open is taken from the
+    files of the run ``against``, where these agree.
+
+    Raises InputError for a file that is not there or of no override format.
+    """
+    file = InputFile(path)
+    try:
+        with file.open() as stream:
+            data = stream.read()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    facts = {**(_beside(target or {}, facts_of_run(against)) if against is not None else {}), **(target or {})}
+    judged = inspect(file.name, data, facts, format)
+    return judged if against is None else with_collisions(judged, against)
+
+
+def inspect(name: str, data: bytes, target: Facts, format: str | None = None) -> OverrideFile:
+    """The rules of the file's format applied to its bytes.  Raises InputError where no format fits."""
+    return rules_of(name, data, format).inspect(name, data, target)
+
+
+def rules_of(name: str, data: bytes, format: str | None = None) -> Rules:
+    """The rules for a file, by the format's name or by its content.  Raises InputError."""
+    if format is not None:
+        found = next((rules for rules in RULES if rules.format == format), None)
+        if found is None:
+            raise InputError(f"--as {format}: one of {CHECKED}")
+        return found
+    head = Head(name, data.removeprefix(_BOM)[:HEAD_BYTES])
+    found = next((rules for rules in RULES if rules.recognise(head)), None)
+    if found is None:
+        raise NotAnOverrideError(name, _what_else(head))
+    return found
+
+
+def _what_else(head: Head) -> str:
+    """What a file is whose library's reading rules are not known."""
+    if not head.data.strip():
+        return "is empty"
+    other = next((x for x in FORMATS if isinstance(x, FileFormat) and x.recognise(head)), None)
+    if other is None:
+        return "is no override file that is known"
+    if other.name == aiter.FORMAT.name:
+        return "is a table of aiter that is not checked: those of its tuned kernels are"
+    return f"is {other.name} ({other.about}), which no library reads as overrides"
+
+
+def by_format(format: str) -> Rules:
+    """The rules of a format by its name."""
+    return next(rules for rules in RULES if rules.format == format)
+
+
+def facts_of_run(tables: Tables) -> dict[str, str]:
+    """Facts that all files of the run agree on; validators only where all that tell any tell the same set."""
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    sets: dict[str, set[tuple[str, str]]] = {}
+    told = facts[facts["name"].str.startswith(VALIDATOR)]
+    for source, name, value in zip(told["source_id"], told["name"], told["value"], strict=True):
+        sets.setdefault(source, set()).add((name, value))
+    if len(set(map(frozenset, sets.values()))) > 1:
+        facts = facts[~facts["name"].str.startswith(VALIDATOR)]
+    values = facts.groupby("name")["value"].agg(["nunique", "first"])
+    agreed = values.loc[values["nunique"] == 1, "first"]
+    return machine({str(name): str(value) for name, value in agreed.items()})
+
+
+def _beside(target: Facts, run: Facts) -> Facts:
+    """The run's facts without its validators where the target has its own: PyTorch compares whole sets."""
+    own = any(name.startswith(VALIDATOR) for name in target)
+    return {name: value for name, value in run.items() if not (own and name.startswith(VALIDATOR))}
+
+
+# ------------------------------------------------------------------------------------------- calls that share a row
+
+
+def keys_of(problems: Sequence[str], rules: Rules, facts: Facts) -> dict[str, str | None]:
+    """Problem text → the library's key of such a call; None where it cannot be told."""
+    return {text: rules.key(problem_from_text(text), facts) for text in problems}
+
+
+def key_facts(file: OverrideFile) -> Facts:
+    """The facts that decide how the target spells keys: the target's, else the file's own."""
+    return {**file.facts, **file.target}
+
+
+def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
+    """Problems that are certainly different → the texts that may mean each.
+
+    Two logs of one job tell one call more or less fully; the fuller text stands for both.
+    """
+    out: dict[str, list[str]] = {}
+    by_shape: dict[str | None, list[Problem]] = {}
+    for text in sorted(texts, key=lambda x: (x.count("?"), x)):
+        problem = problem_from_text(text)
+        near = by_shape.setdefault(problem.shape, [])
+        mine = next((known.text for known in near if linked(problem, known)), None)
+        if mine is None:
+            near.append(problem)
+        out.setdefault(mine or text, []).append(text)
+    return out
+
+
+def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
+    """The file with notes on rows that serve several problems of the workload, that lose on one, or whose recorded
+    workspace is smaller than a measured one.
+    """
+    rules = by_format(file.format)
+    work = tables.workload[tables.workload["kind"].isin(rules.kinds)]["problem"].drop_duplicates()
+    members: dict[str, list[str]] = {}
+    for text, key in keys_of(sorted(work), rules, key_facts(file)).items():
+        if key is not None:
+            members.setdefault(key, []).append(text)
+    ratios, needed = against_default(tables.measurements, tables.facts), _workspaces(tables)
+    notes = []
+    for row in file.rows:
+        if row.live and not isinstance(row.problem, Family):
+            notes += _collision(row, same_calls(members.get(row.key, ())), ratios)
+            notes += _workspace(row, needed)
+    return replace(file, notes=tuple(sorted((*file.notes, *notes), key=lambda note: note.line or 0)))
+
+
+def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[tuple[str, str], float]) -> list[Note]:
+    """``ratios``: (problem, solution) → its time over the default's."""
+    name = row.solution.text if row.solution else ""
+    losing = [text for text, same in members.items() if any(ratios.get((x, name), 0) > 1 for x in same)]
+    out = []
+    if losing:
+        count = f"{len(losing)} of its {len(members)} problem(s)"
+        message = f"the row's solution is slower than the default on {count}: {_names(losing)}"
+        out.append(Note(row.line, "warning", "loses", message, "drop the row, or measure it again on each of them"))
+    if len(members) > 1:
+        unmeasured = sum(not any((x, name) in ratios for x in same) for same in members.values())
+        message = f"{len(members)} problems of the workload share this row: {_names(list(members))}"
+        remedy = f"measure the solution on each; {unmeasured} of them are not measured with it" if unmeasured else ""
+        out.append(Note(row.line, "warning" if unmeasured else "info", "collision", message, remedy))
+    return out
+
+
+def _workspace(row: Row, needed: Mapping[tuple[str, str], int]) -> list[Note]:
+    if row.problem is None or row.solution is None or row.workspace_bytes is None:
+        return []
+    known = needed.get((row.problem.text, row.solution.text), 0)
+    if row.workspace_bytes >= known:
+        return []
+    message = f"{row.solution.id} needs {known:,} bytes of workspace, the row says {row.workspace_bytes:,}"
+    return [Note(row.line, "error", "workspace", message, "copy it from a measured record: the call fails otherwise")]
+
+
+def _workspaces(tables: Tables) -> dict[tuple[str, str], int]:
+    rows = tables.measurements[tables.measurements["workspace_bytes"].notna() & (tables.measurements["kind"] == "conv")]
+    most = rows.groupby(["problem", "solution"])["workspace_bytes"].max().reset_index()
+    columns = (most["problem"], most["solution"], most["workspace_bytes"])
+    return {(str(p), str(s)): int(x) for p, s, x in zip(*columns, strict=True)}
+
+
+def _names(texts: Sequence[str]) -> str:
+    fields = [problem_from_text(text).label for text in texts[:_SHOWN]]
+    return "; ".join(dict.fromkeys(fields)) + (f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else "")

@@ -1,0 +1,56 @@
+"""What the verbs coverage, verify and diff do: paths and stores in, results out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyzers.analyzer import Tables
+from analyzers.evidence.runs import _existing, tables_at
+from analyzers.overrides.lint import lint
+from analyzers.overrides.verbs import Unread, lint_files
+from analyzers.proof import coverage as _coverage
+from analyzers.proof import diff as _diff
+from analyzers.proof import verify as _verify
+from analyzers.proof import verify_findings as _settings
+from analyzers.proof.coverage import Coverage
+from analyzers.proof.diff import FAIL_ON, Diff, Step
+from analyzers.proof.verify import Verification
+from logparse.errors import InputError
+
+# ------------------------------------------------------------------------------------------------------------- checks
+
+
+def cover(
+    paths: Sequence[str], against: Tables, target: Sequence[str] = (), *, wildcards: bool = False
+) -> tuple[list[Coverage], list[Unread]]:
+    """Replay a run's calls against override files; of several those that are none are told.  Raises InputError."""
+    files, unread = lint_files(paths, target, against)
+    return [_coverage.coverage(file, against, wildcards=wildcards) for file in files], unread
+
+
+def verify(
+    before: str, after: str, files: Sequence[str], store: str | None = None, fail_on: float = FAIL_ON
+) -> Verification:
+    """Hold the run ``after`` against ``before`` for the rows of override files, or, without files, for what the
+    findings of ``before`` proposed; promises are those of ``before``'s store's last ``recommend``.
+    """
+    a, b = tables_at(before, store), tables_at(after, store)
+    held = _existing(before.rpartition("#")[0] or before) or _existing(store)
+    if not files:
+        if held is None:
+            raise InputError("without override files, verify needs a store with the findings of the run before")
+        return _settings.verify_findings(a, b, held.findings(), fail_on)
+    promised = _verify.promises(held.findings()) if held is not None else {}
+    return _verify.verify(a, b, [lint(path, None, b) for path in files], promised, fail_on)
+
+
+def compare(
+    a: str, b: str, store: str | None = None, fail_on: float = FAIL_ON, overrides: Sequence[str] = ()
+) -> tuple[Diff, list[Step]]:
+    """What changed from run ``a`` to run ``b``, and what that means for old override files."""
+    one, two = tables_at(a, store), tables_at(b, store)
+    plan = _diff.upgrade_plan([lint(path) for path in overrides], two, fail_on) if overrides else []
+    return _diff.diff(one, two, fail_on), plan
+
+
+# -------------------------------------------------------------------------------------------------------------- files

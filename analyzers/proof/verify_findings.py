@@ -1,0 +1,140 @@
+"""Did a setting or a code change pay?  Two runs against the findings of the first, where no file was written.
+
+cuDNN, and cuBLASLt before PyTorch 2.14, read no override file: what a finding proposes there is ``channels_last``,
+benchmark mode or other code.  A layout is part of a problem, so a problem before is sought after in any layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from analyzers.analyzer import Tables
+from analyzers.evidence.joins import calls_by_problem
+from analyzers.proof.diff import FAIL_ON
+from analyzers.proof.timings import BASES, kernels_of, main_pick, timings
+from analyzers.proof.verify import Effect, Move, Outcome, Verification, run_us, signs
+from logparse.model import ConvProblem, problem_from_text
+
+
+def in_any_layout(text: str) -> str:
+    """A problem's text without what ``channels_last`` changes: one text for a call before and after."""
+    problem = problem_from_text(text)
+    if not isinstance(problem, ConvProblem):
+        return text
+    return replace(problem, in_layout=None, weights_layout=None, out_layout=None).text
+
+
+def verify_findings(before: Tables, after: Tables, findings: pd.DataFrame, fail_on: float = FAIL_ON) -> Verification:
+    """Hold the run ``after`` against what the findings of ``before`` (view ``findings``) promised to save.
+
+    Of several findings on one problem the largest saving is the promise.  Which of them the user acted on is not known:
+    it fails when a problem got slower than ``fail_on`` allows, when no kernel changed, and at what a log complains of.
+    """
+    promised = _promised(before, findings)
+    sides = _Side(before), _Side(after)
+    outcomes = tuple(_outcome(text, row, sides, fail_on) for text, row in promised.items())
+    complaints = tuple(signs(after))
+    return Verification(
+        before.run,
+        after.run,
+        outcomes,
+        (),
+        complaints,
+        tuple(_failures(outcomes, complaints)),
+        run_us=run_us(before, after, in_any_layout),
+    )
+
+
+def _promised(before: Tables, findings: pd.DataFrame) -> dict[str, Mapping[str, object]]:
+    """Problem → the finding that promises most for it, those of the run that are of known worth."""
+    rows = findings[(findings["run"] == before.run) & findings["saving_us"].notna() & findings["problem"].notna()]
+    rows = rows.sort_values("saving_us", ascending=False).drop_duplicates("problem")
+    return {str(row["problem"]): {str(k): v for k, v in row.items()} for row in rows.to_dict("records")}
+
+
+class _Side:
+    """Times, calls, kernels and picks of a run by problem, and the texts that mean one call in any layout."""
+
+    def __init__(self, tables: Tables) -> None:
+        calls = calls_by_problem(tables.workload)
+        self.calls = {str(x): None if pd.isna(n) else int(n) for x, n in calls.items()}
+        self.kernels = {**kernels_of(tables), **{str(x): str(pick) for x, pick in main_pick(tables).items()}}
+        rows = timings(tables)
+        columns = (rows["problem"], rows["basis"], rows["time_us"])
+        self.times = {(str(p), str(b)): float(t) for p, b, t in zip(*columns, strict=True)}
+        self.texts: dict[str, list[str]] = {}
+        for text in sorted({*self.calls, *self.kernels, *(p for p, _ in self.times)}):
+            self.texts.setdefault(in_any_layout(text), []).append(text)
+
+    def mean_us(self, texts: Sequence[str], basis: str) -> float | None:
+        """Time of one call over all that the texts mean."""
+        known = [(self.times[text, basis], self.calls.get(text) or 0) for text in texts if (text, basis) in self.times]
+        total = sum(count for _, count in known)
+        if total:
+            return sum(time * count for time, count in known) / total
+        return known[0][0] if len(known) == 1 else None
+
+    def ran(self, texts: Sequence[str]) -> str | None:
+        names = sorted({self.kernels[text] for text in texts if text in self.kernels})
+        return " | ".join(names) or None
+
+    def count(self, texts: Sequence[str]) -> int | None:
+        known = [n for text in texts if (n := self.calls.get(text)) is not None]
+        return sum(known) if known else None
+
+
+def _outcome(text: str, finding: Mapping[str, object], sides: tuple[_Side, _Side], fail_on: float) -> Outcome:
+    before, after = sides
+    same = after.texts.get(in_any_layout(text), [])
+    times = ((basis, before.times.get((text, basis)), after.mean_us(same, basis)) for basis in BASES)
+    basis, old, new = next((x for x in times if x[1] is not None and x[2] is not None), (None, None, None))
+    calls = after.count(same)
+    move: Move = "unknown"
+    if old is not None and new is not None:
+        move = "slower" if new > old * (1 + fail_on) else "faster" if new * (1 + fail_on) < old else "same"
+    saving, each = float(str(finding["saving_us"])), finding["per_call_us"]
+    return Outcome(
+        problem=text,
+        label=problem_from_text(text).label,
+        file="",
+        line=0,
+        intended=_intended(finding),
+        before=before.ran([text]),
+        after=after.ran(same),
+        effect=_effect(before.ran([text]), after.ran(same), bool(same)),
+        move=move,
+        basis=basis,
+        before_us=old,
+        after_us=new,
+        calls=calls,
+        gained_us=None if old is None or new is None or calls is None else (old - new) * calls,
+        promised_us=saving if calls is None or pd.isna(each) else float(str(each)) * calls,  # type: ignore[call-overload]
+    )
+
+
+def _intended(finding: Mapping[str, object]) -> str:
+    """What the finding proposes; findings of earlier versions do not name a solution."""
+    told = (finding.get(name) for name in ("solution", "advice", "analyzer"))
+    return next((text for text in told if isinstance(text, str) and text), "")
+
+
+def _effect(before: str | None, after: str | None, called: bool) -> Effect:
+    if not called:
+        return "not called"
+    if before is None or after is None:
+        return "unknown"
+    return "changed kernel" if before != after else "unchanged kernel"
+
+
+def _failures(outcomes: Sequence[Outcome], complaints: Sequence[str]) -> Iterator[str]:
+    yield from complaints
+    for outcome in outcomes:
+        if outcome.move == "slower":
+            yield f"{outcome.label}: slower, {outcome.before_us:.4g} to {outcome.after_us:.4g} µs"
+    if not outcomes:
+        yield "nothing was promised: the run before has no findings of known worth (`logparse recommend` writes them)"
+    elif not any(outcome.effect == "changed kernel" for outcome in outcomes):
+        yield "no problem of a finding runs another kernel than before"

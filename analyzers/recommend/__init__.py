@@ -1,0 +1,1 @@
+"""Findings, ranked, to files: what the verb ``recommend`` does."""

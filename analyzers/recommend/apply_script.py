@@ -1,0 +1,189 @@
+"""``apply.sh``: one script that makes a shell's jobs use a target's override files, after it has looked at the machine.
+
+What it exports is what each file's own ``use`` says (lines that begin with ``export`` or ``unset``).  Before, it reads
+the machine's arch, CU count and library builds as far as a shell can: ``rocminfo``, ``nvidia-smi``, PyTorch's own word
+(its version, its devices, TunableOp's validators), and the version headers of ROCm where there is no PyTorch that would
+bring libraries of its own.  Where one of them differs from the files' target nothing is exported.  It is plain POSIX
+shell for sh, dash and bash, also under ``set -eu``.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+
+from analyzers.evidence.target import BUILD, Facts, arch
+from logparse.formats.format import Emission
+from logparse.formats.tunableop.results import FILE_NAME as TUNABLEOP
+from logparse.model import Family, Override
+
+NAME = "apply.sh"
+WILDCARDS = "export PYTORCH_TUNABLEOP_WILDCARD_FALLBACK=1"
+_SETTING = re.compile(r"(?:export|unset)\s")
+_DEVICE = ("arch", "cu_count")
+
+
+def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Facts) -> dict[str, str]:
+    """The facts that must hold where the files are used: the device, and the builds that give their rows a meaning."""
+    tunable = any(file.name.startswith(TUNABLEOP) for file in files)
+    libraries = {x.solution.library for x in overrides} - {"torch"} | ({"torch"} if tunable else set())
+    names = [*_DEVICE, *(name for library in sorted(libraries) for name in BUILD.get(library, ()))]
+    names += [name for name in sorted(target) if tunable and name.startswith("validator:")]
+    out = {name: target[name] for name in dict.fromkeys(names) if target.get(name)}
+    if "arch" in out:
+        out["arch"] = arch(target) or out["arch"]
+    return out
+
+
+def script(
+    overrides: Sequence[Override], files: Sequence[Emission], target: Facts, folder: str = ".", caution: str = ""
+) -> Emission | None:
+    """The script for these files, which lie in ``folder``; None where there is nothing to export.
+
+    ``caution`` is what whoever sources it must know of the rows; it is said on standard error too.
+    """
+    settings = [line for file in files for line in _settings(file)]
+    if not settings:
+        return None
+    if any(isinstance(x.problem, Family) for x in overrides):
+        settings.append(WILDCARDS)
+    wanted = guards(overrides, files, target)
+    names = [file.name for file in files if _settings(file)]
+    text = _SCRIPT.format(
+        target=", ".join(f"{name} {value}" for name, value in wanted.items()) or "not known",
+        files=" ".join(map(shlex.quote, dict.fromkeys(names))),
+        checks="".join(f"    guard {shlex.quote(name)} {shlex.quote(value)}\n" for name, value in wanted.items()),
+        settings="\n".join(dict.fromkeys(settings)),
+        caution=f"echo {shlex.quote(f'apply.sh: {caution}')} >&2\n" if caution else "",
+        folder=shlex.quote(folder),
+        python=_PYTHON,
+    )
+    return Emission(NAME, text.encode(), "source it in the shell that starts the job:  . {path}")
+
+
+def is_applied(file: Emission) -> bool:
+    """Whether a script of ``script`` does what this file's ``use`` says."""
+    return bool(_settings(file))
+
+
+def _settings(file: Emission) -> list[str]:
+    """The lines of ``use`` that change the environment, with the folder as the script finds it."""
+    here = '"$_logparse_folder"'
+    placed = file.use.replace("{folder}", here).replace("{path}", f"{here}/{shlex.quote(file.name)}")
+    return [line.strip() for line in placed.splitlines() if _SETTING.match(line.strip())]
+
+
+_PYTHON = """\
+import torch
+def say(name, value):
+    print(name, value)
+say("pytorch_version", torch.__version__.partition("+")[0])
+if torch.cuda.is_available():
+    for i in range(torch.cuda.device_count()):
+        p = torch.cuda.get_device_properties(i)
+        gcn = getattr(p, "gcnArchName", "")
+        say("arch", gcn.partition(":")[0] if gcn.startswith("gfx") else "sm_%d%d" % (p.major, p.minor))
+        say("cu_count", p.multi_processor_count)
+    try:
+        validators = torch.cuda.tunable.get_validators()
+    except Exception:
+        validators = ()
+    for key, value in validators:
+        say("validator:" + key, value)
+        if key == "HIPBLASLT_VERSION":
+            number, dash, revision = value.partition("-")
+            say("hipblaslt_version", number)
+            say("hipblaslt_revision", revision)
+        if key == "ROCBLAS_VERSION":
+            say("rocblas_version", value)
+try:
+    import ctypes
+    for path in {line.split()[-1] for line in open("/proc/self/maps") if "/libMIOpen.so" in line}:
+        n = [ctypes.c_size_t() for _ in range(3)]
+        if ctypes.CDLL(path).miopenGetVersion(*map(ctypes.byref, n)) == 0:
+            say("miopen_version", ".".join(str(x.value) for x in n))
+except Exception:
+    pass"""
+
+_SCRIPT = r"""# Makes the jobs of this shell use the override files beside this one.  Source it:  . ./apply.sh
+#
+# The files are for: {target}
+# Where something of that is otherwise here, it says so, exports nothing and returns 1.  What cannot be read is said and
+# not checked.  Works in sh, dash and bash.
+
+_logparse_folder=''
+if [ -n "${{BASH_SOURCE:-}}" ]; then
+    _logparse_folder=$(CDPATH='' cd -- "$(dirname -- "$BASH_SOURCE")" && pwd)
+fi
+# Other shells do not tell where a sourced file lies.
+if [ -z "$_logparse_folder" ]; then
+    _logparse_folder={folder}
+    [ -f "$_logparse_folder/apply.sh" ] || _logparse_folder=$PWD
+fi
+
+# What this machine is: one "NAME VALUE" per line, several where there are several GPUs.
+_logparse_facts() (
+    if command -v rocminfo > /dev/null 2>&1; then
+        rocminfo 2> /dev/null | awk '
+            $1 == "Name:" && $0 ~ /^  [^ ]/ {{ gpu = ($2 ~ /^gfx/); if (gpu) print "arch", $2 }}
+            /^  Compute Unit:/ && gpu {{ print "cu_count", $3 }}'
+    elif command -v nvidia-smi > /dev/null 2>&1; then
+        nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | sed 's/\.//; s/^/arch sm_/'
+    fi
+    for python in python python3; do
+        if command -v "$python" > /dev/null 2>&1 && "$python" -c '{python}' 2> /dev/null; then exit; fi
+    done
+    # Without PyTorch, which may bring libraries of its own, those of ROCm are the ones that run.
+    include=${{ROCM_PATH:-/opt/rocm}}/include
+    number() {{
+        n=$(sed -n "s/^ *# *define  *[A-Z]*_VERSION_$1  *//p" "$header" | head -n 1)
+        echo "${{n:-0}}"
+    }}
+    numbers() {{ echo "$(number MAJOR).$(number MINOR).$(number PATCH)"; }}
+    header=$include/hipblaslt/hipblaslt-version.h
+    if [ -f "$header" ]; then
+        echo "hipblaslt_version $(($(number MAJOR) * 100000 + $(number MINOR) * 100 + $(number PATCH)))"
+        echo "hipblaslt_revision $(number TWEAK)"
+    fi
+    header=$include/miopen/version.h
+    if [ -f "$header" ]; then echo "miopen_version $(numbers)"; fi
+    header=$include/rocblas/internal/rocblas-version.h
+    if [ -f "$header" ]; then echo "rocblas_version $(numbers).$(number TWEAK)"; fi
+    exit 0
+)
+
+_logparse_check() (
+    for file in {files}; do
+        if ! [ -f "$_logparse_folder/$file" ]; then
+            echo "apply.sh: not applied: $file is not in $_logparse_folder; source it in its own folder" >&2
+            exit 1
+        fi
+    done
+    here=$(_logparse_facts) || :
+    fits=0
+    unread=''
+    guard() {{
+        found=$(printf '%s\n' "$here" | sed -n "s/^$1 //p" | sort -u)
+        if [ -z "$found" ]; then
+            unread="$unread, $1 $2"
+        elif ! printf '%s\n' "$found" | grep -qxF -e "$2"; then
+            echo "apply.sh: not applied: $1 is" $found "here, the files are for $2" >&2
+            fits=1
+        fi
+    }}
+{checks}    [ -z "$unread" ] || echo "apply.sh: not checked, because it cannot be read here: ${{unread#, }}" >&2
+    exit $fits
+)
+
+if ! _logparse_check; then
+    unset -f _logparse_facts _logparse_check
+    unset _logparse_folder
+    return 1 2> /dev/null || exit 1
+fi
+
+{settings}
+{caution}
+unset -f _logparse_facts _logparse_check
+unset _logparse_folder
+"""

@@ -1,0 +1,177 @@
+"""The most that overrides can gain, on what that rests, and what it costs to find the rest.  Pure.
+
+The gain of a problem is its time × (1 − best/pick), both of one measured file.  Its time is what a trace of the run
+says that it took, else calls × measured time of the pick.  Problems whose pick no log names, and of which a finding
+holds two measured times all the same, count as that finding says: no sum of measured findings is above the ceiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.joins import calls_by_problem, closest, timed
+from analyzers.measure.plan import cost_s
+from analyzers.recommend.confidence import basis, pre_us
+from logparse.model import Finding
+
+STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"
+"""Facts of a trace: how many steps its profiler marked, and their wall time together (µs)."""
+ASSUMED_SOLUTIONS = {"gemm": 200, "conv": 40}
+"""Solutions that a search tries for one problem, where the store holds no longer list of them."""
+COMPILE_S = {"gemm": 0.0, "conv": 3.0}
+"""Seconds to build one of them: hipBLASLt's are built already, MIOpen compiles most of its own."""
+ASSUMED_US = 1_000.0
+"""Time of one call, where none is known."""
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """Every problem at its best known time.  Shares are None where they are not known.
+
+    ``share`` is of ``default_us``, the time of the problems whose pick is measured; ``calls_share`` the part of all
+    calls that these are, ``untimed_share`` the part of all calls that no file has any time of; ``time_share`` and
+    ``gpu_share`` are of all GPU time of the run's traces, ``step_share`` of the wall time of their steps.
+    """
+
+    share: float | None
+    saving_us: float
+    default_us: float
+    problems: int
+    calls_share: float | None
+    untimed_share: float | None
+    time_share: float | None
+    gpu_share: float | None
+    step_share: float | None
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """What tuning the problems without a measured better solution costs, and when that is paid back.
+
+    ``seconds`` is an estimate in GPU time on the assumption told in ``assumption``; ``saving_us`` is at most what those
+    findings save per run of the workload.  ``runs`` and ``steps`` are None where the saving or the steps are unknown.
+    """
+
+    problems: int
+    seconds: float
+    saving_us: float
+    runs: float | None
+    steps: float | None
+    assumption: str
+
+
+def gpu_us(tables: Tables) -> float | None:
+    """GPU time of the run's traces, where the traces also count the run's calls; else None.
+
+    A log's calls are of the whole job, a trace's time of the steps that it saw: their quotient would mean nothing.
+    """
+    rows = tables.kernels[tables.kernels["run"] == tables.run]
+    counted = tables.workload["calls_from"].eq("profiler")
+    total = float(rows["total_us"].sum())
+    return total if len(rows) and total > 0 and counted.all() else None
+
+
+def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | None]:
+    """Steps of the run and their wall time (µs): what the user says, else what the run's traces marked.
+
+    A count that the user gives says nothing of their time.
+    """
+    rows = tables.facts[tables.facts["run"] == tables.run]
+    told = [pd.to_numeric(rows.loc[rows["name"] == name, "value"], errors="coerce").sum() for name in (STEPS, STEPS_US)]
+    marked, wall = (float(x) if x > 0 else None for x in told)
+    return settings.steps or marked, wall
+
+
+def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, settings: Settings) -> Ceiling:
+    """From the rows of ``picks.compare`` and the findings that are kept."""
+    known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
+    calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
+    total, wall = gpu_us(tables), steps(tables, settings)[1]
+    each = known["problem"].map(_traced(tables)).fillna(pick) if total else pick
+    default = float((calls * each).sum())
+    saving = float((calls * each * (1 - known["best_us"].astype("float64") / pick).clip(lower=0.0)).sum())
+    every = calls_by_problem(tables.workload).dropna().astype("float64")
+    counted = float(every.sum())
+    more = _measured_beside(known["problem"], findings, tables)
+    default += sum((x.calls or 0) * (pre_us(x) or 0.0) for x in more)
+    saving += sum(x.saving_us or 0.0 for x in more)
+    called = float(calls.sum()) + sum(x.calls or 0 for x in more)
+    return Ceiling(
+        share=saving / default if default else None,
+        saving_us=saving,
+        default_us=default,
+        problems=int(known["problem"].nunique()) + len(more),
+        calls_share=called / counted if counted else None,
+        untimed_share=float(every[~every.index.isin(_with_time(tables, every.index))].sum()) / counted
+        if counted
+        else None,
+        time_share=default / total if total else None,
+        gpu_share=saving / total if total else None,
+        step_share=saving / wall if total and wall else None,
+    )
+
+
+def _measured_beside(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> list[Finding]:
+    """Findings with two measured times on problems that are not among the known ones; of one problem the largest."""
+    theirs = tables.links.loc[tables.links["problem"].isin(known), "other"]
+    seen = {*known, *theirs}
+    out = []
+    for finding in sorted(findings, key=lambda x: -(x.saving_us or 0.0)):
+        text = finding.problem.text if finding.problem else ""
+        if text not in seen and finding.saving_us and pre_us(finding) and basis(finding) != "inferred":
+            seen.add(text)
+            out.append(finding)
+    return out
+
+
+def _traced(tables: Tables) -> pd.Series:
+    """µs per call that the run's traces say a problem took."""
+    rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
+    return rows.groupby("problem")["total_us"].sum() / calls_by_problem(tables.workload).astype("float64")
+
+
+def _with_time(tables: Tables, problems: pd.Index) -> set[str]:
+    """Problems that some file has a time of: a measurement of one that they are linked to, or a trace."""
+    rows = timed(tables.measurements)
+    linked = closest(tables, pd.Series(problems), rows["problem"])
+    return set(linked["problem"]) | set(tables.kernels["problem"].dropna())
+
+
+def break_even(to_tune: Sequence[Finding], tables: Tables, settings: Settings) -> BreakEven | None:
+    """The cost of tuning these findings' problems, and when it pays; None where there is nothing to tune."""
+    best: dict[str, Finding] = {}
+    for finding in to_tune:  # of several findings of one problem the dearest counts
+        if finding.problem is not None:
+            old = best.get(finding.problem.text)
+            if old is None or (finding.saving_us or 0.0) > (old.saving_us or 0.0):
+                best[finding.problem.text] = finding
+    if not best:
+        return None
+    rows = tables.measurements[["problem", "solution", "status", "time_us"]]
+    tried = timed(rows[rows["problem"].isin(set(best))]).groupby("problem")["solution"].nunique()
+    seconds = 0.0
+    for text, finding in best.items():
+        kind = "conv" if finding.kind == "conv" else "gemm"
+        solutions = max(int(tried.get(text, 0)), ASSUMED_SOLUTIONS[kind])
+        seconds += cost_s(pre_us(finding) or ASSUMED_US, solutions) + solutions * COMPILE_S[kind]
+    saving = sum(finding.saving_us or 0.0 for finding in best.values())
+    runs = seconds * 1e6 / saving if saving else None
+    count = steps(tables, settings)[0]
+    return BreakEven(
+        problems=len(best),
+        seconds=seconds,
+        saving_us=saving,
+        runs=runs,
+        steps=None if runs is None or count is None else runs * count,
+        assumption=_ASSUMPTION,
+    )
+
+
+_ASSUMPTION = (
+    f"at least {ASSUMED_SOLUTIONS['gemm']} solutions per GEMM and {ASSUMED_SOLUTIONS['conv']} per convolution (each "
+    f"compiled in {COMPILE_S['conv']:g} s), raced as `logparse replay` does on one GPU"
+)

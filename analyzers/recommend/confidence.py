@@ -1,0 +1,228 @@
+"""How sure a finding is: its interval, the p-value of its confirmation, and where it was measured.
+
+A finding of any analyzer is completed from the measurements that its evidence names: ``source_id``, ``measured`` (the
+measured problem's text; the finding's own where it is absent), ``pick`` and ``best`` (texts of solutions); where both
+were timed in another source than the one that the finding is about, ``what_if_source`` names it.  There are four kinds
+of interval, and the narrowest that the measurements allow is taken:
+
+==========  ===========================================================================================
+bootstrap   95 % of the paired samples of a confirmation, which is the only kind that is a test
+repeat      how far two times of the default in one file lie apart
+deviation   1.96 standard deviations of single executions: the file does not tell how many its mean is of
+range       from the smallest difference to the largest that the file's minima and maxima allow
+==========  ===========================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from analyzers.analyzer import Tables
+from analyzers.evidence.joins import facts_by_source
+from analyzers.evidence.origins import CONFIRM
+from analyzers.evidence.stats import Interval, benjamini_hochberg
+from analyzers.evidence.target import machine
+from analyzers.measure.confirm import Confirmation, Pairs, judge
+from logparse.model import Finding
+
+RATE = 0.05
+"""Share of the confirmed findings that may be false."""
+Basis = Literal["confirmed", "measured", "inferred"]
+CONFIDENCE: Mapping[Basis, str] = {
+    "confirmed": "paired samples of both in a fresh process, and false-discovery control keeps it",
+    "measured": "both times are in one file (or two, where the finding says so), not confirmed: the fastest of many "
+    "was lucky in part (`logparse replay`)",
+    "inferred": "no solution with that time is known yet: it is what a sibling pass, a roofline or a rule suggests",
+}
+"""What a basis means, for readers."""
+
+_DEVIATIONS = 1.96
+_Row: TypeAlias = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A confirmation, and whether Benjamini and Hochberg's procedure keeps it among all of the run."""
+
+    pick: str
+    winner: str
+    confirmation: Confirmation
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All tested problems of a run.  ``by_source``: a confirmation is a source of its own."""
+
+    by_source: Mapping[str, Judged]
+    floor: float
+    rate: float = RATE
+
+    @property
+    def kept(self) -> int:
+        """How many confirmations hold."""
+        return sum(judged.kept for judged in self.by_source.values())
+
+    def keeps(self, finding: Finding) -> bool:
+        """Whether a finding stands: no confirmation speaks of its gain, or one that tested this very gain holds."""
+        judged = self.by_source.get(_source(finding))
+        return judged is None or finding.per_call_us is None or (judged.kept and finding.p is not None)
+
+
+def judgement(tables: Tables, floor: float) -> Judgement:
+    """Every confirmation of a problem of the run, judged together: the gain is above ``floor`` or it is not kept.
+
+    All of them count as tested, also those in which the pick won: what was tried and failed is part of the family.
+    """
+    facts = tables.facts[tables.facts["name"] == "confirmation"]
+    texts = dict(zip(facts["source_id"], facts["value"], strict=True))
+    rows = tables.measurements
+    rows = rows[(rows["origin"] == CONFIRM).to_numpy(dtype=bool) & rows["source_id"].isin(texts).to_numpy(dtype=bool)]
+    rows = rows[rows["problem"].isin(_problems(tables))] if len(rows) else rows  # few, of 400,000 of a find-db
+    samples: dict[str, dict[str, object]] = {}
+    for source, solution, values in zip(rows["source_id"], rows["solution"], rows["samples_us"], strict=True):
+        samples.setdefault(str(source), {})[str(solution)] = values
+    judged = {x: _judged(json.loads(str(texts[x])), samples[x], floor) for x in sorted(samples)}
+    held = benjamini_hochberg([x.confirmation.p for x in judged.values()], RATE)
+    kept = {
+        source: replace(test, kept=keep and test.confirmation.speedup.low > 1 + floor)
+        for (source, test), keep in zip(judged.items(), held, strict=True)
+    }
+    return Judgement(kept, floor)
+
+
+def _problems(tables: Tables) -> set[str]:
+    """Problems that the run called, those linked to them, and those measured in it."""
+    called = set(tables.workload["problem"])
+    linked = tables.links.loc[tables.links["problem"].isin(called), "other"]
+    return called | set(linked) | set(tables.measurements.loc[tables.measurements["run"] == tables.run, "problem"])
+
+
+def _judged(told: Mapping[str, object], samples: Mapping[str, object], floor: float) -> Judged:
+    """From the samples where the tables hold them, else as the replay judged (at its own floor)."""
+    pick, winner = str(told["pick"]), str(told["winner"])
+    above, below = _samples(samples.get(pick)), _samples(samples.get(winner))
+    if above and len(above) == len(below):
+        return Judged(pick, winner, judge(Pairs(above, below), floor=floor), kept=False)
+    speedup = Interval(*(float(str(told[name])) for name in ("speedup", "low", "high")))
+    return Judged(pick, winner, Confirmation(speedup, float(str(told["p"])), float(str(told["floor"]))), kept=False)
+
+
+def _samples(values: object) -> tuple[float, ...]:
+    return tuple(map(float, values)) if isinstance(values, list | tuple | np.ndarray) else ()
+
+
+# ------------------------------------------------------------------------------------------------ to each finding
+
+
+def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) -> list[Finding]:
+    """The findings with interval, p-value, and the evidence's file and versions."""
+    given = list(findings)
+    sources = {_source(x) for x in given}
+    wanted = {_measured(x) for x in given}
+    columns = ["source_id", "problem", "solution", "time_us", "min_us", "max_us", "std_us"]
+    rows = tables.measurements[columns]
+    rows = rows[rows["problem"].isin(wanted)]
+    rows = rows[rows["source_id"].isin(sources)]
+    index: dict[tuple[str, ...], _Row] = {}
+    for row in rows.sort_values(["time_us"]).to_dict("records"):
+        known = {str(name): value for name, value in row.items()}
+        index.setdefault((str(row["source_id"]), str(row["problem"]), str(row["solution"])), known)
+    paths = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
+    facts = facts_by_source(tables.facts[tables.facts["source_id"].isin(sources)])
+    return [_with_place(_with_interval(x, index, tested), paths, facts) for x in given]
+
+
+def basis(finding: Finding) -> Basis:
+    """How a finding's saving is known."""
+    if finding.p is not None:
+        return "confirmed"
+    return "measured" if "pick_us" in finding.evidence or "user_us" in finding.evidence else "inferred"
+
+
+def pre_us(finding: Finding) -> float | None:
+    """What one call takes now, µs, as the evidence says it: the pick's time, else the best known that is too slow."""
+    if finding.evidence.get("basis") == "unmeasured":
+        return None
+    known = (finding.evidence.get(name) for name in ("pick_us", "user_us", "time_us", "best_us"))
+    return next((float(x) for x in known if isinstance(x, float | int)), None)
+
+
+def post_us(finding: Finding) -> float | None:
+    """What one call would take, µs; None where that is not known."""
+    before = pre_us(finding)
+    if before is None or finding.per_call_us is None:
+        best = finding.evidence.get("best_us")
+        return float(best) if isinstance(best, float | int) and before is None else None
+    return before - finding.per_call_us
+
+
+def _source(finding: Finding) -> str:
+    """The source that holds the times which a finding compares."""
+    return str(finding.evidence.get("what_if_source") or finding.evidence.get("source_id") or "")
+
+
+def _measured(finding: Finding) -> str:
+    own = finding.problem.text if finding.problem else ""
+    return str(finding.evidence.get("measured") or own)
+
+
+def _with_interval(finding: Finding, index: Mapping[tuple[str, ...], _Row], tested: Judgement) -> Finding:
+    if finding.per_call_us is None or finding.per_call_low_us is not None:
+        return finding  # nothing to bound, or the analyzer knows better
+    source = _source(finding)
+    pick, best = (str(finding.evidence.get(name)) for name in ("pick", "best"))
+    test, before = tested.by_source.get(source), pre_us(finding)
+    if test is not None and before is not None and (test.pick, test.winner) == (pick, best):
+        ratio = test.confirmation.speedup
+        low, gain, high = (before * (1 - 1 / x) for x in (ratio.low, ratio.value, ratio.high))
+        # The gain is what the pairs say, not the difference of two medians.
+        saving = None if finding.calls is None else finding.calls * gain
+        proven = replace(finding, per_call_us=gain, saving_us=saving, p=test.confirmation.p)
+        return _bounded(proven, low, high, "bootstrap")
+    slow, fast = (index.get((source, _measured(finding), text)) for text in (pick, best))
+    noise = finding.evidence.get("noise_us")
+    if isinstance(noise, float) and noise > 0:
+        return _bounded(finding, finding.per_call_us - noise, finding.per_call_us + noise, "repeat")
+    if slow is None or fast is None:
+        return finding
+    deviations = [_number(row["std_us"]) for row in (slow, fast)]
+    if None not in deviations:
+        width = _DEVIATIONS * math.hypot(*(x or 0.0 for x in deviations))
+        return _bounded(finding, finding.per_call_us - width, finding.per_call_us + width, "deviation")
+    ends = [_number(row[name]) for row in (slow, fast) for name in ("min_us", "max_us")]
+    if None not in ends:
+        least, most, below, above = (x or 0.0 for x in ends)
+        return _bounded(finding, least - above, most - below, "range")
+    return finding
+
+
+def _bounded(finding: Finding, low: float, high: float, kind: str) -> Finding:
+    calls = finding.calls
+    return replace(
+        finding,
+        per_call_low_us=low,
+        per_call_high_us=high,
+        saving_low_us=None if calls is None else calls * low,
+        saving_high_us=None if calls is None else calls * high,
+        interval_from=kind,
+    )
+
+
+def _with_place(finding: Finding, paths: Mapping[str, str], facts: Mapping[str, Mapping[str, str]]) -> Finding:
+    source = _source(finding)
+    if source not in paths:
+        return finding
+    where = {"file": str(paths[source]), "versions": machine(facts.get(source, {}))}
+    return replace(finding, evidence={**finding.evidence, **where})
+
+
+def _number(value: object) -> float | None:
+    return None if value is None or pd.isna(value) else float(str(value))  # type: ignore[call-overload]

@@ -1,0 +1,201 @@
+"""A recommendation as the two files that stay: ``findings.json`` for programs, ``report.md`` for people.
+
+``findings.json`` follows ``findings.schema.json`` beside this module, explained in ``docs/findings.md``.  ``version``
+grows when a field changes its meaning or goes; new fields may come within a version.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analyzers.analyzer import Settings
+from analyzers.evidence.target import Facts
+from analyzers.recommend import render
+from analyzers.recommend.ranking import Recommendation
+from analyzers.recommend.search_scripts import FIND_SETTINGS
+from logparse.formats.format import Emission
+from logparse.model import ConvProblem, Finding
+
+SCHEMA, VERSION = "logparse-findings", 1
+JSON_NAME, REPORT_NAME = "findings.json", "report.md"
+_LONG = 40
+
+
+@dataclass(frozen=True)
+class TargetFiles:
+    """What was written for one target: file name → how it is used."""
+
+    name: str
+    facts: Facts
+    files: Mapping[str, str]
+    notes: Sequence[str]
+
+
+def documents(recommendation: Recommendation, settings: Settings, targets: Sequence[TargetFiles]) -> list[Emission]:
+    """Both files."""
+    text = json.dumps(document(recommendation, settings, targets), indent=1, ensure_ascii=False, allow_nan=False)
+    return [
+        Emission(REPORT_NAME, report(recommendation, targets).encode(), ""),
+        Emission(JSON_NAME, f"{text}\n".encode(), ""),
+    ]
+
+
+def earlier_files(out: Path) -> list[Path]:
+    """The files of targets that the ``findings.json`` in a folder lists; none where there is none that can be read."""
+    try:
+        told = json.loads((out / JSON_NAME).read_text(encoding="utf-8"))
+        targets = told["targets"] if told["schema"] == SCHEMA else []
+        named = [(str(target["name"]), str(name)) for target in targets for name in target["files"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [out / target / name for target, name in named if Path(target).name == target and Path(name).name == name]
+
+
+# ------------------------------------------------------------------------------------------------ for programs
+
+
+def document(recommendation: Recommendation, settings: Settings, targets: Sequence[TargetFiles]) -> dict[str, Any]:
+    """The content of ``findings.json``: plain numbers, texts, lists and objects; what is unknown is null."""
+    judged = recommendation.judgement
+    effort = recommendation.break_even
+    made: dict[str, Any] = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "run": recommendation.run,
+        "verdict": render.verdict(recommendation),
+        "ceiling": asdict(recommendation.ceiling),
+        "break_even": None if effort is None else asdict(effort),
+        "tests": {"tested": len(judged.by_source), "kept": judged.kept, "floor": judged.floor, "rate": judged.rate},
+        "floor_share": settings.floor_share,
+        "left_out": dict(recommendation.left_out),
+        "remarks": [_remark(x) for x in recommendation.remarks],
+        "findings": [_finding(x, recommendation.run) for x in recommendation.findings],
+        "targets": [
+            {"name": x.name, "facts": dict(x.facts), "files": sorted(x.files), "notes": list(x.notes)} for x in targets
+        ],
+    }
+    return {name: _plain(value) for name, value in made.items()}
+
+
+def _remark(finding: Finding) -> dict[str, object]:
+    return {
+        "analyzer": finding.analyzer,
+        "message": finding.message,
+        "saving_us": finding.saving_us,
+        "evidence": dict(finding.evidence),
+        "advice": finding.advice,
+    }
+
+
+def _finding(finding: Finding, run: str) -> dict[str, object]:
+    fields = render.row(finding, run)
+    fields.pop("run")
+    override = finding.override
+    workspace = None if override is None else override.workspace_bytes
+    return {**fields, "workspace_bytes": workspace, "evidence": dict(finding.evidence)}
+
+
+def _plain(value: object) -> Any:
+    """What JSON can say: numbers of numpy as Python's, everything that is not finite as null."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(x) for name, x in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(x) for x in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float) else _text(value)
+
+
+def _text(value: object) -> str | None:
+    text = str(value)
+    return None if text in ("<NA>", "NaT") else text
+
+
+# ------------------------------------------------------------------------------------------------ for people
+
+
+def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> str:
+    """``report.md``: the verdict, the ceiling, one table, each finding with its evidence, how to apply and to check."""
+    out = [f"# What to change in run {_escaped(recommendation.run)}", "", f"**{render.verdict(recommendation)}**", ""]
+    out += [f"* {line.strip()}" for line in render.ceiling_lines(recommendation.ceiling)]
+    out += [f"* {line.strip()}" for line in render.break_even_lines(recommendation.break_even)]
+    out += [f"* {line}" for line in render.confidence_lines(recommendation)]
+    out += ["", *_table(recommendation), *_details(recommendation)]
+    if recommendation.remarks:
+        out += ["## The run", "", *(f"* {x.analyzer}: {_escaped(x.message)}" for x in recommendation.remarks), ""]
+    told = render.advice(recommendation)
+    if told:
+        out += ["## Advice", "", *(f"* {_escaped(x)}" for x in told), ""]
+    out += _apply(targets)
+    if any(isinstance(x.problem, ConvProblem) for x in recommendation.findings):
+        out += ["## MIOpen's find settings", "", FIND_SETTINGS]
+    return "\n".join(out).rstrip() + "\n"
+
+
+def _table(recommendation: Recommendation) -> list[str]:
+    frame = render.brief(render.rows(recommendation))
+    if not len(frame):
+        return []
+    out = ["## Findings", "", "| | " + " | ".join(frame.columns) + " |", "|---" * (len(frame.columns) + 1) + "|"]
+    for number, values in enumerate(frame.itertuples(index=False), 1):
+        out.append(f"| {number} | " + " | ".join(_cell(x) for x in values) + " |")
+    return [*out, ""]
+
+
+def _details(recommendation: Recommendation) -> list[str]:
+    out = []
+    for number, finding in enumerate(recommendation.findings[:_LONG], 1):
+        label = finding.problem.label if finding.problem else ""
+        out += [f"### {number}. {_escaped(label)}", "", f"{_escaped(finding.message)}", ""]
+        out += [f"* {name}: {_escaped(str(value))}" for name, value in _evidence(finding)]
+        out.append("")
+    if len(recommendation.findings) > _LONG:
+        out += [f"The other {len(recommendation.findings) - _LONG:,} are in `{JSON_NAME}`.", ""]
+    return out
+
+
+def _evidence(finding: Finding) -> list[tuple[str, object]]:
+    """Where it was measured and how sure it is, without what the table tells."""
+    versions = finding.evidence.get("versions")
+    told = [
+        ("measured in", finding.evidence.get("file")),
+        ("versions", ", ".join(f"{k} {v}" for k, v in versions.items()) if isinstance(versions, Mapping) else None),
+        ("interval from", finding.interval_from),
+        ("p", None if finding.p is None else f"{finding.p:.2g}"),
+        ("joined at level", finding.evidence.get("level")),
+        ("problem", f"`{finding.problem.text}`" if finding.problem else None),
+        ("advice", finding.advice),
+    ]
+    return [(name, value) for name, value in told if value]
+
+
+def _apply(targets: Sequence[TargetFiles]) -> list[str]:
+    out = []
+    for target in targets:
+        out += [f"## To apply: `{target.name}`", ""]
+        out += ["What the target is: " + (", ".join(f"{k} {v}" for k, v in target.facts.items()) or "unknown"), ""]
+        for name, use in target.files.items():
+            out += [f"`{name}`", ""] + (["```sh", use.rstrip(), "```", ""] if use else [])
+        out += [*(f"* {_escaped(note)}" for note in target.notes), ""] if target.notes else []
+    return out
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.4g}"
+    text = _plain(value)
+    return "" if text is None else _escaped(str(text))
+
+
+def _escaped(text: str) -> str:
+    """Text of a log in Markdown: no table or line is broken by it."""
+    return "".join(x if x.isprintable() else " " for x in text).replace("|", "\\|").replace("<", "&lt;")

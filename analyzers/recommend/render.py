@@ -1,0 +1,201 @@
+"""A ``Recommendation`` as plain lines and table rows.  Nothing is computed here that is not about showing."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from analyzers.recommend.ceiling import BreakEven, Ceiling
+from analyzers.recommend.confidence import CONFIDENCE, basis, post_us, pre_us
+from analyzers.recommend.ranking import Recommendation, action
+from logparse.model import Finding
+
+
+def lines(recommendation: Recommendation) -> list[str]:
+    """The recommendation as text: ceiling, remarks on the run, verdict; the findings themselves are ``rows``."""
+    out = [f"run {recommendation.run}", *ceiling_lines(recommendation.ceiling)]
+    out += break_even_lines(recommendation.break_even)
+    out += [f"{remark.analyzer}: {remark.message}" for remark in recommendation.remarks]
+    out += [f"→ {text}" for text in advice(recommendation)]
+    return [*out, *confidence_lines(recommendation), verdict(recommendation)]
+
+
+def advice(recommendation: Recommendation) -> list[str]:
+    """The advice of all findings, each said once: the same holds for many."""
+    found = (*recommendation.remarks, *recommendation.findings)
+    return list(dict.fromkeys(x.advice for x in found if x.advice))
+
+
+def ceiling_lines(ceiling: Ceiling) -> list[str]:
+    """The most that can be gained, and what that rests on."""
+    if ceiling.share is None:
+        told = f"; no file has a time of {ceiling.untimed_share:.1%} of calls" if ceiling.untimed_share else ""
+        return [f"ceiling: unknown: no measured time of the default{told}"]
+    gain, of = (
+        (ceiling.share, "the time of the problems with two measured times")
+        if ceiling.gpu_share is None
+        else (ceiling.gpu_share, "GPU time")
+    )
+    untraced = "unknown, no trace counts these calls"
+    step = "unknown, the traces mark no steps" if ceiling.gpu_share is not None else untraced
+    step = step if ceiling.step_share is None else f"{ceiling.step_share:.1%}"
+    time = untraced if ceiling.time_share is None else f"{ceiling.time_share:.1%}"
+    return [
+        f"ceiling: if every problem ran at its best known time you gain at most {gain:.1%} of {of} "
+        f"({duration(ceiling.saving_us)} of {duration(ceiling.default_us)}); of the step: {step}",
+        f"  it rests on {_many(ceiling.problems, 'problem')}: {_percent(ceiling.calls_share)} of calls; share of GPU "
+        f"time: {time}; calls without any time: {_percent(ceiling.untimed_share)}",
+    ]
+
+
+def break_even_lines(effort: BreakEven | None) -> list[str]:
+    """What tuning costs and when it pays."""
+    if effort is None:
+        return []
+    head = f"break-even: tuning {_many(effort.problems, 'problem')} takes about {duration(effort.seconds * 1e6)}"
+    if effort.runs is None:
+        return [f"{head}; what it saves is unknown", f"  assumed: {effort.assumption}"]
+    steps = "" if effort.steps is None else f", {_count(effort.steps)} steps"
+    return [
+        f"{head} and saves at most {duration(effort.saving_us)} of each run: it pays after {_count(effort.runs)} "
+        f"runs like this one{steps}",
+        f"  assumed: {effort.assumption}",
+    ]
+
+
+def confidence_lines(recommendation: Recommendation) -> list[str]:
+    """What the words of the column ``confidence`` mean, those that occur; and what was tested."""
+    used = {basis(x) for x in recommendation.findings}
+    judged = recommendation.judgement
+    tested = len(judged.by_source)
+    out = [f"confidence {word}: {meaning}" for word, meaning in CONFIDENCE.items() if word in used]
+    if tested:
+        out.append(
+            f"tested: {tested:,} confirmations, {judged.kept:,} hold a gain above {judged.floor:.0%} "
+            f"(Benjamini–Hochberg over all of them: at most {judged.rate:.0%} of these are false)"
+        )
+    return out
+
+
+def verdict(recommendation: Recommendation) -> str:
+    """One line: how many findings and overrides, or that nothing is worth doing, and why."""
+    found, left_out = len(recommendation.findings), recommendation.left_out
+    reasons = "; ".join(f"{count:,} {why}" for why, count in left_out.items())
+    if found:
+        known = [x for x in recommendation.findings if x.saving_us is not None]
+        worth = f", {len(known):,} of known worth" if known else ", none of known worth"
+        overrides = len(recommendation.overrides)
+        return f"{found:,} findings{worth}, {overrides:,} with an override" + (f"; left out: {reasons}" * bool(reasons))
+    if left_out:
+        return f"nothing worth doing: {reasons}"
+    if recommendation.ceiling.share is None:
+        return (
+            "nothing worth doing is known: nothing looks slow, and no pick is timed against another solution "
+            "(`logparse replay` measures)"
+        )
+    return (
+        f"nothing worth doing: none of {recommendation.ceiling.problems:,} measured problems has a better known "
+        "solution, and none looks slow"
+    )
+
+
+_TEXT = ("run", "analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")
+_NUMBERS = (
+    *("pre_us", "post_us", "per_call_us", "per_call_low_us", "per_call_high_us"),
+    *("saving_us", "saving_low_us", "saving_high_us", "saving_share", "p"),
+)
+
+
+def rows(recommendation: Recommendation) -> pd.DataFrame:
+    """One row per finding about a problem, ranked: the fields of ``findings.json`` (docs/findings.md) as columns.
+
+    ``saving_us`` is per run of the workload and missing where the calls or the gain are unknown.
+    """
+    columns = [*_TEXT, "calls", *_NUMBERS, "solution", "advice"]
+    out = pd.DataFrame([row(x, recommendation.run) for x in recommendation.findings], columns=columns)
+    return out.astype({"calls": "Int64", **dict.fromkeys(_NUMBERS, "float64")})
+
+
+def proposed(finding: Finding) -> str | None:
+    """The solution, layout or other code that a finding proposes, also where no override can say it."""
+    if finding.override:
+        return finding.override.solution.text
+    best = finding.evidence.get("best")
+    return best if isinstance(best, str) else None
+
+
+def brief(frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns of ``rows`` that a terminal has room for: times of one call in µs, the saving per run in ms."""
+    gain = (frame["per_call_us"] / frame["pre_us"]).map(_percent)
+    return pd.DataFrame(
+        {
+            "saving_ms": frame["saving_us"] / 1e3,
+            "pre_us": frame["pre_us"],
+            "post_us": frame["post_us"],
+            "gain": gain,
+            "interval": [
+                interval(*x)
+                for x in zip(frame["per_call_low_us"], frame["per_call_high_us"], frame["pre_us"], strict=True)
+            ],
+            "calls": frame["calls"],
+            "confidence": frame["confidence"],
+            "problem": frame["label"],
+            "action": frame["action"],
+            "finding": frame["analyzer"],
+        }
+    )
+
+
+def interval(low_us: float | None, high_us: float | None, pre_us: float | None) -> str:
+    """The interval of a gain as shares of the time now; ``unknown`` where there is none."""
+    if low_us is None or high_us is None or pre_us is None or not all(map(math.isfinite, (low_us, high_us, pre_us))):
+        return "unknown"
+    return f"{low_us / pre_us:.1%} … {high_us / pre_us:.1%}"
+
+
+def row(finding: Finding, run: str) -> dict[str, object]:
+    """The fields of a finding, flat."""
+    problem = finding.problem
+    return {
+        "run": run,
+        "analyzer": finding.analyzer,
+        "kind": finding.kind,
+        "problem": problem.text if problem else None,
+        "label": problem.label if problem else None,
+        "message": finding.message,
+        "calls": finding.calls,
+        "pre_us": pre_us(finding),
+        "post_us": post_us(finding),
+        **{name: getattr(finding, name) for name in _OWN},
+        "confidence": basis(finding),
+        "action": action(finding),
+        "solution": finding.override.solution.text if finding.override else None,
+        "advice": finding.advice,
+    }
+
+
+_OWN = (
+    *("per_call_us", "per_call_low_us", "per_call_high_us", "saving_us", "saving_low_us", "saving_high_us"),
+    *("saving_share", "interval_from", "p"),
+)
+
+
+def _percent(share: float | None) -> str:
+    return "unknown" if share is None or math.isnan(share) else f"{share:.1%}"
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def duration(us: float) -> str:
+    """``832 µs``, ``5.46 ms``, ``12.4 s``: a time for people."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if us >= size:
+            return f"{us / size:.3g} {unit}" if us < 1000 * size else f"{us / size:,.0f} {unit}"
+    return f"{us:.3g} µs"

@@ -1,0 +1,112 @@
+"""Scripts for what no override file can mend yet: searches to run on the GPU.
+
+A search writes into a database or tuning file of its own, never into the user's.  Its output is ingested back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from analyzers.overrides.commands import COMMANDS
+from logparse.errors import EmissionError
+from logparse.formats.format import Emission
+from logparse.model import ConvProblem, Finding, GemmProblem, Problem
+
+_MIOPEN = """\
+#!/bin/sh
+# Lets MIOpen search for solutions of {count} problem(s), the most valuable first.
+# Everything goes into a user db of its own; your own is neither read nor written.
+# Then: logparse ingest "$LOGPARSE_TUNING_DB"/*.ufdb.txt "$LOGPARSE_TUNING_DB"/tune.log
+set -eu
+LOGPARSE_TUNING_DB="${{LOGPARSE_TUNING_DB:-$PWD/miopen-tuning-db}}"
+mkdir -p "$LOGPARSE_TUNING_DB"
+export LOGPARSE_TUNING_DB
+export MIOPEN_USER_DB_PATH="$LOGPARSE_TUNING_DB"
+# 3 (SEARCH): tune solvers that have no tuned parameters yet, and measure all of them.  This forces a Normal find.
+export MIOPEN_FIND_ENFORCE=3
+export MIOPEN_FIND_MODE=1
+export MIOPEN_LOG_LEVEL=5
+exec 3>> "$LOGPARSE_TUNING_DB/tune.log"
+
+"""
+
+_HIPBLASLT = """\
+#!/bin/sh
+# Lets hipblaslt-bench try every solution of {count} problem(s), the most valuable first; winners go into a tuning file.
+# Then: logparse ingest "$HIPBLASLT_TUNING_FILE" hipblaslt-tuning.log
+# To use it: export HIPBLASLT_TUNING_OVERRIDE_FILE="$HIPBLASLT_TUNING_FILE" (same library build and GPU only).
+set -eu
+# HIPBLASLT_LOG_LEVEL, even empty, would disable the mask; an active override would be tuned instead of the library.
+unset HIPBLASLT_LOG_LEVEL HIPBLASLT_LOG_MASK HIPBLASLT_TUNING_OVERRIDE_FILE
+HIPBLASLT_TUNING_FILE="${{LOGPARSE_TUNING_FILE:-$PWD/hipblaslt-tuning.txt}}"
+export HIPBLASLT_TUNING_FILE
+exec 3>> hipblaslt-tuning.log
+
+"""
+
+FIND_SETTINGS = """\
+MIOPEN_FIND_MODE says what a Find does, not whether anything is tuned:
+
+* 1 NORMAL: measure all applicable solvers, write the user find-db (an existing user record is measured again)
+* 2 FAST: find-db hit: its fastest solver; miss: a guess. Never measures
+* 3 HYBRID: hit as FAST, miss as NORMAL. It does not tune
+* 5 DYNAMIC_HYBRID, the default: hit as FAST; miss: measure only solvers that need no compiling per shape
+
+MIOPEN_FIND_ENFORCE says when solvers are tuned:
+
+* 1 NONE, the default: tuned parameters that exist are used, nothing is searched
+* 3 SEARCH: search for solvers without tuned parameters; it does not "force tuned results"
+* 4 SEARCH_DB_UPDATE: search again on every Find
+
+Any ENFORCE from 2 to 5 forces FIND_MODE to NORMAL (up to ROCm 7), which ignores and overwrites override rows. A job
+that shall use override rows needs both unset, and in PyTorch 2.7 and later torch.backends.cudnn.benchmark=False.
+"""
+"""What MIOpen's two find settings do; they are often told wrongly."""
+
+
+def to_tune(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings about a problem of which no measured better solution is known: what a search may mend."""
+    found = [x for x in findings if x.problem is not None and "pick_us" not in x.evidence]
+    # A finding that names a solution and no time of it is a warning about that solution: there is nothing to search.
+    return [x for x in found if "best" not in x.evidence or "best_us" in x.evidence]
+
+
+def scripts(
+    findings: Sequence[Finding], commands: Mapping[str, Callable[[Problem], str]] = COMMANDS
+) -> tuple[list[Emission], list[str]]:
+    """``tune_miopen.sh`` and ``tune_hipblaslt.sh`` for the findings without a measured better solution, in their
+    order, and notes on the problems whose tool could not be told.
+    """
+    wanted = [x.problem for x in to_tune(findings)]
+    convs = [x for x in wanted if isinstance(x, ConvProblem)]
+    gemms = [x for x in wanted if isinstance(x, GemmProblem)]
+    made, notes = [], []
+    for library, name, head, log, problems in (
+        ("miopen", "tune_miopen.sh", _MIOPEN, ">&3 2>&3", convs),
+        ("hipblaslt", "tune_hipblaslt.sh", _HIPBLASLT, ">&3 2>&3", gemms),
+    ):
+        lines, refused = _lines(problems, commands.get(library))
+        if lines:
+            body = "".join(
+                f"{line} {log} || echo 'failed: {n} of {len(lines)}' >&2\n" for n, line in enumerate(lines, 1)
+            )
+            text = head.format(count=len(lines)) + body
+            use = f"run ./{name} on the GPU (hours, most valuable first; stop when you like), then ingest what it wrote"
+            made.append(Emission(name, text.encode(), use))
+        if refused:
+            notes.append(f"{name}: {len(refused)} problem(s) left out: {refused[0]}")
+    return made, notes
+
+
+def _lines(problems: Sequence[Problem], command: Callable[[Problem], str] | None) -> tuple[list[str], list[str]]:
+    """One command per distinct problem, first come first, and the reasons of those that have none."""
+    lines: dict[str, None] = {}
+    refused: list[str] = []
+    for problem in problems:
+        try:
+            if command is None:
+                raise EmissionError("its tool is not known")
+            lines.setdefault(command(problem))
+        except EmissionError as error:
+            refused.append(str(error))
+    return list(lines), refused

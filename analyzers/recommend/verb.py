@@ -1,0 +1,76 @@
+"""A store to a recommendation, and a recommendation to files: what the verb ``recommend`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.overrides.own_rows import with_own
+from analyzers.overrides.write import Written
+from analyzers.overrides.write import write as write_files
+from analyzers.recommend import apply_script, documents
+from analyzers.recommend.ranking import Recommendation, emissions, recommend, targets
+from analyzers.recommend.render import proposed, rows
+from logparse.formats.format import Writer
+from logparse.store import Store
+
+_REPLACES = (
+    "these files take the place of override files that the job reads now; --own FILE keeps the other rows of those"
+)
+
+
+def advise(store: Store, settings: Settings, run: str | None = None) -> Recommendation:
+    """Analyse a run (default the latest) and keep its findings in the store.  Raises StoreError for an unknown run."""
+    run = store.latest_run(run)
+    recommendation = recommend(Tables(run=run, **store.frames(run)), settings)
+    found = rows(recommendation)
+    found["solution"] = [proposed(finding) for finding in recommendation.findings]
+    store.write_findings(found)
+    return recommendation
+
+
+def write(
+    recommendation: Recommendation,
+    settings: Settings,
+    writers: Sequence[Writer],
+    out: Path,
+    gpus: int = 1,
+    own: Sequence[str] = (),
+) -> tuple[list[Written], list[str]]:
+    """Write ``report.md`` and ``findings.json`` into ``out``, and every target's files into a folder of its own there.
+
+    Also returns what a reader of the files must know: what was not written and why, which rows serve a family, and
+    which files of an earlier ``recommend`` into ``out`` are not of this one: they get another name, so that nobody
+    applies them unawares.
+    ``own`` are override files that the user's job reads now, whose other rows are kept in the new ones.
+    ``gpus`` is how many devices a process of the target sees: PyTorch reads one TunableOp file for each.
+    """
+    written: list[Written] = []
+    made: list[documents.TargetFiles] = []
+    for name, facts in targets(recommendation, settings).items():
+        folder = (out / name).absolute()
+        emitted = emissions(recommendation, facts, writers, settings, folder=str(folder), gpus=gpus)
+        covered = any(file.name == apply_script.NAME for file in emitted.files)
+        joined, kept = with_own(emitted.files, own, facts)
+        files = [
+            replace(one, applied=covered and apply_script.is_applied(file))
+            for file, one in zip(joined, write_files(joined, folder), strict=True)
+        ]
+        written += files
+        notes_of = (*emitted.notes, *kept, *([_REPLACES] if covered and not own else []))
+        made.append(documents.TargetFiles(name, facts, {x.path.name: x.use for x in files}, notes_of))
+    notes = [f"{target.name}: {note}" for target in made for note in target.notes]
+    notes += _set_aside(out, {file.path for file in written})
+    return [*written, *write_files(documents.documents(recommendation, settings, made), out)], notes
+
+
+def _set_aside(out: Path, written: Collection[Path]) -> list[str]:
+    """Rename what the ``findings.json`` that lies in ``out`` says was written, and was not now."""
+    notes = []
+    for path in documents.earlier_files(out):
+        if path.absolute() not in written and path.is_file():
+            path.replace(path.with_name(f"{path.name}.old"))
+            notes.append(f"{path} is of an earlier recommend and no part of this one: now {path.name}.old")
+    return notes

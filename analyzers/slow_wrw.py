@@ -1,0 +1,412 @@
+"""Backward-weight convolutions that are slow beside their own forward and backward-data passes.
+
+F, B and W of one layer do the same floating-point work.  The best known time of W is therefore held against the
+slower of the best F and best B of the same layer in the same file.  Criterion and its yield on shipped find-dbs:
+W is slow above ``slow_factor`` times the slower sibling and above ``slow_floor_ms``; what could be had back is taken
+to be the difference.  Where a file holds no sibling, the roofline of the device judges instead (``devices.csv``).
+
+Two remedies take the place of that estimate where they are measured.  A replay of the torch backend tells what another
+layout takes (``torch:layout=NHWC``: channels_last, the transposes charged; ``,stored``: the program keeps its tensors
+so); a confirmed one gives the saving with its interval.  A *user* find-db of the same device (what a search wrote) may
+know a faster solver than the system's: it is proposed instead.  Whether the job reads that file already only a log that
+names its solver can tell; without one the finding says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.devices import Device, device_of
+from analyzers.evidence.joins import EVIDENCE, calls_of, facts_by_source, timed
+from analyzers.evidence.program_changes import LAYOUT
+from analyzers.evidence.target import arch, same_device
+from analyzers.evidence.user_find_db import replaced_solvers, settled
+from analyzers.evidence.what_ifs import WhatIf, meant, what_ifs
+from logparse.model import Finding, problem_from_text
+
+NAME = "slow-wrw"
+GENERIC = r"Naive|:[Gg]emm|Wino"
+"""Solvers that are there for any problem; nothing made for backward weights is on offer where all are of these."""
+NAIVE = r"Naive"
+LAYOUTS = r"torch:layout=N[A-Z]+(?:,stored)?(?:,benchmark)?"
+"""Texts of the layout what-ifs of the torch backend (``measure/backends/torch_convs.py``)."""
+DEAR = 10.0
+"""Second best over best from which a wrong or rejected pick is called dear."""
+BIG_FLOPS = 1e9
+LOW_ROOFLINE: Mapping[str, float] = {"FP32": 0.10, "FP64": 0.10}
+"""Fraction of the roofline below which a W without siblings is slow; 0.05 for the types not named."""
+
+UPGRADE = (
+    "Upgrade to ROCm 6.3.1 or later first: ROCm 6.3.0 has a known issue of slow backward weights on MI300 "
+    "(ROCm release notes 6.3.1; MIOpen 3.3 also records biased times)."
+)
+PERHAPS = " On ROCm 6.3.0 (MIOpen 3.3) upgrade to 6.3.1 first: it has a known issue of slow backward weights on MI300."
+TUNE = (
+    "No faster solution is known: let MIOpen search (tune_miopen.sh), then ingest what it wrote. In PyTorch also try "
+    "channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1; grouped layers gain most."
+)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Backward-weight times of one source, each problem counted once at its best known time (µs)."""
+
+    source_id: str
+    problems: int
+    slow: int
+    slow_both: int
+    """Those of ``slow`` for which both siblings are there."""
+    held_us: float
+    recoverable_us: float
+    w_us: float
+    all_us: float
+
+    @property
+    def share_of_w(self) -> float | None:
+        return self.held_us / self.w_us if self.w_us else None
+
+    @property
+    def share_of_all(self) -> float | None:
+        return self.held_us / self.all_us if self.all_us else None
+
+
+def best_times(measurements: pd.DataFrame) -> pd.DataFrame:
+    """The fastest solution of each problem in each source.
+
+    Columns ``source_id, problem, best_us, solution, second_us`` (missing where there is one only), ``solutions`` (how
+    many have a time), ``naive`` (the best is the naive solver), ``generic`` (nothing but naive, GEMM and Winograd).
+    Times that are not positive and finite are never the best; equal times fall to the smaller solution text.
+    """
+    # Only what is read is copied: a system find-db has 400,000 rows of long texts.
+    rows = timed(measurements[["kind", "origin", "source_id", "problem", "solution", "status", "time_us"]])
+    rows = rows[(rows["kind"] == "conv").to_numpy(dtype=bool) & rows["origin"].isin(EVIDENCE).to_numpy(dtype=bool)]
+    source, sources = pd.factorize(rows["source_id"])
+    problem, problems = pd.factorize(rows["problem"])
+    solution, solutions = pd.factorize(rows["solution"], sort=True)
+    time = rows["time_us"].to_numpy(dtype="float64")
+    key = source.astype("int64") * max(len(problems), 1) + problem
+    # One row per solution: the same one measured twice in a file counts with its faster time.
+    order = np.lexsort((time, solution, key))
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (key[order][1:] != key[order][:-1]) | (solution[order][1:] != solution[order][:-1])
+    order = order[first]
+    order = order[np.lexsort((solution[order], time[order], key[order]))]
+    key, time, solution = key[order], time[order], solution[order]
+    start = np.flatnonzero(np.r_[True, key[1:] != key[:-1]]) if len(key) else np.empty(0, dtype="int64")
+    count = np.diff(np.r_[start, len(key)])
+    names = pd.Series(solutions, dtype="object").astype(str)
+    generic = names.str.contains(GENERIC).to_numpy(dtype=bool)[solution]
+    second = np.where(count > 1, time[np.minimum(start + 1, max(len(time) - 1, 0))], np.nan) if len(key) else time
+    return pd.DataFrame(
+        {
+            "source_id": sources.take(source[order][start]),
+            "problem": problems.take(problem[order][start]),
+            "best_us": time[start],
+            "solution": np.asarray(solutions, dtype=object)[solution[start]],
+            "second_us": second,
+            "solutions": count,
+            "naive": names.str.contains(NAIVE).to_numpy(dtype=bool)[solution[start]],
+            "generic": np.logical_and.reduceat(generic, start) if len(start) else generic,
+        }
+    )
+
+
+def directions(tables: Tables) -> pd.DataFrame:
+    """``best_times`` with ``direction``, ``layer`` and ``flops`` of each problem."""
+    problems = tables.conv_problems[["problem", "direction", "layer", "flops"]].drop_duplicates("problem")
+    return best_times(tables.measurements).merge(problems, on="problem", how="inner")
+
+
+def backward_weights(best: pd.DataFrame, settings: Settings) -> pd.DataFrame:
+    """The W rows of ``directions`` with ``f_us``, ``b_us`` of the same layer and source (missing where absent),
+    ``sibling_us`` (the slower of those present) and ``slow``.
+    """
+    w: pd.DataFrame = best[best["direction"] == "W"]
+    for direction, column in (("F", "f_us"), ("B", "b_us")):
+        rows = best.loc[best["direction"] == direction, ["source_id", "layer", "best_us"]]
+        sibling = rows.sort_values("best_us").drop_duplicates(["source_id", "layer"])
+        w = w.merge(sibling.rename(columns={"best_us": column}), on=["source_id", "layer"], how="left")
+    sibling_us = w[["f_us", "b_us"]].max(axis=1)
+    slow = (w["best_us"] > settings.slow_factor * sibling_us) & (w["best_us"] > settings.slow_floor_ms * 1e3)
+    return w.assign(sibling_us=sibling_us, slow=slow)
+
+
+def totals(best: pd.DataFrame, w: pd.DataFrame) -> list[Totals]:
+    """One ``Totals`` per source that has any W, from ``directions`` and ``backward_weights``."""
+    everything = best.groupby("source_id")["best_us"].sum()
+    out = []
+    for source, rows in w.groupby("source_id"):
+        slow = rows[rows["slow"]]
+        out.append(
+            Totals(
+                source_id=str(source),
+                problems=len(rows),
+                slow=len(slow),
+                slow_both=int((slow["f_us"].notna() & slow["b_us"].notna()).sum()),
+                held_us=float(slow["best_us"].sum()),
+                recoverable_us=float((slow["best_us"] - slow["sibling_us"]).sum()),
+                w_us=float(rows["best_us"].sum()),
+                all_us=float(everything[source]),
+            )
+        )
+    return out
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """A line of totals per source, then each slow W, each W far from the roofline, each naive best above 1 GFLOP.
+
+    Of several files of one device the one with the smallest loss speaks for a problem.  Where files of several
+    devices are there and no target is given, it is not known which of them the calls ran on: they weigh nothing.
+    The same holds for a file that tells no device, beside one that does.
+    """
+    best = directions(tables)
+    w = backward_weights(best, settings)
+    facts = facts_by_source(tables.facts)
+    kept = [s for s in w["source_id"].unique() if same_device(facts.get(s, {}), settings.target) is not False]
+    w = w[w["source_id"].isin(kept)]
+    w = w.assign(loss=w["best_us"] - w["sibling_us"], device=w["source_id"].map({s: _device(facts, s) for s in kept}))
+    w = w.sort_values(["source_id", "problem"], ignore_index=True)
+    told = {_device(facts, s) for s in kept if arch(facts.get(s, {}))}
+    ran_on = told if told else set(w["device"])
+    calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
+    names = {source: str(path).rpartition("/")[2] for source, path in _paths(tables.sources)}
+    findings = [
+        _summary(
+            total,
+            names.get(total.source_id, total.source_id),
+            w[w["source_id"] == total.source_id],
+            _environment(total.source_id, facts, tables, settings),
+        )
+        for total in sorted(totals(best, w), key=lambda x: (-x.recoverable_us, x.source_id))
+        if total.slow or "find_db" in facts.get(total.source_id, {})  # a log's few W that are fine need no remark
+    ]
+    once = w.sort_values(["loss", "best_us", "source_id"]).drop_duplicates(["device", "problem"])
+    for source, rows in once.sort_values(["source_id", "problem"]).groupby("source_id"):
+        known = _environment(str(source), facts, tables, settings)
+        mine = calls if _device(facts, str(source)) in ran_on else {}
+        findings.extend(_slow(row, known, mine) for row in _rows(rows[rows["slow"]]))
+        findings.extend(_without_siblings(rows[rows["sibling_us"].isna()], device_of(known), known, mine, settings))
+        naive = rows[~rows["slow"] & rows["sibling_us"].notna() & rows["naive"] & (rows["flops"] > BIG_FLOPS)]
+        findings.extend(_naive(row, known, mine) for row in _rows(naive))
+    replaced = replaced_solvers(NAME, w, tables, settings, facts, calls)
+    better = {(x.evidence["system"], x.problem) for x in replaced}
+    better |= {(source, problem_from_text(text)) for source, text in settled(w[w["slow"]], tables, settings, facts)}
+    findings = [x for x in findings if (x.evidence["source_id"], x.problem) not in better]
+    return [*_with_layouts(findings, tables, settings, facts), *replaced]
+
+
+def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
+    """Arch and CU count as a text; files of unknown devices are taken as one device each."""
+    known = facts.get(source, {})
+    return f"{arch(known)} {known.get('cu_count')}" if arch(known) else source
+
+
+def _paths(sources: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    yield from zip(sources["source_id"], sources["path"], strict=True)
+
+
+def _rows(frame: pd.DataFrame) -> Iterator[dict[str, object]]:
+    yield from frame.to_dict("records")  # type: ignore[misc]
+
+
+def _environment(
+    source: str, facts: Mapping[str, Mapping[str, str]], tables: Tables, settings: Settings
+) -> Mapping[str, str]:
+    """What is known of the machine: a system find-db names no MIOpen version, the run's other files may."""
+    own = dict(facts.get(source, {}))
+    if "miopen_version" not in own:
+        versions = {settings.target["miopen_version"]} if "miopen_version" in settings.target else set()
+        if not versions:
+            run = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "miopen_version")]
+            versions = {str(value) for value in run["value"]}
+        if len(versions) == 1:
+            own["miopen_version"] = versions.pop()
+    return own
+
+
+def _advice(known: Mapping[str, str]) -> str:
+    if arch(known) != "gfx942":
+        return TUNE
+    if "miopen_version" not in known:
+        return TUNE + PERHAPS
+    return f"{UPGRADE} {TUNE}" if known["miopen_version"].startswith("3.3.") else TUNE
+
+
+def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, str]) -> Finding:
+    cus = f"{known['cu_count']} CUs" if "cu_count" in known else ""
+    where = ", ".join(filter(None, (name, arch(known) or "unknown device", cus)))
+    share, of_all = total.share_of_w or 0.0, total.share_of_all or 0.0
+    missing = int(rows["sibling_us"].isna().sum())
+    message = f"{where}: none of {total.problems:,} backward-weight problems is slow."
+    if total.slow:
+        message = (
+            f"{where}: {total.slow:,} of {total.problems:,} backward-weight problems are slow. "
+            f"They hold {total.held_us / 1e3:,.1f} of {total.w_us / 1e3:,.1f} ms of W time ({share:.0%}; {of_all:.0%} "
+            f"of all), {total.recoverable_us / 1e3:,.1f} ms are above the slower of F and B. Each problem counts once."
+        )
+    if missing:
+        judged = (
+            "the device's roofline judges them" if device_of(known) else "their device's peaks are unknown: skipped"
+        )
+        message += f" {missing:,} have no F or B beside them; {judged}."
+    evidence = {
+        "source_id": total.source_id,
+        "problems": total.problems,
+        "slow": total.slow,
+        "slow_with_both_siblings": total.slow_both,
+        "held_us": total.held_us,
+        "recoverable_us": total.recoverable_us,
+        "w_us": total.w_us,
+        "all_us": total.all_us,
+        "without_siblings": missing,
+        "naive_best_above_1_gflop": int((rows["naive"] & (rows["flops"] > BIG_FLOPS)).sum()),
+        "only_generic_solvers": int(rows["generic"].sum()),
+        "dear_second_choice": int((rows["second_us"] > DEAR * rows["best_us"]).sum()),
+    }
+    return Finding(analyzer=NAME, message=message, evidence=evidence, advice=_advice(known) if total.slow else None)
+
+
+def _finding(
+    row: Mapping[str, object], message: str, known: Mapping[str, str], calls: Mapping[str, int], **more: object
+) -> Finding:
+    """A finding about one W; its saving is what is above the sibling, on the device where that was measured."""
+    text = str(row["problem"])
+    count, loss = calls.get(text), more.pop("loss_us", None)
+    second = float(row["second_us"])  # type: ignore[arg-type]
+    dear = second > DEAR * float(row["best_us"])  # type: ignore[arg-type]
+    signs = [
+        *(["the naive solver is the best known"] if row["naive"] else []),
+        *(["only naive, GEMM and Winograd solvers are offered"] if row["generic"] else []),
+        *([f"the second best takes {second / float(row['best_us']):.0f}×"] if dear else []),  # type: ignore[arg-type]
+    ]
+    evidence = {
+        "source_id": row["source_id"],
+        "best_us": row["best_us"],
+        "solution": row["solution"],
+        "solutions": int(row["solutions"]),  # type: ignore[call-overload]
+        **{name: row[name] for name in ("f_us", "b_us") if not pd.isna(row[name])},  # type: ignore[call-overload]
+        "signs": tuple(signs),
+        "arch": known.get("arch"),
+        "cu_count": known.get("cu_count"),
+        "confidence": 0.5,  # a sibling shows what the device can do, not that a solution exists
+        **more,
+    }
+    per_call = float(loss) if isinstance(loss, float) else None
+    return Finding(
+        analyzer=NAME,
+        problem=problem_from_text(text),
+        message="; ".join([message, *signs]),
+        per_call_us=per_call,
+        calls=count,
+        saving_us=per_call * count if per_call is not None and count is not None else None,
+        evidence=evidence,
+        advice=_advice(known),
+    )
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1e3:,.0f} ms" if us >= 1e6 else f"{us / 1e3:.4g} ms"
+
+
+def _slow(row: Mapping[str, object], known: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
+    best, sibling = float(row["best_us"]), float(row["sibling_us"])  # type: ignore[arg-type]
+    which = "B" if row["b_us"] == sibling else "F"
+    message = (
+        f"W takes {_ms(best)} with {str(row['solution']).partition(':')[2]}, "
+        f"{best / sibling:.1f}× its {which} ({_ms(sibling)})"
+    )
+    return _finding(row, message, known, calls, loss_us=best - sibling, criterion="siblings")
+
+
+def _naive(row: Mapping[str, object], known: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
+    best = float(row["best_us"])  # type: ignore[arg-type]
+    return _finding(row, f"W takes {_ms(best)}", known, calls, criterion="naive")
+
+
+def _without_siblings(
+    rows: pd.DataFrame,
+    device: Device | None,
+    known: Mapping[str, str],
+    calls: Mapping[str, int],
+    settings: Settings,
+) -> Iterator[Finding]:
+    """W above the floor with neither F nor B in its file: held against the roofline, or skipped on unknown devices."""
+    if device is None:
+        return
+    for row in _rows(rows[rows["best_us"] > settings.slow_floor_ms * 1e3]):
+        problem = problem_from_text(str(row["problem"]))
+        flops, moved, dtype = problem.flops, problem.bytes, problem.in_type  # type: ignore[union-attr]
+        if flops is None or moved is None or dtype is None:
+            continue
+        least = device.least_us(flops, moved, dtype)
+        best = float(row["best_us"])  # type: ignore[arg-type]
+        if least is None or least / best >= LOW_ROOFLINE.get(dtype, 0.05):
+            continue
+        message = (
+            f"W takes {_ms(best)} with {str(row['solution']).partition(':')[2]}, {least / best:.1%} of what "
+            f"{device.name} allows (no F or B of this layer is known)"
+        )
+        yield _finding(row, message, known, calls, criterion="roofline", roofline_us=least)
+
+
+# ------------------------------------------------------------------------------------------------- other layouts
+
+
+def _with_layouts(
+    findings: Sequence[Finding], tables: Tables, settings: Settings, facts: Mapping[str, Mapping[str, str]]
+) -> list[Finding]:
+    """The findings with what other layouts take, where a replay on the like of their device measured it."""
+    measured = what_ifs(tables, settings, LAYOUTS)
+    texts = [x.problem.text for x in findings if x.problem is not None]
+    ways = meant(tables, pd.Series(texts, dtype="object"), measured) if measured and texts else {}
+    out = []
+    for finding in findings:
+        own = facts.get(str(finding.evidence.get("source_id")), {})
+        known = ways.get(finding.problem.text, []) if finding.problem else []
+        known = [x for x in known if same_device(facts.get(x.source_id, {}), own) is not False]
+        out.append(_with_layout(finding, known, settings) if known else finding)
+    return out
+
+
+def _with_layout(finding: Finding, ways: Sequence[WhatIf], settings: Settings) -> Finding:
+    """A confirmed gain takes the place of the estimate; what is no faster is said, the estimate stays."""
+    best = next((x for x in ways if x.faster(settings.floor_share)), ways[0])
+    charged = "the tensors kept so" if ",stored" in best.solution else "transposes included"
+    certain = "confirmed" if best.confirmed else "raced, not confirmed"
+    message = (
+        f"{finding.message}; measured: {best.solution} takes {_ms(best.time_us)} ({charged}; {certain}), "
+        f"the default {_ms(best.default_us)}"
+    )
+    evidence = {**finding.evidence, "what_ifs": tuple((x.solution, x.time_us, x.default_us) for x in ways)}
+    if not best.confirmed or not best.faster(settings.floor_share):
+        return replace(finding, message=message, evidence=evidence)
+    count = finding.calls
+    evidence |= {
+        "pick": best.pick,
+        "pick_us": best.default_us,
+        "best": best.solution,
+        "best_us": best.time_us,
+        "measured": best.problem,
+        "what_if_source": best.source_id,
+        "confidence": 0.9,
+    }
+    return replace(
+        finding,
+        message=message,
+        per_call_us=best.saving_us,
+        saving_us=None if count is None else best.saving_us * count,
+        evidence=evidence,
+        advice=LAYOUT,
+    )
+
+
+ANALYZER = Analyzer(
+    name=NAME,
+    about="backward-weight convolutions that take far longer than their forward and backward-data passes",
+    find=find,
+)

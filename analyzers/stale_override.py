@@ -1,0 +1,110 @@
+"""Override files that were made for another machine or another library build than the logs of the run are of.
+
+What is seen: a TunableOp results file, a hipBLASLt tuning file or a MIOpen user db tells where it was made, and the
+run's logs tell something else of the same name.  Why it costs time: TunableOp drops the whole file when one validator
+differs, hipBLASLt when the git revision does, MIOpen looks for a file named by arch, CU count and version: nothing is
+loaded, nothing is said, and the job runs as if nobody had tuned (aiter#4634, aiter#5380).  Where a library does load
+such a file, an index may stand for another kernel.
+
+Evidence needed: one fact that both sides tell.  Texts of one version are spelled more or less fully (``2.9.1`` and
+``2.9.1+rocm7.0``; ``gfx942`` and ``gfx942:sramecc+:xnack-``): where one begins with the other they are the same.
+Where no log tells a fact, nothing is said about it; ``logparse lint FILE --target`` judges a file row by row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.target import arch
+from logparse.model import Finding
+
+NAME = "stale-override"
+TUNABLEOP, TUNING_FILE = "tunableop_results", "hipblaslt-tuning-file"
+MIOPEN = frozenset({"miopen-find-db", "miopen-perf-db"})
+EFFECT: Mapping[str, str] = {
+    TUNABLEOP: "PyTorch drops the whole file when a validator differs",
+    TUNING_FILE: "hipBLASLt ignores the file of another revision; an index of another build or arch is another kernel",
+    **dict.fromkeys(MIOPEN, "MIOpen looks for a file named by arch, CU count and version, and finds none"),
+}
+"""What the library does with such a file, by format."""
+NAMES = (
+    *("arch", "cu_count", "backend", "hipblaslt_version", "hipblaslt_revision", "rocblas_version", "miopen_version"),
+    *("pytorch_version", "hip_version", "rocm_version", "cuda_version", "cublaslt_version"),
+)
+"""Facts that are held against one another."""
+_RUNTIME = 10_000_000
+"""From here on a HIP version is the runtime's number, major·10⁷ + minor·10⁵ + patch; below it is major·100 + minor."""
+
+
+def override_sources(tables: Tables) -> pd.DataFrame:
+    """The run's sources that a library reads back as overrides: ``source_id, path, format``.
+
+    Of MIOpen's dbs only the user's: the system's come with the library.
+    """
+    own = tables.sources[(tables.sources["run"] == tables.run) & tables.sources["format"].isin(EFFECT)]
+    kinds = tables.facts[tables.facts["name"].isin(["find_db", "perf_db"]) & (tables.facts["value"] == "user")]
+    user = own["source_id"].isin(kinds["source_id"])
+    return own.loc[user | ~own["format"].isin(MIOPEN), ["source_id", "path", "format"]].sort_values("source_id")
+
+
+def told_by_logs(tables: Tables) -> dict[str, set[str]]:
+    """What the run's other files tell: name → values.  Databases and replays are no logs of the job."""
+    own = tables.sources[tables.sources["run"] == tables.run]
+    other = own["format"].isin([*EFFECT, "replay", "table", "aiter", "tunableop_untuned"])
+    rows = tables.facts[tables.facts["source_id"].isin(own.loc[~other, "source_id"]) & tables.facts["name"].isin(NAMES)]
+    return {str(name): set(map(str, values)) for name, values in rows.groupby("name")["value"]}
+
+
+def same(name: str, one: str, other: str) -> bool:
+    """Whether two texts of the fact ``name`` may be of one thing: equal, or one more fully spelled than the other."""
+    if name == "arch":
+        return arch({"arch": one}) == arch({"arch": other})
+    left, right = (re.split(r"[.\-+ ]", _spelled(name, x)) for x in (one, other))
+    return all(a == b for a, b in zip(left, right, strict=False))
+
+
+def _spelled(name: str, text: str) -> str:
+    if name == "hip_version" and text.isdigit() and int(text) >= _RUNTIME:
+        return str(int(text) // 100_000)
+    return text
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """One remark per override file that contradicts the run's logs."""
+    logs, out = told_by_logs(tables), []
+    if not logs:
+        return []
+    counts = tables.measurements["source_id"].value_counts()
+    for source, path, format_ in override_sources(tables).itertuples(index=False):
+        facts = tables.facts[tables.facts["source_id"] == source]
+        mine = {str(k): sorted(map(str, values)) for k, values in facts.groupby("name")["value"]}
+        differ = {
+            name: (mine[name][0], tuple(sorted(logs[name])))
+            for name in NAMES
+            if name in mine and name in logs and not any(same(name, a, b) for a in mine[name] for b in logs[name])
+        }
+        if differ:
+            out.append(_finding(str(source), str(path), str(format_), differ, int(counts.get(source, 0))))
+    return out
+
+
+def _finding(
+    source: str, path: str, format_: str, differ: Mapping[str, tuple[str, tuple[str, ...]]], rows: int
+) -> Finding:
+    words = [f"{name} {own} (logs: {', '.join(theirs)})" for name, (own, theirs) in differ.items()]
+    return Finding(
+        analyzer=NAME,
+        message=(
+            f"{'/'.join(path.split('/')[-2:])}: its {rows:,} rows were made for {'; '.join(words)}. {EFFECT[format_]}; "
+            "what these rows gain is unknown until they are measured here"
+        ),
+        evidence={"source_id": source, "format": format_, "rows": rows, "differ": dict(differ)},
+        advice="Tune again on this machine, or keep the file for the other one: logparse lint FILE --target says why.",
+    )
+
+
+ANALYZER = Analyzer(name=NAME, about="override files made for another machine or build than the run's logs", find=find)

@@ -1,0 +1,260 @@
+"""The solution that the library picked against the best known one, weighed by calls.
+
+Regret is what the pick takes above the best of the same file, per call; it is told as a distribution, since a mean
+hides that a few problems hold nearly all of it.  Where the pick has no time of its own the finding says
+``unmeasured`` and claims no saving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.joins import DEFAULT_TEXT, calls_of, facts_by_source, timed
+from analyzers.evidence.miopen_tuning import completed
+from analyzers.evidence.picks import BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED, compare
+from analyzers.evidence.program_changes import advice, by_hand
+from analyzers.evidence.target import arch, machine, same_device, serves
+from logparse.model import Finding, Override, Problem, Solution, problem_from_text, solution_from_text
+
+NAME = "suboptimal-pick"
+BAD_REGRET = 0.10
+CONFIDENCE: Mapping[str, float] = {"exact": 1.0, "layout": 0.9, "shape": 0.6}
+"""How far a value is trusted after passing over a link of this level."""
+
+
+@dataclass(frozen=True)
+class Regret:
+    """How much slower picks are than the best known: ``pick/best − 1`` over problems, unweighted, and the share of
+    picks' time (calls × time; each problem once where no log counts) in problems with more than 10 %.
+    """
+
+    problems: int
+    median: float
+    p90: float
+    largest: float
+    share_above_10_percent: float
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> Regret | None:
+        """From rows of ``picks.compare`` that have a ``pick_us``; None where there is none."""
+        if not len(rows):
+            return None
+        regret = rows["pick_us"].to_numpy(dtype="float64") / rows["best_us"].to_numpy(dtype="float64") - 1.0
+        calls = rows["calls"].to_numpy(dtype="float64")
+        known = np.isfinite(calls)
+        weight = rows["pick_us"].to_numpy(dtype="float64") * (np.where(known, calls, 0.0) if known.any() else 1.0)
+        total = weight.sum()
+        return cls(
+            problems=len(rows),
+            median=float(np.median(regret)),
+            p90=float(np.quantile(regret, 0.9)),
+            largest=float(regret.max()),
+            share_above_10_percent=float(weight[regret > BAD_REGRET].sum() / total) if total else 0.0,
+        )
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """The distribution over the run, each pick that loses, and user find-db records that hide a better system one."""
+    rows = compare(tables, settings)
+    facts = facts_by_source(tables.facts)
+    findings = [_distribution(rows)] if len(rows) else []
+    better = rows[(rows["best"] != rows["pick"]) & (rows["basis"] != INCOMPARABLE)]
+    for row in better.to_dict("records"):
+        finding = _pick({str(key): value for key, value in row.items()}, facts, settings)
+        if finding is not None:
+            findings.append(finding)
+    return [*completed(findings, tables, facts), *_hidden_records(tables, facts)]
+
+
+def _distribution(rows: pd.DataFrame) -> Finding:
+    compared = rows[rows["pick_us"].notna()]
+    regret = Regret.of(compared)
+    lone = rows["basis"] == UNMEASURED
+    agreeing = int((lone & (rows["pick"] == rows["best"])).sum())
+    unmeasured = int(lone.sum()) - agreeing
+    incomparable = int((rows["basis"] == INCOMPARABLE).sum())
+    words = []
+    if regret is not None:
+        words.append(
+            f"picks of {regret.problems:,} problems against the best known: regret median {regret.median:.1%}, p90 "
+            f"{regret.p90:.1%}, largest {regret.largest:.1%}; {regret.share_above_10_percent:.0%} of their time is in "
+            "problems with more than 10 %"
+        )
+    if unmeasured:
+        words.append(f"unmeasured (no time of what was picked): {unmeasured:,}")
+    if agreeing:
+        words.append(f"already the only solution that a file names: {agreeing:,}")
+    if incomparable:
+        words.append(
+            f"not compared: {incomparable:,}; logs and measurements are not known to be of one library build and arch "
+            "(--same-build if you know that they are)"
+        )
+    evidence: dict[str, object] = {"unmeasured": unmeasured, "agreeing": agreeing, "incomparable": incomparable}
+    if regret is not None:
+        evidence |= vars(regret) | {"by_default": int((compared["basis"] == BY_DEFAULT).sum())}
+    return Finding(analyzer=NAME, message="; ".join(words) + ".", evidence=evidence)
+
+
+def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], settings: Settings) -> Finding | None:
+    """One pick that is not the best known; None where the loss is within noise or nothing but a default is unknown."""
+    problem = problem_from_text(str(row["problem"]))
+    best = Solution(*_parts(row), str(row["best_raw"] or ""), _text(row["algorithm"]))
+    best_us, calls = float(str(row["best_us"])), _number(row["calls"])
+    count = None if calls is None else round(calls)
+    evidence = {
+        name: row[name]
+        for name in ("basis", "pick", "source_id", "origin", "measured", "level", "choices", "fan", "candidates")
+    } | {"best": best.text, "best_us": best_us, "confidence": _confidence(row)}
+    if row["basis"] == UNMEASURED:
+        if row["pick"] == DEFAULT_TEXT:
+            return None  # nothing was picked that a file contradicts
+        message = (
+            f"{row['pick']} was picked, the best known is {best.text} ({best_us:.4g} µs, "
+            f"{row['origin']}); unmeasured: no time of the pick"
+        )
+        return Finding(analyzer=NAME, problem=problem, message=message, calls=count, evidence=evidence)
+    pick_us, noise = float(str(row["pick_us"])), _number(row["noise_us"]) or 0.0
+    loss = pick_us - best_us
+    if loss <= noise or loss <= 0:
+        return None
+    what = str(row["pick"])
+    if row["basis"] == BY_DEFAULT:
+        what = "the default" if what == DEFAULT_TEXT else f"the library's own pick there, {what},"
+    message = f"{what} takes {pick_us:.4g} µs, {best.text} {best_us:.4g} µs ({row['origin']})"
+    message += _doubt(row)
+    return Finding(
+        analyzer=NAME,
+        problem=problem,
+        message=message,
+        per_call_us=loss,
+        calls=count,
+        saving_us=None if calls is None else loss * calls,
+        evidence=evidence | {"pick_us": pick_us, "noise_us": _number(row["noise_us"])},
+        override=_override(problem, best, row, facts.get(str(row["source_id"]), {}), settings),
+        advice=advice(best),
+    )
+
+
+def _parts(row: Mapping[str, object]) -> tuple[str, str]:
+    solution = solution_from_text(str(row["best"]))
+    return solution.library, solution.id
+
+
+def _doubt(row: Mapping[str, object]) -> str:
+    """What a reader must know about a value that came over a link that is not one to one."""
+    words = []
+    if row["level"] == "shape":
+        words.append("matched by shape only")
+    if row["disagree"]:
+        words.append(f"may be {row['choices']} measured problems with different winners")
+    if int(str(row["fan"])) > 1:
+        words.append(f"the measured row stands for {row['fan']} logged problems")
+    return f" [{'; '.join(words)}]" if words else ""
+
+
+def _confidence(row: Mapping[str, object]) -> float:
+    level = CONFIDENCE.get(str(row["level"]), 0.5)
+    return level * (0.5 if row["disagree"] else 1.0) * (0.9 if row["basis"] == BY_DEFAULT else 1.0)
+
+
+def _override(
+    problem: Problem, best: Solution, row: Mapping[str, object], measured: Mapping[str, str], settings: Settings
+) -> Override | None:
+    """The override of a measured gain, if it was measured on the target's like and it is clear what was measured."""
+    if row["disagree"] or best.text == DEFAULT_TEXT or by_hand(best) or row["basis"] not in (MEASURED, BY_DEFAULT):
+        return None
+    target = settings.target or measured
+    fits = serves(measured, target, best.library)
+    if not (settings.same_build if fits is None else fits):
+        return None
+    space = _number(row["workspace_bytes"])
+    return Override(
+        problem=problem,
+        solution=best,
+        target=machine(target),
+        time_us=float(str(row["best_us"])),
+        default_us=float(str(row["pick_us"])),
+        workspace_bytes=None if space is None else int(space),
+        key_text=_text(row["key_text"]),
+    )
+
+
+def _hidden_records(tables: Tables, facts: Mapping[str, Mapping[str, str]]) -> list[Finding]:
+    """User find-db records whose fastest solver loses to the system record of the same problem and device.
+
+    MIOpen reads the user file first and does not merge: the user's record hides the system's.
+    """
+    kinds = {source: known.get("find_db") for source, known in facts.items()}
+    if "user" not in kinds.values():
+        return []
+    rows = timed(tables.measurements[tables.measurements["origin"] == "find-db"])
+    rows = rows.assign(find_db=rows["source_id"].map(kinds))
+    user_problems = rows.loc[rows["find_db"] == "user", "problem"]
+    rows = rows[rows["problem"].isin(set(user_problems))].sort_values(["time_us", "solution", "source_id"])
+    best = rows.drop_duplicates(["source_id", "problem"])
+    columns = ["problem", "source_id", "solution", "time_us"]
+    pairs = best.loc[best["find_db"] == "user", columns].merge(
+        best.loc[best["find_db"] == "system", columns], on="problem", suffixes=("_user", "_system")
+    )
+    pairs = pairs[
+        (pairs["solution_user"] != pairs["solution_system"]) & (pairs["time_us_user"] > pairs["time_us_system"])
+    ]
+    calls = calls_of(tables, pairs["problem"])
+    out = []
+    for row in pairs.sort_values(["problem", "source_id_user", "source_id_system"]).to_dict("records"):
+        user, system = facts.get(row["source_id_user"], {}), facts.get(row["source_id_system"], {})
+        if same_device(user, system) and not _timed_by_user(rows, row):
+            out.append(_hidden(row, user, calls))
+    return out
+
+
+def _timed_by_user(rows: pd.DataFrame, row: Mapping[object, object]) -> bool:
+    """The user's own file has a time of the system's solver: then its choice is a measured one."""
+    own = rows[(rows["source_id"] == row["source_id_user"]) & (rows["problem"] == row["problem"])]
+    return bool((own["solution"] == row["solution_system"]).any())
+
+
+def _hidden(row: Mapping[object, object], user: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
+    problem = problem_from_text(str(row["problem"]))
+    user_us, system_us = float(str(row["time_us_user"])), float(str(row["time_us_system"]))
+    message = (
+        f"the user find-db's best is {row['solution_user']} ({user_us / 1e3:.4g} ms) and hides the "
+        f"system record's {row['solution_system']} ({system_us / 1e3:.4g} ms), which the user's file never timed. "
+        "Times of two files, made apart."
+    )
+    if "times_biased" in user:
+        message += " MIOpen 3.3.0 wrote the user's file: its times are biased and its solver lists incomplete."
+    count = calls.get(str(row["problem"]))
+    return Finding(
+        analyzer=NAME,
+        problem=problem,
+        message=message,
+        per_call_us=user_us - system_us,
+        calls=count,
+        saving_us=None if count is None else count * (user_us - system_us),
+        evidence={
+            "user": row["source_id_user"],
+            "system": row["source_id_system"],
+            "user_us": user_us,
+            "system_us": system_us,
+            "arch": arch(user),
+            "confidence": 0.4,
+        },
+        advice="Drop this row from the user find-db, or let MIOpen measure it again (tune_miopen.sh).",
+    )
+
+
+def _number(value: object) -> float | None:
+    return None if value is None or pd.isna(value) else float(str(value))  # type: ignore[call-overload]
+
+
+def _text(value: object) -> str | None:
+    return str(value) if isinstance(value, str) and value else None
+
+
+ANALYZER = Analyzer(name=NAME, about="solutions that the library picked although a faster one is known", find=find)

@@ -1,0 +1,1 @@
+"""Run a job with its libraries' logs switched on."""

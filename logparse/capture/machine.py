@@ -1,0 +1,180 @@
+"""What a machine and its libraries are, printed as one JSON object of texts per line, the later lines the surer.
+
+Run by path with the interpreter of a job (``python …/capture/machine.py``): it imports the standard library alone, and
+torch where that interpreter has it.  Every fact is optional: a probe that fails says nothing.  Names are those of
+``logparse.model.FACTS``, and ``validator:KEY`` for PyTorch's own.
+
+Sources: ``/opt/rocm/.info/version`` and the version headers of a ROCm installation, ``rocm_agent_enumerator``,
+``rocminfo``, ``nvidia-smi``, torch's device properties, ``torch.cuda.tunable.get_validators()`` and the libraries that
+torch has loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+ROCM = Path(os.environ.get("ROCM_PATH") or "/opt/rocm")
+_HEADERS = {
+    "hipblaslt": "include/hipblaslt/hipblaslt-version.h",
+    "miopen": "include/miopen/version.h",
+    "rocblas": "include/rocblas/internal/rocblas-version.h",
+}
+_DEFINED = re.compile(r"#\s*define\s+\w+_VERSION_(MAJOR|MINOR|PATCH|TWEAK)\s+(\S+)")
+_TOOL_SECONDS = 20
+
+
+def rocm_files(root: Path = ROCM) -> dict[str, str]:
+    """Versions of an installation.  They are those of the job only where it uses that installation's libraries."""
+    out = {}
+    with contextlib.suppress(OSError):
+        out["rocm_version"] = (root / ".info/version").read_text(encoding="utf-8").strip()
+    for library, header in _HEADERS.items():
+        try:
+            text = (root / header).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        out.update(_versions(library, dict(_DEFINED.findall(text))))
+    return out
+
+
+def _versions(library: str, defined: dict[str, str]) -> dict[str, str]:
+    numbers = [defined.get(name, "") for name in ("MAJOR", "MINOR", "PATCH")]
+    tweak = defined.get("TWEAK", "")
+    if not all(number.isdigit() for number in numbers):
+        return {}
+    major, minor, patch = map(int, numbers)
+    if library == "hipblaslt":
+        out = {"hipblaslt_version": str(major * 100000 + minor * 100 + patch), "hipblaslt_revision": tweak}
+    elif library == "miopen":
+        out = {"miopen_version": f"{major}.{minor}.{patch}", "miopen_tweak": tweak}
+    else:
+        out = {"rocblas_version": ".".join([*numbers, tweak]) if tweak else ""}
+    return {name: value for name, value in out.items() if value}
+
+
+def rocm_tools() -> dict[str, str]:
+    """Arch and compute units from ROCm's own programs, the driver from the kernel."""
+    out = {}
+    with contextlib.suppress(OSError):
+        out["driver"] = Path("/sys/module/amdgpu/version").read_text(encoding="utf-8").strip()
+    agents = rocminfo(_printed("rocminfo"))
+    if agents:
+        return out | _common(agents)
+    arches = [word for word in _printed("rocm_agent_enumerator").split() if word != "gfx000"]  # 000 is the CPU
+    return out | _common([{"arch": arch} for arch in arches])
+
+
+def rocminfo(text: str) -> list[dict[str, str]]:
+    """The GPUs that ``rocminfo`` lists."""
+    agents = []
+    for block in re.split(r"^\*+\s*\nAgent \d+\s*\n\*+\s*$", text, flags=re.MULTILINE)[1:]:
+        values = dict(re.findall(r"^  (Name|Marketing Name|Compute Unit):\s+(.*?)\s*$", block, re.MULTILINE))
+        if values.get("Name", "").startswith("gfx"):
+            isa = re.search(r"^\s+Name:\s+amdgcn-amd-amdhsa--(gfx\S+)", block, re.MULTILINE)
+            names = {"device": "Marketing Name", "cu_count": "Compute Unit"}
+            agent = {fact: values[name] for fact, name in names.items() if values.get(name)}
+            agents.append(agent | {"arch": isa[1] if isa else values["Name"]})
+    return agents
+
+
+def nvidia_tools() -> dict[str, str]:
+    """Device, driver and compute capability from ``nvidia-smi``."""
+    rows = _printed("nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader")
+    gpus = [row.split(", ") for row in rows.splitlines()]
+    named = [dict(zip(("device", "driver", "arch"), gpu)) for gpu in gpus if len(gpu) == 3]  # noqa: B905 (Python 3.9)
+    return _common([gpu | {"arch": "sm_" + gpu["arch"].replace(".", "")} for gpu in named])
+
+
+def torch_facts() -> dict[str, str]:
+    """PyTorch, its devices and its validators; library versions of the files that it really loaded."""
+    import torch
+
+    out = {"pytorch_version": torch.__version__.partition("+")[0]}
+    out |= {"hip_version": torch.version.hip} if getattr(torch.version, "hip", None) else {}
+    out |= {"cuda_version": torch.version.cuda} if torch.version.cuda else {}
+    if not torch.cuda.is_available():
+        return out
+    out["backend"] = "HIP" if getattr(torch.version, "hip", None) else "CUDA"
+    out.update(_common(_device(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count())))
+    with contextlib.suppress(Exception):  # a PyTorch before 2.3, or one built without TunableOp
+        validators: Iterable[tuple[str, str]] = torch.cuda.tunable.get_validators()
+        out.update((f"validator:{key}", value) for key, value in validators)
+    return out
+
+
+def _device(properties: Any) -> dict[str, str]:
+    arch = getattr(properties, "gcnArchName", "") or f"sm_{properties.major}{properties.minor}"
+    if not arch.startswith("gfx"):
+        arch = f"sm_{properties.major}{properties.minor}"
+    return {"arch": arch, "cu_count": str(properties.multi_processor_count), "device": properties.name}
+
+
+def loaded_libraries() -> dict[str, str]:
+    """Versions that the loaded libraries tell themselves; empty text for what must not be taken from ROCm's headers."""
+    out = {}
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    paths = {Path(path).name.partition(".so")[0]: Path(path) for path in re.findall(r"(/\S+\.so\S*)", maps)}
+    if "libcublasLt" in paths:
+        tell = ctypes.CDLL(str(paths["libcublasLt"])).cublasLtGetVersion
+        tell.restype = ctypes.c_size_t
+        out["cublaslt_version"] = str(tell())
+    own = {"libMIOpen": ("miopen_version", "miopen_tweak"), "librocblas": ("rocblas_version",)}
+    own["libhipblaslt"] = ("hipblaslt_version", "hipblaslt_revision")
+    for library, names in own.items():
+        if library in paths and ROCM.resolve() not in paths[library].resolve().parents:
+            out.update(dict.fromkeys(names, ""))  # bundled with torch: the headers are another build's
+    if "libMIOpen" in paths:
+        numbers = [ctypes.c_size_t() for _ in range(3)]
+        if ctypes.CDLL(str(paths["libMIOpen"])).miopenGetVersion(*map(ctypes.byref, numbers)) == 0:
+            out["miopen_version"] = ".".join(str(number.value) for number in numbers)
+    return out
+
+
+def _common(devices: Iterable[dict[str, str]]) -> dict[str, str]:
+    """What is true of every device of the machine."""
+    known = list(devices)
+    return (
+        {name: value for name, value in known[0].items() if all(x.get(name) == value for x in known)} if known else {}
+    )
+
+
+def _printed(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_SECONDS, check=True).stdout
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return ""
+
+
+PROBES: tuple[Callable[[], dict[str, str]], ...] = (
+    rocm_files,
+    rocm_tools,
+    nvidia_tools,
+    torch_facts,
+    loaded_libraries,
+)
+
+
+def main() -> None:
+    """Print what each probe finds as soon as it is known: a later one may hang on a GPU that does."""
+    here = Path(__file__).resolve().parent  # this folder's modules must not stand in for those that torch imports
+    sys.path[:] = [path for path in sys.path if Path(path).resolve() != here]
+    for probe in PROBES:
+        try:
+            found = probe()
+        except Exception as error:
+            print(f"{probe.__name__}: {error}", file=sys.stderr)
+            continue
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""``logparse capture -- COMMAND…``: a job with its math libraries' logs switched on, and the logs read.
+
+What is switched on, each writing files of its own into one new folder:
+
+* hipBLASLt: bench lines (every launch) and profile records (exact counts at exit), or the categories asked for;
+* cuBLASLt, which has neither: trace lines, hints and errors;
+* MIOpen: one ``MIOpenDriver`` command per convolution call.  It writes to standard error alone, which is copied;
+* TunableOp: the keys that it has no tuned row for;
+* ``facts.json``: the machine and the library builds, what ``--target`` needs.
+
+Settings that cancel each other are refused where the command itself makes them, and mended, with a word about it, where
+the environment does.  Sources: ROCm/hipBLASLt library/src/amd_detail/rocblaslt/src/include/logging.h, the cuBLAS
+documentation (cuBLASLt Logging), pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import shlex
+import shutil
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logparse.errors import InputError
+
+if TYPE_CHECKING:
+    pass
+
+
+CATEGORIES: Mapping[str, tuple[int, str]] = {
+    "error": (1, "errors of arguments, handles and solutions"),
+    "trace": (2, "one line per matmul call"),
+    "hints": (4, "advice (hipBLASLt never writes any, cuBLASLt does)"),
+    "info": (8, "why a solution was taken, which files were read"),
+    "api": (16, "every call of the API: very many lines"),
+    "bench": (32, "one hipblaslt-bench command per GEMM launch, flushed line by line (ROCm 6.1 and later)"),
+    "profile": (64, "each distinct GEMM with its count, when a process ends (ROCm 6.4 and later)"),
+    "extended_profile": (128, "the same with the solution's name (ROCm 6.4 and later)"),
+}
+"""Bits of HIPBLASLT_LOG_MASK; the first five are cuBLASLt's as well.  5 is error + hints, not "level 5"."""
+
+DEFAULT_MASKS = "32,64"
+_CUBLASLT_BITS, _BENCH, _AT_EXIT, _LAUNCHES = 31, 32, 64 | 128, 32 | 64 | 128
+_CUBLASLT_CALLS = 1 | 2 | 4  # what stands for bench and profile where there are none
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One variable for the job; ``value`` None takes it out of the environment."""
+
+    name: str
+    value: str | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a job will run with."""
+
+    folder: Path
+    settings: tuple[Setting, ...]
+    warnings: tuple[str, ...]
+    copy_stderr: bool
+
+    def environ(self, base: Mapping[str, str]) -> dict[str, str]:
+        """The job's environment."""
+        out = {**base, **{s.name: s.value for s in self.settings if s.value is not None}}
+        for setting in self.settings:
+            if setting.value is None:
+                out.pop(setting.name, None)
+        return out
+
+
+# ------------------------------------------------------------------------------------------------------- planning
+
+
+def plan(
+    command: Sequence[str],
+    folder: Path | None = None,
+    masks: str = DEFAULT_MASKS,
+    *,
+    markers: bool = False,
+    tunableop: bool = True,
+    environ: Mapping[str, str] = os.environ,
+) -> Plan:
+    """The settings for a job, written into ``folder`` (default: a new one below the current folder).
+
+    ``masks`` holds numbers (``96``, ``0x60``) and names of ``CATEGORIES``, joined by commas.  Raises InputError for
+    masks that are none, a folder that is not empty, and a command that cancels the settings.
+    """
+    folder = _folder(folder)
+    mask, gpus = read_masks(masks), _gpus(environ)
+    _refuse_cancelling(command, tunableop)
+    settings: list[Setting] = []
+    if "rocm" in gpus:
+        settings += _rocm(folder, mask, markers)
+    if "cuda" in gpus:
+        settings += _cuda(folder, mask)
+    if tunableop:
+        settings += _tunableop(folder, environ)
+    warnings = [*_mended(settings, environ), *_doubtful(command, mask, gpus, environ if tunableop else {})]
+    return Plan(folder, tuple(settings), tuple(warnings), copy_stderr="rocm" in gpus)
+
+
+def read_masks(text: str) -> int:
+    """``32,64``, ``bench,profile`` or ``0x60`` as one mask.  Raises InputError."""
+    mask = 0
+    for word in text.replace("+", ",").split(","):
+        name = word.strip().lower()
+        try:
+            bits = CATEGORIES[name][0] if name in CATEGORIES else int(name, 0)
+        except ValueError:
+            bits = 0
+        if not 0 < bits <= 255:
+            known = ", ".join(f"{bit} {category}" for category, (bit, _) in CATEGORIES.items())
+            raise InputError(f"--masks {text}: {word.strip()!r} is no category; there is {known}")
+        mask |= bits
+    return mask
+
+
+def _folder(folder: Path | None) -> Path:
+    if folder is None:
+        now = datetime.datetime.now().strftime("%Y%m%dT%H%M%S")
+        folder = Path(f"capture-{now}-{socket.gethostname().partition('.')[0]}-{os.getpid()}")
+    if "%" in str(folder):
+        raise InputError(f"--dir {folder}: the libraries put the process where a name has %i, so a folder must not")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InputError(f"--dir {folder}: not empty; logs of another job would be taken for this one's")
+    return folder.absolute()
+
+
+def _gpus(environ: Mapping[str, str]) -> set[str]:
+    """Whose libraries the job may load.  Variables of a library that is not there do nothing, so in doubt both."""
+    found = set()
+    if os.path.exists("/dev/kfd") or os.path.isdir(environ.get("ROCM_PATH") or "/opt/rocm"):
+        found.add("rocm")
+    if os.path.exists("/dev/nvidiactl") or os.path.exists("/proc/driver/nvidia") or shutil.which("nvidia-smi"):
+        found.add("cuda")
+    return found or {"rocm", "cuda"}
+
+
+def _rocm(folder: Path, mask: int, markers: bool) -> Iterator[Setting]:
+    yield Setting("HIPBLASLT_LOG_LEVEL", None, "beats the mask, even when it is empty")
+    yield Setting("HIPBLASLT_LOG_MASK", str(mask), " + ".join(_names(mask)))
+    yield Setting("HIPBLASLT_LOG_FILE", f"{folder}/hipblaslt_%i.log", "%i: a file per process (default: stderr)")
+    if markers:
+        yield Setting("HIPBLASLT_ENABLE_MARKER", "1", "roctx ranges, for rocprofv3 --marker-trace")
+    yield Setting("MIOPEN_ENABLE_LOGGING_CMD", "1", "one MIOpenDriver command per convolution, on stderr")
+
+
+def _cuda(folder: Path, mask: int) -> Iterator[Setting]:
+    bits = mask & _CUBLASLT_BITS | (_CUBLASLT_CALLS if mask & _LAUNCHES else 0)
+    yield Setting("CUBLASLT_LOG_LEVEL", None, "a level beside a mask")
+    yield Setting("CUBLASLT_LOG_MASK", str(bits), " + ".join(_names(bits)) + " (cuBLASLt has no bench and profile)")
+    yield Setting("CUBLASLT_LOG_FILE", f"{folder}/cublaslt_%i.log", "%i: a file per process (default: stdout)")
+
+
+def _tunableop(folder: Path, environ: Mapping[str, str]) -> Iterator[Setting]:
+    on = environ.get("PYTORCH_TUNABLEOP_ENABLED") == "1"
+    if on and environ.get("PYTORCH_TUNABLEOP_TUNING") != "0":
+        raise InputError(
+            "PYTORCH_TUNABLEOP_ENABLED=1 tunes unless PYTORCH_TUNABLEOP_TUNING=0, and a job that tunes records nothing "
+            "untuned: set PYTORCH_TUNABLEOP_TUNING=0, or capture with --no-tunableop"
+        )
+    yield Setting("PYTORCH_TUNABLEOP_ENABLED", "1", "GEMMs pass through TunableOp …")
+    yield Setting("PYTORCH_TUNABLEOP_TUNING", "0", "… which tunes nothing: together with recording, nothing is written")
+    yield Setting("PYTORCH_TUNABLEOP_RECORD_UNTUNED", "1", "and writes the keys that it has no row for (PyTorch 2.6)")
+    yield Setting(
+        "PYTORCH_TUNABLEOP_UNTUNED_FILENAME", f"{folder}/tunableop_untuned.csv", "the device is put before .csv"
+    )
+    if not on:
+        why = "no results file of the working folder changes this job"
+        yield Setting("PYTORCH_TUNABLEOP_FILENAME", f"{folder}/tunableop_results.csv", why)
+
+
+_CANCELS: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    "HIPBLASLT_LOG_LEVEL": (lambda value: True, "beats HIPBLASLT_LOG_MASK, even when empty: no bench or profile lines"),
+    "HIPBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i processes truncate each other's file"),
+    "CUBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i processes overwrite each other's file"),
+    "PYTORCH_TUNABLEOP_TUNING": (lambda value: value != "0", "a job that tunes records nothing untuned"),
+}
+"""Variables that a command may set itself (``env NAME=…``, ``mpirun -x NAME=…``), and when that undoes ours."""
+
+_ASSIGNED = re.compile(r"(?:^|[\s;=])(" + "|".join(_CANCELS) + r")=(\S*)")
+_NO_ENVIRONMENT = frozenset({"docker", "podman", "kubectl", "ssh", "sudo", "apptainer", "singularity"})
+_SEVERAL_NODES = frozenset({"srun", "mpirun", "mpiexec", "mpiexec.hydra", "prun"})
+
+
+def _refuse_cancelling(command: Sequence[str], tunableop: bool) -> None:
+    for word in command:
+        for name, value in _ASSIGNED.findall(word):
+            cancels, why = _CANCELS[name]
+            if cancels(value.strip("'\"")) and (tunableop or not name.startswith("PYTORCH")):
+                raise InputError(f"the command sets {name}={value}: {why}; take it out of the command")
+
+
+def _mended(settings: Sequence[Setting], environ: Mapping[str, str]) -> Iterator[str]:
+    for setting in settings:
+        present = environ.get(setting.name)
+        if setting.value is None and present is not None:
+            yield f"{setting.name}={present} is taken out of the job's environment: {setting.why}"
+        elif present is not None and present != setting.value:
+            yield f"{setting.name} was {present} and is {setting.value} for this job"
+
+
+def _doubtful(command: Sequence[str], mask: int, gpus: set[str], environ: Mapping[str, str]) -> Iterator[str]:
+    if "rocm" in gpus and mask & _AT_EXIT and not mask & _BENCH:
+        yield (
+            "profile records are written when a process ends by itself: those of a killed worker, or of one that "
+            "leaves by os._exit, are lost; add 32 (bench), which is written line by line"
+        )
+    program = os.path.basename(command[0]) if command else ""
+    if program in _NO_ENVIRONMENT:
+        yield f"{program} does not hand on the environment by itself: run logparse capture inside of it"
+    if program in _SEVERAL_NODES:
+        yield (
+            f"{program}: on several nodes process numbers meet in one folder, and logs overwrite each other; "
+            f"there run `{program} … logparse capture -- …`"
+        )
+    if "PYTORCH_TUNABLEOP_FILENAME" in environ and environ.get("PYTORCH_TUNABLEOP_ENABLED") == "1":
+        yield "PyTorch 2.10 and later do not read the tuned rows of PYTORCH_TUNABLEOP_FILENAME while they record"
+
+
+def _names(mask: int) -> list[str]:
+    return [category for category, (bit, _) in CATEGORIES.items() if mask & bit]
+
+
+def exports(plan: Plan) -> str:
+    """The settings as lines for a shell, with what the mask means."""
+    lines = []
+    for setting in plan.settings:
+        value = setting.value
+        command = f"unset {setting.name}" if value is None else f"export {setting.name}={shlex.quote(value)}"
+        lines.append(f"{command}  # {setting.why}")
+    lines += [f"mkdir -p {shlex.quote(str(plan.folder))}", "# The mask is a sum of:"]
+    lines += [f"#   {bit:3}  {category}: {what}" for category, (bit, what) in CATEGORIES.items()]
+    lines += [
+        "# So 5 is error + hints; the *level* 5 is another variable, and never holds bench and profile lines.",
+        "# Without a file hipBLASLt and MIOpen write to standard error, cuBLASLt to standard output.",
+        f"# Afterwards: logparse ingest {shlex.quote(str(plan.folder))}",
+        "# Logging costs time and fills disks: switch it off again in production, with",
+        "#   unset " + " ".join(s.name for s in plan.settings if s.value is not None),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# -------------------------------------------------------------------------------------------------------- running

@@ -1,0 +1,146 @@
+"""Runs the job of a ``capture`` plan, asks what the machine is, and reads what was written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from logparse.capture import job, machine
+from logparse.capture.plan import Plan
+from logparse.errors import InputError, LogparseError
+from logparse.text import printable
+
+Say: TypeAlias = Callable[[str], None]
+"""Takes one line for the user; it goes to standard error, standard output is the job's."""
+
+if TYPE_CHECKING:
+    from logparse.ingest import Ingested
+    from logparse.store import Store
+
+FACTS_FILE, STDERR_FILE = "facts.json", "stderr.log"
+
+
+_PROBE_SECONDS = 120
+
+
+_LOGGING = ("HIPBLASLT_LOG", "CUBLASLT_LOG", "MIOPEN_LOG", "MIOPEN_ENABLE_LOGGING", "PYTORCH_TUNABLEOP_")
+
+
+def capture(
+    command: Sequence[str],
+    plan: Plan,
+    open_store: Callable[[], Store],
+    say: Say,
+    *,
+    run: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> tuple[int, list[Ingested]]:
+    """Run the job, find out what the machine is, read what was written.  The job's exit code and what was read.
+
+    Nothing that goes wrong with the logs changes the exit code: it is said, and the logs stay in the folder.
+    """
+    store = open_store()  # before the job: a store that cannot be opened is said at once, not hours later
+    try:
+        plan.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--dir {plan.folder}: {error.strerror}") from error
+    for warning in plan.warnings:
+        say(f"warning: {printable(warning)}")
+    say(f"logs go to {printable(str(plan.folder))}")
+    ended = job.run(command, plan.environ(environ), plan.folder / STDERR_FILE if plan.copy_stderr else None)
+    if ended.not_run:
+        say(f"error: {printable(command[0])}: {ended.not_run}")
+        return ended.code, []
+    for line in _losses(plan, ended):
+        say(f"warning: {printable(line)}")
+    try:
+        return ended.code, _read(command, plan, store, say, run, environ)
+    except (OSError, LogparseError) as error:
+        say(f"error: {printable(str(error))}")
+        say(f"the logs are in {printable(str(plan.folder))}: `logparse ingest` reads them")
+        return ended.code, []
+
+
+def _read(
+    command: Sequence[str], plan: Plan, store: Store, say: Say, run: str | None, environ: Mapping[str, str]
+) -> list[Ingested]:
+    from logparse.formats.machine_facts import dump
+    from logparse.ingest import ingest
+
+    (plan.folder / FACTS_FILE).write_text(dump(facts_of_job(command, environ)), encoding="utf-8")
+    results = ingest([str(plan.folder)], store, run=run)
+    for result in results:
+        if result.state == "failed":
+            say(f"error: {result.error}")
+    if not any(result.calls for result in results):
+        say("warning: no call was counted: did the job call a GPU library, in this environment and in no container?")
+    return results
+
+
+def _losses(plan: Plan, ended: job.Ended) -> Iterator[str]:
+    if ended.lost_copy:
+        yield f"standard error was not copied to its end, MIOpen's calls are not all there: {ended.lost_copy}"
+    empty = sorted(path.name for path in plan.folder.glob("hipblaslt_*.log") if not path.stat().st_size)
+    if empty:
+        yield f"{', '.join(empty)}: empty; a process that is killed or leaves by os._exit loses its profile records"
+    if ended.killed_by:
+        yield f"the job was ended by {ended.killed_by}: what is written at exit (profile records) may be missing"
+
+
+def facts_of_job(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What the machine and the libraries are, asked with the job's own interpreter (its torch, not ours)."""
+    from logparse.formats.tunableop.validators import PREFIX
+    from logparse.formats.tunableop.validators import facts as validator_facts
+
+    quiet = {name: value for name, value in environ.items() if not name.startswith(_LOGGING)}
+    out: dict[str, str] = {}
+    for line in _probe(interpreter(command), quiet).splitlines():
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue  # a library wrote to standard output
+        if isinstance(found, dict):
+            out |= {str(name): str(value) for name, value in found.items()}
+    out = {name: value for name, value in out.items() if value}
+    validators = {name[len(PREFIX) :]: value for name, value in out.items() if name.startswith(PREFIX)}
+    return out | {fact.name: fact.value for fact in validator_facts(validators)}
+
+
+def _probe(python: str, environ: Mapping[str, str]) -> str:
+    try:
+        return subprocess.run(
+            [python, machine.__file__],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_PROBE_SECONDS,
+            check=False,
+        ).stdout
+    except subprocess.TimeoutExpired as error:  # a GPU that hangs: what was said until then counts
+        return error.stdout.decode("utf-8", "replace") if isinstance(error.stdout, bytes) else error.stdout or ""
+    except OSError:
+        return ""
+
+
+def interpreter(command: Sequence[str]) -> str:
+    """The Python that a command runs with: itself, or the one in the first line of a script (torchrun, vllm …)."""
+    program = shutil.which(command[0]) if command else None
+    if program is None:
+        return sys.executable
+    if re.fullmatch(r"python[\d.]*", os.path.basename(program)):
+        return program
+    try:
+        with open(program, "rb") as script:
+            first = script.readline(512)
+    except OSError:
+        return sys.executable
+    named = re.match(rb"#!\s*(\S*/python[\d.]*)\s", first)
+    return os.fsdecode(named[1]) if named else sys.executable

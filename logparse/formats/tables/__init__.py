@@ -1,1 +1,0 @@
-"""Tables of shapes and times: aiter, rocBLAS, and anyone's spreadsheet."""

@@ -1,0 +1,190 @@
+"""Convolutions of PyTorch as the problems that the math library solves, always in the forward problem's terms.
+
+Layouts stay None where input and weights differ: the library's wrapper converts one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from logparse.formats.traces.torch.inputs import Inputs, Operation, Reader, contiguous_strides
+from logparse.model import ConvProblem, Direction
+
+CONV_TYPES: Mapping[str, str] = {
+    "float": "FP32",
+    "double": "FP64",
+    "c10::Half": "FP16",
+    "c10::BFloat16": "BF16",
+    "signed char": "INT8",
+}
+
+
+@dataclass(frozen=True)
+class _Places:
+    """At which input a forward operator has what.  ``groups`` -1: as many as channels; -2: one."""
+
+    stride: int
+    padding: int
+    dilation: int
+    groups: int
+    transposed: bool | int = False  # the input that tells, or whether it always is
+    fused: bool = False
+
+
+def _ints(text: str, count: int) -> list[int]:
+    """A list as ``Concrete Inputs`` prints it; one number stands for every dimension."""
+    if not (text.startswith("[") and text.endswith("]")):
+        raise ValueError(f"no list: {text[:80]}")
+    values = [int(part) for part in text[1:-1].split(",")]
+    if len(values) == 1:
+        values *= count
+    if len(values) != count:
+        raise ValueError(f"{len(values)} numbers for {count} dimensions")
+    return values
+
+
+def _layout(tensor: tuple[list[int], list[int]]) -> str | None:
+    """NCHW or NHWC as the strides say, by PyTorch's own rule for ambiguous ones (``c10/core/MemoryFormat.h``)."""
+    dims, strides = tensor
+    plain, last = {3: ("NCHW", "NHWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}[len(dims)]
+    least = 0
+    for i in (1, *range(len(dims) - 1, 1, -1), 0):
+        if strides[i] < least or (i == 0 and least == strides[1]):
+            tight = zip(dims, strides, contiguous_strides(dims), strict=True)
+            return plain if all(size == 1 or stride == want for size, stride, want in tight) else None
+        least = strides[i] * max(dims[i], 1)
+    return last
+
+
+def _convolution(
+    x: Inputs, at: _Places, input_: int, weight: int, grad_output: int | None
+) -> tuple[dict[str, Any], bool]:
+    """Fields of the forward problem that the library solves, and whether it is a transposed operator.
+
+    A transposed convolution is computed as the input gradient of the plain one whose output is its input.
+    """
+    dims, weights = x.tensor(input_)[0], x.tensor(weight)[0]
+    spatial = len(dims) - 2
+    if spatial not in (1, 2, 3) or len(weights) != len(dims):
+        raise ValueError("no image")
+    one_d, rank = spatial == 1, max(spatial, 2)
+    stride = _ints(x.value(at.stride), spatial)
+    padding = _ints(x.value(at.padding), spatial)
+    dilation = _ints(x.value(at.dilation), spatial) if at.dilation >= 0 else [1] * spatial
+    transposed = x.value(at.transposed) == "True" if type(at.transposed) is int else bool(at.transposed)
+    groups = {-1: dims[1], -2: 1}.get(at.groups) or int(x.value(at.groups))
+    reach = [d * (f - 1) for d, f in zip(dilation, weights[2:], strict=True)]
+    if grad_output is not None:
+        out = x.tensor(grad_output)[0][2:]
+    elif transposed:
+        raise ValueError("the output's size of a transposed convolution depends on more than its inputs")
+    else:
+        out = [(i + 2 * p - r - 1) // s + 1 for i, p, r, s in zip(dims[2:], padding, reach, stride, strict=True)]
+    inner, outer = (out, dims[2:]) if transposed else (dims[2:], out)
+    c, k = (weights[1] * groups, weights[0]) if transposed else (dims[1], weights[0])
+    if one_d:  # PyTorch runs a 1-D convolution as 2-D with height 1
+        inner, outer, filter_ = [1, *inner], [1, *outer], [1, *weights[2:]]
+        stride, padding, dilation = [1, *stride], [0, *padding], [1, *dilation]
+    else:
+        filter_ = weights[2:]
+    values: dict[str, Any] = {"spatial": rank, "n": dims[0], "c": c, "k": k, "groups": groups}
+    for stem, numbers in {"": inner, "out_": outer, "filter_": filter_}.items():
+        values |= dict(zip((f"{stem}{axis}" for axis in "dhw"[3 - rank :]), numbers, strict=True))
+    for stem, numbers in {"stride_": stride, "pad_": padding, "dilation_": dilation}.items():
+        values |= dict(zip((f"{stem}{axis}" for axis in "dhw"[3 - rank :]), numbers, strict=True))
+    in_type = CONV_TYPES.get(x.type(input_))
+    values |= {"in_type": in_type, "weights_type": CONV_TYPES.get(x.type(weight)), "out_type": in_type}
+    values |= {"mode": "convolution", "bias": None if at.fused else 0}
+    return values, transposed
+
+
+def _layouts(x: Inputs, tensors: Sequence[int], library_converts: bool) -> dict[str, Any]:
+    """Layouts where all tensors agree, else unknown: the library's wrapper turns one of them."""
+    found = {_layout(x.tensor(i)) for i in tensors}
+    one = found.pop() if len(found) == 1 else None
+    if library_converts and one not in ("NCHW", "NCDHW"):  # MIOpen is given NHWC only where a setting says so
+        one = None
+    return dict.fromkeys(("in_layout", "weights_layout", "out_layout"), one)
+
+
+def _forward(at: _Places, miopen: bool = False) -> Reader:
+    def read(x: Inputs) -> Operation:
+        values, _ = _convolution(x, at, 0, 1, None)
+        return Operation((ConvProblem(direction="F", **values, **_layouts(x, (0, 1), miopen)),))
+
+    return read
+
+
+def _forward_transposed(at: _Places) -> Reader:
+    """The operator has no output among its inputs; its size follows from ``output_padding`` before ``stride``."""
+
+    def read(x: Inputs) -> Operation:
+        dims, weights = x.tensor(0)[0], x.tensor(1)[0]
+        spatial = len(dims) - 2
+        extra = _ints(x.value(at.stride - 1), spatial)
+        numbers = [_ints(x.value(i), spatial) for i in (at.stride, at.padding, at.dilation)]
+        out = [
+            (i - 1) * s - 2 * p + d * (f - 1) + e + 1
+            for i, f, e, s, p, d in zip(dims[2:], weights[2:], extra, *numbers, strict=True)
+        ]
+        groups = int(x.value(at.groups))
+        size = [dims[0], weights[1] * groups, *out]
+        whole = Inputs([*x.dims, size], [*x.strides, contiguous_strides(size)], x.types, x.values)
+        values, _ = _convolution(whole, at, 0, 1, len(x.dims))
+        return Operation((ConvProblem(direction="B", **values, **_layouts(x, (0, 1), True)),))
+
+    return read
+
+
+def _backward(shift: int) -> Reader:
+    """convolution_backward(grad_output, input, weight, [bias_sizes,] stride, padding, dilation, transposed, …)."""
+    at = _Places(stride=3 + shift, padding=4 + shift, dilation=5 + shift, groups=8 + shift, transposed=6 + shift)
+
+    def read(x: Inputs) -> Operation | None:
+        values, transposed = _convolution(x, at, 1, 2, 0)
+        values |= _layouts(x, (0, 1, 2), True)
+        mask = [part.strip() == "True" for part in x.value(9 + shift).strip("[]").split(",")]
+        names: tuple[Direction, Direction] = ("F" if transposed else "B", "W")
+        ran = [name for name, did in zip(names, mask[:2], strict=True) if did]
+        problems = tuple(ConvProblem(direction=name, **values) for name in ran)
+        if not problems:
+            return None
+        both: Literal["B+W"] = "B+W"
+        whole = ConvProblem(direction=both, **values) if len(ran) == 2 and not transposed else None
+        return Operation(problems, whole if len(ran) == 2 else problems[0])
+
+    return read
+
+
+_PLAIN = _Places(stride=3, padding=4, dilation=5, groups=8, transposed=6)
+_FUSED = _Places(stride=3, padding=4, dilation=5, groups=6, fused=True)
+_FUSED_ADD = _Places(stride=5, padding=6, dilation=7, groups=8, fused=True)
+_MIOPEN = _Places(padding=3, stride=4, dilation=5, groups=6)
+_DEPTHWISE = _Places(stride=4, padding=5, dilation=6, groups=-1)
+
+CONVOLUTION_OPERATORS: Mapping[str, Reader] = {
+    "aten::convolution": _forward(_PLAIN),
+    "aten::_convolution": _forward(_PLAIN),
+    "aten::convolution_overrideable": _forward(_PLAIN),
+    "aten::cudnn_convolution": _forward(_Places(padding=2, stride=3, dilation=4, groups=5)),
+    "aten::cudnn_convolution_relu": _forward(_FUSED),
+    "aten::cudnn_convolution_add_relu": _forward(_FUSED_ADD),
+    "aten::cudnn_convolution_transpose": _forward_transposed(
+        _Places(padding=2, stride=4, dilation=5, groups=6, transposed=True)
+    ),
+    "aten::miopen_convolution": _forward(_MIOPEN, miopen=True),
+    "aten::miopen_depthwise_convolution": _forward(_MIOPEN, miopen=True),
+    "aten::miopen_convolution_relu": _forward(_FUSED, miopen=True),
+    "aten::miopen_convolution_add_relu": _forward(_FUSED_ADD, miopen=True),
+    "aten::miopen_convolution_transpose": _forward_transposed(
+        _Places(padding=3, stride=5, dilation=6, groups=7, transposed=True)
+    ),
+    "aten::_conv_depthwise2d": _forward(_DEPTHWISE),
+    "aten::conv_depthwise3d": _forward(_DEPTHWISE),
+    "aten::_slow_conv2d_forward": _forward(_Places(stride=4, padding=5, dilation=-1, groups=-2)),
+    "aten::convolution_backward": _backward(1),
+    "aten::convolution_backward_overrideable": _backward(0),
+}
+"""By name.  Argument order: PyTorch ``aten/src/ATen/native/native_functions.yaml``."""

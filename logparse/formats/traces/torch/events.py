@@ -1,0 +1,280 @@
+"""The events of torch.profiler's traces, read as fast as their spelling allows (see ``torch_profiler``).
+
+A block of events that all look as Kineto writes them is taken apart by one regular expression; where one does not, each
+event is matched by itself, and what still does not match is parsed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from logparse.formats.format import Outcome, Source
+from logparse.formats.traces.torch.epilogues import STEPS, step
+from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents, is_kernel, is_operator, loads, parse
+from logparse.formats.traces.torch.launches import operators_by_time
+from logparse.formats.traces.torch.operators import OPERATORS, operation
+from logparse.formats.traces.torch.records import Columns, records_of
+from logparse.model import Fact, Record, Reject
+
+_NAME = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
+_NUMBER = rb"(-?\d+(?:\.\d+)?)"
+_EVENT = re.compile(
+    rb'\s*"ph":\s*"X",\s*"cat":\s*"(cpu_op|kernel)",\s*"name":\s*' + _NAME + rb',\s*"pid":\s*(-?\d+),\s*"tid":\s*-?\d+'
+    rb',\s*"ts":\s*' + _NUMBER + rb',\s*"dur":\s*' + _NUMBER + rb',\s*"args":\s*\{'
+)
+"""The events that matter, as Kineto and Python's json spell them; other spellings of them are parsed."""
+
+
+_FAST_NAME = rb'"([^"]*(?:(?<=\\)"[^"]*)*)"'
+"""As ``_NAME``, three times as fast: a quote behind a backslash ends the name only where the event goes on there."""
+
+
+def _whole_block(space: bytes, line: bytes, inner: bytes, end: bytes = b"") -> re.Pattern[bytes]:
+    """All events of a block at once, with this white space after a colon or comma, between lines, and in arguments.
+
+    The last group are the arguments behind the id up to the first closing brace, which is followed by ``end``.
+    """
+    number, colon, comma = _NUMBER, b'":' + space, b"," + space
+    return re.compile(
+        rb"\{" + line + rb'"(?:ph' + colon + rb'"(?:X"' + comma + rb'"cat' + colon
+        + rb'"(?:(cpu_op|kernel|gpu_memcpy|gpu_memset)"' + comma + rb'"name' + colon + _FAST_NAME
+        + comma + rb'"pid' + colon + rb"(-?\d+)" + comma + rb'"tid' + colon + rb"-?\d+"
+        + rb"," + line + rb'"ts' + colon + number + comma + rb'"dur' + colon + number
+        + rb"," + line + rb'"args' + colon + rb"\{" + inner + rb'"External id' + colon + rb"(\d+)([^}]*)\}" + end
+        + rb'|(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*")|[a-zM]")'
+        + rb'|name' + colon + rb'"[^"\\]*"' + comma + rb'"ph' + colon + rb'"[Mi]")'
+    )  # fmt: skip
+
+
+_KINETO_BLOCK = _whole_block(b" ", rb"\n    ", rb"\n      ", rb"(?=\n  \}|\Z)")  # no string holds a line feed
+_ANY_BLOCK = _whole_block(rb"\s*", rb"\s*", rb"\s*")
+
+
+def _are_whole(arguments: Sequence[bytes]) -> bool:
+    """Whether each text up to its first closing brace is all: no object within, and the brace in no string."""
+    text = b"".join(arguments)
+    return b"{" not in text and b"\\" not in text and not any(one.count(b'"') & 1 for one in arguments)
+
+
+_OTHER = re.compile(rb'\s*"ph":\s*"(?:[a-zM]|X",\s*"cat":\s*"(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*)"')
+"""Events of which nothing is kept."""
+_ID = re.compile(rb'"[Ee]xternal id":\s*(\d+)')  # "external id" before PyTorch 1.11
+_DEVICE = re.compile(rb'"device":\s*(\d+)')
+_INPUTS = re.compile(rb'"(?:Concrete Inputs|Input type|Input Strides|Input Dims)":')
+_READ = frozenset(name.encode() for name in (*OPERATORS, *STEPS))
+"""Operators whose inputs are read: problems, and the elementwise steps that may follow them."""
+_REMEMBERED = 65_536
+_STEP = b'"ProfilerStep#'
+_STEP_NAME = re.compile(r"ProfilerStep#(\d+)")
+_STEP_CATEGORIES = ("user_annotation", "cpu_op", "Operator", "python_function")
+"""Of the thread that called ``step()``, by versions of PyTorch; ``gpu_user_annotation`` is its copy on the device."""
+
+
+def read_events(source: Source) -> Iterator[Outcome]:
+    """Every event of the trace, in exactly one unit; records come at the end."""
+    columns = Columns()
+    reader = _Reader(columns)
+    with source.open() as stream:
+        events = TraceEvents(stream)
+        for batch in events.batches():
+            yield from reader.take(batch)
+    for damage in events.damage:
+        yield Outcome("reject", [Reject(damage.reason, 0, damage.length)], at=damage.offset)
+    yield Outcome("fact", [*_facts({**events.tail, **events.header}, columns), *reader.step_facts()], lines=0)
+    yield from records_of(columns, operators_by_time(source, columns) if columns.without_id else None)
+    yield Outcome("foreign", lines=reader.foreign)
+
+
+class _Reader:
+    """Fills columns from events."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.foreign = 0
+        self._columns = columns
+        self._remembered: dict[bytes, int] = {}
+        self._steps: dict[tuple[str, str], float] = {}
+
+    def take(self, batch: Batch) -> Iterator[Outcome]:
+        """All events of a batch; damaged ones come back as rejects."""
+        if _STEP in batch.block:
+            self._take_steps(batch)
+        if self._block(batch):
+            return
+        bodies = batch.bodies
+        i, count = 0, len(bodies)
+        match_event, match_other = _EVENT.match, _OTHER.match
+        while i < count:
+            body = bodies[i]
+            if body.count(b"{") == body.count(b"}"):  # else it is cut within, or damaged
+                match = match_event(body)
+                if match or match_other(body):
+                    if match:
+                        self._spelled(match, body)
+                    else:
+                        self.foreign += 1
+                    i += 1
+                    continue
+            event, taken, reason = parse(batch, i)
+            if event is None:
+                yield Outcome("reject", [Reject(reason, 0, len(body) + 2)], at=batch.offset(i))
+            else:
+                self._parsed(event)
+            i += taken
+
+    def _take_steps(self, batch: Batch) -> None:
+        """Times of the steps in it.  They are so few that their blocks may be cut into events once more."""
+        for i, body in enumerate(batch.bodies):
+            event = parse(batch, i)[0] if _STEP in body else None
+            if event is None or event.get("ph") != "X" or event.get("cat") not in _STEP_CATEGORIES:
+                continue
+            name, us = _STEP_NAME.fullmatch(str(event.get("name"))), event.get("dur")
+            if name and isinstance(us, (int, float)) and us > 0:
+                self._steps[str(event.get("pid")), name[1]] = float(us)
+
+    def step_facts(self) -> list[Fact]:
+        """How many steps were seen (those of each process, where a trace was merged), and how long they took."""
+        if not self._steps:
+            return []
+        wall = math.fsum(self._steps.values())
+        return [Fact("profiler_steps", str(len(self._steps))), Fact("profiler_steps_us", f"{wall:.3f}")]
+
+    def _block(self, batch: Batch) -> bool:
+        """A whole block of events that all look as expected; False (and nothing done) where one does not."""
+        pattern = _KINETO_BLOCK if batch.kineto else _ANY_BLOCK
+        found = pattern.findall(b"{" + batch.block)
+        if len(found) != batch.count or not (batch.kineto or _are_whole([event[-1] for event in found])):
+            return False
+        columns, foreign, process = self._columns, 0, b""
+        kinds, names = columns.plain_kinds, columns.raw_names
+        add_id, add_kind = columns.op_id.append, columns.op_kind.append
+        for category, name, pid, start, duration, id, args in found:
+            if not category:
+                foreign += 1
+            elif category == b"cpu_op":
+                add_id(int(id))
+                add_kind(self._kind(args, name) if name in _READ else kinds[name])
+                if pid != process:
+                    columns.pids.add(pid)
+                    process = pid
+            elif category == b"kernel":
+                device = _DEVICE.search(args)
+                index = int(device[1]) if device else -1
+                columns.add_kernel(names[name], int(id), float(start), float(duration), index)
+            else:
+                columns.copies[columns.names[names[name]]] += 1
+        self.foreign += foreign
+        return True
+
+    def _spelled(self, match: re.Match[bytes], body: bytes) -> None:
+        """An operator or kernel in a known spelling."""
+        category, name, pid, start, duration = match.groups()
+        at = match.end()
+        id = _ID.search(body, at)
+        number = int(id[1]) if id else -1
+        if category == b"kernel":
+            device = _DEVICE.search(body, at)
+            index = self._columns.raw_names[name]
+            self._columns.add_kernel(index, number, float(start), float(duration), int(device[1]) if device else -1)
+            return
+        kind = self._kind(body[at:], name) if name in _READ else self._columns.plain_kinds[name]
+        self._columns.add_operator(number, kind, pid)
+
+    def _kind(self, args: bytes, name: bytes) -> int:
+        """The kind of an operator that may be a problem; the same inputs are parsed once.
+
+        ``args`` are its arguments from anywhere before the inputs, with or without the closing brace.
+        """
+        inputs = _INPUTS.search(args)
+        end = args.rfind(b'"Ev Idx"')
+        text = args[inputs.start() : end if end > 0 else None].rstrip(b", \r\n\t}") if inputs else b""
+        key = name + text
+        kind = self._remembered.get(key)
+        if kind is None:
+            kind = self._problem_kind(name.decode(), _arguments(text))
+            if len(self._remembered) >= _REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = kind
+        return kind
+
+    def _problem_kind(self, name: str, args: object) -> int:
+        if name in STEPS:
+            return self._columns.kind(
+                self._columns.text(name), step=step(name, args) if isinstance(args, dict) else None
+            )
+        found = operation(name, args) if isinstance(args, dict) else None
+        return self._columns.kind(self._columns.text(name), found, unread=found is None)
+
+    def _parsed(self, event: Mapping[str, Any]) -> None:
+        args = event.get("args")
+        args = args if isinstance(args, dict) else {}
+        id = args.get("External id", args.get("external id"))
+        number = id if type(id) is int else -1
+        columns = self._columns
+        if is_operator(event):
+            name = event["name"]
+            asked = name in OPERATORS or name in STEPS
+            kind = self._problem_kind(name, args) if asked else columns.kind(columns.text(name))
+            columns.add_operator(number, kind, str(event.get("pid")).encode())
+        elif is_kernel(event):
+            device = args.get("device")
+            index = columns.text(event["name"])
+            columns.add_kernel(index, number, event["ts"], event["dur"], device if type(device) is int else -1)
+        elif event.get("cat") in ("gpu_memcpy", "gpu_memset"):
+            columns.copies[str(event.get("name"))] += 1
+        else:
+            self.foreign += 1
+
+
+def _arguments(text: bytes) -> object:
+    try:
+        return loads(b"{" + text + b"}")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
+    """What the header says of the machine and the process."""
+    facts: list[Record] = []
+    devices = top.get("deviceProperties")
+    for device in devices if isinstance(devices, list) else []:
+        if isinstance(device, dict):
+            facts += _device_facts(device)
+    hip = any(str(key).startswith(("hip_", "roctracer", "rocprofiler")) for key in top)
+    if hip or "cuda_runtime_version" in top or "cupti_version" in top:
+        facts.append(Fact("backend", "HIP" if hip else "CUDA"))
+    for key, name in _VERSIONS.items():
+        if key in top:
+            facts.append(Fact(name, str(top[key])))
+    distributed = top.get("distributedInfo")
+    if isinstance(distributed, dict) and "rank" in distributed:
+        facts.append(Fact("rank", str(distributed["rank"])))
+    process = next(iter(columns.pids)).decode("utf-8", "replace") if len(columns.pids) == 1 else ""
+    if process.isdigit():
+        facts.append(Fact("pid", process))
+    return list(dict.fromkeys(facts))
+
+
+_VERSIONS = {
+    "cuda_runtime_version": "cuda_runtime_version",
+    "cuda_driver_version": "driver",
+    "hip_runtime_version": "hip_version",
+    "hip_driver_version": "driver",
+    "pytorch_version": "pytorch_version",
+}
+
+
+def _device_facts(device: Mapping[str, Any]) -> list[Record]:
+    facts: list[Record] = []
+    name, units = device.get("name"), device.get("numSms")
+    if name:
+        facts.append(Fact("device", str(name)))
+    if type(units) is int:
+        facts.append(Fact("cu_count", str(units)))
+    if device.get("gcnArchName"):
+        facts.append(Fact("arch", str(device["gcnArchName"])))
+    elif device.get("warpSize") == 32 and str(name).startswith(("NVIDIA", "Tesla", "GeForce", "Quadro")):
+        facts.append(Fact("arch", f"sm_{device.get('computeMajor')}{device.get('computeMinor')}"))
+    return facts

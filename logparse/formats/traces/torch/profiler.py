@@ -1,0 +1,76 @@
+"""torch.profiler's trace (Kineto JSON): operators with their inputs, and the GPU kernels that each launched.
+
+::
+
+    {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "numSms": 132 …}],
+      "traceEvents": [
+      {
+        "ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 394, "tid": 394,
+        "ts": 4381042530804.283, "dur": 32.013,
+        "args": {
+          "External id": 126,"Concrete Inputs": ["", ""], "Input type": ["c10::BFloat16", "c10::BFloat16"],
+          "Input Strides": [[768, 1], [1, 768]], "Input Dims": [[2048, 768], [768, 50257]], "Ev Idx": 2
+        }
+      },
+      {
+        "ph": "X", "cat": "kernel", "name": "nvjet_sm90_tst_…", "pid": 0, "tid": 7, "ts": …, "dur": 14.24,
+        "args": {"External id": 126, "device": 0, "stream": 7, "correlation": 389, …}
+      },
+
+Made by ``torch.profiler.profile(record_shapes=True)`` and ``export_chrome_trace`` (or ``tensorboard_trace_handler``).
+
+A kernel belongs to the operator whose ``External id`` it bears: the innermost one that was open when it was launched.
+Where kernels bear none, the trace is read once more and the operator is found by the launch's time and thread.  Only
+operators that launched kernels themselves are calls: under autocast the outer ``aten::addmm`` says float, the inner one
+ran.
+
+One event is one unit:
+
+=================================================  ====================================================
+an operator of ``torch_operators`` with kernels    call: a problem, or two for a backward (see below)
+… that launched nothing itself                     foreign
+… whose inputs are not recorded or not readable    message
+a kernel                                           measurement: part of a ``Measurement`` and a ``Kernel``
+a copy or fill of the device                       message: they are no kernels and are not timed
+metadata, runtime, flow arrows, other operators    foreign
+=================================================  ====================================================
+
+Kernels of a ``convolution_backward`` go to B and W where ``gradients`` can tell; else the operator is one call and one
+measurement of direction ``B+W``.  The fact ``convolution_backward_assigned`` is the share of their time that was told
+apart; ``epilogue_kernels`` are the elementwise operators that followed a product (``torch_epilogues``).  Of a job that
+calls ``profiler.step()``, ``profiler_steps`` is the number of steps that the trace holds, ``profiler_steps_us`` their
+wall time together.  Times are microseconds of device time; a sample is the sum over the kernels of one operator.  About
+12 bytes per operator and 30 per kernel are held until the end, whatever else the trace has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from logparse.formats.format import FileFormat, Head, Outcome, Source
+
+
+def recognise(head: Head) -> bool:
+    """JSON with Kineto's header, or with trace events that only PyTorch's profiler writes."""
+    start = head.data.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] == b"[":
+        return b'"cpu_op"' in start
+    if start[:1] != b"{":
+        return False
+    header = any(word in start for word in (b'"deviceProperties"', b'"traceName"', b'"baseTimeNanoseconds"'))
+    return (header and b'"traceEvents"' in start) or (b'"ph"' in start and b'"cpu_op"' in start)
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Every event of the trace, in exactly one unit; records come at the end."""
+    from logparse.formats.traces.torch.events import read_events  # takes its time to load, and only traces need it
+
+    return read_events(source)
+
+
+FORMAT = FileFormat(
+    name="torch-profiler",
+    about="torch.profiler traces (Kineto JSON): GEMM and convolution operators with the kernels that each launched",
+    recognise=recognise,
+    read=read,
+)

@@ -1,0 +1,261 @@
+"""Columns of operators and kernels of a trace, and the records that they make."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from logparse.formats.format import Outcome
+from logparse.formats.traces.torch.epilogues import Kernels, Step, tails
+from logparse.formats.traces.torch.gradients import first_of_weights
+from logparse.formats.traces.torch.inputs import Operation
+from logparse.model import Call, ConvProblem, Fact, Kernel, Measurement, Message, Problem, Record, Solution
+
+CATEGORY = "profiler"
+ORIGIN = "trace"
+_SAMPLES = 1000
+"""Samples of one measurement that are kept; the statistics are of all."""
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class _Memo(dict[bytes, int]):
+    """Remembers what a function gives: the look-up of a known name must cost nothing."""
+
+    def __init__(self, function: Callable[[bytes], int]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, key: bytes) -> int:
+        value = self[key] = self._function(key)
+        return value
+
+
+class Columns:
+    """What is kept of a trace: names once, numbers per operator and per kernel."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.kinds: list[tuple[int, Operation | None, bool]] = []  # name, what it computes, whether that is unread
+        self.steps: dict[int, Step] = {}
+        """Kinds that are elementwise steps, which may follow a product."""
+        self.copies: Counter[str] = Counter()
+        self.pids: set[bytes] = set()
+        self.op_id, self.op_kind = array("q"), array("i")
+        self.kernel_id, self.kernel_name, self.kernel_device = array("q"), array("i"), array("h")
+        self.kernel_start, self.kernel_us = array("d"), array("d")
+        self.without_id = 0
+        self.raw_names = _Memo(self._name)
+        """Indices of names as they stand in the file."""
+        self.plain_kinds = _Memo(lambda raw: self.kind(self.raw_names[raw]))
+        """Kinds of operators that are no problems, by their names as they stand in the file."""
+        self._text: dict[str, int] = {}
+        self._kinds: dict[tuple[int, Operation | None, bool, Step | None], int] = {}
+
+    def _name(self, raw: bytes) -> int:
+        text = raw.decode("utf-8", "backslashreplace")
+        with contextlib.suppress(ValueError):  # a bad escape: the name as it stands
+            text = json.loads(f'"{text}"', strict=False)
+        return self.text(text)
+
+    def text(self, text: str) -> int:
+        """The index of a name."""
+        index = self._text.setdefault(text, len(self.names))
+        if index == len(self.names):
+            self.names.append(text)
+        return index
+
+    def kind(
+        self, name: int, operation: Operation | None = None, *, unread: bool = False, step: Step | None = None
+    ) -> int:
+        """The index of a kind of operator: its name and what it computes."""
+        key = (name, operation, unread, step)
+        index = self._kinds.setdefault(key, len(self.kinds))
+        if index == len(self.kinds):
+            self.kinds.append(key[:3])
+            if step is not None:
+                self.steps[index] = step
+        return index
+
+    def add_operator(self, id: int, kind: int, pid: bytes) -> None:
+        """One operator."""
+        self.op_id.append(id)
+        self.op_kind.append(kind)
+        self.pids.add(pid)
+
+    def add_kernel(self, name: int, id: int, start: float, duration_us: float, device: int) -> None:
+        """One kernel; ``id`` and ``device`` -1 where the trace does not say them."""
+        self.kernel_id.append(id)
+        self.kernel_name.append(name)
+        self.kernel_device.append(device if device < 1 << 15 else -1)
+        self.kernel_start.append(start)
+        self.kernel_us.append(duration_us)
+        self.without_id += id < 0
+
+
+def records_of(columns: Columns, by_time: Ints | None) -> Iterator[Outcome]:
+    """Calls, measurements, kernels and messages.  ``by_time``: the operator (or -1) of each kernel that bears no id."""
+    yield from _Records(columns, by_time).outcomes()
+
+
+class _Records:
+    def __init__(self, columns: Columns, by_time: Ints | None) -> None:
+        self._columns = columns
+        self._op_kind: Ints = np.frombuffer(columns.op_kind, dtype=np.int32).astype(np.int64)
+        self._us: Floats = np.frombuffer(columns.kernel_us, dtype=np.float64)
+        self._start: Floats = np.frombuffer(columns.kernel_start, dtype=np.float64)
+        self._name: Ints = np.frombuffer(columns.kernel_name, dtype=np.int32).astype(np.int64)
+        self._device: Ints = np.frombuffer(columns.kernel_device, dtype=np.int16).astype(np.int64)
+        self._op, self._ambiguous = self._operators()
+        if by_time is not None:
+            self._op = np.where(self._op < 0, by_time, self._op)
+        self._problems: list[Problem] = []
+        self._problem_index: dict[Problem, int] = {}
+        self._problem_of = np.full(len(self._us), -1, dtype=np.int64)
+        self._calls: Counter[tuple[int, int]] = Counter()
+        self._samples: dict[tuple[int, tuple[int, ...]], array[float]] = {}
+        self._call_events = self._unread_events = 0
+        self._unread: Counter[tuple[str, str]] = Counter()
+        self._backward_us = self._assigned_us = 0.0
+
+    def outcomes(self) -> Iterator[Outcome]:
+        self._walk()
+        columns = self._columns
+        calls = [
+            Call(problem=self._problems[p], category=CATEGORY, count=n, device=None if d < 0 else d)
+            for (p, d), n in self._calls.items()
+        ]
+        yield Outcome("call", calls, lines=self._call_events)
+        measured: list[Record] = [self._measurement(p, names, us) for (p, names), us in self._samples.items()]
+        yield Outcome("measurement", [*measured, *self._kernels()], lines=len(self._us))
+        messages = [
+            *(Message(category=CATEGORY, function=f, text=t, count=n) for (f, t), n in self._unread.items()),
+            *(Message(category=CATEGORY, text=t, count=n) for t, n in columns.copies.items()),
+        ]
+        if self._ambiguous:
+            text = "kernels of no operator: several operators bear their External id"
+            messages.append(Message(category=CATEGORY, text=text, count=self._ambiguous))
+        yield Outcome("message", messages, lines=self._unread_events + sum(columns.copies.values()))
+        if self._backward_us:
+            share = self._assigned_us / self._backward_us
+            yield Outcome("fact", [Fact("convolution_backward_assigned", f"{share:.4f}")], lines=0)
+        yield Outcome("fact", self._tails(), lines=0)
+        yield Outcome("foreign", lines=len(self._op_kind) - self._call_events - self._unread_events)
+
+    def _operators(self) -> tuple[Ints, int]:
+        """The operator of every kernel by its id (-1: none), and how many kernels' ids stand for several operators."""
+        ids: Ints = np.frombuffer(self._columns.op_id, dtype=np.int64)
+        mine: Ints = np.frombuffer(self._columns.kernel_id, dtype=np.int64)
+        if not len(ids):
+            return np.full(len(mine), -1, dtype=np.int64), 0
+        order = np.argsort(ids, kind="stable")
+        ids = ids[order]
+        first = np.searchsorted(ids, mine, side="left")
+        last = np.searchsorted(ids, mine, side="right")
+        found = np.where((last - first == 1) & (mine >= 0), order[np.minimum(first, len(ids) - 1)], -1)
+        return found, int(np.count_nonzero((last - first > 1) & (mine >= 0)))
+
+    def _walk(self) -> None:
+        """Every operator that launched kernels and is, or should be, a problem."""
+        asked = np.array([op is not None or unread for _, op, unread in self._columns.kinds], dtype=bool)
+        if not len(asked) or not len(self._op):
+            return
+        launched = np.flatnonzero(self._op >= 0)
+        launched = launched[asked[self._op_kind[self._op[launched]]]]
+        launched = launched[np.lexsort((self._start[launched], self._op[launched]))]
+        bounds = np.flatnonzero(np.diff(self._op[launched], prepend=-1, append=-1))
+        for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            kernels = launched[a:b]
+            name, operation, _ = self._columns.kinds[self._op_kind[self._op[kernels[0]]]]
+            if operation is None:
+                self._unread_events += 1
+                self._unread[self._columns.names[name], "inputs not recorded or not readable"] += 1
+            else:
+                self._call_events += 1
+                self._operator(operation, kernels)
+
+    def _operator(self, operation: Operation, kernels: Ints) -> None:
+        backward = isinstance(operation.whole, ConvProblem) and operation.whole.direction == "B+W"
+        backward |= len(operation.problems) == 2
+        split = None
+        if backward:
+            split = first_of_weights([self._columns.names[i] for i in self._name[kernels].tolist()])
+            us = float(self._us[kernels].sum())
+            self._backward_us += us
+            self._assigned_us += 0.0 if split is None else us
+        if split is not None:
+            self._count(operation.problems[0], kernels[:split])
+            self._count(operation.problems[1], kernels[split:])
+        elif operation.whole is not None or len(operation.problems) == 1:
+            self._count(operation.whole or operation.problems[0], kernels)
+        else:  # a transposed convolution ran F and W, and the model has no word for both
+            for problem in operation.problems:
+                self._calls[self._index(problem), int(self._device[kernels[0]])] += 1
+
+    def _count(self, problem: Problem, kernels: Ints) -> None:
+        index = self._index(problem)
+        self._problem_of[kernels] = index
+        self._calls[index, int(self._device[kernels[0]])] += 1
+        key = (index, tuple(self._name[kernels].tolist()))
+        self._samples.setdefault(key, array("d")).append(float(self._us[kernels].sum()))
+
+    def _index(self, problem: Problem) -> int:
+        index = self._problem_index.setdefault(problem, len(self._problems))
+        if index == len(self._problems):
+            self._problems.append(problem)
+        return index
+
+    def _measurement(self, problem: int, names: Sequence[int], samples: array[float]) -> Measurement:
+        kernels = "+".join(self._columns.names[i] for i in names)
+        us: Floats = np.frombuffer(samples, dtype=np.float64)
+        return Measurement(
+            problem=self._problems[problem],
+            solution=Solution("kernel", kernels, kernels),
+            origin=ORIGIN,
+            time_us=float(np.median(us)),
+            min_us=float(us.min()),
+            max_us=float(us.max()),
+            samples_us=tuple(us[:_SAMPLES].round(6).tolist()),
+        )
+
+    def _tails(self) -> list[Fact]:
+        """What elementwise operators did to the products right after them."""
+        steps = self._columns.steps
+        index = np.full(len(self._columns.kinds) + 1, -1, dtype=np.int64)
+        index[list(steps)] = np.arange(len(steps))
+        kind = np.where(self._op >= 0, self._op_kind[self._op] if len(self._op_kind) else -1, -1)
+        kernels = Kernels(self._start, self._us, self._device, self._op, self._problem_of, index[kind])
+        return tails(kernels, self._problems, list(steps.values()))
+
+    def _kernels(self) -> Iterator[Kernel]:
+        """Totals per operator's name, problem, kernel and device."""
+        if not len(self._us):
+            return
+        kinds = np.array([name for name, _, _ in self._columns.kinds] or [-1], dtype=np.int64)
+        of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
+        op = np.where(self._op >= 0, kinds[of_op], -1)
+        keys = np.stack([op, self._problem_of, self._name, self._device])
+        order = np.lexsort(keys[::-1])
+        keys, us = keys[:, order], self._us[order]
+        starts = np.flatnonzero(np.r_[True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
+        totals, counts = np.add.reduceat(us, starts), np.diff(starts, append=len(us))
+        least, most = np.minimum.reduceat(us, starts), np.maximum.reduceat(us, starts)
+        for i, at in enumerate(starts.tolist()):
+            name, problem, kernel, device = keys[:, at].tolist()
+            yield Kernel(
+                op=self._columns.names[name] if name >= 0 else "",
+                kernel=self._columns.names[kernel],
+                calls=int(counts[i]),
+                total_us=float(totals[i]),
+                min_us=float(least[i]),
+                max_us=float(most[i]),
+                device=None if device < 0 else device,
+                problem=self._problems[problem] if problem >= 0 else None,
+            )

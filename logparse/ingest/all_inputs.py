@@ -1,0 +1,166 @@
+"""Paths to a store: find the inputs, have each read, record what no file holds.
+
+Each file is a task of its own, wherever the executor runs it, and one that is too large for a node is several (see
+``ranges``); a file that fails leaves the others alone.  The commit of a source is its row file, written last (see
+``store``), so an ingest can be killed at any moment and simply run again.
+"""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from logparse.executors.executor import Executor, Progress, Resources, TaskError, reporting
+from logparse.executors.local import LocalExecutor
+from logparse.formats.format import Outcome
+from logparse.ingest.byte_ranges import RangeRead, cut
+from logparse.ingest.input_file import find_inputs
+from logparse.ingest.one_input import CommitTask, Ingested, RangeTask, Reader, Task, chosen, source_id
+from logparse.ingest.stream import Tally
+from logparse.model import Record
+from logparse.store import Store
+from logparse.store.announcements import announced, sweep
+from logparse.store.collector import Collector
+from logparse.store.schema import Commit
+from logparse.text import printable
+
+_THREAD_BYTES = 256 << 20  # that each further thread of a file has to read: it finds the distinct lines anew …
+_MOST_THREADS = 8  # … and one reader takes what all of them found
+
+
+def ingest(
+    paths: Iterable[str],
+    store: Store,
+    *,
+    run: str | None = None,
+    format: str | None = None,
+    jobs: int = 1,
+    max_ratio: float = 2000.0,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> list[Ingested]:
+    """Read every input into the store.  One result per input, failures included.
+
+    ``run`` labels the inputs (default: a label of this call's own); ``format`` names the format instead of recognising
+    it.  ``executor`` does the work (default: ``jobs`` processes of this machine); ``progress`` is called with a path
+    and the raw bytes read since the last call.  Raises InputError when there is no such format.
+    """
+    chosen(format)
+    files, missing = find_inputs(paths)
+    label = run or datetime.datetime.now().isoformat(timespec="milliseconds")
+    store.sweep()
+    sweep(store, time.time())
+    known = store.known()
+    read = Reader(store, label, format, max_ratio)
+    results: dict[str, Ingested] = {}
+    ahead = [count for path, size in files.items() if (count := _ahead(size, known(path))) is not None]
+    amount = None if "-" in files else sum(ahead)
+    with announced(store, "ingest", label, files=len(ahead), bytes=amount):
+        elsewhere = {path: size for path, size in files.items() if path != "-"}
+        for path, result in _read_all(read, elsewhere, known, executor or LocalExecutor(jobs), progress):
+            results[path] = replace(result, path=path, run=sys.intern(result.run), format=sys.intern(result.format))
+        if "-" in files:  # is of this process
+            with reporting(progress):
+                results["-"] = cast(Ingested, read(Task("-", 1)))
+    failed = [Ingested(path=path, state="failed", error=message) for path, message in missing]
+    return failed + [results[path] for path in files]
+
+
+def _ahead(size: int, known: Sequence[Commit]) -> int | None:
+    """Raw bytes to read of a file, as far as its size tells; None where the store seems to hold it already."""
+    end = max((row.end for row in known), default=None)
+    if size == end:
+        return None
+    again = end is None or size < end or any(row.whole for row in known)
+    return size if again or end is None else size - end
+
+
+def _read_all(
+    read: Reader,
+    sizes: Mapping[str, int],
+    known: Callable[[str], Sequence[Commit]],
+    executor: Executor,
+    progress: Progress | None,
+) -> Iterator[tuple[str, Ingested]]:
+    """The files by the executor, large ones first so that none is left alone at the end."""
+    share = executor.together / max(1, sum(sizes.values()))
+    most = executor.cpus
+    left: dict[str, int] = {}  # ranges, of files that are read in ranges, …
+    ranges: dict[str, list[RangeRead]] = {}  # … those that were read, until the file is committed …
+    failed: set[str] = set()  # … and the files of which one could not be
+
+    def tasks() -> Iterator[Task]:
+        for path, size in sorted(sizes.items(), key=lambda item: -item[1]):
+            cores, earlier = round(share * size), tuple(known(path))
+            spans = cut(size, cores, most)
+            if spans and not earlier and read.is_lines(path):
+                left[path] = len(spans)
+                yield from (RangeTask(path, 1, size, span=span) for span in spans if path not in failed)
+            else:
+                yield Task(path, _threads(size, min(most, cores)), size, earlier)
+
+    def commits() -> Iterator[Task]:
+        for path in [path for path, found in ranges.items() if len(found) == left[path]]:
+            found = sorted(ranges.pop(path), key=lambda one: one.start)
+            yield CommitTask(path, 1, sizes[path], ranges=tuple(found))
+
+    def tasks_and_commits() -> Iterator[Task]:
+        for task in tasks():
+            yield from commits()
+            yield task
+
+    def resources(task: Task) -> Resources:
+        return Resources(cpus=task.threads, weight=task.weight)
+
+    for items in (tasks_and_commits, commits):  # the last ranges end when there is no task left to ask for
+        for task, result in executor.map_unordered(read, items(), resources, progress):
+            if isinstance(result, RangeRead):
+                ranges.setdefault(task.path, []).append(result)
+            elif task.path not in failed:
+                failed |= {task.path} if isinstance(result, TaskError) or result.state == "failed" else set()
+                why = f"{printable(task.path)}: {result}"
+                yield task.path, Ingested(task.path, "failed", error=why) if isinstance(result, TaskError) else result
+
+
+def _threads(size: int, cores: int) -> int:
+    """How many threads read a file of so many bytes fastest, of those that its share of the cores allows."""
+    return max(1, min(cores, _MOST_THREADS, 2 + size // _THREAD_BYTES))
+
+
+def record(store: Store, records: Iterable[Record], *, run: str, name: str, format: str) -> str:
+    """Commit records that no file holds (a replay's measurements and the facts they were made under) as one source.
+
+    Returns the source's id.  Everything is visible at once or not at all.
+    """
+    attempt, tally = store.attempt(), Tally()
+    collector = Collector(attempt)
+    held = list(records)
+    tally.add(Outcome("measurement", held, lines=len(held)))
+    collector.add(held)
+    collector.flush()
+    source = source_id(name, secrets.token_hex(8))
+    row = Commit(
+        attempt=attempt.name,
+        source_id=source,
+        run=run,
+        path=name,
+        format=format,
+        content_hash=source,
+        start=0,
+        end=0,
+        bytes=0,
+        lines=tally.lines,
+        units={**tally.units},
+        whole=True,
+        committed_at=time.time(),
+    )
+    attempt.commit(row)
+    return source
+
+
+__all__ = ["Ingested", "ingest", "record"]

@@ -1,0 +1,208 @@
+"""Counting lines by their distinct text, in native code where it was built and else in Python, with equal results.
+
+A counter gets blocks of whole lines.  A line that bears a marker of a record language becomes an *entry*, once per
+distinct text, with a *cell* (entry, place, count) for each *place* (clock, third bracket) where it stood; for lines
+that begin as ``[date time][LIB][n]`` of a prefixed language the text is what is left without clock, third bracket and
+addresses.  A line with a marker of a block language is an *event* (start and length, in order).  A line
+without any marker is foreign or blank.  All offsets are places in the stream.
+
+Two threads, or the application and a library, may write into one line.  Where it is plain to see that the last thing in
+a line is a prefixed record, the line is cut there, so that the record counts with its equals; what stood before it is
+foreign or an entry of its own, a *torn* one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from array import array
+from collections import Counter as Tally
+from itertools import accumulate
+from typing import Protocol, TypeAlias
+
+CLOCK_BYTES = 21  # [YYYY-MM-DD hh:mm:ss]
+PREFIX = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\](\[[A-Za-z]+\])(?:\[(\d{1,18})\])?(?=\[[A-Za-z]+\])")
+# An address has at least five digits (nothing is mapped below 64 KiB); shorter numbers are values, as bufData=0x6f is.
+_ADDRESS = re.compile(rb"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}(?![0-9a-zA-Z])")
+_WINDOWS_ADDRESS = re.compile(rb"(?<==)[0-9A-F]{16}(?![0-9a-zA-Z])")
+
+NATIVE_VERSION = 3
+"""Of the native counter's arguments and results."""
+NOWHERE = (b"", b"")
+
+Entry: TypeAlias = tuple[bytes, bytes | None, int, bool, bool]
+"""First raw line, its text where something was taken off, its offset, whether it is an event too, and whether torn."""
+Counted: TypeAlias = tuple[int, int, int, int, bytes, int]
+"""Lines, foreign and blank ones, splits (torn parts, foreign or not), events (pairs of int64), and where it stopped."""
+Place: TypeAlias = tuple[bytes, bytes]
+"""Clock text and third bracket, both empty for a line without prefix."""
+
+
+class Counter(Protocol):
+    """``Counter(record_markers, block_markers, starts)``; ``starts`` stand at the clock's ``]`` in prefixed records."""
+
+    @property
+    def held(self) -> int:
+        """How much ``take`` would give, in bytes of text."""
+        ...
+
+    def count(self, data: bytes, offset: int) -> Counted:
+        """Count a block of whole lines that stands at ``offset``."""
+        ...
+
+    def take(self) -> tuple[list[Entry], list[Place], bytes]:
+        """Entries, places and cells (triples of int64: entry, place, count) since the last call."""
+        ...
+
+
+def new_counter(
+    records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...], *, native: bool | None = None
+) -> Counter:
+    """The native counter unless it was not built, or from other sources than these (a checkout that moved on), or
+    ``native`` or ``LOGPARSE_NATIVE=0`` says otherwise.
+    """
+    if native is None:
+        native = os.environ.get("LOGPARSE_NATIVE", "1") != "0"
+    if native:
+        try:
+            from logparse.ingest import _lines
+        except ImportError:
+            pass
+        else:
+            if getattr(_lines, "VERSION", None) == NATIVE_VERSION:
+                return _lines.Counter(records, blocks, starts)
+    return PlainCounter(records, blocks, starts)
+
+
+def masked(text: bytes) -> bytes:
+    """``text`` with ``0x@`` for each address."""
+    if b"0x" in text or b"0X" in text:
+        return _ADDRESS.sub(b"0x@", text)
+    return _WINDOWS_ADDRESS.sub(_windows, text)
+
+
+def _windows(match: re.Match[bytes]) -> bytes:
+    return b"0x@" if match[0].strip(b"0") else b"0"
+
+
+class FileCounter(Counter, Protocol):
+    """The native counter, which reads files by itself (not on Windows)."""
+
+    def count_file(self, file: int, start: int, end: int, limit: int, hashed: int, piece: int) -> Counted:
+        """Count lines of a file descriptor's bytes, until more than ``limit`` is held.  Raises OSError.
+
+        Lines begin at ``start`` and at ``end``.  Pieces of so many bytes are hashed as they are read, from ``hashed``
+        on or (-1) from where the last call stopped, to the last one that ends by ``end``.
+        """
+        ...
+
+    def hashes(self) -> bytes:
+        """XXH64 of each piece since the last call, as ``xxhash.xxh64(…).digest()``."""
+        ...
+
+
+class PlainCounter:
+    """The native counter's twin."""
+
+    def __init__(self, records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...]) -> None:
+        self._records = any_of(records)
+        self._blocks = any_of(blocks)
+        self._starts = starts
+        self._forget()
+
+    def _forget(self) -> None:
+        self._entries: list[Entry] = []
+        self._numbers: dict[tuple[bytes, bool, bool], int] = {}  # by text, whether something was taken off, torn
+        self._places: dict[Place, int] = {}
+        self._cells: dict[tuple[int, int], int] = {}
+        self.held = 0
+
+    def count(self, data: bytes, offset: int) -> Counted:
+        """See ``Counter``."""
+        lines = data.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        foreign = blank = splits = 0
+        begins = list(accumulate(map(len, lines), lambda at, length: at + length + 1, initial=offset))
+        first = dict(zip(reversed(lines), range(len(lines) - 1, -1, -1), strict=True))
+        watched: set[bytes] = set()
+        for line, times in Tally(lines).items():
+            begin, inside = begins[first[line]], self._record_inside(line)
+            if line[:inside].strip():
+                splits += times
+                foreign += times if self._count(line[:inside], begin, times, torn=True) is None else 0
+            entry = self._count(line[inside:], begin + inside, times)
+            if self._blocks.search(line) if entry is None else entry[3]:
+                watched.add(line)
+            elif entry is None and line.strip():
+                foreign += times
+            elif entry is None:
+                blank += times
+        events = array("q")
+        if watched:
+            for line, begin in zip(lines, begins, strict=False):
+                if line in watched:
+                    events.extend((begin, len(line)))
+        return len(lines), foreign, blank, splits, events.tobytes(), offset + len(data)
+
+    def take(self) -> tuple[list[Entry], list[Place], bytes]:
+        """See ``Counter``."""
+        cells = array("q")
+        for (entry, place), times in self._cells.items():
+            cells.extend((entry, place, times))
+        out = self._entries, list(self._places), cells.tobytes()
+        self._forget()
+        return out
+
+    def _record_inside(self, line: bytes) -> int:
+        """Where the last record begins in a line; 0 when that is nowhere inside or not plain to see: when its prefix is
+        not whole, a record may begin behind it, or one right before it.
+        """
+        at = max((line.rfind(start) for start in self._starts), default=-1) - (CLOCK_BYTES - 1)
+        if (
+            at <= 0
+            or line[at - 1 : at] == b"]"
+            or PREFIX.match(line, at) is None
+            or self._records.search(line, at + CLOCK_BYTES)
+            or self._blocks.search(line)
+        ):
+            return 0
+        return at
+
+    def _count(self, line: bytes, offset: int, times: int, *, torn: bool = False) -> Entry | None:
+        """The entry of a line (or a part of one), counted; None when it bears no record's marker."""
+        place, text, key = NOWHERE, line, None
+        if line.startswith(self._starts, CLOCK_BYTES - 1) and (prefix := PREFIX.match(line)) is not None:
+            text = key = prefix[2] + masked(line[prefix.end() :].rstrip())
+            place = (prefix[1], prefix[3] or b"")
+        elif self._records.search(line) is None:
+            return None
+        same = (text, key is not None, torn)
+        number = self._numbers.get(same)
+        if number is None:
+            number = self._numbers[same] = len(self._entries)
+            self._entries.append((line, key, offset, self._blocks.search(line) is not None, torn))
+            self.held += 2 * len(line) + 200
+        cell = (number, self._places.setdefault(place, len(self._places)))
+        self._cells[cell] = self._cells.get(cell, 0) + times
+        return self._entries[number]
+
+
+def any_of(markers: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    """Matches where one of the texts stands, nowhere when there is none."""
+    return re.compile(b"|".join(map(re.escape, markers)) if markers else rb"(?!)")
+
+
+__all__ = [
+    "NOWHERE",
+    "PREFIX",
+    "Counted",
+    "Counter",
+    "Entry",
+    "FileCounter",
+    "Place",
+    "PlainCounter",
+    "any_of",
+    "masked",
+    "new_counter",
+]

@@ -1,0 +1,423 @@
+"""Input files: finding them, opening them whatever their compression, and telling one from another.
+
+An input is a file, a folder, a glob (``logs/**/hipblaslt_*.log``), standard input (``-``) or a URL (``s3://``, ``gs://``,
+``hdfs://``, ``file://``), which may be a glob or a folder as well: ``s3://bucket/job-7/**/*.log.gz?region=eu-west-1``.
+Options of a URL are kept in the URL of each file that it stands for; endpoints and credentials: ``logparse.location``.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import glob
+import gzip
+import io
+import lzma
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import xxhash
+
+from logparse.errors import InputError
+from logparse.formats.format import Head, Line
+from logparse.ingest.lines import PIECE_BYTES, blocks
+from logparse.location import META, explained, join_url, resolve, split_url
+from logparse.text import printable
+
+HEAD_BYTES = 64 << 10
+_REMOTE_BYTES = 4 << 20
+DEFAULT_RATIO = 2000.0
+_MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
+_SUFFIX = re.compile(r"\.(gz|bz2|xz|zst)$")
+_LAST_NUMBER = re.compile(r"(\d+)(?!.*\d)")
+
+
+class InputFile:
+    """One input: a path or URL, or ``-`` for standard input.  Implements ``formats.format.Source``."""
+
+    def __init__(self, path: str, max_ratio: float = DEFAULT_RATIO) -> None:
+        self.path = path
+        self.max_ratio = max_ratio
+        self._fs: pafs.FileSystem | None = None
+        self._inner = path
+        if path != "-":
+            self._fs, self._inner = resolve(path)
+
+    @property
+    def name(self) -> str:
+        """File name without folder and compression suffix."""
+        path = split_url(self.path)[1] if "://" in self.path else self.path
+        return _SUFFIX.sub("", path.rstrip("/").rsplit("/", 1)[-1])
+
+    @property
+    def size(self) -> int:
+        """Raw bytes; raises InputError when the file is gone."""
+        if self._fs is None:
+            return 0
+        if isinstance(self._fs, pafs.LocalFileSystem):
+            if not os.path.isfile(self._inner):
+                raise InputError(f"{printable(self.path)}: no such file")
+            return os.path.getsize(self._inner)
+        info = self._fs.get_file_info(self._inner)
+        if not info.is_file:
+            raise InputError(f"{printable(self.path)}: no such file")
+        return int(info.size or 0)
+
+    @property
+    def pid_in_name(self) -> int | None:
+        """The last number in the name (``hipblaslt_%i.log``), extensions such as ``.log`` left out."""
+        match = _LAST_NUMBER.search(self.name.split(".", 1)[0])
+        return int(match[1]) if match else None
+
+    def raw(self) -> BinaryIO:
+        """The bytes as they are stored.  Raises OSError."""
+        if self._fs is None:
+            return cast(BinaryIO, sys.stdin.buffer)
+        if isinstance(self._fs, pafs.LocalFileSystem):
+            return open(self._inner, "rb", buffering=0)
+        # Each read of the stream below is a request: small ones would be slow and, at a cloud, paid for.
+        stream = self._fs.open_input_stream(self._inner, compression=None, buffer_size=_REMOTE_BYTES)
+        return cast(BinaryIO, stream)
+
+    def seekable(self) -> BinaryIO:
+        """The bytes as they are stored, to be read from any place on.  Raises OSError."""
+        if self._fs is None or isinstance(self._fs, pafs.LocalFileSystem):
+            return self.raw()
+        return cast(BinaryIO, io.BufferedReader(cast(Any, self._fs.open_input_file(self._inner)), _REMOTE_BYTES))
+
+    def open(self) -> BinaryIO:
+        """The decompressed content from its start.  Reading raises InputError where it expands beyond the ratio."""
+        return self.decompressed(self.raw())
+
+    def decompressed(self, raw: BinaryIO) -> BinaryIO:
+        """The content of ``raw``, recognised by its first bytes and not by the file's name."""
+        if self._fs is None:
+            return raw
+        peeked = _Peekable(raw)
+        kind = next((kind for magic, kind in _MAGIC.items() if peeked.head.startswith(magic)), None)
+        if kind is None:
+            return cast(BinaryIO, peeked)
+        if kind == "zst":
+            inner: object = pa.CompressedInputStream(pa.PythonFile(peeked, mode="r"), "zstd")
+        else:
+            opener = cast(Callable[[object], object], {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[kind])
+            inner = opener(peeked)
+        return cast(
+            BinaryIO, _Bounded(cast(BinaryIO, inner), self, int(self.max_ratio * max(self.size, 1)) + (64 << 20))
+        )
+
+    @property
+    def compressed(self) -> bool:
+        if self._fs is None:
+            return False
+        with self.raw() as raw:
+            head = raw.read(6)
+        return any(head.startswith(magic) for magic in _MAGIC)
+
+    def head(self) -> Head:
+        with self.open() as stream:
+            return Head(self.name, _read_up_to(stream, HEAD_BYTES))
+
+    def lines(self) -> Iterator[Line]:
+        """Lines decoded as UTF-8 (bad bytes escaped), split at LF only."""
+        with self.open() as stream:
+            for block, offset in blocks(stream):
+                place = offset
+                parts = block.split(b"\n")
+                if not parts[-1]:
+                    parts.pop()
+                for part in parts:
+                    yield Line(part.decode("utf-8", "backslashreplace"), place)
+                    place += len(part) + 1
+
+    @property
+    def plain_path(self) -> str | None:
+        """The path of a local file that is not compressed, else None."""
+        return self._inner if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed else None
+
+    def local_path(self) -> str:
+        """A path on this machine with the decompressed content; a temporary copy where it must be one."""
+        if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed and _is_text(self._inner):
+            return self._inner
+        with self.open() as stream, tempfile.NamedTemporaryFile(prefix="logparse-", delete=False) as copy:
+            shutil.copyfileobj(stream, copy)
+        return copy.name
+
+    def digest(self, upto: int | None = None) -> str:
+        """Hash of the raw bytes (of the first ``upto``).  Raises OSError."""
+        state, left = Digest(), upto
+        with self.raw() as raw:
+            while left is None or left > 0:
+                data = raw.read(1 << 20 if left is None else min(left, 1 << 20))
+                if not data:
+                    break
+                state.update(data)
+                left = None if left is None else left - len(data)
+        return state.hexdigest()
+
+
+class Digest:
+    """Hash of bytes: XXH64 of each piece of ``PIECE_BYTES``, and of several of these the XXH3 (128 bits).
+
+    ``before``: the hashes of the pieces before those bytes.
+    """
+
+    def __init__(self, before: Iterable[bytes] = ()) -> None:
+        self._whole = list(before)
+        self._state = xxhash.xxh64()
+        self._length = 0
+
+    def update(self, data: bytes | memoryview) -> None:
+        """Take the next bytes."""
+        rest = memoryview(data)
+        while rest:
+            if self._length == PIECE_BYTES:
+                self._whole.append(self._state.digest())
+                self._state, self._length = xxhash.xxh64(), 0
+            part = rest[: PIECE_BYTES - self._length]
+            self._state.update(part)
+            self._length += len(part)
+            rest = rest[len(part) :]
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """The hashes of all pieces, the last one of what there is of it."""
+        return [*self._whole, self._state.digest()] if self._length or not self._whole else self._whole
+
+    def copy(self) -> Digest:
+        out = Digest(self._whole)
+        out._state, out._length = self._state.copy(), self._length
+        return out
+
+    def hexdigest(self) -> str:
+        """The hash of all."""
+        pieces = self.pieces
+        return pieces[0].hex() if len(pieces) == 1 else xxhash.xxh3_128_hexdigest(b"".join(pieces))
+
+
+def last_line_end(file: int, start: int, end: int) -> int:
+    """The place behind the last line end from ``start`` to ``end`` of a file descriptor, ``start`` if there is none."""
+    stop = end
+    while stop > start:
+        begin = max(start, stop - (1 << 16))
+        cut = os.pread(file, stop - begin, begin).rfind(b"\n")
+        if cut >= 0:
+            return begin + cut + 1
+        stop = begin
+    return start
+
+
+class _Passing(io.RawIOBase):
+    """What comes out of another stream, read on by ``read`` alone; closing it closes that one."""
+
+    def __init__(self, inner: BinaryIO) -> None:
+        self._inner = inner
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._inner.read(size)
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast(bytearray, buffer))
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._inner.close()
+        super().close()
+
+
+class Hashing(_Passing):
+    """A raw stream that hashes what passes through it; ``whole_lines`` is the hash up to the last line end."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        super().__init__(raw)
+        self._state = Digest()
+        self._at_line_end = self._state.copy()
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = super().read(size)
+        cut = data.rfind(b"\n") + 1
+        if cut:
+            self._state.update(memoryview(data)[:cut])
+            self._at_line_end = self._state.copy()
+        self._state.update(memoryview(data)[cut:])
+        self.count += len(data)
+        return data
+
+    def finish(self) -> str:
+        """Read what is left (bytes after the end of a compressed stream) and give the hash of all."""
+        while self.read(1 << 20):
+            pass
+        return self._state.hexdigest()
+
+    @property
+    def whole_lines(self) -> str:
+        return self._at_line_end.hexdigest()
+
+
+class _Peekable(_Passing):
+    """A stream whose first bytes can be looked at before it is read."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        super().__init__(raw)
+        self.head = _read_up_to(raw, 6)
+        self._rest = self.head
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._rest:
+            return super().read(size)
+        if size < 0 or size > len(self._rest):
+            out, self._rest = self._rest, b""
+            return out + super().read(size if size < 0 else size - len(out))
+        out, self._rest = self._rest[:size], self._rest[size:]
+        return out
+
+
+class _Bounded(_Passing):
+    """Decompressed bytes, refused beyond a limit (a few bytes can expand to terabytes)."""
+
+    def __init__(self, inner: BinaryIO, file: InputFile, limit: int) -> None:
+        super().__init__(inner)
+        self._file = file
+        self._left = limit
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            data = bytes(super().read(size))
+        except (EOFError, OSError, lzma.LZMAError, ValueError, pa.ArrowException) as error:
+            raise InputError(f"{printable(self._file.path)}: damaged compressed file: {error}") from error
+        self._left -= len(data)
+        if self._left < 0:
+            raise InputError(
+                f"{printable(self._file.path)}: expands to more than {self._file.max_ratio:g} times its size; "
+                "if that is right, raise --max-ratio"
+            )
+        return data
+
+
+def find_inputs(paths: Iterable[str]) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """The files that these paths, folders, globs and URLs name, each once, with their raw bytes, 0 where unknown.
+
+    Then those of them that name nothing, each with a message that says why.
+    """
+    found: dict[str, int] = {}
+    missing: list[tuple[str, str]] = []
+    for path in paths:
+        try:
+            files = {"-": 0} if path == "-" else _expand(path)
+        except InputError as error:
+            missing.append((path, printable(str(error))))
+            continue
+        if not files:
+            missing.append((path, f"{printable(path)}: no such file, and as a folder or pattern it matches nothing"))
+        found |= files
+    return found, missing
+
+
+def _expand(path: str) -> dict[str, int]:
+    if "://" in path:
+        return _expand_url(path)
+    if os.path.isdir(path):
+        return dict(sorted((_named(p), _size(p)) for p in _walk(Path(path))))
+    if os.path.lexists(path):
+        return {_named(Path(path)): _size(path)}
+    out: dict[str, int] = {}
+    for match in sorted(glob.glob(path, recursive=True)):
+        out |= _expand(match) if not os.path.isdir(match) or "**" not in path else {}
+    return out
+
+
+def _size(path: str | Path) -> int:
+    with contextlib.suppress(OSError):  # it is found, and its reading says why it cannot be read
+        return os.path.getsize(path)
+    return 0
+
+
+def _named(path: Path) -> str:
+    """The absolute path, as a ``file://`` URL where it is no text: a name may hold any bytes, a table may not."""
+    full = str(path.absolute())
+    return full if _is_text(full) else join_url("file://", full, "")
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:  # os.fsdecode kept bytes that are no UTF-8 as lone surrogates
+        return False
+    return True
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Regular files below a folder; hidden ones, stores of ours and links to folders (they may loop) left out."""
+    for root, folders, files in os.walk(folder):
+        if META in files:
+            folders.clear()
+            continue
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(root, name) for name in files if not name.startswith(".") and Path(root, name).is_file())
+
+
+def _expand_url(url: str) -> dict[str, int]:
+    """The URLs of the files that a URL means: itself, those below a folder, or those that match a glob."""
+    place, path, query = split_url(url)
+    if place == "file://":
+        return _expand(path)
+    wild = re.search(r"[*?\[]", path)
+    folder = path[: path.rfind("/", 0, wild.start())] if wild else path.rstrip("/")
+    filesystem, base = resolve(join_url(place, folder, query))
+    with explained(url, InputError):
+        info = None if wild else filesystem.get_file_info(base)
+        if info is not None and info.is_file:
+            return {join_url(place, path, query): info.size or 0}
+        selector = pafs.FileSelector(base, recursive=True, allow_not_found=True)
+        infos = filesystem.get_file_info(selector)
+    sizes = {info.path[len(base) :]: info.size or 0 for info in infos if info.is_file}
+    if wild:
+        pattern = _glob_regex(path[len(folder) :])
+        below = [name for name in sizes if pattern.fullmatch(name)]
+    else:
+        below = _without_stores(list(sizes))
+    return {join_url(place, folder + name, query): sizes[name] for name in sorted(below)}
+
+
+def _without_stores(names: Sequence[str]) -> list[str]:
+    """As ``_walk`` does with folders: hidden files and the files of stores are no input."""
+    stores = tuple(name.removesuffix(META) for name in names if name.endswith("/" + META))
+    return [name for name in names if "/." not in name and not name.startswith(stores)]
+
+
+def _glob_regex(pattern: str) -> re.Pattern[str]:
+    """``glob``'s language: ``**/`` any folders, ``*`` and ``?`` within one name, ``[a-z]``, ``[!a-z]``."""
+    words = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    out = []
+    for word in re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]/]*\]|.", pattern, re.DOTALL):
+        if word in words:
+            out.append(words[word])
+        elif len(word) > 1:
+            inside = word[1:-1].replace("\\", r"\\").replace("[", r"\[")
+            out.append(f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside.replace('^', chr(92) + '^')}]")
+        else:
+            out.append(re.escape(word))
+    return re.compile("".join(out), re.DOTALL)
+
+
+def _read_up_to(stream: BinaryIO, size: int) -> bytes:
+    parts: list[bytes] = []
+    while size > 0 and (data := stream.read(size)):
+        parts.append(data)
+        size -= len(data)
+    return b"".join(parts)

@@ -1,0 +1,503 @@
+"""Bytes to distinct lines with counts, clocks and places: the fast path, and the only clever code.
+
+Jobs repeat a few hundred problems millions of times, so a line is read by its format once per *distinct* text.  What
+differs from call to call is taken off first: the clock and the process of ``[date time][LIB][n]`` prefixes, and
+addresses (``0x7f…`` becomes ``0x@``; NULL, ``0`` or ``0x0``, stays: it means that there is no bias, no algo …).
+
+Counters (see ``counting``) do that to blocks of lines, several at a time; which block went to which counter leaves no
+trace in the result.  Block languages depend on order: their readers follow one block after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import BinaryIO, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from logparse.formats.format import BlockFormat, BlockReader, Line, LineFormat, Outcome
+from logparse.ingest.counting import (
+    NOWHERE,
+    PREFIX,
+    Counted,
+    Counter,
+    Entry,
+    FileCounter,
+    Place,
+    PlainCounter,
+    any_of,
+    masked,
+    new_counter,
+)
+from logparse.model import Record, Reject
+
+PIECE_BYTES = 4 << 20
+"""Of a file, what is hashed at a time: ranges that begin at multiples of it can be hashed each by itself."""
+BLOCK_BYTES = 1 << 20  # small enough for caches, and for memory that is used again and not mapped anew
+_HELD_BYTES = 10 << 20  # of distinct lines and their cells in one counter, until they are taken
+_HELD_OUTCOMES = 20_000
+_FIRST_BYTES = 8 << 20  # of a file: enough to meet what is frequent, which is read while the rest is counted
+_RANGE_BYTES = (8 << 20, 256 << 20)  # of the rest, at a time: from, to
+_GO_ON = -1  # hashing
+_KNOWN = 16_384  # texts that are known to be one record …
+_LONG = 16_384  # … and are shorter than this
+_TORN = Reject("torn: another record begins inside this line")
+
+TORN = LineFormat("", "a record inside which another begins", (), b"", lambda _: Outcome("reject", (_TORN,)), True)
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Distinct:
+    """A distinct line of one language: its text without clock, process and addresses, and where it stood first.
+
+    Of ``count`` times it stood ``counts[i]`` at ``of[numbers[i]]``, a clock text and a third bracket.
+    """
+
+    format: LineFormat
+    text: str
+    offset: int
+    raw: bytes
+    count: int
+    of: Sequence[Place]
+    numbers: Ints
+    counts: Ints
+
+    @property
+    def places(self) -> dict[Place, int]:
+        """Counts by clock text and third bracket."""
+        out: dict[Place, int] = {}
+        for number, count in zip(self.numbers.tolist(), self.counts.tolist(), strict=True):
+            out[self.of[number]] = out.get(self.of[number], 0) + count
+        return out
+
+
+@dataclass(slots=True)
+class Read:
+    """What a stretch of a stream gave: outcomes of block languages, and distinct lines (and torn pieces) to read."""
+
+    outcomes: list[tuple[Outcome, bytes, str]] = field(default_factory=list)  # with the raw line and the language
+    distinct: list[Distinct] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    foreign: int = 0
+    blank: int = 0
+    lines: int = 0
+    splits: int = 0
+
+
+class LineReader:
+    """Reads one stream block by block; ``feed`` takes whole lines, ``close`` ends it.
+
+    ``threads`` blocks are counted at a time where counting is native (it runs without the interpreter's lock).
+    """
+
+    def __init__(
+        self, formats: Sequence[LineFormat | BlockFormat], threads: int = 1, *, native: bool | None = None
+    ) -> None:
+        self._records = [(f, re.compile(f.start), f.markers) for f in formats if isinstance(f, LineFormat)]
+        blocks = [f for f in formats if isinstance(f, BlockFormat)]
+        self._blocks: list[tuple[BlockFormat, BlockReader]] = [(f, f.begin()) for f in blocks]
+        records = tuple(dict.fromkeys(m for f, _, _ in self._records for m in f.markers))
+        block = tuple(dict.fromkeys(m for f in blocks for m in f.markers))
+        starts = tuple(m for f, _, _ in self._records if f.prefixed for m in f.markers if m.startswith(b"]["))
+        self._marker = any_of((*records, *block))
+        self._record_markers = [(m, number) for number, (_, _, markers) in enumerate(self._records) for m in markers]
+        counter = new_counter(records, block, starts, native=native)
+        self._threads = 1 if isinstance(counter, PlainCounter) else threads
+        self._idle = [counter]
+        if self._threads > 1:  # one more than threads, so that none waits for us
+            self._idle += [new_counter(records, block, starts, native=native) for _ in range(self._threads)]
+        self._counters = tuple(self._idle)
+        self._pool: ThreadPoolExecutor | None = None
+        self.known: dict[tuple[bytes, bool, bool], LineFormat] = {}  # text, taken off, torn
+        self.hashes: list[bytes] = []  # of the pieces of a file that was read
+        self._counting: deque[_Counting] = deque()
+        self.read = Read()
+        self._taking = _Taking(self, self.read)
+
+    def feed(self, data: bytes, offset: int) -> None:
+        """Read whole lines; ``offset`` is the place of ``data`` in the stream."""
+        text = _Text(data, offset)
+        if self._threads == 1:
+            self._follow(text, offset, self._counters[0], self._counters[0].count(data, offset))
+            return
+        if not self._idle:
+            self._finish()
+        counter = self._idle.pop()
+        counted = self._workers().submit(counter.count, data, offset)
+        self._counting.append(_Counting(text, offset, offset + len(data), counter, counted))
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether counters read files by themselves: then nothing here waits for Python, nor Python for the disk."""
+        return hasattr(self._counters[0], "count_file")
+
+    def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
+        """Read the lines of a file descriptor's bytes ``start`` to ``end``, where lines begin.
+
+        Gives the number of bytes done, so that the caller can ``take``.  ``hashes`` has then those of all pieces
+        of the file that end by ``end``.  Raises OSError.
+        """
+        text = _Text(b"", start, file)
+        ranges = _ranges(file, start, end, self._threads)
+        hashed = 0
+
+        def begin() -> None:
+            nonlocal hashed
+            while self._idle and (span := next(ranges, None)) is not None:
+                self._counting.append(self._count_range(text, *span, self._idle.pop(), hashed))
+                hashed = span[1] - span[1] % PIECE_BYTES
+
+        try:
+            begin()
+            while self._counting:
+                done = self._finish()
+                begin()  # before the caller reads what was counted: that takes its time
+                yield done
+        finally:
+            for part in self._counting:
+                part.counted.exception()  # the file may be closed when this returns
+
+    def _count_range(self, text: _Text, start: int, end: int, counter: Counter, hashed: int) -> _Counting:
+        count = cast(FileCounter, counter).count_file
+        counted = self._workers().submit(count, cast(int, text.file), start, end, _HELD_BYTES, hashed, PIECE_BYTES)
+        return _Counting(text, start, end, counter, counted)
+
+    def _workers(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="logparse-lines")
+        return self._pool
+
+    def take(self, *, all: bool = True) -> Read:
+        """What was read since the last call; without ``all`` only what is ``full``, while counting goes on."""
+        if all:
+            while self._counting:
+                self._finish()
+            for counter in self._counters:
+                self._taking.add(counter)
+        out = self._taking.finish()
+        self.read = Read()
+        self._taking = _Taking(self, self.read)
+        return out
+
+    @property
+    def full(self) -> bool:
+        """Whether a ``take`` is due, so that memory stays bounded when every line is distinct."""
+        return self._taking.begun or len(self.read.outcomes) > _HELD_OUTCOMES
+
+    def close(self) -> Iterator[Record]:
+        """Records that block languages still hold."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+        for _, reader in self._blocks:
+            yield from reader.close()
+
+    def pieces(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
+        """The stretches of a line, each with the format whose record begins there (None: of nobody)."""
+        found: list[tuple[int, int, int]] = []  # begin, number of the format, end
+        for number in {number for marker, number in self._record_markers if marker in line}:
+            _, start, markers = self._records[number]
+            at = 0
+            while (match := _next(start, markers, line, at)) is not None:
+                at = match.end()
+                found.append((match.start(), number, at))
+        if len(found) > 1:
+            found.sort()
+            if any(one[2] > two[0] for one, two in pairwise(found)):
+                found = list(self._leftmost(line))
+        if not found:
+            return [(None, 0, len(line))]
+        out: list[tuple[LineFormat | None, int, int]] = []
+        if line[: found[0][0]].strip():
+            out.append((None, 0, found[0][0]))
+        ends = [begin for begin, _, _ in found[1:]] + [len(line)]
+        return out + [(self._records[i][0], begin, end) for (begin, i, _), end in zip(found, ends, strict=True)]
+
+    def _leftmost(self, line: bytes) -> Iterator[tuple[int, int, int]]:
+        """Beginnings of records where those of several languages overlap: the leftmost, then the first listed."""
+        at = 0
+        while True:
+            found = [(i, _next(start, markers, line, at)) for i, (_, start, markers) in enumerate(self._records)]
+            matches = [(match.start(), i, match.end()) for i, match in found if match is not None]
+            if not matches:
+                return
+            yield min(matches)
+            at = min(matches)[2]
+
+    def is_ours(self, piece: bytes) -> bool:
+        """Whether any language's marker stands in it."""
+        return self._marker.search(piece) is not None
+
+    # ------------------------------------------------------------------------------------- block languages
+
+    def _finish(self) -> int:
+        """Wait for the earliest part that is being counted, and follow it.  Returns its length."""
+        text, start, end, counter, counted = self._counting.popleft()
+        result = counted.result()
+        stop = result[-1]
+        if text.file is not None:
+            hashes = cast(FileCounter, counter).hashes()
+            self.hashes += [hashes[at : at + 8] for at in range(0, len(hashes), 8)]
+        self._follow(text, start, counter, result)
+        if stop < end:  # the counter was full
+            self._counting.appendleft(self._count_range(text, stop, end, counter, _GO_ON))
+        else:
+            self._idle.append(counter)
+        return stop - start
+
+    def _follow(self, text: _Text, at: int, counter: Counter, counted: Counted) -> None:
+        """Show block readers what concerns them: lines with their markers, and the lines between while one is awake."""
+        if counter.held > _HELD_BYTES or (text.file is not None and not self.known):
+            self._taking.add(counter)  # of a file also once early: what is frequent is read while counting goes on
+        lines, foreign, blank, splits, events, stop = counted
+        self.read.lines += lines
+        self.read.foreign += foreign
+        self.read.blank += blank
+        self.read.splits += splits
+        for start, length in np.frombuffer(events, np.int64).reshape(-1, 2).tolist():
+            self._follow_between(text, at, start)
+            self._event(text.span(start, length), start)
+            at = start + length + 1
+        self._follow_between(text, at, stop)
+
+    def _follow_between(self, text: _Text, at: int, stop: int) -> None:
+        while at < stop and self._awake:
+            line = text.line(at, stop)
+            self._between(line, at)
+            at += len(line) + 1
+
+    @property
+    def _awake(self) -> bool:
+        return any(reader.awake for _, reader in self._blocks)
+
+    def _event(self, line: bytes, place: int) -> None:
+        """A line with a marker of a block language; the counter has counted it only if it is a record, too."""
+        format, start, end = self.pieces(line)[-1]
+        if format is None:
+            if not self._shown(line, place):
+                self.read.foreign += 1
+            return
+        piece = line[start:end]
+        for block, reader in self._blocks:
+            if any(m in piece for m in block.markers):
+                reader.take(Line(piece.decode("utf-8", "backslashreplace"), place + start))
+
+    def _between(self, line: bytes, place: int) -> None:
+        """A line that the counter took for a record, foreign or blank; in the last two cases a reader may claim it."""
+        if self.pieces(line)[-1][0] is None and self._shown(line, place):
+            if line.strip():
+                self.read.foreign -= 1
+            else:
+                self.read.blank -= 1
+
+    def _shown(self, raw: bytes, place: int) -> bool:
+        """Whether a block reader claims a line; those whose marker it bears are asked first."""
+        line = Line(raw.decode("utf-8", "backslashreplace"), place)
+        marked = [block for block in self._blocks if any(m in raw for m in block[0].markers)]
+        for format, reader in marked + [block for block in self._blocks if block[1].awake and block not in marked]:
+            outcome = reader.take(line)
+            if outcome is not None:
+                self.read.outcomes.append((outcome, raw, format.name))
+                return True
+        return False
+
+
+def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at: int) -> re.Match[bytes] | None:
+    """Where the next record begins from ``at`` on; it holds a marker, which is found faster."""
+    for marker in markers:
+        if line.find(marker, at) >= 0:
+            return start.search(line, at)
+    return None
+
+
+class _Text:
+    """A stretch of a stream: a block, or a window of a file that is read again where it is asked for."""
+
+    _WINDOW = 1 << 20
+    _LINE = 1 << 12
+
+    def __init__(self, data: bytes, offset: int, file: int | None = None) -> None:
+        self.file = file
+        self._data = data
+        self._offset = offset
+
+    def span(self, start: int, length: int) -> bytes:
+        at = start - self._offset
+        if self.file is not None and (at < 0 or at + length > len(self._data)):
+            self._data, self._offset, at = os.pread(self.file, max(length, self._WINDOW), start), start, 0
+        return self._data[at : at + length]
+
+    def line(self, start: int, stop: int) -> bytes:
+        """The line that begins at ``start``, without its end; the last one ends at ``stop``."""
+        length = self._LINE
+        while True:
+            text = self.span(start, min(length, stop - start))
+            end = text.find(b"\n")
+            if end >= 0 or length >= stop - start:
+                return text if end < 0 else text[:end]
+            length *= 4
+
+
+class _Counting(NamedTuple):
+    """A part of a stream that is being counted."""
+
+    text: _Text
+    start: int
+    end: int
+    counter: Counter
+    counted: Future[Counted]
+
+
+def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int, int]]:
+    """Ranges of whole lines: a small one first, then large ones, small again at the end: all threads end together.
+
+    Each begins with the first line in a piece: what is read to hash the piece's beginning is little.
+    """
+    smallest, largest = _RANGE_BYTES
+    size = _FIRST_BYTES
+    while start < end:
+        stop = start + size
+        if stop - stop % PIECE_BYTES > start:
+            stop -= stop % PIECE_BYTES
+        stop = min(end, stop)
+        while stop < end:  # to the line's end
+            data = os.pread(file, 1 << 16, stop - 1)
+            cut = data.find(b"\n")
+            stop = min(end, stop + (cut if cut >= 0 else len(data)))
+            if cut >= 0 or not data:
+                break
+        yield start, stop
+        start = stop
+        size = max(smallest, min(largest, (end - start) // (2 * threads)))
+
+
+class _Taking:
+    """Entries of counters on their way to distinct lines: equal ones become one, torn ones are split."""
+
+    def __init__(self, reader: LineReader, out: Read) -> None:
+        self._reader = reader
+        self._out = out
+        self._number: dict[Place, int] = {}
+        self._found: dict[tuple[str, bytes], Distinct] = {}
+        self._more: dict[tuple[str, bytes], list[tuple[Ints, Ints]]] = {}
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._found)
+
+    def finish(self) -> Read:
+        """What was added, as distinct lines."""
+        for key, parts in self._more.items():
+            entry = self._found[key]
+            entry.numbers = np.concatenate([entry.numbers, *(numbers for numbers, _ in parts)])
+            entry.counts = np.concatenate([entry.counts, *(counts for _, counts in parts)])
+        self._out.places += self._number
+        self._out.distinct += self._found.values()
+        return self._out
+
+    def add(self, counter: Counter) -> None:
+        """Take what a counter holds."""
+        entries, places, packed = counter.take()
+        if not entries:
+            return
+        cells = np.frombuffer(packed, np.int64).reshape(-1, 3)
+        few = cells[:, 0].astype(np.min_scalar_type(len(entries)))  # 16 bits are sorted in linear time
+        cells = cells[np.argsort(few, kind="stable")]
+        ours = np.array([self._number.setdefault(place, len(self._number)) for place in places], np.int64)
+        numbers, counts = ours[cells[:, 1]], np.ascontiguousarray(cells[:, 2])
+        begins = np.searchsorted(cells[:, 0], np.arange(len(entries)))
+        times = np.add.reduceat(counts, begins).tolist()
+        for entry, total, (begin, end) in zip(entries, times, pairwise([*begins.tolist(), len(cells)]), strict=True):
+            self._entry(entry, total, numbers[begin:end], counts[begin:end])
+
+    def _entry(self, entry: Entry, times: int, numbers: Ints, counts: Ints) -> None:
+        reader, out = self._reader, self._out
+        raw, key, offset, event, torn = entry
+        text = raw if key is None else key
+        same = (text, key is not None, torn)
+        known = reader.known.get(same)
+        if known is not None:
+            self._keep(known, text, raw, offset, times, numbers, counts)
+            return
+        pieces = reader.pieces(raw)
+        last, start, end = pieces[-1]
+        format = TORN if torn else last
+        if format is None:  # a marker, but no record: foreign, unless block readers were shown it as an event
+            out.foreign += 0 if event else times
+            return
+        if len(pieces) == 1 and (start == 0 if torn else (key is not None) == format.prefixed):
+            self._keep(format, text, raw, offset, times, numbers, counts)
+            if len(raw) < _LONG and times > 1:  # it may well come again
+                if len(reader.known) >= _KNOWN:
+                    reader.known.clear()
+                reader.known[same] = format
+            return
+        out.splits += times * (len(pieces) - 1)
+        for owner, begin, stop in pieces[:-1]:
+            if owner is not None or reader.is_ours(raw[begin:stop]):
+                self._piece(TORN, raw[begin:stop], offset + begin, times)
+            else:
+                out.foreign += times
+        self._piece(format, raw[start:end], offset + start, times)
+
+    def _piece(self, format: LineFormat, piece: bytes, offset: int, times: int) -> None:
+        """A piece of a line, as a counter takes lines."""
+        text, where = piece, NOWHERE
+        if format.prefixed and (prefix := PREFIX.match(piece)) is not None:
+            text = prefix[2] + masked(piece[prefix.end() :].rstrip())
+            where = (prefix[1], prefix[3] or b"")
+        number = self._number.setdefault(where, len(self._number))
+        self._keep(format, text, piece, offset, times, np.array([number]), np.array([times]))
+
+    def _keep(
+        self, format: LineFormat, text: bytes, raw: bytes, offset: int, times: int, numbers: Ints, counts: Ints
+    ) -> None:
+        key = (format.name, text)
+        entry = self._found.get(key)
+        if entry is None:
+            shown = text.rstrip().decode("utf-8", "backslashreplace")
+            self._found[key] = Distinct(format, shown, offset, raw, times, self._out.places, numbers, counts)
+            return
+        entry.count += times
+        self._more.setdefault(key, []).append((numbers, counts))
+        if offset < entry.offset:
+            entry.offset, entry.raw = offset, raw
+
+
+def blocks(
+    stream: BinaryIO, offset: int = 0, size: int | None = None, progress: Callable[[int], None] | None = None
+) -> Iterator[tuple[bytes, int]]:
+    """Blocks of whole lines with their offsets; the last may lack its line end, a longer line is a block of its own.
+
+    ``size`` (default ``BLOCK_BYTES``) is that of one read; ``progress`` gets the bytes of each.
+    """
+    size = size or BLOCK_BYTES
+    rest: list[bytes | memoryview] = []
+    while data := stream.read(size):
+        if progress:
+            progress(len(data))
+        cut = data.rfind(b"\n") + 1
+        if not cut:
+            rest.append(data)
+            continue
+        view = memoryview(data)
+        block = b"".join([*rest, view[:cut]])
+        rest = [bytes(view[cut:])]  # a copy, so that the memory of `data` is free for the next read
+        view.release()
+        del data
+        yield block, offset
+        offset += len(block)
+    if any(rest):
+        yield b"".join(rest), offset
+
+
+__all__ = ["BLOCK_BYTES", "PIECE_BYTES", "Distinct", "LineReader", "Read", "blocks"]

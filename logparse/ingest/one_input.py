@@ -1,0 +1,453 @@
+"""One input on its way into the store: recognised, read whole or what is new of it or in ranges, counted, committed."""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from operator import add
+from typing import Any, BinaryIO, cast
+
+import xxhash
+
+from logparse.errors import InputError, LogparseError
+from logparse.executors.executor import report
+from logparse.formats import FORMATS
+from logparse.formats.format import UNITS, FileFormat, Format, Unit
+from logparse.ingest.byte_ranges import (
+    Counts,
+    RangeRead,
+    Span,
+    digest_until,
+    distinct_problems,
+    read_marked,
+    read_range,
+    total,
+)
+from logparse.ingest.input_file import Digest, Hashing, InputFile, last_line_end
+from logparse.ingest.lines import LineReader, blocks
+from logparse.ingest.stream import StreamRead, Tally
+from logparse.location import absolute
+from logparse.model import Fact
+from logparse.store import Store, open_store
+from logparse.store.collector import Collector, storable
+from logparse.store.parts import Attempt
+from logparse.store.schema import Commit
+from logparse.text import printable
+
+FOREIGN = "foreign"
+_LIVE_SECONDS = 3.0
+_RANGED_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)  # there is one per file, and there may be very many
+class Ingested:
+    """What became of one input."""
+
+    path: str
+    state: str  # new, grown, unchanged, failed
+    format: str = ""
+    run: str = ""
+    bytes: int = 0
+    lines: int = 0
+    splits: int = 0
+    counts: tuple[int, ...] = (0,) * len(UNITS)
+    problems: int = 0
+    calls: int = 0
+    seconds: float = 0.0
+    error: str = ""
+
+    @property
+    def units(self) -> Mapping[Unit, int]:
+        """Lines by what they were; kept as ``counts``, which are a third of its size."""
+        return dict(zip(UNITS, self.counts, strict=True))
+
+    @property
+    def recognised(self) -> bool:
+        """Whether anything in it was ours."""
+        return self.state == "unchanged" or any(n for unit, n in self.units.items() if unit not in ("foreign", "blank"))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A file to read with so many threads, and what was known of it at the start."""
+
+    path: str
+    threads: int = 1
+    size: int = 0
+    known: tuple[Commit, ...] = ()
+
+    @property
+    def weight(self) -> int:
+        return self.size
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTask(Task):
+    """A range of a file to read."""
+
+    span: Span = (0, 0)
+
+    @property
+    def weight(self) -> int:
+        return self.span[1] - self.span[0]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTask(Task):
+    """A file whose ranges were read."""
+
+    ranges: tuple[RangeRead, ...] = ()
+
+    @property
+    def weight(self) -> int:
+        return 0
+
+
+def chosen(name: str | None) -> Sequence[Format]:
+    if name is None:
+        return FORMATS
+    chosen = [f for f in FORMATS if f.name == name]
+    if not chosen:
+        raise InputError(f"no format {name!r}; `logparse formats` lists them: {', '.join(f.name for f in FORMATS)}")
+    return chosen
+
+
+class Reader:
+    """Reads one file into the store, in whatever process it finds itself; it takes the store along as its URL."""
+
+    def __init__(self, store: Store, run: str, format: str | None, max_ratio: float) -> None:
+        self.run, self.format, self.max_ratio = run, format, max_ratio
+        self._store: Store | None = store
+        self._url = absolute(store.url)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_store": None}
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            self._store = open_store(self._url)
+        return self._store
+
+    def is_lines(self, path: str) -> bool:
+        """Whether ranges of the file can be read each by itself; False also where it cannot be looked at."""
+        try:
+            return _Input(self, Task(path)).is_lines
+        except (OSError, EOFError, LogparseError):
+            return False
+
+    def __call__(self, task: Task) -> Ingested | RangeRead:
+        """A file that fails, fails alone: whatever is raised is its result."""
+        try:
+            return _Input(self, task).do()
+        except LogparseError as error:
+            return Ingested(task.path, "failed", error=str(error))
+        except (OSError, EOFError) as error:
+            reason = getattr(error, "strerror", None) or error
+            return Ingested(task.path, "failed", error=f"{printable(task.path)}: {reason}")
+        except Exception as error:  # a fault of ours that this file's content brings out
+            return Ingested(task.path, "failed", error=f"{printable(task.path)}: {type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Which part of which source a commit holds."""
+
+    source_id: str
+    run: str
+    content_hash: str = ""
+    start: int = 0
+    end: int = 0
+    replaces: tuple[str, ...] = ()
+    tail: bool = False
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """A stream that was read to its end: hashes of all raw bytes and of those up to the last line's end, how many they
+    are, and the last line, if it has no end, with its place.
+    """
+
+    digest: str
+    digest_of_lines: str
+    end: int
+    last: bytes
+    place: int
+
+
+class _Input:
+    """One input on its way into the store."""
+
+    def __init__(self, reader: Reader, task: Task) -> None:
+        self.task = task
+        self.run = reader.run
+        self.store = reader.store
+        self.file = InputFile(task.path, reader.max_ratio)
+        self.formats = chosen(reader.format)
+        self._started = time.monotonic()
+
+    def do(self) -> Ingested | RangeRead:
+        """Read the input, or only what is new of it, or a range of it."""
+        if self.task.path == "-":
+            return self._stdin()
+        if isinstance(self.task, RangeTask):
+            return read_range(
+                self.file, self.store.attempt(), self.formats, self.task.span, self.task.size, self._report
+            )
+        if isinstance(self.task, CommitTask):
+            return self._ranges(self.task.ranges)
+        size = self.file.size
+        earlier = self.store.commits_of(self.task.path, self.task.known)
+        at = self._continuation(earlier, size)
+        if at is None:
+            return Ingested(self.task.path, "unchanged", earlier[-1].format, earlier[-1].run)
+        file_format = self._file_format() if at.start == 0 else None
+        result = self._whole_file(file_format, at) if file_format else self._stream(at)
+        state = result.state if result.state == "unchanged" else "grown" if at.source_id else "new"
+        return replace(result, state=state, seconds=time.monotonic() - self._started)
+
+    def _continuation(self, earlier: Sequence[Commit], size: int) -> _Stretch | None:
+        """Where to go on: a file whose stored prefix is unchanged has grown.  None: nothing is new."""
+        if earlier:
+            mine = [row for row in earlier if row.source_id == earlier[-1].source_id]
+            latest = max(mine, key=lambda row: row.end)
+            if size >= latest.end and self.file.digest(latest.end) == latest.content_hash:
+                if size == latest.end:
+                    return None
+                again = latest.whole or self.file.compressed
+                stale = tuple(row.attempt for row in mine if again or row.tail)
+                start = 0 if again else max((row.end for row in mine if not row.tail), default=0)
+                return _Stretch(latest.source_id, latest.run, start=start, replaces=stale)
+        return _Stretch("", self.run)
+
+    @property
+    def is_lines(self) -> bool:
+        """Whether it is a plain file of line languages."""
+        return not self.file.compressed and self._file_format() is None
+
+    def _file_format(self) -> FileFormat | None:
+        candidates = [f for f in self.formats if isinstance(f, FileFormat)]
+        if len(self.formats) == 1:
+            return candidates[0] if candidates else None
+        head = self.file.head()
+        return next((f for f in candidates if f.recognise(head)), None)
+
+    def _whole_file(self, format: FileFormat, at: _Stretch) -> Ingested:
+        attempt = self.store.attempt()
+        collector, tally = Collector(attempt), Tally()
+        size, pids = self.file.size, set[str]()
+        with ThreadPoolExecutor(1) as beside:
+            hashed = beside.submit(self.file.digest, size)
+            for outcome in map(storable, format.read(self.file)):
+                tally.add(outcome)
+                pids |= {fact.value for fact in outcome.records if isinstance(fact, Fact) and fact.name == "pid"}
+                collector.add(outcome.records, offset=outcome.at)
+                collector.add_tables(dict(outcome.tables))
+            collector.flush()
+            digest = hashed.result()
+        self._report(size)
+        source = at.source_id or source_id(self.task.path, digest)
+        stretch = replace(at, source_id=source, content_hash=digest, start=0, end=size)
+        pid = _process_id(pids)
+        values = {"pid": pid, "pid_from": None if pid is None else "fact", "bytes": size, "whole": True}
+        return self.commit(attempt, stretch, tally, {}, format=format.name, **values)
+
+    def _stream(self, at: _Stretch) -> Ingested:
+        """Lines of several languages and of nobody.  A last line without its end is committed apart: it may grow."""
+        stream = self._stream_read()
+        path = self.file.plain_path if stream.reader.reads_files else None
+        if path is not None and self.file.size - at.start > _RANGED_BYTES:
+            passed = self._pass_ranges(stream, path, at.start)
+        else:
+            passed = self._pass_blocks(stream, at.start)
+        if passed.last and self.file.compressed:
+            stream.feed(passed.last, passed.place)
+            passed = replace(passed, last=b"")
+        return self._commit_lines(passed, at, partial(self._commit_stream, stream))
+
+    def _ranges(self, ranges: Sequence[RangeRead]) -> Ingested:
+        """What all ranges of the file gave, and what block languages say in it."""
+        size, pieces = self.task.size, [piece for one in ranges for piece in one.pieces]
+        place = min((one.unended for one in ranges if one.unended is not None), default=size)
+        attempt = self.store.attempt()
+        marked = read_marked(self.file, attempt, self.formats, [x for one in ranges for x in one.marked], place)
+        parts = [*attempt.parts(), *(path for one in ranges for path in one.parts)]
+        several = [Counts.of(marked), *(one.counts for one in ranges)]
+        counts = total(several, distinct_problems(self.store, parts, several))
+        with self.file.seekable() as raw:
+            raw.seek(place)
+            last = raw.read(size - place)
+        digest = Digest(pieces).hexdigest()
+        passed = _Passed(digest, digest_until(self.file, pieces, place), size, last, place)
+
+        def commit(at: _Stretch) -> Ingested:
+            seconds = sum(one.seconds for one in ranges) + time.monotonic() - self._started
+            others = {one.attempt: one.parts for one in ranges}
+            values = self._of_lines(counts) | {"bytes": place, "seconds": seconds}
+            return self.commit(attempt, at, counts, others, **values)
+
+        result = self._commit_lines(passed, _Stretch("", self.run), commit)
+        return replace(result, seconds=time.monotonic() - self._started)
+
+    def _commit_lines(self, passed: _Passed, at: _Stretch, commit: Callable[[_Stretch], Ingested]) -> Ingested:
+        """Commit what was read of whole lines, and the last one apart if it has no end."""
+        source = at.source_id or source_id(self.task.path, passed.digest)
+        whole = replace(at, source_id=source, content_hash=passed.digest, end=passed.end)
+        if not passed.last:
+            return commit(whole)
+        end = passed.end - len(passed.last)
+        tail = replace(whole, start=end, tail=True)
+        result = None
+        if end > at.start:
+            result = commit(replace(whole, content_hash=passed.digest_of_lines, end=end))
+            tail = replace(tail, replaces=())
+        rest = self._stream_read()
+        rest.feed(passed.last, passed.place)
+        part = self._commit_stream(rest, tail)
+        return part if result is None else _sum(result, part)
+
+    def _pass_blocks(self, stream: StreamRead, start: int) -> _Passed:
+        """Feed a stream of any kind, block by block."""
+        hashing = Hashing(self.file.raw())
+        last, place = b"", start
+        with hashing:
+            content = self.file.decompressed(cast(BinaryIO, hashing))
+            while start > hashing.count and content.read(min(1 << 20, start - hashing.count)):
+                pass
+            for block, offset in blocks(content, start, progress=self._report):
+                cut = block.rfind(b"\n") + 1
+                if cut:
+                    stream.feed(block[:cut], offset)
+                last, place = block[cut:], offset + cut
+            digest = hashing.finish()
+        return _Passed(digest, hashing.whole_lines, hashing.count, last, place)
+
+    def _pass_ranges(self, stream: StreamRead, path: str, start: int) -> _Passed:
+        """Let counters read a plain local file by themselves, and hash it as they do."""
+        with open(path, "rb", buffering=0) as raw:
+            file = raw.fileno()
+            size = os.fstat(file).st_size
+            place = last_line_end(file, start, size)
+            try:
+                for count in stream.read_file(file, start, place):
+                    self._report(count)
+            except OSError as error:
+                if os.fstat(file).st_size < place:
+                    raise InputError(f"{printable(path)}: became shorter while it was read") from error
+                raise
+            last = os.pread(file, size - place, place)
+        pieces = stream.reader.hashes
+        digest_of_lines, digest = digest_until(self.file, pieces, place), digest_until(self.file, pieces, size)
+        return _Passed(digest, digest_of_lines, size, last, place)
+
+    def _report(self, count: int) -> None:
+        report(self.task.path, count)
+
+    def _stdin(self) -> Ingested:
+        """Standard input: a new source per call, committed every few seconds so that a live store can be looked at."""
+        source = source_id("-", secrets.token_hex(8))
+        raw = self.file.raw()
+        stream, total = self._stream_read(), Ingested("-", "new")
+        start, read, rest, last_commit = 0, 0, b"", time.monotonic()
+        while data := _available(raw):
+            block, rest = _cut(rest + data)
+            if block:
+                stream.feed(block, read)
+                read += len(block)
+            if read > start and time.monotonic() - last_commit > _LIVE_SECONDS:
+                stretch = _Stretch(source, self.run, f"{source}-{read}", start, read)
+                total = _sum(total, self._commit_stream(stream, stretch, end_of_stream=False))
+                start, last_commit, stream = read, time.monotonic(), self._stream_read(stream.reader)
+        if rest:
+            stream.feed(rest, read)
+        end = read + len(rest)
+        stretch = _Stretch(source, self.run, f"{source}-end", start, end)
+        total = _sum(total, self._commit_stream(stream, stretch))
+        return replace(total, seconds=time.monotonic() - self._started)
+
+    def _stream_read(self, reader: LineReader | None = None) -> StreamRead:
+        return StreamRead(self.store.attempt(), self.formats, self.task.threads, reader)
+
+    def _commit_stream(self, stream: StreamRead, at: _Stretch, end_of_stream: bool = True) -> Ingested:
+        stream.finish(end_of_stream)
+        tally = stream.tally
+        ended = "in the middle of a line" if at.tail and tally.units["reject"] else None
+        values = self._of_lines(tally) | {"ended": ended, "bytes": stream.bytes}
+        return self.commit(stream.attempt, at, tally, {}, **values)
+
+    def _of_lines(self, tally: Tally | Counts) -> dict[str, Any]:
+        pid, pid_from = tally.process(self.file.pid_in_name)
+        return {"pid": pid, "pid_from": pid_from, "format": tally.languages or FOREIGN}
+
+    def commit(
+        self,
+        attempt: Attempt,
+        at: _Stretch,
+        tally: Tally | Counts,
+        others: Mapping[str, Sequence[str]],
+        **values: Any,
+    ) -> Ingested:
+        """Make what was read exist, with the parts of ``others``."""
+        values = {"seconds": time.monotonic() - self._started} | values
+        row = Commit(
+            attempt=attempt.name,
+            path=self.task.path,
+            lines=tally.lines,
+            splits=tally.splits,
+            units={**tally.units},
+            bench_output=tally.bench_output,
+            committed_at=time.time(),
+            **{f.name: getattr(at, f.name) for f in fields(at)},
+            **values,
+        )
+        return Ingested(
+            row.path,
+            "new" if attempt.commit(row, others) else "unchanged",
+            row.format,
+            row.run,
+            bytes=row.bytes,
+            lines=row.lines,
+            splits=row.splits,
+            counts=tuple(tally.units[unit] for unit in UNITS),
+            problems=tally.problems,
+            calls=tally.calls,
+        )
+
+
+def _process_id(facts: set[str]) -> int | None:
+    """The process that all facts ``pid`` of a file name; None where there are several, or none that is a number."""
+    pid = next(iter(facts)) if len(facts) == 1 else ""
+    return int(pid) if pid.isascii() and pid.isdecimal() and len(pid) < 19 else None
+
+
+def source_id(path: str, digest: str) -> str:
+    return str(xxhash.xxh3_64_hexdigest(f"{path}\0{digest}".encode()))
+
+
+def _sum(one: Ingested, two: Ingested) -> Ingested:
+    return replace(
+        two,
+        format=two.format if one.format in ("", FOREIGN) else one.format,
+        bytes=one.bytes + two.bytes,
+        lines=one.lines + two.lines,
+        splits=one.splits + two.splits,
+        counts=tuple(map(add, one.counts, two.counts)),
+        problems=max(one.problems, two.problems),
+        calls=one.calls + two.calls,
+    )
+
+
+def _cut(data: bytes) -> tuple[bytes, bytes]:
+    cut = data.rfind(b"\n") + 1
+    return data[:cut], data[cut:]
+
+
+def _available(raw: BinaryIO) -> bytes:
+    """What standard input has now, at least one byte; empty at its end."""
+    return bytes(raw.read1(1 << 20)) if isinstance(raw, io.BufferedReader) else raw.read(1 << 16)

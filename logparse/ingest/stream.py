@@ -1,0 +1,189 @@
+"""A stretch of a stream on its way into one attempt: formats read the distinct lines, counts become columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import xxhash
+
+from logparse.formats.format import UNITS, FileFormat, Format, LineFormat, Outcome, Unit
+from logparse.ingest.lines import LineReader, Read
+from logparse.model import Call, Record
+from logparse.store.collector import NULL, Collector, clock_second, problem_text, storable
+from logparse.store.parts import Attempt
+
+_THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
+_REMEMBERED = 8192  # outcomes of lines …
+_LONG = 16_384  # … shorter than this
+_LONG_NUMBER = re.compile(r"\d{7}")  # three shorter ones, multiplied, need no more than 64 bits
+_outcomes: dict[tuple[str, str], Outcome] = {}  # of all that this process reads: a job's ranks write the same lines
+_EXACT_PROBLEMS = 1 << 16
+
+
+class StreamRead:
+    """Reads blocks of whole lines into an attempt; ``finish`` writes all that was read."""
+
+    def __init__(
+        self, attempt: Attempt, formats: Sequence[Format], threads: int = 1, reader: LineReader | None = None
+    ) -> None:
+        self.attempt = attempt
+        self.tally = Tally()
+        self.reader = reader or LineReader([f for f in formats if not isinstance(f, FileFormat)], threads)
+        self.bytes = 0
+        self._collector = Collector(attempt)
+
+    def feed(self, block: bytes, offset: int) -> None:
+        """Read whole lines that stand at ``offset``."""
+        self.reader.feed(block, offset)
+        self.bytes += len(block)
+        if self.reader.full:
+            self._absorb(self.reader.take(all=False))
+
+    def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
+        """Read lines of a file descriptor's bytes; gives the bytes done each time.  Raises OSError."""
+        absorbed = False
+        for count in self.reader.read_file(file, start, end):
+            self.bytes += count
+            if self.reader.full:
+                self._absorb(self.reader.take(all=False))
+                if not absorbed:  # most problems are known by now: written while counting goes on
+                    self._collector.flush_problems()
+                    absorbed = True
+            yield count
+
+    def finish(self, end_of_stream: bool = True) -> None:
+        """Write everything; at the end of the stream block languages give what they still hold."""
+        self._absorb(self.reader.take())
+        if end_of_stream:
+            held = list(self.reader.close())
+            self.tally.saw(held)
+            self._collector.add(held)
+        self._collector.flush()
+
+    def _absorb(self, read: Read) -> None:
+        tally, collector = self.tally, self._collector
+        tally.lines += read.lines
+        tally.splits += read.splits
+        tally.units["foreign"] += read.foreign
+        tally.units["blank"] += read.blank
+        for told, raw, language in read.outcomes:
+            outcome = storable(told)
+            tally.add(outcome, language, outcome.lines)
+            collector.add(outcome.records, offset=outcome.at, raw=raw)
+            collector.add_tables(dict(outcome.tables))
+        self._absorb_distinct(read)
+
+    def _absorb_distinct(self, read: Read) -> None:
+        seconds = np.array([clock_second(clock) for clock, _ in read.places], np.int64)
+        pids = np.array([int(bracket or NULL) for _, bracket in read.places], np.int64)
+        nobody, seen = np.full_like(pids, NULL), np.zeros(len(pids), np.bool_)
+        for entry in read.distinct:
+            times = entry.count
+            outcome = self._outcome(entry.format, entry.text, times)
+            self.tally.add(outcome, entry.format.name, times, times=times)
+            threads = entry.text.startswith(_THREAD_PREFIX)
+            if not threads:
+                seen[entry.numbers] = True
+            of = (nobody if threads else pids)[entry.numbers]
+            at = seconds[entry.numbers]
+            self._collector.add_counted(
+                outcome.records, entry.counts, of, at, offset=entry.offset, raw=entry.raw, text=entry.text
+            )
+        self.tally.saw_processes(set(pids[seen].tolist()))
+
+    def _outcome(self, format: LineFormat, text: str, times: int) -> Outcome:
+        """What a format reads in a line, kept for when it comes again: after a ``take``, or in another file.
+
+        Frequent lines find room always, those that were there once only where there is some.
+        """
+        outcome = _outcomes.get((format.name, text))
+        if outcome is None:
+            outcome = format.read(text)
+            if _LONG_NUMBER.search(text):
+                outcome = storable(outcome)
+            if len(text) < _LONG and (times > 1 or len(_outcomes) < _REMEMBERED):
+                if len(_outcomes) >= _REMEMBERED:
+                    _outcomes.clear()
+                _outcomes[format.name, text] = outcome
+        return outcome
+
+
+class Tally:
+    """Counts of one commit, in bounded memory."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.splits = 0
+        self.units: dict[Unit, int] = dict.fromkeys(UNITS, 0)
+        self.calls = 0
+        self.bench_output = False
+        self._problems = _Distinct()
+        self._tabled = 0
+        self._pids: set[int] = set()
+        self._languages: set[str] = set()
+
+    def add(self, outcome: Outcome, language: str = "", units: int | None = None, *, times: int = 1) -> None:
+        """Count the records of an outcome that stood ``times`` times: ``units`` lines, which ``lines`` holds already.
+
+        Without ``units`` they are the outcome's own, and are added to ``lines``.
+        """
+        self.units[outcome.unit] += outcome.lines if units is None else units
+        self.lines += outcome.lines if units is None else 0
+        if language:
+            self._languages.add(language)
+        self.saw(outcome.records, times)
+        if "convs" in outcome.tables:  # a format that gives tables gives each problem of the file once
+            self._tabled += outcome.tables["convs"].num_rows
+
+    def saw(self, records: Iterable[Record], times: int = 1) -> None:
+        """Count the records of lines that are counted."""
+        for record in records:
+            problem = getattr(record, "problem", None)
+            if problem is not None:
+                self._problems.add(problem_text(problem))
+            if isinstance(record, Call):
+                self.calls += (record.count or 0) * times
+            self.bench_output |= getattr(record, "origin", None) == "bench"
+
+    def saw_processes(self, pids: set[int]) -> None:
+        """Take the processes that prefixes named; whether it is one is all that matters."""
+        if len(self._pids) < 2:
+            self._pids |= set(sorted(pids - {NULL})[:2])
+
+    @property
+    def problems(self) -> int:
+        """Distinct problems, from 65,536 on an estimate (within about 1 %)."""
+        return self._problems.count + self._tabled
+
+    @property
+    def languages(self) -> str:
+        return "+".join(sorted(self._languages))
+
+    def process(self, in_name: int | None) -> tuple[int | None, str | None]:
+        """The process that wrote the source, and where that is known from."""
+        if self._pids:
+            return (next(iter(self._pids)) if len(self._pids) == 1 else None), "prefix"
+        return in_name, None if in_name is None else "name"
+
+
+class _Distinct:
+    """Counts distinct texts: exactly while they are few, then from the share of hashes below a falling bound."""
+
+    def __init__(self) -> None:
+        self._hashes: set[int] = set()
+        self._halvings = 0
+
+    def add(self, text: str) -> None:
+        value = xxhash.xxh3_64_intdigest(text.encode())
+        if value >> (64 - self._halvings):
+            return
+        self._hashes.add(value)
+        while len(self._hashes) > _EXACT_PROBLEMS:
+            self._halvings += 1
+            self._hashes = {value for value in self._hashes if not value >> (64 - self._halvings)}
+
+    @property
+    def count(self) -> int:
+        return len(self._hashes) << self._halvings

@@ -1,0 +1,361 @@
+"""Records to Arrow tables: counts what is equal, and keeps memory bounded by writing parts when it grows."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from logparse.formats.format import Outcome
+from logparse.model import (
+    CONV_FIELDS,
+    GEMM_FIELDS,
+    Call,
+    ConvProblem,
+    Fact,
+    GemmProblem,
+    Kernel,
+    Measurement,
+    Member,
+    Message,
+    Problem,
+    Record,
+    Reject,
+    SolutionName,
+)
+from logparse.store.columns import dictionary, fixed, numbers, table
+from logparse.store.parts import Attempt
+from logparse.store.schema import SCHEMAS
+
+_ROWS = 20_000
+_CELLS = 500_000  # counts of calls, which are numbers only
+_PROBLEMS = 8_192
+_EXCERPT = 300
+_WRITTEN = 200_000
+_ORDINALS = 200_000
+
+NULL = int(np.iinfo(np.int64).min)
+"""An unknown process, second or count in arrays."""
+
+Ints = npt.NDArray[np.int64]
+
+
+class _CallKey(NamedTuple):
+    """All of a call but process, second and count."""
+
+    kind: str
+    problem: str
+    solution: str | None
+    workspace_bytes: int | None
+    by_tool: bool
+    device: int | None
+    category: str
+
+
+class Collector:
+    """Gathers the records of one source and writes them as parts of an attempt."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._calls: dict[_CallKey, int] = {}
+        self._cells: list[tuple[int, Ints, Ints, Ints]] = []  # call, counts, processes, seconds
+        self._cell_count = 0
+        self._messages: dict[tuple[Any, ...], list[int]] = {}
+        self._problems: dict[str, Problem] = {}
+        self._written_problems: set[int] = set()
+        self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in SCHEMAS}
+        self._facts: set[tuple[str, str]] = set()
+        self._ordinals: dict[tuple[str, str], int] = {}
+        self._next_ordinal = 0
+        self.records = 0
+
+    def add(
+        self,
+        records: Iterable[Record],
+        *,
+        count: int = 1,
+        pid: int | None = None,
+        offset: int = 0,
+        raw: bytes = b"",
+        text: str | None = None,
+    ) -> None:
+        """Take records of a line (or unit) that stood ``count`` times, first at ``offset``.
+
+        Rejects of lines with the same ``text`` (default: ``raw``) are one row of the view.
+        """
+        for record in records:
+            self.records += 1
+            if isinstance(record, Call):
+                self._call(record, np.array([count]), np.array([NULL if pid is None else pid]), np.array([NULL]))
+            elif isinstance(record, Message):
+                key = (record.category, pid, record.function, record.text)
+                entry = self._messages.setdefault(key, [0, offset])
+                entry[0] += record.count * count
+                entry[1] = min(entry[1], offset)
+            elif isinstance(record, Measurement):
+                self._measurement(record)
+            elif isinstance(record, Fact):
+                self._fact(record)
+            elif isinstance(record, Reject):
+                self._reject(record, count, offset, raw, raw if text is None else text.encode())
+            elif isinstance(record, SolutionName):
+                self._rows["solutions"].append(
+                    {
+                        "library": record.solution.library,
+                        "solution": record.solution.text,
+                        "name": record.name,
+                        "kernel_name": record.kernel_name,
+                    }
+                )
+            else:
+                self._kernel(record)
+        self._flush_if_full()
+
+    def add_counted(
+        self, records: Iterable[Record], counts: Ints, pids: Ints, seconds: Ints, *, offset: int, raw: bytes, text: str
+    ) -> None:
+        """Take records of line ``text``, which process ``pids[i]`` wrote ``counts[i]`` times at ``seconds[i]``."""
+        for record in records:
+            if isinstance(record, Call):
+                self.records += 1
+                self._call(record, counts, pids, seconds)
+            elif isinstance(record, Message):
+                for pid in np.unique(pids).tolist():
+                    times = int(counts[pids == pid].sum())
+                    self.add((record,), count=times, pid=None if pid == NULL else pid, offset=offset)
+            else:
+                self.add((record,), count=int(counts.sum()), offset=offset, raw=raw, text=text)
+        self._flush_if_full()
+
+    def add_tables(self, tables: dict[str, pa.Table]) -> None:
+        """Take ready columns."""
+        for name, ready in tables.items():
+            self.records += ready.num_rows
+            self._attempt.add(name, ready)
+
+    def _flush_if_full(self) -> None:
+        rows = len(self._calls) + len(self._messages) + sum(map(len, self._rows.values()))
+        if rows >= _ROWS or self._cell_count >= _CELLS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is held as parts."""
+        self.flush_problems()
+        self._flush_calls()
+        by_category: dict[str, list[dict[str, Any]]] = {}
+        for (category, pid, function, text), (count, offset) in self._messages.items():
+            row = {"pid": pid, "function": function, "text": text, "count": count, "offset": offset}
+            by_category.setdefault(category, []).append(row)
+        self._messages.clear()
+        for category, rows in by_category.items():
+            self._write("messages", rows, category)
+        for name, rows in self._rows.items():
+            self._write(name, rows)
+            rows.clear()
+
+    def _write(self, name: str, rows: list[dict[str, Any]], category: str | None = None) -> None:
+        if rows:
+            schema = pa.schema([f for f in SCHEMAS[name] if f.name not in ("attempt", "category")])
+            self._attempt.add(name, table(rows, schema), category)
+
+    def _call(self, call: Call, counts: Ints, pids: Ints, seconds: Ints) -> None:
+        key = _CallKey(
+            call.problem.kind,
+            self._problem(call.problem),
+            call.solution.text if call.solution else None,
+            call.workspace_bytes,
+            call.by_tool,
+            call.device,
+            call.category,
+        )
+        if call.count is None:  # the format does not count
+            counts = np.full_like(counts, NULL)
+        elif call.count != 1:
+            counts = counts * call.count
+        self._cells.append((self._calls.setdefault(key, len(self._calls)), counts, pids, seconds))
+        self._cell_count += len(counts)
+
+    def _flush_calls(self) -> None:
+        """Calls as columns: a number per row, and each text once in a dictionary."""
+        if not self._cells:
+            return
+        numbers_of, *parts = zip(*self._cells, strict=True)
+        call = np.repeat(np.array(numbers_of, np.int64), [len(counts) for counts in parts[0]])
+        counts, pids, seconds = (np.concatenate(part) for part in parts)
+        keys = dict(zip(_CallKey._fields, zip(*self._calls, strict=True), strict=True))
+        self._calls, self._cells, self._cell_count = {}, [], 0
+        categories = np.array(keys.pop("category"))
+        for category in dict.fromkeys(categories.tolist()):
+            mine = (categories == category)[call]
+            number, pid, second, count = _summed(call[mine], pids[mine], seconds[mine], counts[mine])
+            columns = {name: _of_calls(values, number, name) for name, values in keys.items()}
+            time = numbers(second, NULL, pa.timestamp("s"))
+            columns |= {"pid": numbers(pid, NULL), "count": numbers(count, NULL), "first_seen": time, "last_seen": time}
+            self._attempt.add("calls", pa.table(columns), category)
+
+    def _measurement(self, item: Measurement) -> None:
+        text = self._problem(item.problem)
+        key = (text, item.solution.text)
+        ordinal = self._ordinals.get(key, self._next_ordinal)
+        self._ordinals[key] = ordinal + 1
+        if len(self._ordinals) > _ORDINALS:  # bounded: later ordinals then begin above all earlier ones
+            self._next_ordinal = max(self._ordinals.values())
+            self._ordinals.clear()
+        self._rows["measurements"].append(
+            {
+                "origin": item.origin,
+                "kind": item.problem.kind,
+                "problem": text,
+                "library": item.solution.library,
+                "solution": item.solution.text,
+                "raw": item.solution.raw or None,
+                "algorithm": item.solution.algorithm,
+                "status": item.status,
+                "time_us": item.time_us,
+                "min_us": item.min_us,
+                "max_us": item.max_us,
+                "std_us": item.std_us,
+                "samples_us": list(item.samples_us) or None,
+                "workspace_bytes": item.workspace_bytes,
+                "error": item.error,
+                "key_text": item.key_text,
+                "ordinal": ordinal,
+            }
+        )
+
+    def _fact(self, fact: Fact) -> None:
+        key = (fact.name, fact.value)
+        if key not in self._facts:
+            self._facts.add(key)
+            self._rows["facts"].append({"name": fact.name, "value": fact.value})
+        if len(self._facts) > _WRITTEN:  # bounded: a fact written twice does no harm
+            self._facts.clear()
+
+    def _reject(self, reject: Reject, count: int, offset: int, raw: bytes, line: bytes) -> None:
+        same = line or str(offset).encode()
+        self._rows["rejects"].append(
+            {
+                "offset": offset + reject.offset,
+                "length": reject.length or len(raw),
+                "count": count,
+                "reason": reject.reason,
+                "text": raw[reject.offset :][:_EXCERPT].decode("utf-8", "backslashreplace"),
+                "line": xxhash.xxh3_64_intdigest(same, seed=reject.offset) - (1 << 63),
+            }
+        )
+
+    def _kernel(self, kernel: Kernel) -> None:
+        problem = self._problem(kernel.problem) if kernel.problem else None
+        row: dict[str, Any] = {"device": kernel.device, "op": kernel.op, "problem": problem, "kernel": kernel.kernel}
+        row |= {"calls": kernel.calls, "total_us": kernel.total_us, "min_us": kernel.min_us, "max_us": kernel.max_us}
+        row["dram_gb_per_s"] = kernel.dram_gb_per_s
+        self._rows["kernels"].append(row)
+
+    def _problem(self, problem: Problem) -> str:
+        text = problem_text(problem)
+        if text not in self._problems and xxhash.xxh3_64_intdigest(text.encode()) not in self._written_problems:
+            self._problems[text] = problem
+            if len(self._problems) >= _PROBLEMS:
+                self.flush_problems()
+        return text
+
+    def flush_problems(self) -> None:
+        """Write the problems that no part holds yet."""
+        problems = self._problems.values()
+        self._write("gemms", [gemm_row(p) for p in problems if isinstance(p, GemmProblem)])
+        self._write("convs", [conv_row(p) for p in problems if isinstance(p, ConvProblem)])
+        self._written_problems |= {xxhash.xxh3_64_intdigest(text.encode()) for text in self._problems}
+        self._problems.clear()
+        if len(self._written_problems) > _WRITTEN:  # bounded: a problem written twice does no harm
+            self._written_problems.clear()
+
+
+def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """One row per call, process and second; a sum of unknown counts is unknown."""
+    order = np.lexsort((seconds, pids, call))
+    call, pids, seconds, counts = call[order], pids[order], seconds[order], counts[order]
+    differs = (call[1:] != call[:-1]) | (pids[1:] != pids[:-1]) | (seconds[1:] != seconds[:-1])
+    first = np.concatenate(([0], np.flatnonzero(differs) + 1))
+    sums = np.add.reduceat(np.where(counts == NULL, 0, counts), first)
+    sums[~np.logical_or.reduceat(counts != NULL, first)] = NULL
+    return call[first], pids[first], seconds[first], sums
+
+
+def _of_calls(values: Sequence[Any], call: Ints, name: str) -> pa.Array:
+    """A column of calls, per row; texts stay in a dictionary."""
+    type = SCHEMAS["calls"].field(name).type
+    if pa.types.is_string(type):
+        places: dict[str, int] = {}
+        codes = [-1 if value is None else places.setdefault(value, len(places)) for value in values]
+        return dictionary(np.array(codes)[call], list(places))
+    present = np.array([value is not None for value in values])
+    return fixed(np.array([value or 0 for value in values])[call], present[call], type)
+
+
+def problem_text(problem: Problem) -> str:
+    """``problem.text``, made once for equal problems (hashing one is ten times faster than making its text)."""
+    text: str | None = problem.__dict__.get("text")  # a cached property of most
+    return text or _text_of_equals(problem)
+
+
+@lru_cache(maxsize=8_192)
+def _text_of_equals(problem: Problem) -> str:
+    return problem.text
+
+
+_LIMIT = 1 << 63
+
+
+def storable(outcome: Outcome) -> Outcome:
+    """The outcome, or a reject in its place where a number in it needs more than 64 bits (a torn or damaged one)."""
+    if outcome.unit == "reject" or all(map(_fits, outcome.records)):
+        return outcome
+    return Outcome("reject", (Reject("a number beyond 64 bits"),), outcome.lines, outcome.at)
+
+
+def _fits(noun: Record | Problem | Member) -> bool:
+    """Whether all numbers of a noun and of the problem or members in it need no more than 64 bits."""
+    mine = vars(noun)
+    numbers = [value for value in mine.values() if isinstance(value, int)]
+    if numbers and not -_LIMIT < min(numbers) <= max(numbers) < _LIMIT:
+        return False
+    problem = mine.get("problem")
+    return (problem is None or _fits(problem)) and all(map(_fits, mine.get("members", ())))
+
+
+def _flops(problem: GemmProblem | ConvProblem) -> int | None:
+    flops = problem.flops
+    return None if flops is None or abs(flops) >= _LIMIT else flops
+
+
+def gemm_row(problem: GemmProblem) -> dict[str, Any]:
+    """The row of table ``gemms``: the normal form's fields."""
+    normal = problem.normal
+    fields = vars(normal)
+    row: dict[str, Any] = {name: fields[name] for name in GEMM_FIELDS}
+    row |= {"problem": problem.text, "kind": problem.kind, "shape": problem.shape}
+    row["members"] = ",".join(member.text for member in normal.members) or None
+    return row | {"epilogue": normal.epilogue, "flops": _flops(normal)}
+
+
+def conv_row(problem: ConvProblem) -> dict[str, Any]:
+    """The row of table ``convs``."""
+    fields = vars(problem)
+    row: dict[str, Any] = {name: fields[name] for name in CONV_FIELDS}
+    return row | {"problem": problem.text, "flops": _flops(problem)}
+
+
+@lru_cache(maxsize=4096)
+def clock_second(text: bytes) -> int:
+    """Seconds since 1970 of ``YYYY-MM-DD hh:mm:ss`` (local time, kept without a zone); NULL when it is no time."""
+    try:
+        moment = datetime.datetime.fromisoformat(text.decode())  # strptime takes 20 times as long
+    except ValueError:  # no clock, or a damaged one
+        return NULL
+    return int(moment.replace(tzinfo=datetime.timezone.utc).timestamp())

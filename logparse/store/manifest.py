@@ -1,0 +1,121 @@
+"""What a compaction merged: the commits that it stands for, and the parts that hold their rows.
+
+    STORE/compactions/<number>.parquet       the highest number counts …
+    STORE/compactions/forgotten-<id>.json    … but for the attempts in these
+
+The commits' row files and parts stay until nobody can be reading them any more (``Store.sweep``); whoever reads the
+manifest passes them over.  What is forgotten is written beside the manifest and not into it: so a compaction that has
+read it before cannot bring it back, whenever its manifest comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from logparse.location import PutIfAbsent, make_folder, replace_file
+from logparse.store.columns import table as arrow_table
+from logparse.store.schema import COMMIT_SCHEMA
+
+FOLDER = "compactions"
+MERGED = "merged"
+"""What the names of merged parts begin with, where others have an attempt."""
+_TOLD = b"logparse_manifest"
+_REMEMBERED_S = 86400.0
+"""How long it is kept what was forgotten, at least: a compaction that began before may still be at work."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``commits``: rows of ``COMMIT_SCHEMA``; ``parts``: paths below the store; ``stale``: whether these hold rows of
+    forgotten commits; ``age_s``: since it was written; ``spent``: paths of what was forgotten long ago and is in none.
+    """
+
+    number: int = 0
+    commits: pa.Table = field(default_factory=lambda: arrow_table([], COMMIT_SCHEMA))
+    parts: frozenset[str] = frozenset()
+    stale: bool = False
+    age_s: float = 0.0
+    spent: tuple[str, ...] = ()
+
+    @property
+    def attempts(self) -> frozenset[str]:
+        """The attempts whose rows the merged parts hold."""
+        return frozenset(self.commits["attempt"].to_pylist())
+
+    def to_bytes(self) -> bytes:
+        """The file that ``latest`` reads."""
+        told = json.dumps({"parts": sorted(self.parts)}).encode()
+        table = self.commits.replace_schema_metadata({**(COMMIT_SCHEMA.metadata or {}), _TOLD: told})
+        sink = io.BytesIO()
+        pq.write_table(table, sink, compression="zstd")
+        return sink.getvalue()
+
+    def path(self, root: str) -> str:
+        return f"{root}/{FOLDER}/{self.number:08d}.parquet"
+
+    def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
+        """Write it under its number.  False where another compaction has taken that."""
+        make_folder(filesystem, f"{root}/{FOLDER}")
+        return put(self.path(root), self.to_bytes())
+
+
+def forget(filesystem: pafs.FileSystem, root: str, attempts: Iterable[str]) -> None:
+    """Take attempts out of the manifest, and of any that is being made."""
+    make_folder(filesystem, f"{root}/{FOLDER}")
+    path = f"{root}/{FOLDER}/forgotten-{secrets.token_hex(8)}.json"
+    replace_file(filesystem, path, json.dumps(sorted(attempts)).encode())
+
+
+def manifests(filesystem: pafs.FileSystem, root: str) -> list[str]:
+    """The paths of all of them, the one that counts last."""
+    return sorted(info.path for info in _listed(filesystem, root) if info.path.endswith(".parquet"))
+
+
+def latest(filesystem: pafs.FileSystem, root: str) -> Manifest:
+    """The manifest that counts, an empty one where nothing was ever merged."""
+    infos = {info.path: info for info in _listed(filesystem, root)}
+    paths = sorted(path for path in infos if path.endswith(".parquet"))
+    forgotten = {path: _forgotten(filesystem, path) for path in infos if path.endswith(".json")}
+    old = [path for path in forgotten if _age_s(infos[path]) > _REMEMBERED_S]
+    if not paths:
+        return Manifest(spent=tuple(old))
+    file = pq.ParquetFile(paths[-1], filesystem=filesystem)
+    table = file.read()
+    told = json.loads(table.schema.metadata[_TOLD])
+    number = int(paths[-1].rsplit("/", 1)[-1].removesuffix(".parquet"))
+    held = frozenset(table["attempt"].to_pylist())
+    gone = held & frozenset().union(*forgotten.values())
+    if gone:
+        table = table.filter(pa.array([attempt not in gone for attempt in table["attempt"].to_pylist()], pa.bool_()))
+    return Manifest(
+        number,
+        table.cast(COMMIT_SCHEMA),
+        frozenset(told["parts"]),
+        stale=bool(gone),
+        age_s=_age_s(infos[paths[-1]]),
+        spent=tuple(path for path in old if not held & forgotten[path]),
+    )
+
+
+def _listed(filesystem: pafs.FileSystem, root: str) -> list[pafs.FileInfo]:
+    return list(filesystem.get_file_info(pafs.FileSelector(f"{root}/{FOLDER}", allow_not_found=True)))
+
+
+def _forgotten(filesystem: pafs.FileSystem, path: str) -> frozenset[str]:
+    with contextlib.suppress(FileNotFoundError), filesystem.open_input_stream(path) as stream:
+        return frozenset(json.loads(stream.read()))
+    return frozenset()
+
+
+def _age_s(info: pafs.FileInfo) -> float:
+    return time.time() - (info.mtime_ns or 0) / 1e9

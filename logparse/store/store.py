@@ -1,0 +1,400 @@
+"""The store: a folder or URL of Parquet files that anything can read, and the SQL views over them.
+
+    STORE/logparse-store.json                    schema version
+    STORE/<table>/[category=C/]<attempt>-N.parquet   parts
+    STORE/sources/<path>/<identity>.parquet      the commit of an attempt, written last, by put-if-absent: a row, and
+                                                 one per attempt that read a range of the same file
+    STORE/compactions/<number>.parquet           what was merged (see ``manifest``)
+
+Parts carry the *attempt* that wrote them; only attempts with a row in ``sources`` exist for the views, so a killed
+ingest leaves nothing but files that the next one removes.  ``<path>`` is a hash of the source's path, so that a worker
+finds what there is of one file without reading about all others (a row file may also stand in ``sources`` itself).
+A source may have several commits (a log that grew, standard input every few seconds); a commit may replace earlier ones
+of its source.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from logparse.errors import StoreError
+from logparse.location import META, PutIfAbsent, explained, make_folder, put_if_absent, replace_file, resolve
+from logparse.store.columns import conformed
+from logparse.store.columns import table as arrow_table
+from logparse.store.manifest import MERGED, Manifest, latest, manifests
+from logparse.store.manifest import forget as forget_attempts
+from logparse.store.parts import Attempt, attempt_of, parquet_bytes, path_folder, row_file, row_files
+from logparse.store.schema import (
+    COMMIT_SCHEMA,
+    FINDINGS_SCHEMA,
+    PARTITIONED,
+    SCHEMA_VERSION,
+    SCHEMAS,
+    Commit,
+    commit_from_row,
+    live,
+)
+from logparse.store.views import view_sql
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import pyarrow.dataset as ds
+
+_READ_TOGETHER = 16  # files: each may be a request to another machine
+_COMBINED = 256  # files whose tables become one
+_OWN = {"calls": "calls", "workload": "workload", "messages": "process_messages"}  # of one run, and their views
+FRAMES = (*_OWN, "sources", "gemm_problems", "conv_problems", "links", "measurements", "solutions", "kernels", "facts")
+"""The tables that analyzers take."""
+_LARGE = frozenset({"gemms", "convs", "measurements"})
+
+
+class Store:
+    """A store that exists.  Open it with ``open_store``; all tables come back as pandas DataFrames."""
+
+    def __init__(self, url: str, filesystem: pafs.FileSystem, root: str) -> None:
+        self.url = url
+        self.filesystem = filesystem
+        self.root = root
+        self._row_files: tuple[list[tuple[str, int | None]], pa.Table] = ([], arrow_table([], COMMIT_SCHEMA))
+
+    # ------------------------------------------------------------------ writing
+
+    @cached_property
+    def put(self) -> PutIfAbsent:
+        return put_if_absent(self.url, self.filesystem)
+
+    def attempt(self) -> Attempt:
+        """A fresh attempt to read one source; nothing of it is visible before its ``commit``."""
+        return Attempt(self.filesystem, self.root, secrets.token_hex(8), self.put)
+
+    def commits(self) -> list[Commit]:
+        """The live commits, replaced ones left out, in order of commitment."""
+        return live(map(commit_from_row, self._commit_table().to_pylist()))
+
+    def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
+        """The live commits of one path as of this moment, with those that are ``known`` of an earlier one."""
+        read = {f"{self.root}/{row_file(row)}" for row in known}
+        files = [p for p in self.files(f"sources/{path_folder(path)}") if p.endswith(".parquet") and p not in read]
+        rows = self.rows(files, COMMIT_SCHEMA).to_pylist() if files else []
+        found = [commit_from_row(row) for row in rows if row["path"] == path]
+        return live({row.attempt: row for row in (*known, *found)}.values())
+
+    def known(self) -> Callable[[str], Sequence[Commit]]:
+        """The commits of a path, as of now.  Of all paths at once, in little memory."""
+        table = self._commit_table()
+        rows: dict[str, list[int]] = {}
+        for number, path in enumerate(table["path"].to_pylist()):
+            rows.setdefault(path, []).append(number)
+        return lambda path: live(commit_from_row(table.slice(n, 1).to_pylist()[0]) for n in rows.get(path, ()))
+
+    def manifest(self) -> Manifest:
+        """What the last compaction merged."""
+        return latest(self.filesystem, self.root)
+
+    def _commit_table(self, manifest: Manifest | None = None) -> pa.Table:
+        manifest = manifest or self.manifest()
+        merged = {f"{self.root}/{path}" for path in row_files(manifest.commits)}
+        infos = (info for info in self._infos("sources") if info.path.endswith(".parquet") and info.path not in merged)
+        listed = [(info.path, info.mtime_ns) for info in infos]
+        held, rows = self._row_files
+        if listed != held:  # a row file never changes (what is forgotten may come again, later)
+            rows = self.rows([path for path, _ in listed], COMMIT_SCHEMA)
+            self._row_files = listed, rows
+        return pa.concat_tables([manifest.commits, rows])
+
+    def live_table(self, run: str | None = None) -> pa.Table:
+        """Rows of ``commits``, of one run only if it is named; without an object for each there may be very many."""
+        table = self._commit_table()
+        gone = {attempt for attempts in table["replaces"].to_pylist() for attempt in attempts or ()}
+        rows = zip(table["attempt"].to_pylist(), table["run"].to_pylist(), strict=True)
+        wanted = [attempt not in gone and run in (None, its) for attempt, its in rows]
+        return table if all(wanted) else table.filter(pa.array(wanted, pa.bool_()))
+
+    def forget(self, name: str) -> list[str]:
+        """Remove a run, or the sources whose path ends in ``name``.  Returns the paths that are gone.
+
+        What a compaction merged of them is invisible at once, and leaves the disk with the next one; so is what one
+        that is at work will have merged.  Raises StoreError when nothing matches.
+        """
+        rows = [commit_from_row(row) for row in self._commit_table().to_pylist()]
+        named = [row for row in live(rows) if name in (row.run, row.path) or row.path.endswith("/" + name)]
+        if not named:
+            raise StoreError(f"nothing in {self.url} is called {name!r}; `logparse status` lists runs and files")
+        sources = {row.source_id for row in named}
+        doomed = {row.attempt: row for row in rows if row.source_id in sources}
+        for row in doomed.values():
+            for path in (row_file(row), f"sources/{row_file(row).rsplit('/', 1)[-1]}"):
+                self._delete(f"{self.root}/{path}")
+        forget_attempts(self.filesystem, self.root, doomed)
+        for table in SCHEMAS:
+            for path in self.files(table):
+                if attempt_of(path) in doomed:
+                    self._delete(path)
+        return sorted({row.path for row in named})
+
+    def sweep(self, older_than_s: float = 3600) -> int:
+        """Remove what nobody reads: parts of attempts that never committed and have written nothing for a while, and
+        what was merged a while ago.  Returns how many files.
+        """
+        manifest = self.manifest()
+        merged = manifest.attempts
+        settled = manifest.age_s > older_than_s  # nobody still reads by the manifest before this one
+        held = set(self._commit_table(manifest)["attempt"].to_pylist())
+        doomed = [*manifest.spent, *(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
+        if settled:
+            told = {f"{self.root}/{path}" for path in row_files(manifest.commits)}
+            doomed += [p for p in self.files("sources") if p in told]
+        loose: dict[str, list[str]] = {}
+        touched: dict[str, float] = {}
+        for table in SCHEMAS:
+            for info in self._infos(table):
+                attempt = attempt_of(info.path)
+                if info.path.removeprefix(f"{self.root}/") in manifest.parts:
+                    continue
+                if attempt in merged or attempt.startswith(MERGED):
+                    doomed += [info.path] if settled else []
+                elif attempt not in held:  # as long as any of its parts is young, it may be at work
+                    loose.setdefault(attempt, []).append(info.path)
+                    touched[attempt] = max(touched.get(attempt, 0.0), (info.mtime_ns or 0) / 1e9)
+        now = time.time()
+        doomed += [p for attempt, paths in loose.items() if now - touched[attempt] > older_than_s for p in paths]
+        return sum(self._delete(path) for path in doomed)
+
+    def _delete(self, path: str) -> bool:
+        """Whether it was there: another process may have been faster."""
+        try:
+            self.filesystem.delete_file(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def write_findings(self, rows: pd.DataFrame) -> None:
+        """Replace the view ``findings`` by these rows (columns of ``FINDINGS_SCHEMA``)."""
+        rows = rows.reindex(columns=FINDINGS_SCHEMA.names)
+        table = pa.Table.from_pandas(rows, FINDINGS_SCHEMA, preserve_index=False)
+        make_folder(self.filesystem, f"{self.root}/findings")
+        replace_file(self.filesystem, f"{self.root}/findings/findings.parquet", parquet_bytes(table))
+
+    # ------------------------------------------------------------------ reading
+
+    def runs(self) -> list[str]:
+        """Run labels, oldest first."""
+        table, first = self.live_table(), dict[str, float]()
+        for run, at in zip(table["run"].to_pylist(), table["committed_at"].to_pylist(), strict=True):
+            first[run] = min(at, first.get(run, at))
+        return sorted(first, key=lambda run: first[run])
+
+    def latest_run(self, run: str | None = None) -> str:
+        """``run`` if it exists, else (None) the latest one.  Raises StoreError naming what there is."""
+        runs = self.runs()
+        if not runs:
+            raise StoreError(f"{self.url} is empty: ingest some logs first (`logparse ingest PATH…`)")
+        if run is not None and run not in runs:
+            raise StoreError(f"no run {run!r} in {self.url}; there is {', '.join(runs[-10:])}")
+        return run or runs[-1]
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the store lies on this machine's disk; None for one behind a URL."""
+        return Path(self.root) if isinstance(self.filesystem, pafs.LocalFileSystem) else None
+
+    def connect(self, run: str | None = None, *, direct: bool = False) -> duckdb.DuckDBPyConnection:
+        """An in-memory DuckDB connection with the views; ``run`` limits every view to one run.
+
+        ``direct`` lets DuckDB read the large tables of a local store by itself: a third less time and memory, but the
+        connection must keep its access to files, which SQL of strangers may not have.
+        """
+        import duckdb
+
+        con = duckdb.connect(
+            config={
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "temp_directory": tempfile.gettempdir(),  # by default it is .tmp, wherever the user happens to be
+            }
+        )
+        commits, manifest = self.live_table(run), self.manifest()
+        con.register("commits_", commits)
+        attempts = set(commits["attempt"].to_pylist())
+        for table, schema in SCHEMAS.items():
+            parts = self.parts(table, attempts, manifest)
+            paths = parts if direct and table in _LARGE and self.folder is not None else []
+            if paths:
+                names = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+                wanted = ", ".join(f'"{name}"' for name in schema.names)  # parts of earlier versions have more
+                read = f"read_parquet([{names}], hive_partitioning=false)"
+                con.execute(f"create view {table}_ as select {wanted} from {read}")
+            else:
+                con.register(f"{table}_", self._dataset(table, schema, parts))
+        findings = f"{self.root}/findings/findings.parquet"
+        has_findings = self.filesystem.get_file_info(findings).is_file
+        con.register(
+            "findings_",
+            pq.read_table(findings, filesystem=self.filesystem, schema=FINDINGS_SCHEMA)
+            if has_findings
+            else FINDINGS_SCHEMA.empty_table(),
+        )
+        for view, sql in view_sql(run).items():
+            con.execute(f"create view {view} as {sql}")
+        return con
+
+    def query(self, sql: str, run: str | None = None, parameters: Sequence[object] = ()) -> pd.DataFrame:
+        """The result of trusted SQL over the views (for SQL of strangers see ``logparse.sql``)."""
+        with self.connect(run) as con:
+            return con.execute(sql, list(parameters)).df()
+
+    def frames(self, run: str | None = None, names: Sequence[str] = FRAMES) -> dict[str, pd.DataFrame]:
+        """The tables that analyzers take: of one run (default the latest) where they are the run's own, else of all."""
+        run = self.latest_run(run)
+        out = {}
+        with self.connect() as con:
+            for name in names:
+                own = f"{_OWN[name]} where run = $run" if name in _OWN else None
+                out[name] = con.execute(f"select * from {own or name}", {"run": run} if own else None).df()
+        return out
+
+    def _view(self, name: str, run: str | None) -> pd.DataFrame:
+        return self.query(f"select * from {name}", run)
+
+    def sources(self, run: str | None = None) -> pd.DataFrame:
+        """One row per ingested file: run, path, format, bytes, lines, splits and a count per unit."""
+        return self._view("sources", run)
+
+    def calls(self, run: str | None = None) -> pd.DataFrame:
+        """Calls by source, category, problem, solution and second."""
+        return self._view("calls", run)
+
+    def workload(self, run: str | None = None) -> pd.DataFrame:
+        """Calls by run, process and problem, counted once."""
+        return self._view("workload", run)
+
+    def messages(self, run: str | None = None) -> pd.DataFrame:
+        """Library lines that are no calls, by source, category and distinct text."""
+        return self._view("messages", run)
+
+    def gemm_problems(self, run: str | None = None) -> pd.DataFrame:
+        """Distinct GEMMs in normal form, with shape, epilogue and flops."""
+        return self._view("gemm_problems", run)
+
+    def conv_problems(self, run: str | None = None) -> pd.DataFrame:
+        """Distinct convolutions with shape, layer, layout, dtype and flops."""
+        return self._view("conv_problems", run)
+
+    def links(self, run: str | None = None) -> pd.DataFrame:
+        """Pairs of problems that may be the same call: problem, other, level, fan."""
+        return self._view("links", run)
+
+    def measurements(self, run: str | None = None) -> pd.DataFrame:
+        """Times (µs) of solutions for problems, or the reason why there is none."""
+        return self._view("measurements", run)
+
+    def solutions(self, run: str | None = None) -> pd.DataFrame:
+        """Solutions of library builds with their names."""
+        return self._view("solutions", run)
+
+    def kernels(self, run: str | None = None) -> pd.DataFrame:
+        """GPU kernels by operator (traces), times in µs."""
+        return self._view("kernels", run)
+
+    def facts(self, run: str | None = None) -> pd.DataFrame:
+        """Where files were made: source_id, run, name, value."""
+        return self._view("facts", run)
+
+    def rejects(self, run: str | None = None) -> pd.DataFrame:
+        """Distinct lines that look like ours and could not be read."""
+        return self._view("rejects", run)
+
+    def findings(self) -> pd.DataFrame:
+        """Findings of the last ``recommend``."""
+        return self._view("findings", None)
+
+    def files(self, folder: str) -> list[str]:
+        """Paths of all files below a folder of the store."""
+        return [info.path for info in self._infos(folder)]
+
+    def _infos(self, folder: str) -> list[pafs.FileInfo]:
+        selector = pafs.FileSelector(f"{self.root}/{folder}", recursive=True, allow_not_found=True)
+        return [info for info in self.filesystem.get_file_info(selector) if info.is_file]
+
+    def rows(self, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
+        """The rows of files; columns that one lacks are unknown.
+
+        As fast as pyarrow.dataset, which imports pandas; and that takes longer than most logs to read.
+        """
+
+        def read(path: str) -> pa.Table:
+            return conformed(pq.ParquetFile(path, filesystem=self.filesystem).read(use_threads=False), schema)
+
+        found = [arrow_table([], schema)]
+        with ThreadPoolExecutor(_READ_TOGETHER) as reading:
+            for start in range(0, len(paths), _COMBINED):  # a table takes far more memory than its one row
+                some = pa.concat_tables(reading.map(read, paths[start : start + _COMBINED]))
+                found.append(some.combine_chunks())
+        return pa.concat_tables(found)
+
+    def parts(self, table: str, attempts: Set[str], manifest: Manifest) -> list[str]:
+        """Paths of the parts that hold the table's rows of these attempts (merged ones hold those of others too)."""
+        single = attempts - manifest.attempts
+        found = [path for path in self.files(table) if path.endswith(".parquet")]
+        return [p for p in found if attempt_of(p) in single or p.removeprefix(f"{self.root}/") in manifest.parts]
+
+    def _dataset(self, table: str, schema: pa.Schema, paths: Sequence[str]) -> pa.Table | ds.Dataset:
+        if not paths:
+            return schema.empty_table()
+        import pyarrow.dataset as ds
+
+        partitioning = (
+            ds.partitioning(pa.schema([("category", pa.string())]), flavor="hive") if table in PARTITIONED else None
+        )
+        return ds.dataset(
+            paths,
+            filesystem=self.filesystem,
+            schema=schema,
+            format="parquet",
+            partitioning=partitioning,
+            partition_base_dir=f"{self.root}/{table}",
+        )
+
+
+def open_store(location: str | os.PathLike[str] | None = None, *, create: bool = False) -> Store:
+    """The store at a folder or URL (default ``$LOGPARSE_STORE``, else ``logparse-store``).
+
+    Raises StoreError when it is missing (unless ``create``), out of reach or written by another schema version.
+    """
+    url = os.fspath(location or os.environ.get("LOGPARSE_STORE") or "logparse-store")
+    filesystem, root = resolve(url)
+    meta = f"{root}/{META}"
+    with explained(url, StoreError):
+        if not filesystem.get_file_info(meta).is_file:
+            if not create:
+                raise StoreError(
+                    f"no store at {url}: ingest something first, or name another with --store or LOGPARSE_STORE"
+                )
+            make_folder(filesystem, root)
+            put_if_absent(url, filesystem)(meta, json.dumps({"schema": SCHEMA_VERSION}).encode())
+        with filesystem.open_input_stream(meta) as stream:
+            text = stream.read()
+    try:
+        version = json.loads(text)["schema"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"{url}/{META} is damaged; if this is a store, restore that file: {error}") from error
+    if version != SCHEMA_VERSION:
+        raise StoreError(
+            f"{url} has schema {version}, this logparse writes {SCHEMA_VERSION}: ingest the logs into a new store, "
+            "or use the logparse version that wrote it"
+        )
+    return Store(url, filesystem, root)

@@ -1,0 +1,79 @@
+"""The SQL behind the store's views, over its tables as they are."""
+
+from __future__ import annotations
+
+from logparse.formats.format import UNITS
+from logparse.links import links_sql
+from logparse.store.schema import SCHEMAS
+
+CONV_SHAPE = (
+    "'conv ' || direction || ' ' || n || 'x' || c || 'x' || d || 'x' || h || 'x' || w || 'x' || k || 'x' || filter_d"
+    " || 'x' || filter_h || 'x' || filter_w || ' g' || groups || ' ' || in_type"
+)
+"""``ConvProblem.shape``, unknown where any part is: not stored, as the columns hold all of it."""
+
+
+def view_sql(run: str | None) -> dict[str, str]:
+    """The views, in order of dependence; ``commits_`` and ``<table>_`` are already limited to ``run``."""
+    units = ", ".join(f"cast(sum({unit}_lines) as bigint) as {unit}_lines" for unit in UNITS)
+    joined = "select s.source_id, s.run, t.* exclude (attempt) from {t}_ t join commits_ s using (attempt)"
+    gemm_columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["gemms"].names[2:])
+    conv_columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["convs"].names[2:])
+    return {
+        "sources": f"""
+            select source_id, any_value(run) as run, any_value(path) as path, arg_max(format, "end") as format,
+                   cast(sum(bytes) as bigint) as bytes, cast(sum(lines) as bigint) as lines,
+                   cast(sum(splits) as bigint) as splits, {units}, arg_max(pid, "end") as pid,
+                   arg_max(pid_from, "end") as pid_from, arg_max(ended, committed_at) as ended,
+                   min(committed_at) as ingested_at, sum(seconds) as seconds
+            from commits_ group by source_id""",
+        "calls": """
+            select s.source_id, s.run, t.category, t.kind, t.problem, coalesce(t.pid, s.pid) as pid, t.device,
+                   t.first_seen, t.last_seen, t.solution, cast(sum(t.count) as bigint) as count,
+                   t.by_tool or (t.category = 'bench' and s.bench_output) as by_tool, t.workspace_bytes
+            from calls_ t join commits_ s using (attempt) group by all""",
+        "workload": """
+            with per as (
+                select run, pid, kind, kind = 'conv' as conv, category, problem, cast(sum(count) as bigint) as calls
+                from calls where not by_tool group by all),
+            best as (
+                select run, pid, conv, category from per group by run, pid, conv, category
+                qualify row_number() over (
+                    partition by run, pid, conv order by sum(calls) desc nulls last, category) = 1)
+            select per.run, per.pid, per.kind, per.problem, per.calls, per.category as calls_from
+            from per join best on per.run = best.run and per.pid is not distinct from best.pid
+                              and per.conv = best.conv and per.category = best.category""",
+        "process_messages": """
+            select s.source_id, s.run, t.category, coalesce(t.pid, s.pid) as pid, t.function, t.text,
+                   cast(sum(t.count) as bigint) as count, min(t."offset") as "offset"
+            from messages_ t join commits_ s using (attempt) group by all""",
+        "messages": """
+            select source_id, run, category, function, text, cast(sum(count) as bigint) as count,
+                   min("offset") as "offset" from process_messages group by all""",
+        "gemm_problems": f"select problem, {gemm_columns} from gemms_ join commits_ using (attempt) group by problem",
+        "conv_problems": f"""
+            select problem, {CONV_SHAPE} as shape, substr(problem, 7 + length(direction)) as layer,
+                   * exclude (problem), case when in_layout = weights_layout and in_layout = out_layout then in_layout
+                           else concat_ws('-', in_layout, weights_layout, out_layout) end as layout,
+                   case when in_type = weights_type and in_type = out_type then in_type
+                        else concat_ws('-', in_type, weights_type, out_type) end as dtype
+            from (select problem, {conv_columns} from convs_ join commits_ using (attempt) group by problem)""",
+        "links": links_sql("gemm_problems", "conv_problems"),
+        "measurements": joined.format(t="measurements"),
+        "solutions": """
+            select distinct t.library, b.build, t.solution, t.name, t.kernel_name,
+                   (select any_value(m.algorithm) from measurements_ m where m.solution = t.solution) as algorithm
+            from solutions_ t join commits_ s using (attempt) left join (
+                select source_id, string_agg(value, ' ' order by name, value) as build from (
+                    select distinct s.source_id, t.name, t.value from facts_ t join commits_ s using (attempt)
+                    where t.name in ('hipblaslt_version', 'hipblaslt_revision'))
+                group by source_id) b on s.source_id = b.source_id""",
+        "kernels": joined.format(t="kernels"),
+        "facts": "select distinct s.source_id, s.run, t.name, t.value from facts_ t join commits_ s using (attempt)",
+        "rejects": """
+            select s.source_id, s.path, s.run, min(t."offset") as "offset", arg_min(t.length, t."offset") as length,
+                   cast(sum(t.count) as bigint) as count, t.reason, arg_min(t.text, t."offset") as text
+            from rejects_ t join commits_ s using (attempt)
+            group by s.source_id, s.path, s.run, t.reason, coalesce(t.line, t."offset")""",
+        "findings": "select * from findings_" + (f" where run = '{run.replace(chr(39), chr(39) * 2)}'" if run else ""),
+    }

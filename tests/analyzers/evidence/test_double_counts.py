@@ -1,0 +1,55 @@
+"""Logs that do not tell their process: what is added, left out or may be one log twice is said, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from analyzers.completeness import missing
+from analyzers.evidence.double_counts import remarks_of
+from logparse.cli import app
+from logparse.ingest import ingest
+from logparse.store import Store
+from tests.conftest import SAMPLES
+
+RANK0, RANK1 = "hipblaslt/hipblaslt_rank0_4242.log", "hipblaslt/hipblaslt_rank1_4243.log"
+ADDED, LEFT_OUT, ALIKE = "are the sum of 2 logs of unknown process", "not counted", "are equal in size"
+BESIDE = "added to the 122 of 1 known process (bench)"
+
+
+@pytest.mark.parametrize(
+    ("samples", "wanted"),
+    [
+        ({"a.log": RANK0}, []),
+        ({"a_4242.log": RANK0, "b_4243.log": RANK1}, []),
+        ({"a_4242.log": RANK0, "profile_4242.log": "hipblaslt/profile_4242.log"}, []),
+        ({"a.log": RANK0, "b.log": RANK0}, [ADDED, ALIKE]),
+        ({"a_4242.log": RANK0, "b_4242.log": RANK0}, [ALIKE]),
+        ({"a.log": RANK0, "b.log": "hipblaslt/profile_4242.log"}, [LEFT_OUT]),
+        ({"a_4242.log": RANK0, "b.log": RANK0}, [BESIDE]),
+        ({"a_4242.log": RANK0, "v.log": "tunableop/tunableop_verbose.log"}, [BESIDE]),
+        ({"a_4242.log": RANK0, "m.log": "miopen/miopen_cmd_4242.log"}, []),
+        ({"out.txt": "hipblaslt/bench_output.txt", "a.log": RANK0}, []),
+    ],
+)
+def test_what_cannot_be_told_is_said(store: Store, tmp_path: Path, samples: dict[str, str], wanted: list[str]) -> None:
+    for name, sample in samples.items():
+        shutil.copy(SAMPLES / sample, tmp_path / name)
+    ingest([str(tmp_path / name) for name in samples], store, run="run")
+    said = remarks_of(store, "run")
+    assert len(said) == len(wanted), said
+    assert all(part in line for part, line in zip(wanted, said, strict=True)), said
+    assert set(said) <= set(missing(store)), "status says it, too"
+
+
+def test_where_the_numbers_are_shown(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.log", "b.log"):
+        shutil.copy(SAMPLES / RANK0, tmp_path / name)
+    ingest([str(tmp_path / "a.log"), str(tmp_path / "b.log")], store, run="run")
+    for words in (["top"], ["coverage", str(SAMPLES / "hipblaslt/tuning_7.0.txt")]):
+        with pytest.raises(SystemExit) as end:
+            app([*words, "--store", store.url])
+        assert end.value.code == 0
+        assert f"note: 244 GEMM calls {ADDED}" in capsys.readouterr().out

@@ -1,0 +1,78 @@
+"""What stands beside one problem: a sentence, a command and an override row, or why there is none."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from analyzers.explore.page.paste import Advice, advice
+from analyzers.explore.plain_text import percent, sentence
+from tests.analyzers.example import W
+
+HERE = {"arch": "gfx942", "cu_count": "304", "miopen_version": "3.4.0", "miopen_tweak": "7c1e0a9d2"}
+
+
+@pytest.fixture
+def told(example_views: dict[str, pd.DataFrame], example_points: pd.DataFrame) -> pd.Series:
+    """The row of the backward-weight problem, with a pick that is not the best known solution."""
+    row = example_points[example_points["problem"] == W.text].iloc[0].copy()
+    row["pick"], row["pick_us"], row["finding"] = "miopen:ConvDirectNaiveConvWrw", row["best_us"] * 3, None
+    row["loss_us"] = row["best_us"] * 2
+    return row
+
+
+def of(row: pd.Series, views: dict[str, pd.DataFrame], facts: dict[str, str], **target: str) -> Advice:
+    tries = views["measurements"].assign(algorithm="miopenConvolutionBwdWeightsAlgoGEMM", workspace_bytes=0)
+    return advice(row, tries[tries["problem"] == row["problem"]], facts, target=target)
+
+
+def test_a_losing_pick_gets_the_row_that_the_library_reads(
+    told: pd.Series, example_views: dict[str, pd.DataFrame]
+) -> None:
+    made = of(told, example_views, HERE)
+    assert str(told["best"]) in made.sentence
+    assert made.command.startswith("MIOpenDriver conv")
+    assert str(told["best"]).partition(":")[2] in made.override
+    assert made.override_name.endswith(".ufdb.txt")
+    assert "measured on gfx942, 304 CUs" in made.override_note
+    assert "not proposed by recommend" in made.override_note
+
+
+def test_what_is_not_known_of_the_machine_is_said(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
+    made = of(told, example_views, {"arch": "gfx942", "cu_count": "304"})
+    assert not made.override
+    assert "miopen_version of the target is unknown" in made.override_note
+
+
+def test_the_best_pick_needs_nothing(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
+    told["pick"], told["pick_us"], told["loss_us"] = told["best"], told["best_us"], 0.0
+    made = of(told, example_views, HERE)
+    assert "nothing to do" in made.sentence
+    assert not made.override
+    assert "the pick is the best known solution" in made.override_note
+
+
+def test_a_time_of_another_machine_is_no_override(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
+    made = of(told, example_views, HERE, arch="gfx90a", cu_count="104")
+    assert not made.override
+    assert "of another device" in made.override_note
+
+
+def test_nvidia_has_no_bench_command(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
+    made = of(told, example_views, {"arch": "sm_90"})
+    assert not made.command
+    assert "logparse replay" in made.command_note
+
+
+def test_a_finding_is_a_sentence_and_says_what_to_do(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
+    told["finding"], told["advice"] = "the library hints: 'pad it to 8.'", "pad 50257 to 50264"
+    assert of(told, example_views, HERE).sentence == "The library hints: 'pad it to 8.' Pad 50257 to 50264."
+
+
+def test_words_for_people() -> None:
+    assert [percent(x) for x in (None, 0.0, 0.00005, 0.0036, 0.026, 0.0996, 0.93)] == [
+        *("unknown", "0%", "<0.1%", "0.4%", "2.6%", "10%", "93%")
+    ]
+    assert sentence("gfx942130.HIP.fdb.txt: 7 are slow") == "gfx942130.HIP.fdb.txt: 7 are slow."
+    assert sentence("miopen:Conv takes 3 ms.") == "miopen:Conv takes 3 ms."
+    assert sentence("") == ""

@@ -1,0 +1,171 @@
+"""The table of problems says in SQL what the model says in Python."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+
+from analyzers.explore import queries
+from analyzers.explore.load.analysis import store_points
+from analyzers.explore.point_table import build, points
+from analyzers.explore.selection import Selection
+from logparse.lookup import top
+from logparse.model import ConvProblem, GemmProblem, problem_from_text
+from logparse.store import Store
+from tests.analyzers.example import B, F, W
+
+EVERYTHING = ("*",)
+
+
+def test_label_flops_and_bytes_are_the_models(sampled: Store) -> None:
+    made = store_points(sampled)
+    assert len(made) > 30
+    for row in made.to_dict("records"):
+        problem = problem_from_text(str(row["problem"]))
+        assert isinstance(problem, GemmProblem | ConvProblem)
+        if not problem.shape:
+            continue
+        assert row["label"] == problem.label
+        assert row["flops"] == problem.flops
+        assert row["bytes"] == problem.bytes or (problem.bytes is None and math.isnan(row["bytes"]))
+
+
+def test_a_convolution_is_the_gemm_that_it_amounts_to(example_points: pd.DataFrame) -> None:
+    product = 2 * example_points["m"] * example_points["n"] * example_points["k"] * example_points["batch"]
+    assert list(product) == list(example_points["flops"])
+
+
+def test_w_stands_beside_its_own_f_and_b(example_points: pd.DataFrame) -> None:
+    row = example_points.set_index("problem").loc[W.text]
+    assert (row["f_us"], row["b_us"], row["sibling_us"]) == (187.0, 219.0, 219.0)
+    assert (row["best"], row["best_us"], row["solutions"], row["failed"]) == ("miopen:GemmWrwUniversal", 5455.0, 2, 1)
+    assert row["device"] == "MI300X"
+
+
+def test_no_saving_is_larger_than_the_time(sampled: Store) -> None:
+    made = store_points(sampled)
+    saving = made[made["saving_us"].notna()]
+    assert len(saving)
+    assert (saving["saving_us"] <= saving["total_us"]).all()
+
+
+def test_a_problem_without_a_timed_pick_has_no_regret(example_points: pd.DataFrame) -> None:
+    with queries.over(example_points) as con:
+        assert queries.regrets(con, Selection())["problems"].sum() == 0
+
+
+def test_workload_takes_the_place_of_what_is_only_measured(example_views: dict[str, pd.DataFrame]) -> None:
+    v = example_views
+    made = points(v["conv_problems"], v["measurements"], workload=v["workload"])
+    assert list(made["problem"]) == [W.text]
+    assert made["calls"].item() == 3
+    assert made["total_us"].item() == 3 * 5455.0
+
+
+def test_empty_in_empty_out(example_views: dict[str, pd.DataFrame]) -> None:
+    made = points(example_views["conv_problems"].head(0), example_views["empty"])
+    assert len(made) == 0
+    assert {"id", "label", "time_us", "regret", "other_us"} <= set(made.columns)
+
+
+def test_input_is_left_alone(example_views: dict[str, pd.DataFrame]) -> None:
+    problems, measurements = example_views["conv_problems"], example_views["measurements"]
+    before = problems.copy(), measurements.copy()
+    points(problems, measurements)
+    pd.testing.assert_frame_equal(problems, before[0])
+    pd.testing.assert_frame_equal(measurements, before[1])
+
+
+def test_sample_keeps_the_dearest_and_says_what_it_left_out(example_points: pd.DataFrame) -> None:
+    with queries.over(example_points) as con:
+        drawn = queries.sample(con, Selection(), EVERYTHING, size=2)
+        assert drawn.rows["problem"].iloc[0] == W.text
+        assert (len(drawn.rows), drawn.total) == (2, 3)
+        assert drawn.note.startswith("2 of 3 problems drawn")
+        assert not queries.sample(con, Selection(), EVERYTHING, size=3).note
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "left"),
+    [
+        ("label", {"type": "contains", "filter": "w 64"}, 1),
+        ("label", {"type": "notContains", "filter": "w 64"}, 2),
+        ("time_us", {"type": "greaterThan", "filter": 200}, 2),
+        ("time_us", {"type": "inRange", "filter": 180, "filterTo": 190}, 1),
+        ("total_us", {"type": "lessThan", "filter": 1}, 2),
+        ("pick", {"type": "blank"}, 3),
+        ("best", {"operator": "OR", "conditions": [{"type": "contains", "filter": "universal"}]}, 1),
+        ("no such column; drop table points", {"type": "contains", "filter": "x"}, 3),
+        ("time_us", {"type": "'; drop table points", "filter": 1}, 3),
+    ],
+)
+def test_grid_filters(example_points: pd.DataFrame, name: str, rule: dict[str, object], left: int) -> None:
+    with queries.over(example_points) as con:
+        frame, count = queries.table(con, Selection(), filters={name: rule})
+    assert (len(frame), count) == (left, left)
+
+
+def test_grid_sorts_by_known_columns_only(example_points: pd.DataFrame) -> None:
+    with queries.over(example_points) as con:
+        first, _ = queries.table(con, Selection(), sort=[{"colId": "time_us", "sort": "asc"}])
+        same, _ = queries.table(con, Selection(), sort=[{"colId": "1; drop table points", "sort": "asc"}])
+    assert list(first["time_us"]) == [187.0, 219.0, 5455.0]
+    assert same["label"].iloc[0] == W.label
+
+
+@pytest.mark.parametrize("direction", ["W", "F", "no such direction"])
+def test_totals_from_sums_are_those_of_the_points(sampled: Store, direction: str) -> None:
+    told = ", ".join(f"{sql} as {name}" for name, sql in queries.AMOUNTS.items())
+    with sampled.connect() as con:
+        build(con, sampled.latest_run())
+        summed = queries.totals(con, Selection().toggled("direction", direction))
+        counted = con.execute(f"select {told} from points where direction = ?", [direction]).df().iloc[0]
+    assert list(summed.index) == list(counted.index)
+    assert summed.astype(float).tolist() == pytest.approx(counted.astype(float).tolist(), nan_ok=True)
+    assert (summed["problems"] > 0) == (direction != "no such direction")
+
+
+def test_facets_leave_their_own_choice_open(example_points: pd.DataFrame) -> None:
+    with queries.over(example_points) as con:
+        groups = queries.groups(con, Selection().toggled("direction", "W"))
+    directions = groups[groups["facet"] == "direction"]
+    assert set(directions["value"]) == {F.direction, B.direction, W.direction}
+    assert groups.loc[groups["facet"] == "dtype", "problems"].tolist() == [1]
+
+
+def test_store_and_frames_give_one_table(sampled: Store) -> None:
+    with sampled.connect() as con:
+        build(con, sampled.latest_run())
+        one = con.execute("select * exclude (file) from points order by id").df()
+    other = points(
+        [sampled.gemm_problems(), sampled.conv_problems()],
+        sampled.measurements(),
+        workload=sampled.workload(),
+        calls=sampled.calls(),
+        links=sampled.links(),
+        facts=sampled.facts(),
+    )
+    other = other.sort_values("id", ignore_index=True).drop(columns="file")
+    pd.testing.assert_frame_equal(one, other, check_dtype=False)
+
+
+def test_two_texts_of_one_problem_are_one_row_as_in_top(sampled: Store) -> None:
+    """A log names the pick for one text of a problem, and another counts its calls for another text."""
+    called = store_points(sampled)
+    called = called[called["calls_from"] != "–"]
+    ranked = top(sampled, n=10_000)
+    ranked = ranked[ranked["calls_from"].notna()]
+    assert set(called["problem"]) == set(ranked["text"])
+    assert called["calls"].sum() == ranked["calls"].sum()
+    assert len(called) < len(sampled.frames(sampled.latest_run())["workload"]["problem"].unique())
+
+
+def test_what_must_be_in_the_table_takes_the_place_of_its_last_rows(example_points: pd.DataFrame) -> None:
+    with queries.over(example_points) as con:
+        everything = list(queries.table(con, Selection())[0]["id"])
+        last = everything[-1]
+        shown, total = queries.table(con, Selection(), end=2, always=[last])
+        assert list(shown["id"]) == [everything[0], last], "in the order of the table"
+        assert total == len(everything) == 3

@@ -1,0 +1,271 @@
+"""Each broken rule of aiter's table is named, and lint agrees with the reader itself: pandas, as aiter calls it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.overrides.aiter import KERNELS, padded
+from analyzers.overrides.aiter_lookup import table_of
+from analyzers.overrides.lint import inspect, rules_of
+from analyzers.overrides.rules import OverrideFile
+from analyzers.proof.coverage import coverage
+from logparse.errors import InputError
+from logparse.formats import aiter
+from logparse.model import GemmProblem, Override
+from tests.analyzers.build import tables, work
+from tests.conftest import CORPUS, SAMPLES, needs_corpus
+from tests.formats.test_aiter import TARGET, written
+
+HEAD = ",".join(aiter.COLUMNS) + "\n"
+KEY = "gfx942,304,64,256,5120,False,torch.bfloat16,torch.bfloat16,False,False"
+ROW = f"{KEY},hipblaslt,192883,0,10.91,Cijk,0.0,15.4,306.4\n"
+ASM = f"{KEY.replace(',64,', ',128,')},asm,5,13,7.9,_ZN5aiter,0.0,21.2,417.9\n"
+
+
+def judged(text: str, target: dict[str, str] = TARGET) -> OverrideFile:
+    return inspect("bf16_tuned_gemm.csv", text.encode("utf-8", "surrogatepass"), target, "aiter")
+
+
+def rules(text: str) -> list[tuple[int | None, str, str]]:
+    return [(note.line, note.severity, note.rule) for note in judged(text).notes if note.rule != "build"]
+
+
+@given(st.lists(written, min_size=1, max_size=5, unique_by=lambda o: aiter.key(o.problem, TARGET)))
+def test_what_the_writer_writes_is_clean(wanted: list[Override]) -> None:
+    (file,) = aiter.write(wanted, TARGET)
+    found = inspect(file.name, file.data, TARGET)
+    assert (found.notes, [row.live for row in found.rows]) == ((), [True] * len(wanted))
+    assert {row.key for row in found.rows} == {aiter.key(o.problem, TARGET) for o in wanted}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (HEAD + ROW + ASM, []),
+        ((HEAD + ROW).replace("\n", "\r\n"), []),
+        ("\ufeff" + HEAD + "\n" + ROW, []),
+        (HEAD + ROW.replace(",0.0,15.4,306.4", ""), [(2, "warning", "values")]),
+        (HEAD + ROW + ASM.replace("\n", ",1\n"), [(3, "error", "values")]),
+        (HEAD + "," + ROW, [(2, "warning", "values")]),
+        (HEAD.replace("gfx,", "") + ROW.replace("gfx942,", ""), [(1, "warning", "columns")]),
+        (HEAD.replace("solidx", "index") + ROW, [(1, "error", "columns")]),
+        (HEAD + ROW.replace(",64,", ",x,"), [(2, "error", "type")]),
+        (HEAD + ROW + ASM.replace(",128,", ",x,"), [(2, "error", "type"), (3, "error", "type")]),
+        (HEAD + ROW.replace(",False,torch", ", False,torch"), [(2, "error", "type")]),
+        (HEAD + ROW.replace(",64,", ", 64,"), []),
+        (HEAD + ROW.replace(",64,", ",64.0,"), []),
+        (HEAD + ROW.replace(",64,", ",64.5,"), [(2, "error", "no-call")]),
+        (HEAD + ROW.replace("False,torch", "0,torch"), []),
+        (HEAD + ROW.replace(",torch.bfloat16", ", torch.bfloat16", 1), [(2, "error", "no-call")]),
+        (HEAD + ROW.replace("gfx942", "gfx950"), [(2, "error", "device")]),
+        (HEAD + ROW.replace(",304,", ",80,"), [(2, "error", "device")]),
+        (HEAD + ROW + ROW.replace(",304,", ",80,"), [(3, "info", "device")]),
+        (HEAD + ROW + ROW, [(3, "info", "duplicate")]),
+        (HEAD + ROW + ROW.replace("192883", "7"), [(3, "error", "duplicate")]),
+        (HEAD + ROW.replace("hipblaslt", "rocblas"), [(2, "error", "backend")]),
+        (HEAD + ROW.replace("192883", "1.5"), [(2, "error", "index")]),
+        (HEAD + ASM.replace("_ZN5aiter", ""), [(2, "error", "kernel-name")]),
+        (HEAD + ROW.replace("192883", "-1"), [(2, "info", "heuristic")]),
+        (HEAD + ROW.replace("10.91", "inf"), [(2, "warning", "time")]),
+        (HEAD, [(None, "error", "empty")]),
+    ],
+)
+def test_rules(text: str, wanted: list[tuple[int | None, str, str]]) -> None:
+    assert rules(text) == wanted
+
+
+def test_samples() -> None:
+    file = inspect("x.csv", (SAMPLES / "tables/aiter_bf16_tuned_gemm.csv").read_bytes(), TARGET)
+    assert (file.format, file.accepted, file.facts) == ("aiter", None, {"arch": "gfx942", "cu_count": "304"})
+    old = inspect("x.csv", (SAMPLES / "tables/aiter_old_tuned_gemm.csv").read_bytes(), {})
+    assert {note.rule for note in old.notes} >= {"columns", "backend"}
+    eight = inspect("x.csv", (SAMPLES / "tables/a8w8_bpreshuffle_tuned_gemm.csv").read_bytes(), {})
+    assert (eight.format, eight.ok, [note.rule for note in eight.notes]) == (KERNELS, True, ["compiled"])
+    with pytest.raises(InputError):
+        rules_of("x.csv", (SAMPLES / "tables/hip_online_tuning_res.csv").read_bytes())
+
+
+TABLES = {
+    "a8w8": "gfx,cu_num,M,N,K,q_dtype_w,kernelId,splitK,us,kernelName\n"
+    "gfx942,304,64,1280,8192,torch.int8,34,0,20.5,k\n",
+    "blockscale": "gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName\ngfx942,304,64,2048,3072,asm,8,2,4.8,k\n",
+    "batched": "gfx,cu_num,B,M,N,K,kernelId,splitK,us,kernelName\ngfx942,304,16,64,1280,8192,78,0,111.9,k\n",
+    "moe": "gfx,cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,"
+    "doweight_stage1,block_m,ksplit,us1,kernelName1,us2,kernelName2,us\ngfx942,304,64,7168,256,256,8,ActivationType.Silu,"
+    "torch.bfloat16,torch.int8,torch.int8,QuantType.per_Token,1,0,32,0,10.0,one,12.0,two,22.0\n",
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize(
+    ("edit", "wanted"),
+    [
+        (("", ""), []),
+        (("gfx942", "gfx950"), [(2, "error", "device")]),
+        ((",304,", ",80,"), [(2, "error", "device")]),
+        ((",64,", ",x,"), [(2, "error", "type")]),
+        ((",64,", ",64.5,"), [(2, "error", "no-call")]),
+        ((",us,", ",µs,"), []),
+        ((",cu_num,", ",cus,"), [(1, "error", "columns")]),
+    ],
+)
+def test_rules_of_the_other_tables(kind: str, edit: tuple[str, str], wanted: list[tuple[int, str, str]]) -> None:
+    file = inspect("x.csv", TABLES[kind].replace(*edit, 1).encode(), TARGET)
+    found = [(n.line, n.severity, n.rule) for n in file.notes if n.rule != "compiled"]
+    if (kind, wanted) == ("batched", [(1, "error", "columns")]):
+        wanted = [(1, "warning", "columns")]  # what an older aiter's batched bf16 GEMM has
+    assert found == wanted
+    assert file.rows[0].live is not any(x[1] == "error" for x in wanted)
+
+
+def test_what_is_particular_to_a_table() -> None:
+    def said(text: str) -> list[tuple[int | None, str, str]]:
+        notes = inspect("x.csv", text.encode(), TARGET).notes
+        return [(note.line, note.severity, note.rule) for note in notes if note.rule != "compiled"]
+
+    def twice(text: str, *edit: str) -> str:
+        return text + text.splitlines(keepends=True)[1].replace(*(edit or ("", "")))
+
+    assert said(twice(TABLES["a8w8"])) == [(3, "info", "duplicate")]
+    assert said(twice(TABLES["a8w8"], ",34,", ",35,")) == [(3, "error", "duplicate")]
+    assert said(twice(TABLES["a8w8"], "torch.int8", "torch.float8_e4m3fn")) == [], "the type is part of the key"
+    assert (3, "error", "duplicate") in said(twice(TABLES["moe"])), "its reader does not drop equal rows"
+    assert said(TABLES["a8w8"].replace("20.5", "inf")) == [(2, "warning", "time")]
+    assert said(TABLES["blockscale"].replace("asm", "opus")) == [(2, "warning", "backend")]
+    assert said(TABLES["batched"].replace(",k\n", ",\n")) == [(2, "error", "kernel-name")]
+    assert said(TABLES["moe"].replace(",one,", ",,")) == [(2, "error", "kernel-name")]
+    assert said(TABLES["a8w8"].replace("gfx,", "").replace("gfx942,", "")) == [(1, "warning", "columns")]
+    with pytest.raises(InputError):
+        rules_of("x.csv", TABLES["moe"].replace(",block_m", ",_tag,block_m").encode())
+
+
+def test_calls_of_the_other_tables_are_unknown_not_missed() -> None:
+    """No log tells which of aiter's operators a call came through."""
+    (row,) = inspect("x.csv", TABLES["blockscale"].encode(), TARGET).rows
+    assert row.problem is not None
+    t = tables(workload=[work(row.problem.text, 5)])
+    assert [use.state for use in coverage(inspect("x.csv", TABLES["blockscale"].encode(), TARGET), t).uses] == [
+        "unknown"
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- aiter's own reader
+
+FLAGS = ("False", "True")
+
+
+def read(text: str) -> Mapping[Hashable, object] | None:
+    """The dictionary that aiter looks calls up in; None where reading raises."""
+    try:
+        frame = pd.read_csv(io.StringIO(text)).drop_duplicates()
+        out = frame.set_index(list(aiter.KEY_COLUMNS)).to_dict("index")
+    except (KeyError, ValueError, pd.errors.ParserError):
+        return None
+    return out
+
+
+def asked(key: str) -> tuple[object, ...]:
+    """A call's key with the types that aiter's caller gives."""
+    gfx, cu, m, n, k, bias, dtype, out, scaled, shuffled = key.split(",")
+    flags = [FLAGS.index(x) == 1 for x in (bias, scaled, shuffled)]
+    return (gfx, int(cu), int(m), int(n), int(k), flags[0], dtype, out, flags[1], flags[2])
+
+
+EDITS = (",", " ", "0", "1", ".0", "x", "True", "torch.float16", "gfx950", "\r", "-", "nan", "304", "e2")
+
+
+@given(st.lists(written, min_size=1, max_size=4), st.data())
+def test_a_dead_row_serves_no_call(entries: list[Override], data: st.DataObject) -> None:
+    """Damaged anywhere: where pandas hands aiter a row for a call, lint does not call that row dead."""
+    lines = [HEAD.strip()]
+    for number, override in enumerate(entries):
+        lines.append(aiter.write([override], TARGET)[0].data.decode().splitlines()[1] + f"{number}")
+    for _ in range(data.draw(st.integers(0, 4))):
+        place = data.draw(st.integers(1, len(lines) - 1))
+        at, cut = data.draw(st.integers(0, len(lines[place]))), data.draw(st.integers(0, 3))
+        lines[place] = lines[place][:at] + data.draw(st.sampled_from(EDITS)) + lines[place][at + cut :]
+    text = "\n".join(lines) + "\n"
+    file, known = judged(text), read(text)
+    if known is None:
+        return
+    live = {row.key for row in file.rows if not row.dead}
+    for override in entries:
+        key = aiter.key(override.problem, TARGET)
+        assert key is not None
+        if asked(key) in known:
+            assert key in live, file.notes
+
+
+@given(st.sampled_from(sorted(TABLES)), st.data())
+def test_a_dead_row_of_the_other_tables_serves_no_call(kind: str, data: st.DataObject) -> None:
+    lines = TABLES[kind].splitlines()
+    table = table_of(lines[0].split(","))
+    assert table is not None
+    sizes = ("64", "128", "8192")
+    lines += [lines[1].replace(",64,", f",{size},") for size in data.draw(st.lists(st.sampled_from(sizes), max_size=2))]
+    for _ in range(data.draw(st.integers(0, 4))):
+        place = data.draw(st.integers(1, len(lines) - 1))
+        at, cut = data.draw(st.integers(0, len(lines[place]))), data.draw(st.integers(0, 3))
+        lines[place] = lines[place][:at] + data.draw(st.sampled_from(EDITS)) + lines[place][at + cut :]
+    text = "\n".join(lines) + "\n"
+    try:
+        frame = pd.read_csv(io.StringIO(text))
+        frame = frame.drop_duplicates() if table.repeats else frame
+        known = frame.set_index(list(table.keys)).to_dict("index")
+    except (KeyError, ValueError, pd.errors.ParserError):
+        return
+    live = {row.key for row in inspect("x.csv", text.encode(), TARGET).rows if not row.dead}
+    cells = dict(zip(TABLES[kind].splitlines()[0].split(","), TABLES[kind].splitlines()[1].split(","), strict=True))
+    for size in sizes:
+        asked = {**cells, "token" if kind == "moe" else "M": size}
+        call = tuple(
+            asked[x] if x in table.words else bool(int(asked[x])) if x in table.flags else int(asked[x])
+            for x in table.keys
+        )
+        if call in known:
+            assert ",".join(str(x) for x in call) in live
+
+
+@given(st.text(alphabet='gfx,942 0123456789.-TrueFals"\r\n', max_size=300))
+def test_any_text_is_judged(noise: str) -> None:
+    for text in (HEAD + noise, HEAD + ROW + noise, noise):
+        assert all(row.live or row.verdicts.why for row in judged(text).rows)
+
+
+@pytest.mark.parametrize(
+    ("m", "tries"),
+    [("5", ["8", "16"]), ("50", ["64"]), ("64", []), ("300", ["320", "512"]), ("1030", ["1088", "2048"])],
+)
+def test_padding(m: str, tries: list[str]) -> None:
+    key = KEY.replace(",64,", f",{m},")
+    assert [x.split(",")[2] for x in padded(key)] == tries
+    assert [x.split(",")[2] for x in padded(KEY.replace(",64,256,", ",9000,8192,"))] == ["9088", "8192", "16384"]
+
+
+def test_problem_of_a_row() -> None:
+    (row,) = judged(HEAD + ROW).rows
+    assert isinstance(row.problem, GemmProblem)
+    assert (row.problem.label, row.time_us, row.solution) == ("TN 256×64×5120 bf16_r", 10.91, row.solution)
+    assert row.key == aiter.key(row.problem, TARGET) == KEY
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("bf16_tuned_gemm.head.csv", "bf16_tuned_gemm_v9_f15277abe9.head.csv", "bf16_tuned_batched_gemm.head.csv"),
+        *("a8w8_tuned_gemm.head.csv", "a8w8_bpreshuffle_tuned_gemm.head.csv", "a8w8_blockscale_tuned_gemm.head.csv"),
+        "a4w4_blockscale_tuned_gemm.head.csv",
+    ],
+)
+def test_tables_of_aiter_have_no_errors(name: str) -> None:
+    file = inspect(name, Path(CORPUS / "tunableop/aiter" / name).read_bytes(), {})
+    assert file.rows
+    assert [note for note in file.notes if note.severity in ("error", "warning")] == []

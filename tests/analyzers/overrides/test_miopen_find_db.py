@@ -1,0 +1,156 @@
+"""Each broken rule of a user find-db is named, and MIOpen's own files have no errors."""
+
+from __future__ import annotations
+
+import bz2
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.overrides.lint import inspect
+from logparse.formats.miopen import find_db
+from logparse.model import ConvProblem, Override, Solution
+from tests.analyzers.example import F, W
+from tests.conftest import CORPUS, SAMPLES, needs_corpus
+from tests.formats.miopen.test_find_db import problems
+
+NAME = "gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt"
+TARGET = {
+    "arch": "gfx942:sramecc+:xnack-",
+    "cu_count": "304",
+    "backend": "HIP",
+    "miopen_version": "3.4.0",
+    "miopen_tweak": "7c1e0a9d2",
+}
+KEY = "256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32"
+GEMM = "GemmWrwUniversal:3.9,6422528,miopenConvolutionBwdWeightsAlgoGEMM"
+ROW = f"{KEY}={GEMM}\n"
+
+
+def rules(text: str, name: str = NAME, target: dict[str, str] = TARGET) -> list[tuple[int | None, str, str]]:
+    file = inspect(name, text.encode(), target, "miopen-find-db")
+    return [(note.line, note.severity, note.rule) for note in file.notes]
+
+
+def test_what_the_writer_writes_is_clean() -> None:
+    one = Override(
+        problem=W,
+        solution=Solution("miopen", "GemmWrwUniversal"),
+        target=TARGET,
+        time_us=3900.0,
+        workspace_bytes=6422528,
+    )
+    [made] = find_db.write([one], TARGET)
+    file = inspect(made.name, made.data, TARGET)
+    assert (file.accepted, file.notes) == (True, ())
+    assert [(row.live, row.key) for row in file.rows] == [(True, find_db.key(W, TARGET))]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (ROW.replace("=", "", 1), (1, "error", "no-key")),
+        (ROW + ROW.replace("3.9", "2.9"), (2, "error", "duplicate")),
+        (ROW.replace("\n", f";{GEMM}\n"), (1, "warning", "duplicate")),
+        (ROW.replace("NCHW", "NCHV-"), (1, "error", "bad-key")),
+        (ROW.replace("NCHW", "NCHW-NCHW-NCHW"), (1, "error", "key-spelling")),
+        (ROW.replace("GemmWrwUniversal:", ""), (1, "error", "item")),
+        (ROW.replace(",miopenConvolutionBwdWeightsAlgoGEMM", ""), (1, "error", "few-values")),
+        (ROW.replace("BwdWeights", "Fwd"), (1, "error", "algorithm")),
+        (ROW.replace("AlgoGEMM", "AlgoGEM"), (1, "error", "algorithm")),
+        (ROW.replace("\n", "\r\n"), (1, "error", "algorithm")),
+        (ROW.replace("GemmWrwUniversal", "GemmFwd1x1_0_1"), (1, "error", "solver-direction")),
+        (ROW.replace("GemmWrwUniversal", "MySolver"), (1, "warning", "unknown-solver")),
+        (ROW.replace("3.9", "soon"), (1, "warning", "time")),
+        (ROW.replace("3.9", "-1"), (1, "warning", "time")),
+        (ROW.replace("6422528", "much"), (1, "error", "workspace")),
+        ("\n", (None, "error", "empty")),
+        ("\ufeff" + ROW, (1, "error", "bad-key")),
+    ],
+)
+def test_rules(text: str, rule: tuple[int | None, str, str]) -> None:
+    assert rules(text) == [rule]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gfx90a6e.HIP.3_4_0_7c1e0a9d2.ufdb.txt",
+        "gfx942e4.HIP.3_4_0_7c1e0a9d2.ufdb.txt",
+        "gfx942130.HIP.3_3_1_7c1e0a9d2.ufdb.txt",
+        "gfx942130.HIP.3_4_0_other.ufdb.txt",
+        "gfx942130.HIP.ufdb.txt",
+        "mine.ufdb.txt",
+    ],
+)
+def test_a_name_that_the_target_never_opens(name: str) -> None:
+    file = inspect(name, ROW.encode(), TARGET)
+    assert [(n.rule, n.severity) for n in file.notes] == [("file-name", "error")]
+    assert NAME in file.notes[0].remedy
+    assert file.rows[0].dead
+
+
+def test_verdicts_without_a_target() -> None:
+    file = inspect(NAME, (SAMPLES / "miopen" / NAME).read_bytes(), {})
+    assert (file.accepted, file.ok) == (None, True)
+    assert {note.rule for note in file.notes} == {"default-parameters"}
+
+
+def test_old_items_are_read_as_miopen_reads_them() -> None:
+    old = f"{KEY}=miopenConvolutionBwdWeightsAlgoGEMM:GemmWrwUniversal,0.02,72,rocBlas,not used\n"
+    assert rules(old) == []
+    key = find_db.key(F, {})
+    assert rules(f"{key}=miopenConvolutionBwdWeightsAlgoGEMM:GemmWrwUniversal,0.02,72,rocBlas,x\n")[0] == (
+        1,
+        "error",
+        "algorithm",
+    )
+
+
+@needs_corpus
+def test_the_shipped_database_has_no_errors() -> None:
+    text = bz2.decompress((CORPUS / "miopen/gfx942130.HIP.fdb.txt.bz2").read_bytes())
+    head = b"\n".join(text.split(b"\n")[:3000]) + b"\n"
+    file = inspect("gfx942130.HIP.fdb.txt", head, {})
+    assert [note for note in file.notes if note.severity == "error"] == []
+    assert all(row.live for row in file.rows)
+
+
+EDITS = ("=", ":", ";", ",", "x", "-", "0", "1x1", "\n", "\r", "W", "F", "_g32", "GemmWrwUniversal:")
+
+
+@given(st.lists(problems(), min_size=1, max_size=4), st.data())
+def test_a_dead_row_serves_no_call(written: list[ConvProblem], data: st.DataObject) -> None:
+    """MIOpen takes the first record of a key and the first item of a solver; lint calls neither of them dead."""
+    keys = {find_db.key(problem, {}) for problem in written if (problem.flops or 0) < 2**63} or {KEY}
+    lines = [
+        f"{key}=ConvBinWinogradRxSf3x2:{n}.5,0,x;ConvAsm1x1U:{n},1,y" for n, key in enumerate(sorted(map(str, keys)))
+    ]
+    for _ in range(data.draw(st.integers(0, 4))):
+        place = data.draw(st.integers(0, len(lines) - 1))
+        at, cut = data.draw(st.integers(0, len(lines[place]))), data.draw(st.integers(0, 3))
+        lines[place] = lines[place][:at] + data.draw(st.sampled_from(EDITS)) + lines[place][at + cut :]
+    text = "\n".join(lines) + "\n"
+    read: dict[str, dict[str, int]] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        key, equals, payload = line.partition("=")
+        if not equals or not key or key in read:
+            continue
+        solvers = read.setdefault(key, {})
+        for item in payload.split(";"):
+            solver, colon, _ = item.partition(":")
+            if colon and solver:
+                solvers.setdefault(solver, number)
+    rows = inspect(NAME, text.encode(), TARGET, "miopen-find-db").rows
+    live = {(row.line, row.solution.id) for row in rows if not row.dead and row.solution}
+    for key in keys:
+        for solver, number in read.get(str(key), {}).items():
+            assert (number, solver) in live, [row.verdicts.why for row in rows if row.line == number]
+
+
+@given(st.text(alphabet="=:;,-x0123456789NCHWFPgGemrw\r\n", max_size=200))
+def test_any_text_is_judged(noise: str) -> None:
+    for text in (noise, ROW + noise, KEY + "=" + noise):
+        file = inspect(NAME, text.encode(), TARGET, "miopen-find-db")
+        assert all(row.live or row.verdicts.why for row in file.rows)

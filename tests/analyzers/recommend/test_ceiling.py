@@ -1,0 +1,135 @@
+"""The ceiling's shares, and when tuning pays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.picks import compare
+from analyzers.measure.plan import cost_s
+from analyzers.recommend import render
+from analyzers.recommend.ceiling import ASSUMED_SOLUTIONS, STEPS, STEPS_US, ceiling
+from analyzers.recommend.ranking import recommend
+from logparse.model import Finding
+from tests.analyzers.build import facts, measurement, tables, work
+from tests.analyzers.example import B, F, W, gemm
+
+ONE, TWO, THREE = gemm().text, gemm(2048).text, gemm(1024).text
+
+
+def kernel(problem: str | None, total_us: float) -> dict[str, object]:
+    row = {"source_id": "t", "run": "r", "device": 0, "op": "aten::mm", "kernel": "k", "calls": 1}
+    return row | {"problem": problem, "total_us": total_us}
+
+
+def traced(**told: str) -> Tables:
+    """A traced run of two steps: one problem's pick is measured, one is only traced, one is in no file at all."""
+    return tables(
+        workload=[work(x, n, calls_from="profiler") for x, n in ((ONE, 100), (TWO, 50), (THREE, 50))],
+        measurements=[measurement(ONE, "Default", 100.0), measurement(ONE, "hipblaslt:9", 60.0)],
+        kernels=[kernel(ONE, 12_000.0), kernel(TWO, 6_000.0), kernel(None, 2_000.0)],
+        facts=facts("t", **told),
+    )
+
+
+def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
+    ceiling = recommend(traced(), Settings()).ceiling
+    # 100 calls take 12,000 µs in the job, 120 each; the measured times say that 40 % of that can go.
+    assert (ceiling.default_us, ceiling.saving_us) == (12_000.0, pytest.approx(4_800.0))
+    assert (ceiling.gpu_share, ceiling.time_share) == (pytest.approx(0.24), pytest.approx(0.6))
+    assert (ceiling.calls_share, ceiling.untimed_share) == (0.5, 0.25)
+    assert ceiling.step_share is None
+    [first, second] = render.ceiling_lines(ceiling)
+    assert "at most 24.0% of GPU time" in first
+    assert "of the step: unknown, the traces mark no steps" in first
+    assert "calls without any time: 25.0%" in second
+
+
+def test_the_share_of_the_step() -> None:
+    marked = recommend(traced(**{STEPS: "2", STEPS_US: "48000"}), Settings())
+    assert marked.ceiling.step_share == pytest.approx(0.1)
+    assert "of the step: 10.0%" in render.ceiling_lines(marked.ceiling)[0]
+
+
+def test_a_log_has_no_step() -> None:
+    ceiling = recommend(
+        tables(
+            workload=[work(ONE, 10)],
+            measurements=[measurement(ONE, "Default", 9.0), measurement(ONE, "hipblaslt:1", 8.0)],
+        ),
+        Settings(steps=5),
+    ).ceiling
+    assert (ceiling.gpu_share, ceiling.step_share, ceiling.untimed_share) == (None, None, 0.0)
+
+
+def slow(calls: int | None) -> Tables:
+    times = ((F, 100.0), (B, 200.0), (W, 5200.0))
+    return tables(
+        measurements=[measurement(x.text, "miopen:A", t) for x, t in times],
+        workload=[work(W.text, calls)] if calls else [],
+    )
+
+
+def test_when_tuning_pays() -> None:
+    effort = recommend(slow(1000), Settings(steps=10)).break_even
+    assert effort is not None
+    assert (effort.problems, effort.saving_us) == (1, pytest.approx(5_000_000.0))
+    count = ASSUMED_SOLUTIONS["conv"]
+    assert effort.seconds == pytest.approx(cost_s(5200.0, count) + 3.0 * count)
+    assert effort.runs == pytest.approx(effort.seconds / 5.0)
+    assert effort.steps == pytest.approx(10 * effort.seconds / 5.0)
+    [told, assumed] = render.break_even_lines(effort)
+    assert "it pays after" in told
+    assert "runs like this one" in told
+    assert told.endswith(" steps")
+    assert f"{count} per convolution" in assumed
+
+
+def test_what_it_pays_is_unknown_without_calls() -> None:
+    effort = recommend(slow(None), Settings()).break_even
+    assert effort is not None
+    assert (effort.saving_us, effort.runs, effort.steps) == (0.0, None, None)
+    assert "what it saves is unknown" in render.break_even_lines(effort)[0]
+
+
+def test_what_is_measured_costs_nothing_more() -> None:
+    found = recommend(traced(), Settings())
+    assert found.overrides == () or found.break_even is None
+    assert found.break_even is None
+    assert render.break_even_lines(None) == []
+
+
+def test_measured_findings_are_below_the_ceiling() -> None:
+    """A problem whose pick no log names counts as its finding says; a guess does not, and no problem counts twice."""
+    t = tables(
+        workload=[work(ONE, 10), work(W.text, 5)],
+        measurements=[measurement(ONE, "Default", 9.0), measurement(ONE, "hipblaslt:1", 8.0)],
+    )
+    rows = compare(t, Settings())
+    known = Finding(
+        analyzer="slow-wrw",
+        message="",
+        problem=W,
+        per_call_us=60.0,
+        calls=5,
+        saving_us=300.0,
+        evidence={"pick_us": 80.0},
+    )
+    twice = replace(known, problem=gemm())
+    guess = replace(known, problem=B, evidence={"best_us": 80.0})
+    found = ceiling(rows, [known, replace(known, saving_us=250.0), twice, guess], t, Settings())
+    assert (found.default_us, found.saving_us, found.problems) == (90.0 + 400.0, 10.0 + 300.0, 2)
+    assert found.calls_share == 1.0
+
+
+def test_verdicts() -> None:
+    same = [measurement(ONE, "Default", 60.0), measurement(ONE, "hipblaslt:9", 60.0)]
+    nothing = recommend(tables(workload=[work(ONE, 1)], measurements=same), Settings())
+    assert render.verdict(nothing) == (
+        "nothing worth doing: none of 1 measured problems has a better known solution, and none looks slow"
+    )
+    assert recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling.untimed_share == 1.0
+    unknown = render.ceiling_lines(recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling)
+    assert unknown == ["ceiling: unknown: no measured time of the default; no file has a time of 100.0% of calls"]

@@ -1,0 +1,188 @@
+"""Intervals and p-values: what each kind of measurement allows to say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.origins import CONFIRM
+from analyzers.measure.confirm import Pairs
+from analyzers.recommend.confidence import CONFIDENCE, basis, completed, judgement, post_us, pre_us
+from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, action, recommend
+from logparse.model import Finding
+from tests.analyzers.build import facts, measurement, tables, work
+from tests.analyzers.example import ARCH, gemm
+from tests.analyzers.null import confirmation
+
+P, Q = gemm(), gemm(2048)
+HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201"}
+
+
+def confirmed(
+    pick_us: Sequence[float], winner_us: Sequence[float], source: str = "c", told: bool = True, samples: bool = True
+) -> Tables:
+    """One confirmation of one problem, called ten times."""
+    pairs = Pairs(tuple(pick_us), tuple(winner_us))
+    rows = [
+        measurement(
+            P.text,
+            solution,
+            sorted(times)[len(times) // 2],
+            source_id=source,
+            origin=CONFIRM,
+            samples_us=list(times) if samples else None,
+        )
+        for solution, times in (("Default", pick_us), ("hipblaslt:9", winner_us))
+    ]
+    more = {"confirmation": confirmation(P, "hipblaslt:9", pairs)} if told else {}
+    return tables(measurements=rows, facts=facts(source, **HERE, **more), workload=[work(P.text, 10)])
+
+
+FAST = ([100.0 + i % 3 for i in range(12)], [50.0 + i % 2 for i in range(12)])
+SAME = ([100.0 + i % 3 for i in range(12)], [99.0 + i % 4 for i in range(12)])
+
+
+@pytest.mark.parametrize("samples", [True, False], ids=["samples", "as the replay judged"])
+def test_a_confirmation_gives_a_bootstrap_interval_and_p(samples: bool) -> None:
+    result = recommend(confirmed(*FAST, samples=samples), Settings())
+    [finding] = result.findings
+    assert finding.interval_from == "bootstrap"
+    assert finding.p == 2**-12
+    low, gain, high = (x or 0.0 for x in (finding.per_call_low_us, finding.per_call_us, finding.per_call_high_us))
+    assert 48 < low <= gain <= high < 52
+    assert finding.saving_low_us == 10 * low
+    assert finding.saving_high_us == 10 * high
+    assert (basis(finding), action(finding)) == ("confirmed", "use hipblaslt:9")
+    assert finding.evidence["file"] == "c"
+    assert finding.evidence["versions"] == HERE
+    assert (len(result.judgement.by_source), result.judgement.kept) == (1, 1)
+
+
+def test_what_does_not_confirm_is_left_out() -> None:
+    result = recommend(confirmed(*SAME), Settings())
+    assert not result.findings
+    assert set(result.left_out) <= {NOT_CONFIRMED}
+    by_a_hair = ([100.0] * 12, [98.0] * 12)  # surely faster, and less than the floor
+    assert recommend(confirmed(*by_a_hair), Settings()).left_out == {NOT_CONFIRMED: 1}
+    assert len(recommend(confirmed(*by_a_hair), Settings(floor_share=0.01)).findings) == 1
+
+
+def test_without_the_fact_a_pair_is_no_test() -> None:
+    [finding] = recommend(confirmed(*FAST, told=False), Settings()).findings
+    assert finding.p is None
+    assert basis(finding) == "measured"
+
+
+def test_a_confirmation_says_nothing_of_the_other_direction() -> None:
+    """The race's winner lost the confirmation: that the pick is faster was not tested, and is no finding."""
+    slow_winner = confirmed(FAST[1], FAST[0])
+    assert not recommend(slow_winner, Settings()).findings
+    picked = {"source_id": "log", "run": "r", "category": "bench", "kind": "gemm", "problem": P.text, "pid": 1}
+    told = tables(
+        measurements=slow_winner.measurements.to_dict("records"),
+        calls=[picked | {"solution": "hipblaslt:9", "count": 10, "by_tool": False}],
+        facts=[*slow_winner.facts.to_dict("records"), *facts("log", **HERE)],
+        workload=[work(P.text, 10)],
+    )
+    result = recommend(told, Settings())
+    assert not result.findings
+    assert result.left_out == {NOT_CONFIRMED: 1}
+
+
+def test_all_confirmations_of_the_run_are_one_family() -> None:
+    """A p that suffices alone does not among many that were tried."""
+    lucky = ([100.0] * 7, [90.0] * 6 + [101.0])  # p = 1/64: exact, of seven pairs
+    alone = judgement(confirmed(*lucky), 0.0)
+    [one] = alone.by_source.values()
+    assert one.confirmation.p == pytest.approx(1 / 64, abs=1e-3)
+    assert one.kept
+    rows, told = [], []
+    for i in range(8):
+        part = confirmed(*(lucky if i == 0 else SAME), source=f"c{i}")
+        rows += part.measurements.to_dict("records")
+        told += part.facts.to_dict("records")
+    among = judgement(tables(measurements=rows, facts=told, workload=[work(P.text, 10)]), 0.0)
+    assert len(among.by_source) == 8
+    assert among.kept == 0
+
+
+def test_confirmations_of_other_problems_do_not_count() -> None:
+    foreign = confirmed(*FAST)
+    elsewhere = tables(
+        measurements=[{**row, "run": "old"} for row in foreign.measurements.to_dict("records")],
+        facts=foreign.facts.to_dict("records"),
+        workload=[work(Q.text, 10)],
+    )
+    assert not judgement(elsewhere, 0.03).by_source
+
+
+def measured(**more: object) -> Finding:
+    rows = [measurement(P.text, "Default", 100.0, **more), measurement(P.text, "hipblaslt:9", 60.0, **more)]
+    [finding] = recommend(tables(measurements=rows, workload=[work(P.text, 10)]), Settings()).findings
+    return finding
+
+
+def test_intervals_of_files() -> None:
+    unknown = measured()
+    assert (unknown.interval_from, unknown.per_call_low_us, unknown.p) == (None, None, None)
+    deviation = measured(std_us=3.0)
+    assert deviation.interval_from == "deviation"
+    assert deviation.per_call_low_us == pytest.approx(40 - 1.96 * 18**0.5)
+    assert deviation.saving_high_us == pytest.approx(10 * (40 + 1.96 * 18**0.5))
+    spread = tables(
+        measurements=[
+            measurement(P.text, "Default", 100.0, min_us=95.0, max_us=120.0),
+            measurement(P.text, "hipblaslt:9", 60.0, min_us=55.0, max_us=70.0),
+        ]
+    )
+    [finding] = recommend(spread, Settings()).findings
+    assert finding.interval_from == "range"
+    assert (finding.per_call_low_us, finding.per_call_high_us) == (25.0, 65.0)
+    assert finding.saving_low_us is None, "nobody counted the calls"
+
+
+def test_two_times_of_the_default_bound_the_gain() -> None:
+    rows = [
+        measurement(P.text, "Default", 98.0),
+        measurement(P.text, "Default", 102.0, ordinal=9),
+        measurement(P.text, "hipblaslt:9", 60.0),
+    ]
+    [finding] = recommend(tables(measurements=rows), Settings()).findings
+    assert finding.interval_from == "repeat"
+    assert (finding.per_call_low_us, finding.per_call_us, finding.per_call_high_us) == (36.0, 40.0, 44.0)
+
+
+def test_the_floor() -> None:
+    rows = [measurement(P.text, "Default", 100.0), measurement(P.text, "hipblaslt:9", 96.0)]
+    assert len(recommend(tables(measurements=rows), Settings()).findings) == 1
+    assert recommend(tables(measurements=rows), Settings(floor_share=0.05)).left_out == {BELOW_FLOOR: 1}
+
+
+def test_a_finding_may_name_another_source_for_its_times() -> None:
+    given = confirmed(*FAST)
+    evidence = {"source_id": "db", "what_if_source": "c", "pick": "Default", "best": "hipblaslt:9", "pick_us": 101.0}
+    finding = Finding(analyzer="x", message="", problem=P, per_call_us=50.0, calls=10, evidence=evidence)
+    [done] = completed([finding], given, judgement(given, 0.03))
+    assert done.p == 2**-12
+    assert judgement(given, 0.03).keeps(done)
+    bad = confirmed(*SAME)
+    [refuted] = completed([finding], bad, judgement(bad, 0.03))
+    assert not judgement(bad, 0.03).keeps(refuted)
+
+
+def test_times_before_and_after() -> None:
+    def of(per_call_us: float | None = None, **evidence: object) -> tuple[float | None, float | None]:
+        finding = Finding(analyzer="x", message="", per_call_us=per_call_us, evidence=evidence)
+        return pre_us(finding), post_us(finding)
+
+    assert of(40.0, pick_us=100.0, best_us=60.0) == (100.0, 60.0)
+    assert of(40.0, best_us=100.0) == (100.0, 60.0)
+    assert of(None, best_us=100.0) == (100.0, None)
+    assert of(None, basis="unmeasured", best_us=100.0) == (None, 100.0)
+    assert of() == (None, None)
+
+
+def test_every_basis_is_explained() -> None:
+    assert set(CONFIDENCE) == {"confirmed", "measured", "inferred"}

@@ -1,0 +1,134 @@
+"""``findings.json`` and ``report.md``: the written files against the schema that is shipped, and what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.target import target_from
+from analyzers.recommend import verb
+from analyzers.recommend.documents import TargetFiles, document, earlier_files, report
+from analyzers.recommend.ranking import recommend
+from logparse.formats import FORMATS, WRITERS
+from logparse.ingest import ingest
+from logparse.store import Store
+from tests.analyzers.build import tables
+from tests.analyzers.example import everything
+from tests.analyzers.recommend.test_confidence import FAST, confirmed
+from tests.conftest import ROOT, SAMPLES
+
+SCHEMA: dict[str, Any] = json.loads((files("analyzers.recommend") / "findings.schema.json").read_text(encoding="utf-8"))
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+GIVEN = {"everything": everything(), "nothing": tables(), "confirmed": confirmed(*FAST)}
+
+
+def test_the_schema_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+def test_documents_are_valid_and_plain_json(given: Tables) -> None:
+    made = document(recommend(given, Settings()), Settings(), [TargetFiles("x", {"arch": "gfx942"}, {"f": ""}, ["n"])])
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
+    VALIDATOR.validate(made)
+
+
+def test_the_schema_notices_what_is_wrong() -> None:
+    made = document(recommend(GIVEN["confirmed"], Settings()), Settings(), [])
+    for change in ({"version": 2}, {"ceiling": {}}, {"left_out": {"x": 0}}, {"findings": [{}]}):
+        with pytest.raises(jsonschema.ValidationError):
+            VALIDATOR.validate(made | change)
+    [finding] = made["findings"]
+    for change in ({"confidence": "sure"}, {"pre_us": "12"}, {"p": 1.5}, {"kind": None}):
+        with pytest.raises(jsonschema.ValidationError):
+            VALIDATOR.validate(made | {"findings": [finding | change]})
+
+
+def test_every_field_is_documented() -> None:
+    text = (ROOT / "docs/findings.md").read_text(encoding="utf-8").partition("## `findings.json`")[2]
+    told = set(re.findall(r"`(\w+)`", text))
+    properties = SCHEMA["properties"]
+    names = {*properties, *properties["findings"]["items"]["properties"], *properties["tests"]["properties"]}
+    names |= {*properties["ceiling"]["properties"], *properties["break_even"]["properties"]}
+    assert names <= told
+
+
+def test_a_tested_finding_says_all_of_it() -> None:
+    [finding] = document(recommend(GIVEN["confirmed"], Settings()), Settings(), [])["findings"]
+    assert (finding["confidence"], finding["interval_from"], finding["action"]) == (
+        "confirmed",
+        "bootstrap",
+        "use hipblaslt:9",
+    )
+    assert finding["per_call_low_us"] <= finding["per_call_us"] <= finding["per_call_high_us"]
+    assert finding["saving_us"] == pytest.approx(10 * finding["per_call_us"])
+    assert finding["pre_us"] - finding["post_us"] == pytest.approx(finding["per_call_us"])
+    assert finding["evidence"]["versions"]["hipblaslt_version"] == "1201"
+
+
+def test_the_report() -> None:
+    found = recommend(everything(), Settings())
+    text = report(found, [TargetFiles("gfx942", {"arch": "gfx942"}, {"apply.sh": "source it"}, ["a | b"])])
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) == len(found.findings) + 1
+    assert {line.count(" | ") for line in rows} == {10}
+    for word in (
+        "ceiling:",
+        "break-even:",
+        "confidence inferred:",
+        "MIOPEN_FIND_ENFORCE",
+        "```sh\nsource it\n```",
+        "a \\| b",
+    ):
+        assert word in text
+    nothing = report(recommend(tables(), Settings()), [])
+    assert "**nothing worth doing is known" in nothing
+    assert "| |" not in nothing
+
+
+def test_a_log_cannot_break_the_report() -> None:
+    found = recommend(everything(), Settings())
+    evil = replace(found.findings[0], message="a\n# b | <script>")
+    text = report(replace(found, findings=(evil,)), [])
+    assert "\n# b" not in text
+    assert "a # b \\| &lt;script>" in text
+
+
+def test_the_samples_through_the_store(store: Store, tmp_path: Path) -> None:
+    ingest([str(SAMPLES / "hipblaslt"), str(SAMPLES / "miopen"), str(SAMPLES / "tunableop")], store)
+    settings = Settings(target=target_from([str(SAMPLES / "tunableop/tunableop_results0.csv")], FORMATS))
+    written, notes = verb.write(verb.advise(store, settings), settings, WRITERS, tmp_path)
+    made = json.loads((tmp_path / "findings.json").read_text(encoding="utf-8"))
+    VALIDATOR.validate(made)
+    [target] = made["targets"]
+    assert {x.path.name for x in written} == {*target["files"], "report.md", "findings.json"}
+    assert sorted(notes) == sorted(f"{target['name']}: {note}" for note in target["notes"])
+    assert "apply.sh" in target["files"]
+    assert all(x["confidence"] != "confirmed" for x in made["findings"])
+    assert {x.path.name for x in written if x.applied} >= {"hipblaslt_tuning.txt", "tunableop_results0.csv"}
+
+
+def test_what_an_earlier_recommend_wrote_is_not_applied_unawares(tmp_path: Path) -> None:
+    found, settings = recommend(everything(), Settings()), Settings()
+    written, _ = verb.write(found, settings, WRITERS, tmp_path)
+    [script] = [x.path for x in written if x.path.name == "apply.sh"]
+    own = script.with_name("mine.csv")
+    own.write_text("kept")
+    again, notes = verb.write(found, settings, WRITERS, tmp_path)
+    assert ([x.path for x in again], [x for x in notes if ".old" in x]) == ([x.path for x in written], [])
+    _, notes = verb.write(found, replace(settings, confirmed_only=True), WRITERS, tmp_path)
+    assert not script.exists()
+    assert script.with_name("apply.sh.old").exists()
+    assert own.read_text() == "kept"
+    assert any(note.endswith("now apply.sh.old") for note in notes)
+    for damaged in ("", "[]", '{"schema": "logparse-findings", "targets": [{"name": "..", "files": ["../x"]}]}'):
+        (tmp_path / "findings.json").write_text(damaged)
+        assert earlier_files(tmp_path) == []

@@ -1,0 +1,348 @@
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analyzers.analyzer import Settings
+from analyzers.evidence.target import comparable, folder, same_device, serves, target_from
+from analyzers.measure.plan import plan
+from analyzers.recommend import render
+from analyzers.recommend.confidence import basis
+from analyzers.recommend.ranking import emissions, recommend, targets, told_once
+from logparse.errors import EmissionError, InputError
+from logparse.formats import FORMATS
+from logparse.formats.format import Emission, Writer
+from logparse.model import Finding, Override, Problem, Solution
+from logparse.store import Store
+from tests.analyzers.build import facts, measurement, tables, work
+from tests.analyzers.example import ARCH, F, W, everything, gemm
+from tests.analyzers.ingested import bench, product, read, replayed, tables_of
+
+HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
+
+
+def test_ranking_and_ceiling() -> None:
+    found = recommend(everything(), Settings())
+    assert [(x.analyzer, x.saving_us) for x in found.findings] == [
+        ("slow-wrw", pytest.approx(3 * 5236.0)),
+        ("suboptimal-pick", 1100.0),
+        ("suboptimal-pick", 100.0),
+        ("suboptimal-pick", None),
+    ]
+    # 110 calls of 50 µs and 10 of 30 µs at their best: 40 and 20 µs; 120 of 128 calls have a measured default.
+    assert found.ceiling.default_us == 5800.0
+    assert found.ceiling.saving_us == pytest.approx(1200.0)
+    assert found.ceiling.share == pytest.approx(1200 / 5800)
+    assert found.ceiling.calls_share == pytest.approx(120 / 128)
+    assert found.ceiling.gpu_share is None
+
+
+def test_a_better_solution_that_is_explained_counts_once() -> None:
+    problem = gemm()
+    use = Override(problem=problem, solution=Solution("hipblaslt", "7"), target={}, time_us=20.0)
+    shown = {"best": "hipblaslt:7"}
+    pick = Finding(
+        analyzer="suboptimal-pick", message="slow", problem=problem, per_call_us=30.0, evidence=shown, override=use
+    )
+    why = replace(pick, analyzer="cliff", override=None)
+    other = replace(pick, evidence={"best": "hipblaslt:8"}, override=None)
+    risk = replace(pick, analyzer="precision-risk", per_call_us=None, override=None)
+    links = pd.DataFrame({"problem": [], "other": []})
+    assert told_once([pick, other, why, risk], links) == [other, replace(why, override=use), risk]
+    padded = replace(why, evidence={"best": "torch:pad=64,stored"})
+    hint = replace(why, analyzer="library-hint", per_call_us=None, evidence={"best": "torch:pad=8"})
+    assert told_once([padded, hint], links) == [padded], "what the hint proposes was measured"
+    assert told_once([hint, risk], links) == [hint, risk]
+
+
+def test_a_text_without_calls_says_nothing_that_the_counted_one_says() -> None:
+    counted = Finding(analyzer="cliff", message="slow", problem=gemm(), calls=3)
+    echo = replace(counted, problem=gemm(m=None), calls=None)
+    another, ours = replace(echo, analyzer="flat-cost"), replace(echo, problem=gemm(m=1))
+    links = pd.DataFrame({"problem": [gemm(m=None).text], "other": [gemm().text]})
+    assert told_once([counted, echo, another, ours], links) == [counted, another, ours]
+
+
+def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_path: Path) -> None:
+    """Its own first choice is the default there, under whatever name: it needs no comparison with the log's pick."""
+    own, padded, problem = "hipblaslt:5", "torch:pad=64,stored", product(50257, 2048, 768)
+    untuned = "GemmTunableOp_BFloat16_TN,tn_50257_2048_768_ld_768_768_50257\n"
+    read(store, tmp_path, {"job.log": bench(50257, 2048, 768, count=10), "untuned0.csv": untuned})
+    replayed(store, problem, {own: 500.0, "Default": 520.0, padded: 250.0}, padded, pick=own)
+    found = recommend(tables_of(store), Settings())
+    (told,) = found.findings
+    assert (told.analyzer, told.calls, told.saving_us) == ("cliff", 10, pytest.approx(2500.0))
+    assert basis(told) == "confirmed"
+    assert told.evidence["pick"] == own
+    assert found.ceiling.share == pytest.approx(0.5)
+    (item,) = plan(store.frames())
+    assert item.problem == problem.normal, "the key beside the log's line is its echo"
+    assert (item.time_us, item.regret) == (500.0, 0.5), "the pick's time, not that of PyTorch's Default"
+
+
+def test_traces_give_the_share_of_gpu_time() -> None:
+    trace = {"source_id": "t", "run": "r", "device": 0, "op": "aten::mm", "problem": None, "kernel": "k", "calls": 1}
+    t = everything()
+    kernels = tables(kernels=[trace | {"total_us": 24000.0}, trace | {"run": "old", "total_us": 1e9}]).kernels
+    of_another_length = recommend(type(t)(**{**vars(t), "kernels": kernels}), Settings())
+    assert of_another_length.ceiling.gpu_share is None, "the calls are a log's, the time is a trace's"
+    workload = t.workload.assign(calls_from="profiler")
+    found = recommend(type(t)(**{**vars(t), "kernels": kernels, "workload": workload}), Settings())
+    assert found.ceiling.gpu_share == pytest.approx(0.05)
+    assert found.findings[1].saving_share == pytest.approx(1100 / 24000)
+
+
+def test_gates() -> None:
+    found = recommend(everything(), Settings(min_saving_us=500.0))
+    assert [x.saving_us for x in found.findings] == [pytest.approx(15708.0), 1100.0, None]
+    assert found.gated == 1
+    g = gemm().text
+    small = tables(
+        measurements=[measurement(g, "Default", 100.0), measurement(g, "hipblaslt:9", 98.0)],
+        workload=[work(g, 10)],
+        facts=facts("m", **HERE),
+    )
+    below = recommend(small, Settings())
+    assert (len(below.findings), below.gated, below.overrides) == (0, 1, ())
+    assert render.verdict(below) == "nothing worth doing: 1 gain below the floor"
+    assert len(recommend(small, Settings(floor_share=0.01)).overrides) == 1
+
+
+def writer(fails: bool = False) -> Writer:
+    def write(rows: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
+        if fails:
+            raise EmissionError("hipblaslt_revision is unknown: give --target with a tuning file")
+        return [
+            Emission("out.txt", ",".join(x.solution.text for x in rows).encode(), "# what it is\nexport OUT={path}\n")
+        ]
+
+    return Writer("test", "", lambda x: x.solution.library == "hipblaslt", lambda p, t: p.text, write)
+
+
+def commands() -> dict[str, object]:
+    def of(problem: Problem) -> str:
+        return f"run '{problem.label}'"
+
+    return {"miopen": of, "hipblaslt": of}
+
+
+def test_emissions_of_the_target() -> None:
+    found = recommend(everything(), Settings())
+    [(name, target)] = targets(found, Settings()).items()
+    assert name == "gfx942-304cu-hipblaslt-4d62e135"
+    made = emissions(found, target, [writer()], Settings(), commands=commands())  # type: ignore[arg-type]
+    files = {x.name: x.data.decode() for x in made.files}
+    assert files["out.txt"] == "hipblaslt:9,hipblaslt:3"
+    assert set(files) == {"out.txt", "apply.sh", "tune_miopen.sh", "tune_hipblaslt.sh"}
+    assert [x.partition(":")[0] for x in made.notes] == [
+        "2 of 2 overrides are not confirmed (--confirmed leaves them out)"
+    ]
+    assert made.notes[0] in files["apply.sh"], "who sources it is told"
+    assert "run 'W 64×256×56×56" in files["tune_miopen.sh"]
+    assert files["tune_hipblaslt.sh"].count("\nrun ") == 1  # the pick without a time; the measured ones need no search
+    assert "export OUT=" in files["apply.sh"]
+
+
+def test_another_target_gets_no_override() -> None:
+    found = recommend(everything(), Settings())
+    for other in (HERE | {"hipblaslt_revision": "x"}, HERE | {"arch": "gfx90a"}, HERE | {"cu_count": "80"}):
+        assert "out.txt" not in {x.name for x in emissions(found, other, [writer()], Settings()).files}
+
+
+def test_what_a_writer_refuses_is_a_note() -> None:
+    found = recommend(everything(), Settings())
+    made = emissions(found, HERE, [writer(fails=True)], Settings(), commands={})
+    assert made.notes[1] == (
+        "test: 2 override(s) not written: hipblaslt_revision is unknown: give --target with a tuning file"
+    )
+    assert [x.split(":")[0] for x in made.notes[2:]] == ["tune_miopen.sh", "tune_hipblaslt.sh"]
+    assert made.files == ()
+    # Two overrides that nobody writes, two scripts, and that nothing confirms the two.
+    assert len(emissions(found, HERE, [], Settings(), commands={}).notes) == 5
+
+
+def test_confirmed_only() -> None:
+    """Of two measured gains a replay confirmed one: that alone is written, and then there is nothing to warn of."""
+    found = recommend(everything(), Settings())
+    first, second = (x for x in found.findings if x.override is not None)
+    assert first.override is not None
+    found = replace(found, findings=(replace(first, p=0.001), second))
+    every = emissions(found, HERE, [writer()], Settings())
+    assert every.notes[0].startswith("1 of 2 overrides are not confirmed")
+    safe = emissions(found, HERE, [writer()], Settings(confirmed_only=True))
+    files = {x.name: x.data.decode() for x in safe.files}
+    assert files["out.txt"] == first.override.solution.text
+    assert safe.notes[0].startswith("1 of 2 overrides not written: nothing confirms them")
+    assert "lucky" not in files["apply.sh"]
+    none = emissions(replace(found, findings=(second,)), HERE, [writer()], Settings(confirmed_only=True))
+    assert {x.name for x in none.files} & {"out.txt", "apply.sh"} == set()
+    sure = emissions(replace(found, findings=(replace(first, p=0.001),)), HERE, [writer()], Settings())
+    assert not any("confirmed" in note for note in sure.notes)
+
+
+def test_nvidia_has_no_tuning_script() -> None:
+    t = everything()
+    own = t.facts.assign(value=t.facts["value"].where(t.facts["name"] != "arch", "sm_90"))
+    for found, target in (
+        (recommend(t, Settings()), {"arch": "sm_90"}),
+        (recommend(replace(t, facts=own), Settings()), {}),
+    ):
+        made = emissions(found, target, [], Settings())
+        assert [x.name for x in made.files] == []
+        assert "no tool of NVIDIA's searches" in made.notes[-1]
+
+
+def test_two_targets_are_never_merged() -> None:
+    g, h = gemm().text, gemm(8).text
+    rows = [
+        measurement(p, s, t, source_id=source)
+        for p, source in ((g, "a"), (h, "b"))
+        for s, t in (("Default", 50.0), ("hipblaslt:1", 40.0))
+    ]
+    same = {"arch": ARCH, "hipblaslt_version": "1201"}
+    t = tables(
+        measurements=rows,
+        workload=[work(g, 10), work(h, 10)],
+        facts=[*facts("a", **same, rocm_version="6.4.0"), *facts("b", **same, rocm_version="6.4.1")],
+    )
+    found = recommend(t, Settings())
+    assert list(targets(found, Settings())) == ["gfx942-hipblaslt-1201", "gfx942-hipblaslt-1201-2"]
+
+
+@pytest.mark.parametrize("script", ["tune_miopen.sh", "tune_hipblaslt.sh", "apply.sh"])
+def test_scripts_are_shell(script: str, tmp_path: Path) -> None:
+    found = recommend(everything(), Settings())
+    made = emissions(found, HERE, [writer()], Settings(), commands=commands())  # type: ignore[arg-type]
+    path = tmp_path / script
+    path.write_bytes(next(x.data for x in made.files if x.name == script))
+    subprocess.run(["sh", "-n", path], check=True)
+
+
+def test_tuning_writes_beside_the_users_files(tmp_path: Path) -> None:
+    def report(problem: Problem) -> str:
+        return "env"
+
+    made = emissions(
+        recommend(everything(), Settings()), HERE, [], Settings(), commands={"miopen": report, "hipblaslt": report}
+    )
+    for name, variable in (
+        ("tune_miopen.sh", "MIOPEN_USER_DB_PATH"),
+        ("tune_hipblaslt.sh", "HIPBLASLT_TUNING_FILE"),
+    ):
+        (tmp_path / name).write_bytes(next(x.data for x in made.files if x.name == name))
+        own = {"PATH": "/usr/bin:/bin", variable: "/nowhere/of/the/user", "HIPBLASLT_TUNING_OVERRIDE_FILE": "x"}
+        subprocess.run(["sh", name], cwd=tmp_path, env=own, check=True)
+    gemm_log = (tmp_path / "hipblaslt-tuning.log").read_text()
+    conv_log = (tmp_path / "miopen-tuning-db/tune.log").read_text()
+    assert f"MIOPEN_USER_DB_PATH={tmp_path}/miopen-tuning-db" in conv_log
+    assert f"HIPBLASLT_TUNING_FILE={tmp_path}/hipblaslt-tuning.txt" in gemm_log
+    assert "/nowhere" not in gemm_log + conv_log
+    assert "OVERRIDE_FILE" not in gemm_log
+
+
+def test_rendering() -> None:
+    found = recommend(everything(), Settings())
+    text = "\n".join(render.lines(found))
+    assert "at most 20.7% of the time" in text
+    assert "93.8% of calls" in text
+    assert "4 findings, 3 of known worth, 2 with an override" in text
+    table = render.rows(found)
+    assert table["saving_us"].tolist()[:3] == pytest.approx([15708.0, 1100.0, 100.0])
+    assert table["kind"].tolist() == ["conv", "gemm", "gemm", "gemm"]
+    assert table["problem"][0] == W.text
+    short = render.brief(table)
+    assert short["saving_ms"].tolist()[:3] == pytest.approx([15.708, 1.1, 0.1])
+    assert short["calls"].tolist() == [3, 110, 10, 5]
+    nothing = recommend(tables(), Settings())
+    assert len(render.brief(render.rows(nothing))) == 0
+    assert render.lines(nothing) == [
+        "run r",
+        "ceiling: unknown: no measured time of the default",
+        "nothing worth doing is known: nothing looks slow, and no pick is timed against another solution "
+        "(`logparse replay` measures)",
+    ]
+    assert list(render.rows(nothing).columns) == list(table.columns)
+
+
+@pytest.mark.parametrize(("us", "text"), [(0.5, "0.5 µs"), (832, "832 µs"), (5455, "5.46 ms"), (1.24e7, "12.4 s")])
+def test_durations(us: float, text: str) -> None:
+    assert render.duration(us) == text
+
+
+def test_rendering_of_unknown_savings() -> None:
+    t = tables(measurements=[measurement(F.text, "miopen:A", 100.0), measurement(W.text, "miopen:A", 900.0)])
+    table = render.rows(recommend(t, Settings()))
+    assert table["saving_us"].isna().all()
+    assert render.brief(table)[["pre_us", "post_us", "gain"]].to_numpy().tolist() == [[900.0, 100.0, "88.9%"]]
+
+
+@pytest.mark.parametrize("words", [("gfx942", "gfx942:sramecc+:xnack-"), ("gfx942:sramecc+:xnack-", "gfx942")])
+def test_two_files_may_tell_an_arch_with_its_features_and_without(words: tuple[str, str]) -> None:
+    assert target_from([f"arch={word}" for word in words], FORMATS) == {"arch": "gfx942:sramecc+:xnack-"}
+
+
+@pytest.mark.parametrize("other", ["gfx90a", "gfx94", "gfx942:sramecc-:xnack-"])
+def test_targets_of_two_archs_are_never_merged(other: str) -> None:
+    with pytest.raises(InputError, match="one target"):
+        target_from(["arch=gfx942:sramecc+:xnack-", f"arch={other}"], FORMATS)
+
+
+def test_target_words(tmp_path: Path) -> None:
+    assert target_from(["arch=gfx942", "validator:PT_VERSION=2.9.1"], FORMATS) == {
+        "arch": "gfx942",
+        "validator:PT_VERSION": "2.9.1",
+    }
+    name = "gfx942130.HIP.3_5_1_5b515cf1bca-dirty.ufdb.txt"
+    assert target_from([f"/far/away/{name}"], FORMATS) == {
+        "arch": "gfx942",
+        "cu_count": "304",
+        "backend": "HIP",
+        "miopen_version": "3.5.1",
+        "miopen_tweak": "5b515cf1bca-dirty",
+    }
+    (tmp_path / "facts.json").write_text(json.dumps({"arch": "gfx90a", "cu_count": 104, "pid": "7"}))
+    assert target_from([str(tmp_path / "facts.json")], FORMATS) == {"arch": "gfx90a", "cu_count": "104"}
+
+
+def test_target_of_a_tuning_file(tmp_path: Path) -> None:
+    row = "T,N,0,1,64,64,64,1,64,4096,0,64,4096,64,4096,64,4096,f16_r,f16_r,f16_r,f16_r,f32_r,0,0,0,0,0,none,0,f32_r"
+    path = tmp_path / "tuning.txt"
+    path.write_text(f"Git Version: d5f81531\n    {row},512,1,1,2.5,77,gfx942:sramecc+:xnack-,304\n")
+    target = target_from([str(path)], FORMATS)
+    assert target.items() >= {"hipblaslt_revision": "d5f81531", "arch": ARCH, "cu_count": "304"}.items()
+
+
+def test_bad_targets(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("[1]")
+    (tmp_path / "y.txt").write_text("hello\n")
+    for words, reason in (
+        (["arch=gfx942", "arch=gfx90a"], "give one target"),
+        ([str(tmp_path / "missing.csv")], "--target"),
+        ([str(tmp_path / "x.json")], "one JSON object"),
+        ([str(tmp_path / "y.txt")], "says nothing of a machine"),
+        (["colour=red"], "--target"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            target_from(words, FORMATS)
+
+
+def test_agreement_of_facts() -> None:
+    assert same_device({"arch": ARCH}, {"arch": "gfx942"}) is True
+    assert same_device({"arch": ARCH, "cu_count": "304"}, {"arch": "gfx942", "cu_count": "80"}) is False
+    assert same_device({}, {"arch": "gfx942"}) is None
+    assert comparable(HERE, HERE, "hipblaslt") is True
+    assert comparable(HERE, {"arch": ARCH}, "hipblaslt") is None
+    assert comparable(HERE, {"arch": ARCH}, "miopen") is True
+    assert comparable(HERE, {"arch": ARCH} | {"hipblaslt_version": "9"}, "hipblaslt") is False
+    assert (
+        serves({"arch": "gfx942", "miopen_version": "3.4.0"}, {"arch": ARCH, "miopen_version": "3.5.0"}, "miopen")
+        is False
+    )
+    assert serves({"arch": "gfx942"}, {"arch": ARCH, "miopen_version": "3.5.0"}, "miopen") is True
+    assert folder({}) == "no-target"

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers import missed_fusion
+from analyzers.analyzer import Settings
+from analyzers.missed_fusion import BY_HAND
+from logparse.formats.traces.torch.epilogues import STEPS
+from logparse.ingest import ingest
+from logparse.store import Store
+from tests.analyzers.build import call, tables, work
+from tests.analyzers.ingested import product, read, replayed, tables_of
+from tests.conftest import CORPUS, needs_corpus
+
+M, N, K = 3072, 2048, 768
+BF16 = "c10::BFloat16"
+
+
+def operator(id: int, name: str, dims: list[Any], values: list[str] | None = None) -> dict[str, Any]:
+    strides = [[*(d[1:] or []), 1][-len(d) :] if d else [] for d in dims]
+    args = {"External id": id, "Input Dims": dims, "Input Strides": strides, "Input type": [BF16] * len(dims)}
+    args["Concrete Inputs"] = values or [""] * len(dims)
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": id * 100, "dur": 90, "args": args}
+
+
+def kernel(id: int, us: float, name: str = "k", at: float = 0) -> dict[str, Any]:
+    args = {"External id": id, "device": 0, "stream": 7}
+    return {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": at or id * 100 + 50, "dur": us,
+            "args": args}  # fmt: skip
+
+
+def addmm(id: int) -> list[dict[str, Any]]:
+    """A linear layer: N rows of K into M columns."""
+    dims = [[M], [N, K], [K, M], [], []]
+    return [operator(id, "aten::addmm", dims, ["", "", "", "1", "1"]), kernel(id, 20.0, "gemm")]
+
+
+def after(
+    id: int, name: str, dims: list[Any], us: float = 10.0, values: list[str] | None = None
+) -> list[dict[str, Any]]:
+    return [operator(id, name, dims, values), kernel(id, us)]
+
+
+def trace(*events: list[dict[str, Any]]) -> str:
+    return json.dumps({"schemaVersion": 1, "deviceProperties": [], "traceEvents": [y for x in events for y in x]})
+
+
+OUT = [[N, M]]
+
+
+def test_gelu_after_a_linear_layer(store: Store, tmp_path: Path) -> None:
+    steps = [*addmm(1), *after(2, "aten::gelu", OUT, 12.5, ["", "none"]), *addmm(3), *after(4, "aten::gelu", OUT, 7.5)]
+    (found,) = missed_fusion.find(read(store, tmp_path, {"t.json": trace(steps)}), Settings())
+    assert found.evidence["steps"] == ("gelu",)
+    assert (found.calls, found.evidence["at_most_us"]) == (2, 20.0)
+    assert (found.per_call_us, found.saving_us) == (None, None), "fusing was not measured"
+    assert "exact" in found.message
+
+
+def test_fused_against_unfused_was_measured(store: Store, tmp_path: Path) -> None:
+    read(store, tmp_path, {"t.json": trace(addmm(1), after(2, "aten::relu", OUT), addmm(3))})
+    asked = product(M, N, K, trans_a="N", lda=M, ldb=K, activation="relu", bias=True, bias_type="bf16_r")
+    replayed(store, asked, {"Default": 30.0, "torch:fused": 21.0, "torch:unfused": 40.0}, "torch:fused", facts={})
+    (found,) = missed_fusion.find(tables_of(store), Settings())
+    assert (found.calls, found.per_call_us, found.saving_us) == (1, pytest.approx(9.0), pytest.approx(9.0))
+    gelu = product(M, N, K, trans_a="N", lda=M, activation="gelu", bias=True, bias_type="bf16_r")
+    replayed(store, gelu, {"Default": 30.0, "torch:fused": 10.0}, "torch:fused", facts={})
+    assert missed_fusion.find(tables_of(store), Settings()) == [found], "GELU's time says nothing of ReLU"
+
+
+def test_fusion_that_was_measured_to_save_nothing(store: Store, tmp_path: Path) -> None:
+    read(store, tmp_path, {"t.json": trace(addmm(1), after(2, "aten::relu", OUT))})
+    asked = product(M, N, K, trans_a="N", lda=M, activation="relu", bias=True, bias_type="bf16_r")
+    replayed(store, asked, {"Default": 30.0, "torch:fused": 29.9}, "torch:fused", facts={})
+    assert missed_fusion.find(tables_of(store), Settings()) == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([("aten::add_", [[N, M], [M], []])], ("bias",)),
+        ([("aten::add", [[N, M], [M], []]), ("aten::relu", OUT)], ("bias", "relu")),
+        ([("aten::clamp_min", OUT, ["", "0"])], ("relu",)),
+        ([("aten::relu_", [[4, N // 4, M]])], ("relu",)),  # the same elements in another shape
+        ([("aten::gelu", OUT, ["", "tanh"]), ("aten::mul", [[N, M], [N, M]])], ("gelu_tanh",)),
+        ([(f"aten::{x}", OUT) for x in BY_HAND], BY_HAND),
+        ([(f"aten::{x}", OUT) for x in BY_HAND[1:]], BY_HAND[1:]),
+        ([("aten::add", [[N, M], [N, M], []])], None),  # a residual
+        ([("aten::add", [[N, M], [N], []])], None),  # broadcasting along the other axis would not do this
+        ([("aten::mul", [[N, M], []])], None),
+        ([("aten::silu", OUT)], None),  # no epilogue of cuBLASLt
+        ([("aten::clamp_min", OUT, ["", "-1"])], None),
+        ([("aten::relu", [[N, K]])], None),  # another tensor's
+        ([("aten::copy_", OUT), ("aten::relu", OUT)], None),
+        ([("aten::native_layer_norm", OUT), ("aten::relu", OUT)], None),
+    ],
+)
+def test_what_an_epilogue_could_do(
+    steps: list[tuple[Any, ...]], words: tuple[str, ...] | None, store: Store, tmp_path: Path
+) -> None:
+    events = [after(2 + i, name, dims, 3.0, *values) for i, (name, dims, *values) in enumerate(steps)]  # type: ignore[arg-type]
+    found = missed_fusion.find(read(store, tmp_path, {"t.json": trace(addmm(1), *events)}), Settings())
+    assert [x.evidence["steps"] for x in found] == ([] if words is None else [words])
+    assert [x.evidence["at_most_us"] for x in found] == ([] if words is None else [3.0 * len(words)])
+
+
+def test_an_addend_that_is_copied_first(store: Store, tmp_path: Path) -> None:
+    copy = kernel(1, 4.0, "void at::native::elementwise_kernel<128, 4, copy>()", at=140)
+    split = kernel(1, 4.0, "splitKreduce_kernel", at=180)
+    (found,) = missed_fusion.find(read(store, tmp_path, {"t.json": trace(addmm(1), [copy, split])}), Settings())
+    assert (found.evidence["steps"], found.evidence["at_most_us"]) == (("copy",), 4.0)
+
+
+def test_a_longer_job_counts_its_share_of_calls() -> None:
+    problem = product(M, N, K).text
+    fact = json.dumps({"problem": problem, "tail": ["relu"], "calls": 3, "us": [30.0]})
+    t = tables(
+        calls=[call(problem, count=12, category="profiler", source_id="t")],
+        workload=[work(problem, 1200)],
+        facts=[{"source_id": "t", "run": "r", "name": "epilogue_kernels", "value": fact}],
+    )
+    (found,) = missed_fusion.find(t, Settings())
+    assert found.calls == 300, "a quarter of the calls that the trace saw are followed by ReLU"
+
+
+words = st.sampled_from(sorted({*STEPS.values(), "bias", "gelu_tanh"}))
+
+
+@given(st.lists(words, max_size=12), st.integers(1, 9), st.floats(0.1, 100))
+def test_no_saving_without_a_measurement(tail: list[str], calls: int, us: float) -> None:
+    problem = product(M, N, K).text
+    fact = {"problem": problem, "tail": tail, "calls": calls, "us": [us * calls] * len(tail)}
+    rows = [{"source_id": "t", "run": "r", "name": "epilogue_kernels", "value": json.dumps(fact)}]
+    for found in missed_fusion.find(tables(facts=rows, workload=[work(problem, 10)]), Settings()):
+        assert (found.per_call_us, found.saving_us) == (None, None)
+        assert 0 < float(str(found.evidence["at_most_us"])) <= us * calls * len(tail) * (1 + 1e-9)
+
+
+@needs_corpus
+def test_gpt2_writes_its_gelu_out(store: Store, tmp_path: Path) -> None:
+    """The kernels are read here once more, by an independent few lines."""
+    path = CORPUS / "h200" / "gpt2.trace.json.gz"
+    with gzip.open(path) as file:
+        events = json.load(file)["traceEvents"]
+    names = {e["args"].get("External id"): e for e in events if e.get("cat") == "cpu_op"}
+    kernels = sorted((e for e in events if e.get("cat") == "kernel"), key=lambda e: e["ts"])
+    us, calls = 0.0, 0
+    for i, e in enumerate(kernels):
+        op = names.get(e["args"].get("External id"))
+        if op and op["name"] == "aten::addmm" and op["args"]["Input Dims"][0] == [M]:
+            calls += 1
+            us += sum(k["dur"] for k in kernels[i + 1 : i + 10])
+            last = names[kernels[i + 9]["args"]["External id"]]
+            assert (last["name"], names[kernels[i + 3]["args"]["External id"]]["name"]) == ("aten::mul", "aten::pow")
+    ingest([str(path)], store)
+    (found,) = missed_fusion.find(tables_of(store), Settings())
+    assert (found.calls, found.evidence["at_most_us"]) == (calls, pytest.approx(us, abs=0.01))
+    assert (calls, us) == (8, pytest.approx(1042.591, abs=0.01)), "130 µs after a product of 17"

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from analyzers import slow_wrw
+from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.devices import device_of, devices
+from logparse.model import Finding
+from tests.analyzers.build import call, facts, measurement, tables, work
+from tests.analyzers.example import B, F, W
+
+MI300X = facts("m", arch="gfx942", cu_count="304")
+
+
+def given(f: float | None, b: float | None, w: float, **more: list[dict[str, object]]) -> Tables:
+    rows = [measurement(p.text, "miopen:ConvAsm", t) for p, t in ((F, f), (B, b)) if t is not None]
+    return tables(measurements=[*rows, measurement(W.text, "miopen:ConvHipImplicitGemmGroupWrwXdlops", w)], **more)
+
+
+def slow(t: Tables, settings: Settings | None = None) -> list[Finding]:
+    return [x for x in slow_wrw.find(t, settings or Settings()) if x.problem is not None]
+
+
+@pytest.mark.parametrize(
+    ("f", "b", "w", "loss"),
+    [
+        (100.0, 200.0, 601.0, 401.0),  # above three times the slower sibling
+        (100.0, 200.0, 600.0, None),  # exactly three times is not above
+        (200.0, 100.0, 601.0, 401.0),
+        (100.0, None, 301.0, 201.0),  # one sibling is enough
+        (None, 100.0, 301.0, 201.0),
+        (10.0, 10.0, 50.0, None),  # five times, but not above 0.05 ms
+        (10.0, 10.0, 50.1, 40.1),
+        (-1.0, 100.0, 301.0, 201.0),  # times that are not positive are no times
+        (0.0, None, 301.0, None),  # … and then no sibling is left, nor is the device known
+    ],
+)
+def test_criterion(f: float | None, b: float | None, w: float, loss: float | None) -> None:
+    found = slow(given(f, b, w))
+    assert [x.per_call_us for x in found] == ([] if loss is None else [pytest.approx(loss)])
+
+
+def test_factor_and_floor_are_settings() -> None:
+    assert len(slow(given(100.0, 100.0, 250.0), Settings(slow_factor=2.0))) == 1
+    assert slow(given(100.0, 100.0, 350.0), Settings(slow_floor_ms=0.35)) == []
+
+
+def test_saving_needs_calls() -> None:
+    [without] = slow(given(100.0, 200.0, 700.0))
+    assert (without.calls, without.saving_us) == (None, None)
+    logged = replace(W, mode=None)  # another text of the same layer, linked
+    [weighed] = slow(given(100.0, 200.0, 700.0, calls=[call(logged.text)], workload=[work(logged.text, 8)]))
+    assert (weighed.calls, weighed.saving_us) == (8, 4000.0)
+    [uncounted] = slow(given(100.0, 200.0, 700.0, workload=[work(logged.text, None)]))
+    assert uncounted.saving_us is None
+
+
+def test_estimates_and_picks_are_no_measurements() -> None:
+    rows = [
+        measurement(F.text, "miopen:A", 100.0),
+        measurement(W.text, "miopen:A", 900.0),
+        measurement(W.text, "miopen:B", 1.0, origin="driver-list"),
+        measurement(W.text, "miopen:B", 1.0, origin="miopen-chosen"),
+    ]
+    assert [x.per_call_us for x in slow(tables(measurements=rows))] == [800.0]
+
+
+@pytest.mark.parametrize(
+    ("ran", "us", "elsewhere", "still"),
+    [
+        ("miopen:B", 150.0, "gfx942", False),
+        ("miopen:B", 350.0, "gfx942", True),  # not fine either
+        ("miopen:A", 150.0, "gfx942", True),  # the slow one runs
+        ("miopen:B", 150.0, "gfx90a", True),
+    ],
+)
+def test_what_the_job_does_not_run_is_no_finding(ran: str, us: float, elsewhere: str, still: bool) -> None:
+    """A shipped record is slow, and the job's log shows that it ran another solver, which a file has a time of."""
+    rows = [
+        measurement(F.text, "miopen:A", 100.0),
+        measurement(W.text, "miopen:A", 900.0),
+        measurement(W.text, ran, None, origin="miopen-chosen", source_id="log"),
+        measurement(W.text, "miopen:B", us, origin="miopen-log", source_id="log"),
+    ]
+    t = tables(measurements=rows, facts=[*facts("m", arch="gfx942"), *facts("log", arch=elsewhere)])
+    assert any(x.evidence["source_id"] == "m" for x in slow(t)) is still
+
+
+def test_a_log_that_is_fine_needs_no_remark() -> None:
+    assert slow_wrw.find(given(100.0, 100.0, 120.0), Settings()) == []
+    assert len(slow_wrw.find(given(100.0, 100.0, 120.0, facts=facts("m", find_db="system")), Settings())) == 1
+
+
+def test_siblings_are_of_the_same_file() -> None:
+    t = tables(
+        measurements=[
+            measurement(F.text, "miopen:A", 100.0, source_id="one"),
+            measurement(W.text, "miopen:B", 900.0, source_id="two"),
+        ]
+    )
+    assert slow(t) == []
+
+
+def test_several_devices_weigh_nothing_until_one_is_the_target() -> None:
+    rows = [
+        measurement(p.text, "miopen:A", t, source_id=s)
+        for s, ts in (("a", (100.0, 500.0)), ("b", (100.0, 800.0)))
+        for p, t in zip((F, W), ts, strict=True)
+    ]
+    t = tables(
+        measurements=rows,
+        workload=[work(W.text, 10)],
+        facts=[*facts("a", arch="gfx90a", cu_count="104"), *facts("b", arch="gfx942", cu_count="304")],
+    )
+    assert [(x.per_call_us, x.saving_us) for x in slow(t)] == [(400.0, None), (700.0, None)]
+    target = Settings(target={"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"})
+    assert [(x.per_call_us, x.saving_us) for x in slow(t, target)] == [(700.0, 7000.0)]
+
+
+def test_a_tuned_user_file_speaks_for_its_device() -> None:
+    rows = [
+        measurement(p.text, "miopen:A", t, source_id=s)
+        for s, ts in (("system", (100.0, 900.0)), ("user", (100.0, 150.0)))
+        for p, t in zip((F, W), ts, strict=True)
+    ]
+    where = [*facts("system", arch="gfx942", cu_count="304"), *facts("user", arch="gfx942", cu_count="304")]
+    assert slow(tables(measurements=rows, facts=where)) == []
+
+
+def test_signs() -> None:
+    [naive] = slow(
+        tables(
+            measurements=[
+                measurement(F.text, "miopen:ConvAsm", 100.0),
+                measurement(W.text, "miopen:ConvDirectNaiveConvWrw", 1000.0),
+                measurement(W.text, "miopen:GemmWrwUniversal", 10_001.0),
+            ]
+        )
+    )
+    assert naive.evidence["signs"] == (
+        "the naive solver is the best known",
+        "only naive, GEMM and Winograd solvers are offered",
+        "the second best takes 10×",
+    )
+    [plain] = slow(given(100.0, 100.0, 1000.0))
+    assert plain.evidence["signs"] == ()
+
+
+def test_roofline_judges_only_without_siblings_on_a_known_device() -> None:
+    # 2·64·256·28²·(256/32)·9 = 1.85 GFLOP and about 129 MB: 24.4 µs on an MI300X, so 500 µs is just under 5 %.
+    [found] = slow(given(None, None, 500.0, facts=MI300X))
+    assert found.evidence["criterion"] == "roofline"
+    assert found.evidence["roofline_us"] == pytest.approx(24.3, abs=0.2)
+    assert found.per_call_us is None
+    assert slow(given(None, None, 480.0, facts=MI300X)) == []
+    assert slow(given(400.0, None, 500.0, facts=MI300X)) == []
+    summary = slow_wrw.find(given(None, None, 500.0, facts=facts("m", arch="gfx1100", find_db="user")), Settings())[0]
+    assert "peaks are unknown: skipped" in summary.message
+
+
+@pytest.mark.parametrize(
+    ("arch", "version", "upgrade"),
+    [("gfx942", "3.3.0", True), ("gfx942", "3.4.0", False), ("gfx90a", "3.3.0", False), ("gfx942", None, False)],
+)
+def test_known_issue_of_rocm_6_3_0(arch: str, version: str | None, upgrade: bool) -> None:
+    where = facts("m", arch=arch) + (facts("log", miopen_version=version) if version else [])
+    summary, found = slow_wrw.find(given(100.0, 100.0, 900.0, facts=where), Settings())
+    for finding in (summary, found):
+        assert finding.advice is not None
+        assert finding.advice.startswith("Upgrade to ROCm 6.3.1") == upgrade
+
+
+def test_totals() -> None:
+    other = {x: replace(y, k=512) for x, y in {"F": F, "W": W}.items()}
+    t = tables(
+        measurements=[
+            measurement(F.text, "miopen:A", 100.0),
+            measurement(W.text, "miopen:A", 700.0),
+            measurement(W.text, "miopen:B", 600.0),
+            measurement(W.text, "miopen:C", None),
+            measurement(other["F"].text, "miopen:A", 100.0),
+            measurement(other["W"].text, "miopen:A", 200.0),
+        ]
+    )
+    best = slow_wrw.directions(t)
+    [total] = slow_wrw.totals(best, slow_wrw.backward_weights(best, Settings()))
+    assert total == slow_wrw.Totals("m", 2, 1, 0, held_us=600.0, recoverable_us=500.0, w_us=800.0, all_us=1000.0)
+    assert total.share_of_w == 0.75
+    assert total.share_of_all == 0.6
+
+
+def test_devices() -> None:
+    assert {x.name for x in devices()} >= {"MI300X", "MI300A", "MI250X", "MI210", "MI100", "MI350X", "MI355X"}
+    assert {x.name for x in devices()} >= {"H100", "H200", "A100"}
+    assert all(x.source and x.hbm_gbs > 0 and x.peaks and x.cache_bytes for x in devices())
+    by_name = device_of({"device": "AMD Instinct MI355X", "arch": "gfx950", "cu_count": "256"})
+    assert by_name is not None
+    assert by_name.name == "MI355X"
+    by_arch = device_of({"arch": "gfx90a:sramecc+:xnack-", "cu_count": "110"})
+    assert by_arch is not None
+    assert by_arch.name == "MI250X"
+    assert device_of({"arch": "gfx942", "cu_count": "80"}) is None
+    assert device_of({}) is None
+
+
+def test_roofline_is_the_longer_of_computing_and_moving() -> None:
+    device = device_of({"device": "H200"})
+    assert device is not None
+    assert device.least_us(989.4e6, 0.0, "f16_r") == pytest.approx(1.0)
+    assert device.least_us(0.0, 4800e3, "f16_r") == pytest.approx(1.0)
+    assert device.least_us(1.0, 1.0, "f4_r") is None

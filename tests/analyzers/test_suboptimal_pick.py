@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from analyzers import suboptimal_pick
+from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.picks import compare
+from analyzers.suboptimal_pick import Regret
+from logparse.ingest import ingest
+from logparse.lookup import top
+from logparse.model import Finding
+from logparse.store import Store
+from tests.analyzers.build import call, facts, measurement, tables, work
+from tests.analyzers.example import ARCH, W, gemm
+from tests.analyzers.ingested import tables_of
+from tests.conftest import SAMPLES
+
+BUILD = {"arch": ARCH, "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
+G = gemm().text
+
+
+def given(
+    pick: str | None = "hipblaslt:7",
+    *rows: dict[str, object],
+    log: dict[str, str] | None = None,
+    measured: dict[str, str] | None = None,
+    problem: str = G,
+) -> Tables:
+    where = [*facts("log", **(BUILD if log is None else log)), *facts("m", **(BUILD if measured is None else measured))]
+    return tables(calls=[call(problem, pick, 100)], workload=[work(problem, 100)], measurements=list(rows), facts=where)
+
+
+def problems(t: Tables, settings: Settings | None = None) -> list[Finding]:
+    return [x for x in suboptimal_pick.find(t, settings or Settings()) if x.problem is not None]
+
+
+SLOWER = (measurement(G, "hipblaslt:7", 50.0), measurement(G, "hipblaslt:9", 40.0))
+
+
+def test_a_measured_pick_that_is_not_the_best() -> None:
+    [found] = problems(given("hipblaslt:7", *SLOWER))
+    assert (found.per_call_us, found.calls, found.saving_us) == (10.0, 100, 1000.0)
+    assert found.override is not None
+    assert found.override.solution.text == "hipblaslt:9"
+    assert (found.override.time_us, found.override.default_us) == (40.0, 50.0)
+    assert found.override.target["hipblaslt_revision"] == "4d62e135"
+
+
+def test_the_best_pick_is_no_finding() -> None:
+    t = given("hipblaslt:9", *SLOWER)
+    assert problems(t) == []
+    assert compare(t, Settings())["pick_us"].tolist() == [40.0]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        BUILD | {"hipblaslt_revision": "other"},
+        BUILD | {"arch": "gfx90a"},
+        {"arch": ARCH},  # no build
+        {"hipblaslt_version": "1201"},  # no arch
+        {},
+    ],
+)
+def test_indices_of_unknown_or_other_builds_are_not_compared(log: dict[str, str]) -> None:
+    found = suboptimal_pick.find(given("hipblaslt:7", *SLOWER, log=log), Settings())
+    assert [x.problem for x in found] == [None]
+    assert "--same-build" in found[0].message
+
+
+def test_same_build_is_the_users_word_only_where_nothing_contradicts_it() -> None:
+    word = Settings(same_build=True)
+    [found] = problems(given("hipblaslt:7", *SLOWER, log={}), word)
+    assert found.saving_us == 1000.0
+    assert problems(given("hipblaslt:7", *SLOWER, log=BUILD | {"arch": "gfx90a"}), word) == []
+
+
+def test_only_an_index_differs() -> None:
+    [found] = problems(given("hipblaslt:7", measurement(G, "hipblaslt:9", 40.0, origin="tunableop")))
+    assert "unmeasured" in found.message
+    assert (found.saving_us, found.per_call_us, found.override) == (None, None, None)
+
+
+def test_a_tuners_lone_winner_tells_no_regret() -> None:
+    t = given("hipblaslt:9", measurement(G, "hipblaslt:9", 40.0, origin="tunableop"))
+    [found] = suboptimal_pick.find(t, Settings())
+    assert "median" not in found.evidence
+    assert (found.evidence["agreeing"], found.evidence["unmeasured"]) == (1, 0)
+
+
+def test_default_of_a_verbose_log_and_its_noise() -> None:
+    def of(second: float) -> list[Finding]:
+        default = (measurement(G, "Default", 50.0), measurement(G, "Default", second, ordinal=5))
+        return problems(given(None, *default, measurement(G, "hipblaslt:9", 40.0)))
+
+    [found] = of(52.0)
+    assert (found.per_call_us, found.saving_us) == (11.0, 1100.0)  # mean of both Defaults against the best
+    assert found.evidence["noise_us"] == 2.0
+    assert of(72.0) == []  # the two Defaults differ by more than the gain
+
+
+def test_the_best_may_be_the_default() -> None:
+    t = given(None, measurement(G, "Default", 30.0), measurement(G, "hipblaslt:9", 40.0))
+    assert problems(t) == []
+
+
+def test_measured_but_never_logged() -> None:
+    t = tables(
+        measurements=[measurement(G, "Default", 50.0), measurement(G, "hipblaslt:9", 40.0)], facts=facts("m", **BUILD)
+    )
+    [found] = problems(t)
+    assert (found.per_call_us, found.calls, found.saving_us) == (10.0, None, None)
+
+
+def test_a_pick_of_several_ranks_counts_with_all_calls() -> None:
+    t = tables(
+        calls=[call(G, "hipblaslt:7", 60), call(G, "hipblaslt:7", 40, source_id="log2", pid=2)],
+        workload=[work(G, 60), work(G, 40, pid=2)],
+        measurements=list(SLOWER),
+        facts=[*facts("log", **BUILD), *facts("log2", **BUILD), *facts("m", **BUILD)],
+    )
+    [found] = problems(t)
+    assert found.saving_us == 1000.0
+
+
+def test_two_picks_share_the_workload_and_categories_are_not_added() -> None:
+    t = tables(
+        calls=[
+            call(G, "hipblaslt:7", 30),
+            call(G, "hipblaslt:9", 70),
+            call(G, "hipblaslt:7", 100, category="profile", source_id="other"),
+            call(G, "hipblaslt:7", 1000, by_tool=True),
+        ],
+        workload=[work(G, 200)],
+        measurements=list(SLOWER),
+        facts=[*facts("log", **BUILD), *facts("other", **BUILD), *facts("m", **BUILD)],
+    )
+    calls = compare(t, Settings()).set_index("pick")["calls"].to_dict()
+    assert calls == {"hipblaslt:7": 60.0, "hipblaslt:9": 140.0}
+
+
+def test_a_partial_problem_is_found_through_its_link() -> None:
+    partial = replace(gemm(), activation=None, bias=None, gradient=None, aux=None)
+    t = given(
+        "hipblaslt:7",
+        measurement(partial.text, "hipblaslt:7", 50.0, key_text="tn_4096_512_1024"),
+        measurement(partial.text, "hipblaslt:9", 40.0, key_text="tn_4096_512_1024"),
+    )
+    [found] = problems(t)
+    assert found.problem == gemm().normal
+    assert found.evidence["level"] == "layout"
+    assert found.override is not None
+    assert found.override.key_text == "tn_4096_512_1024"
+
+
+def test_several_measured_problems_with_different_winners_give_no_override() -> None:
+    one, two = gemm(activation="relu", bias=None), gemm(activation="gelu", bias=None)
+    logged = gemm(activation=None, bias=None)
+    rows = [
+        measurement(p.text, s, t)
+        for p, fast in ((one, "hipblaslt:9"), (two, "hipblaslt:8"))
+        for s, t in (("hipblaslt:7", 50.0), (fast, 40.0))
+    ]
+    [found] = problems(given("hipblaslt:7", *rows, problem=logged.text))
+    assert "different winners" in found.message
+    assert found.override is None
+
+
+def test_an_override_is_for_the_target_it_was_measured_on() -> None:
+    t = given("hipblaslt:7", *SLOWER)
+    for target, proposed in (
+        (BUILD, True),
+        (BUILD | {"arch": "gfx942"}, True),
+        (BUILD | {"hipblaslt_revision": "other"}, False),
+        ({"arch": "gfx942"}, False),  # the build of the target is unknown
+    ):
+        [found] = problems(t, Settings(target=target))
+        assert (found.override is not None) == proposed
+    assert problems(t, Settings(target={"arch": "gfx90a"})) == []
+
+
+def test_miopen_solver_names_need_the_device_only() -> None:
+    rows = (measurement(W.text, "miopen:Slow", 500.0), measurement(W.text, "miopen:Fast", 100.0))
+    [found] = problems(given("miopen:Slow", *rows, problem=W.text, log={"arch": "gfx942"}, measured={"arch": "gfx942"}))
+    assert found.per_call_us == 400.0
+    assert problems(given("miopen:Slow", *rows, problem=W.text, log={}, measured={"arch": "gfx942"})) == []
+
+
+def test_the_solver_that_a_miopen_log_names_as_chosen() -> None:
+    keyed, commanded = W, replace(W, bias=None)
+    t = tables(
+        calls=[call(commanded.text, None, 8, category="miopen_cmd")],
+        workload=[work(commanded.text, 8)],
+        measurements=[
+            measurement(keyed.text, "miopen:Slow", 500.0, source_id="log", origin="miopen-chosen"),
+            measurement(keyed.text, "miopen:Slow", 500.0),
+            measurement(keyed.text, "miopen:Fast", 100.0),
+        ],
+        facts=[*facts("log", arch="gfx942"), *facts("m", arch="gfx942")],
+    )
+    [found] = problems(t)
+    assert (found.evidence["pick"], found.per_call_us, found.saving_us) == ("miopen:Slow", 400.0, 3200.0)
+
+
+def hidden(**user: str) -> list[Finding]:
+    t = tables(
+        measurements=[
+            measurement(W.text, "miopen:Naive", 900.0, source_id="user"),
+            measurement(W.text, "miopen:Good", 100.0, source_id="system"),
+        ],
+        facts=[
+            *facts("user", find_db="user", **user),
+            *facts("system", find_db="system", arch="gfx942", cu_count="304"),
+        ],
+    )
+    return problems(t)
+
+
+def test_a_user_record_that_hides_a_better_system_record() -> None:
+    [found] = hidden(arch="gfx942", cu_count="304")
+    assert (found.per_call_us, found.override) == (800.0, None)
+    assert hidden(arch="gfx942", cu_count="80") == []
+    assert "biased" in hidden(arch="gfx942", times_biased="x")[0].message
+
+
+def test_regret_is_a_distribution() -> None:
+    rows = pd.DataFrame({"pick_us": [10.0, 10.5, 30.0], "best_us": [10.0, 10.0, 10.0], "calls": [100.0, 10.0, 1.0]})
+    regret = Regret.of(rows)
+    assert regret is not None
+    assert (regret.problems, regret.median, regret.largest) == (3, pytest.approx(0.05), pytest.approx(2.0))
+    assert regret.p90 == pytest.approx(0.05 + 0.8 * 1.95)
+    assert regret.share_above_10_percent == pytest.approx(30.0 / (1000.0 + 105.0 + 30.0))
+    assert Regret.of(rows[:0]) is None
+
+
+def test_calls_are_those_of_top(store: Store) -> None:
+    """One definition: a text without a pick lends its calls to the one text that it may mean, here as in ``top``."""
+    names = ("hipblaslt/hipblaslt_rank0_4242.log", "hipblaslt/bench_output.txt", "tunableop/tunableop_verbose.log",
+             "miopen/find.log", "miopen/miopen_cmd_4242.log", "miopen/gfx942130.HIP.fdb.txt")  # fmt: skip
+    ingest([str(SAMPLES / name) for name in names], store, run="run")
+    told = top(store, n=1000).set_index("text")
+    rows = compare(tables_of(store), Settings())
+    rows = rows[rows["calls"].notna()]
+    assert "bench+tunableop" in set(told["calls_from"])
+    assert rows.groupby("problem")["calls"].sum().to_dict() == told.loc[rows["problem"].unique(), "calls"].to_dict()
+
+
+@pytest.mark.parametrize("best", ["torch:layout=NHWC,stored", "torch:pad=64", "kernel:mine:gemm", "cudnn:eng1_k2=0"])
+def test_what_no_file_can_say_is_advice(best: str) -> None:
+    """A formulation, a user's own kernel, a plan of cuDNN's: nothing reads these from a file."""
+    [found] = problems(given(None, measurement(G, "Default", 50.0), measurement(G, best, 40.0)))
+    assert found.override is None
+    assert found.advice

@@ -1,0 +1,119 @@
+"""Anyone's table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logparse.formats import plain_table
+from logparse.formats.format import Head
+from logparse.model import Call, ConvProblem, Fact, GemmProblem, Measurement, Record, Reject
+from tests.conftest import SAMPLES
+from tests.formats.tunableop.source import Memory, from_file, head, outcomes, records
+
+SAMPLE = from_file(SAMPLES / "tables/spreadsheet.csv")
+
+
+def read(text: str) -> list[Record]:
+    return records(outcomes(plain_table.FORMAT, text.encode()))
+
+
+def test_golden() -> None:
+    assert plain_table.recognise(head(SAMPLE))
+    found = records(outcomes(plain_table.FORMAT, SAMPLE))
+    assert found[0] == Fact("ignored_columns", "model")
+    first, second, calls, only_calls, letter, empty = found[1:]
+    assert isinstance(first, Measurement)
+    assert (first.solution.text, first.time_us, first.problem.label) == (
+        "hipblaslt:104377", 23.6, "TN 64×8192×4096 bf16_r"
+    )  # fmt: skip
+    assert isinstance(second, Measurement)
+    assert second.solution.text == "Default"
+    assert second.problem == first.problem  # 64.0 is 64
+    assert isinstance(calls, Call)
+    assert (calls.count, calls.category) == (16, "table")
+    assert isinstance(only_calls, Call)
+    assert only_calls.count == 8
+    assert isinstance(letter, Reject)
+    assert "not one of N, T, C" in letter.reason
+    assert isinstance(empty, Reject)
+    assert empty.reason == "neither a time nor calls"
+
+
+def test_a_convolution_and_the_canonical_text() -> None:
+    header = "direction,n,c,h,w,k,filter_h,filter_w,groups,in_type,bias,solution,time_us,status"
+    (one,) = read(f"{header}\nW,64,256,56,56,256,3,3,1,FP16,0,miopen:GemmWrwUniversal,812.5,\n")
+    assert isinstance(one, Measurement)
+    assert isinstance(one.problem, ConvProblem)
+    assert (one.problem.direction, one.problem.filter_h, one.problem.bias, one.problem.pad_h) == ("W", 3, 0, None)
+    again = read(f'problem,calls\n"{one.problem.text}",3\n')
+    assert again == [Call(problem=one.problem, category="table", count=3)]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("1,2,x,Default,1", "could not convert"),
+        ("1,2,3.5,Default,1", "3.5 is no whole number"),
+        ("1,2,3,,1", "a time without a solution"),
+        ("1,2,3,Default,1,9", "6 cells under 5 columns"),
+        ("1,2,inf,Default,1", "cannot convert|no whole number"),
+    ],
+)
+def test_a_row_that_cannot_be_read_says_why(row: str, reason: str) -> None:
+    (record,) = read(f"m,n,k,solution,time_us\n{row}\n")
+    assert isinstance(record, Reject)
+    assert re.search(reason, record.reason)
+
+
+def test_other_csvs_are_not_ours() -> None:
+    for line in (b"m,n,k\n", b"time_us,solution\n", b"a,b\n", b"M,N,K,time_us\n", b""):
+        assert not plain_table.recognise(Head("x.csv", line))
+
+
+def test_parquet_says_what_the_csv_says(tmp_path: Path) -> None:
+    table = pa.table(
+        {"m": [64, 64], "n": [8192, None], "k": [4096, 4096], "solution": ["hipblaslt:104377", None],
+         "time_us": [23.6, None], "calls": [None, 3], "note": ["a", "b"]}
+    )  # fmt: skip
+    path = tmp_path / "t.parquet"
+    pq.write_table(table, path)
+
+    class OnDisk(Memory):
+        def local_path(self) -> str:
+            return str(path)
+
+    source = OnDisk(path.read_bytes(), "t.parquet")
+    assert plain_table.recognise(head(source))
+    csv = "m,n,k,solution,time_us,calls,note\n64,8192,4096,hipblaslt:104377,23.6,,a\n64,,4096,,,3,b\n"
+    found = list(plain_table.read(source))
+    assert [r for o in found for r in o.records] == read(csv)
+    assert sum(o.lines for o in found) == 2
+
+
+@given(
+    st.builds(GemmProblem, m=st.integers(1, 99), n=st.integers(1, 99), k=st.integers(1, 99),
+              trans_a=st.sampled_from(["N", "T", None]), bias=st.sampled_from([True, False, None]),
+              a_type=st.sampled_from(["f16_r", None]), batch_count=st.integers(1, 9)),
+    st.floats(0.01, 1e6),
+)  # fmt: skip
+def test_what_is_in_the_cells_is_what_is_read(problem: GemmProblem, time_us: float) -> None:
+    names = ("m", "n", "k", "batch_count", "trans_a", "bias", "a_type")
+    cells = ["" if (v := getattr(problem, name)) is None else str(v) for name in names]
+    (one,) = read(f"{','.join(names)},solution,time_us\n{','.join(cells)},hipblaslt:1,{time_us!r}\n")
+    assert isinstance(one, Measurement)
+    assert one.problem == problem
+    assert one.time_us == time_us
+
+
+@given(st.integers(0, len(SAMPLE.data)), st.integers(0, 40), st.binary(max_size=12))
+def test_damage_anywhere_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
+    source = Memory(SAMPLE.data[:place] + inserted + SAMPLE.data[place + cut :])
+    if not source.data.startswith(b"PAR1"):
+        assert sum(o.lines for o in outcomes(plain_table.FORMAT, source)) == len(list(source.lines()))

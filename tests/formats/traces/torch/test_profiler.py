@@ -1,0 +1,356 @@
+"""Traces of torch.profiler: golden records, every layout alike, damage, and the real ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logparse.formats.format import Head
+from logparse.formats.hipblaslt import log as hipblaslt_log
+from logparse.formats.traces.torch import profiler
+from logparse.formats.traces.torch.event_cutter import TraceEvents
+from logparse.formats.traces.torch.gradients import first_of_weights
+from logparse.formats.tunableop import untuned
+from logparse.ingest.input_file import InputFile
+from logparse.links import linked
+from logparse.model import Call, ConvProblem, Kernel, Measurement, Message, Problem, Reject
+from tests.conftest import CORPUS, SAMPLES, needs_corpus
+from tests.formats.traces.reading import drip, everything, facts, outcomes, records, totals, units
+
+FORMAT = profiler.FORMAT
+JOB = SAMPLES / "traces" / "job.trace.json"
+TEXT = JOB.read_bytes()
+CONTENT: dict[str, Any] = json.loads(TEXT)
+H200 = CORPUS / "h200"
+
+
+def calls(found: list[Any]) -> dict[str, int | None]:
+    return {call.problem.label: call.count for call in records(found, Call)}
+
+
+def test_golden_calls() -> None:
+    found = outcomes(FORMAT, JOB)
+    assert calls(found) == {
+        "TN 3072×2048×768 bf16_r": 1,
+        "NN 768×2048×3072 bf16_r": 2,
+        "NT 768×3072×2048 bf16_r": 1,
+        "TN 512×512×64 b48 bf16_r": 1,
+        "F 32×64×56×56 k128 3×3 s2 FP16 NCHW": 1,
+        "B 32×64×56×56 k128 3×3 s2 FP16 NCHW": 1,
+        "W 32×64×56×56 k128 3×3 s2 FP16 NCHW": 1,
+        "B+W 32×64×56×56 k128 3×3 s2 FP16 NCHW": 1,
+    }
+    assert {call.category for call in records(found, Call)} == {"profiler"}
+    assert {call.device for call in records(found, Call)} == {0}
+
+
+def test_golden_measurements() -> None:
+    measured = {m.problem.label: m for m in records(outcomes(FORMAT, JOB), Measurement)}
+    twice = measured["NN 768×2048×3072 bf16_r"]
+    assert (twice.time_us, twice.min_us, twice.max_us, twice.samples_us) == (39.0, 38.5, 39.5, (38.5, 39.5))
+    assert twice.origin == "trace"
+    assert twice.solution.text == "kernel:Cijk_Ailk_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64"
+    assert measured["B 32×64×56×56 k128 3×3 s2 FP16 NCHW"].time_us == 70.0
+    weights = measured["W 32×64×56×56 k128 3×3 s2 FP16 NCHW"]
+    assert weights.time_us == 93.0
+    assert weights.solution.id.startswith("SubTensorOpWithScalar1d+igemm_wrw")
+    assert measured["B+W 32×64×56×56 k128 3×3 s2 FP16 NCHW"].time_us == 168.0
+
+
+def test_golden_rest() -> None:
+    found = outcomes(FORMAT, JOB)
+    assert units(found) == {"call": 9, "measurement": 18, "message": 2, "foreign": 64}
+    assert sum(units(found).values()) == len(CONTENT["traceEvents"])
+    tail = json.loads(facts(found)["epilogue_kernels"])
+    assert (tail["tail"], tail["calls"], tail["us"]) == (["bias", "gelu"], 1, [5.5, 6.25])
+    assert {k: v for k, v in facts(found).items() if k != "epilogue_kernels"} == {
+        "device": "AMD Instinct MI300X",
+        "cu_count": "304",
+        "backend": "HIP",
+        "hip_version": "70152802",
+        "rank": "3",
+        "pid": "4242",
+        "convolution_backward_assigned": "0.4924",
+        "profiler_steps": "2",
+        "profiler_steps_us": "1050.250",
+    }
+    assert {(m.function, m.text, m.count) for m in records(found, Message)} == {
+        ("aten::mm", "inputs not recorded or not readable", 1),
+        ("", "Memset (Device)", 1),
+    }
+    assert totals(found)["aten::relu", 'void at::native::relu_kernel<"half">()'] == (1, 4.0)
+    kernels = records(found, Kernel)
+    assert sum(k.calls for k in kernels) == 18
+    unlike = {"aten::copy_", "aten::mm", "aten::relu", "aten::add_", "aten::gelu"}
+    assert {k.op for k in kernels if k.problem is None} == unlike
+
+
+@pytest.mark.parametrize("category", ["user_annotation", "cpu_op", "Operator", "python_function"])
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("sort", [False, True])
+def test_steps_in_any_layout(category: str, indent: int | None, sort: bool) -> None:
+    events = [
+        {**event, "cat": category} if event.get("cat") == "user_annotation" else event
+        for event in CONTENT["traceEvents"]
+    ]
+    text = json.dumps({**CONTENT, "traceEvents": events}, indent=indent, sort_keys=sort)
+    found = facts(outcomes(FORMAT, text.encode()))
+    assert (found["profiler_steps"], found["profiler_steps_us"]) == ("2", "1050.250")
+
+
+def test_what_is_no_step_of_the_job() -> None:
+    step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 1.0, "dur": 5.0}
+    strangers = [
+        {**step, "cat": "gpu_user_annotation"},
+        {**step, "name": "ProfilerStep#"},
+        {**step, "name": "my ProfilerStep#1"},
+        {**step, "dur": "5"},
+        {**step, "ph": "i"},
+        {**step, "name": "note", "args": {"text": "ProfilerStep#1"}},
+    ]
+    text = json.dumps({**CONTENT, "traceEvents": strangers})
+    assert "profiler_steps" not in facts(outcomes(FORMAT, text.encode()))
+    both = json.dumps({**CONTENT, "traceEvents": [*strangers, step, {**step, "cat": "cpu_op"}, {**step, "pid": 2}]})
+    found = facts(outcomes(FORMAT, both.encode()))
+    assert (found["profiler_steps"], found["profiler_steps_us"]) == ("2", "10.000"), "a step of each process, once"
+
+
+def test_operators_by_time_are_those_by_id() -> None:
+    old = outcomes(FORMAT, SAMPLES / "traces" / "job_without_ids.trace.json.gz")
+    assert everything(old) == everything(outcomes(FORMAT, JOB))
+    assert units(old) == units(outcomes(FORMAT, JOB))
+
+
+def shuffled_keys(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [dict(sorted(event.items(), reverse=True)) for event in events]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(CONTENT),
+        json.dumps(CONTENT, separators=(",", ":")),
+        json.dumps(CONTENT, indent=4),
+        json.dumps(CONTENT, indent=1, sort_keys=True),
+        json.dumps({**CONTENT, "traceEvents": shuffled_keys(CONTENT["traceEvents"])}),
+        "\ufeff" + TEXT.decode(),
+        TEXT.decode().replace("\n", "\r\n"),
+    ],
+    ids=["dump", "compact", "indented", "sorted", "other order", "BOM", "CRLF"],
+)
+def test_layout_does_not_matter(text: str) -> None:
+    assert everything(outcomes(FORMAT, text.encode())) == everything(outcomes(FORMAT, JOB))
+    assert units(outcomes(FORMAT, text.encode())) == units(outcomes(FORMAT, JOB))
+
+
+def test_a_bare_list_is_a_trace() -> None:
+    found = outcomes(FORMAT, json.dumps(CONTENT["traceEvents"]).encode())
+    assert units(found) == units(outcomes(FORMAT, JOB))
+    assert calls(found) == calls(outcomes(FORMAT, JOB))
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 5000), st.booleans())
+def test_block_size_does_not_matter(size: int, kineto: bool) -> None:
+    text = TEXT if kineto else json.dumps(CONTENT).encode()
+    events = TraceEvents(drip(text, size), block_bytes=size)
+    bodies = [body for batch in events.batches() for body in batch.bodies]
+    assert [json.loads(b"{" + body + b"}") for body in bodies] == CONTENT["traceEvents"]
+    assert events.damage == []
+    assert {**events.header, **events.tail} == {**CONTENT, "traceEvents": []}
+
+
+def test_offsets_of_events_are_right() -> None:
+    for text in (TEXT, json.dumps(CONTENT).encode()):
+        for batch in TraceEvents(drip(text, 900), block_bytes=900).batches():
+            for i, body in enumerate(batch.bodies):
+                at = batch.offset(i)
+                assert text[at : at + 1 + len(body)] == b"{" + body
+
+
+def test_objects_within_arguments_do_not_cut_an_event() -> None:
+    event = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "a",
+        "ts": 1,
+        "dur": 1,
+        "args": {"l": [{"x": 1}, {"y": "}, {"}, {"z": 2}]},
+    }
+    text = json.dumps({"traceEvents": [event] * 40}).encode()
+    assert units(outcomes(FORMAT, text)) == {"foreign": 40}
+
+
+ODD = ['say "}"', "back\\slash\\", '\\"', '\\\\"', "}, {", "a}}", '", "pid": 1', "\u00e9\u2028", "{", '{"']
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("note", ["", "}", "{", {"x": "}}"}, ["}", {}]], ids=repr)
+def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
+    """Texts that look like the end of an event are read as the slow way reads them, which parses every event."""
+    text = TEXT.decode().replace('"aten::copy_"', json.dumps(name)).replace('"igemm_wrw', json.dumps(name)[:-1])
+    text = text.replace('"stream":', f'"note": {json.dumps(note)}, "stream":')
+    text = text.replace('"Input type":', f'"note": {json.dumps(note)}, "Input type":')
+    content = json.loads(text)
+    parsed = json.dumps({**content, "traceEvents": shuffled_keys(content["traceEvents"])})
+    for spelled in (text, json.dumps(content), json.dumps(content, separators=(",", ":"))):
+        found = outcomes(FORMAT, spelled.encode())
+        assert units(found) == units(outcomes(FORMAT, parsed.encode()))
+        assert everything(found) == everything(outcomes(FORMAT, parsed.encode()))
+
+
+def test_a_damaged_event_is_one_reject() -> None:
+    text = TEXT.replace(b'"name": "aten::relu"', b'"name": aten::relu"')
+    found = outcomes(FORMAT, text)
+    (reject,) = [o for o in found if o.unit == "reject" and o.lines]
+    assert text[reject.at :].startswith(b'{\n    "ph": "X", "cat": "cpu_op", "name": aten::relu"')
+    assert calls(found) == calls(outcomes(FORMAT, JOB))
+    assert sum(units(found).values()) == len(CONTENT["traceEvents"])
+    kernels = records(found, Kernel)
+    assert [k.op for k in kernels if "relu_kernel" in k.kernel] == [""]
+
+
+def test_a_cut_file_says_where() -> None:
+    found = outcomes(FORMAT, TEXT[: TEXT.index(b'"aten::bmm"') + 100])
+    (reject,) = [o for o in found if o.unit == "reject"]
+    assert TEXT[reject.at :].startswith(b'\n    "ph": "X", "cat": "cpu_op", "name": "aten::bmm"')
+    assert len(calls(found)) == 3
+
+
+def test_ids_of_several_operators_give_no_operator() -> None:
+    events = CONTENT["traceEvents"]
+    found = outcomes(
+        FORMAT, json.dumps({"traceEvents": [*events, *(e for e in events if e.get("cat") == "cpu_op")]}).encode()
+    )
+    assert records(found, Call) == []
+    assert [m.count for m in records(found, Message) if "External id" in m.text] == [18]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, len(TEXT)), st.integers(0, 200), st.binary(max_size=20))
+def test_damage_never_raises_and_everything_is_counted(at: int, length: int, junk: bytes) -> None:
+    text = TEXT[:at] + junk + TEXT[at + length :]
+    found = outcomes(FORMAT, text)
+    assert all(outcome.lines >= 0 for outcome in found)
+    assert FORMAT.recognise(Head("x", text[: 1 << 16])) in (True, False)
+    for outcome in found:
+        for record in outcome.records:
+            assert not isinstance(record, Reject) or outcome.at <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "ours"),
+    [
+        (TEXT[:4096], True),
+        (b'{"traceEvents": [{"ph": "X", "cat": "cpu_op"', True),
+        (b'[{"ph": "X", "cat": "cpu_op"', True),
+        (b'{"traceEvents": [{"ph": "X", "cat": "gpu"', False),
+        (b'{"rocprofiler-sdk-tool": [', False),
+        (b"", False),
+        (b"Validator,PT_VERSION,2.9.1\n", False),
+    ],
+)
+def test_recognise(data: bytes, ours: bool) -> None:
+    assert FORMAT.recognise(Head("job.json", data)) is ours
+
+
+D, W, G, IN, OUT, T = (
+    "a_dgrad_k",
+    "b_wgrad_k",
+    "nvjet_sm90",
+    "nchwToNhwcKernel",
+    "nhwcToNchwKernel",
+    "batched_transpose",
+)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "split"),
+    [
+        ([D, W], 1),
+        ([IN, D, OUT, IN, IN, W, OUT], 3),
+        ([IN, IN, D, W], 3),
+        ([G, W], 1),
+        ([G, IN, IN, W], 1),
+        ([G, OUT, IN, G], 2),
+        ([T, D, W, T], 2),
+        ([D, T, W], None),  # whose transposition is it?
+        ([D, G, W], None),
+        ([G, G, G], None),
+        ([W, D], None),
+        ([G], None),
+        ([W], None),
+        ([D, "igemm_wrw_gtcx3"], 1),
+        (["igemm_bwd_gtcx3", "SubTensorOpWithScalar1d", "igemm_wrw_gtcx3"], 1),
+        (["naive_conv_ab_nonpacked_bwd_nchw_half", "naive_conv_ab_nonpacked_wrw_nchw_half"], 1),
+        (["kernel_grouped_conv_bwd_data_multiple_d_xdl", "kernel_grouped_conv_bwd_weight_xdl"], 1),
+    ],
+)
+def test_gradients(kernels: list[str], split: int | None) -> None:
+    assert first_of_weights(kernels) == split
+
+
+def problems(found: list[Any]) -> set[Problem]:
+    return {call.problem for call in records(found, Call)}
+
+
+@needs_corpus
+def test_gpt2_holds_what_the_log_and_the_untuned_file_hold() -> None:
+    found = outcomes(FORMAT, H200 / "gpt2.trace.json.gz")
+    assert sum(units(found).values()) == 11_579
+    assert units(found)["call"] == sum(call.count or 0 for call in records(found, Call)) == 150
+    traced = problems(found)
+    logged: set[Problem] = set()
+    for line in InputFile(str(H200 / "cublaslt_mask31_588.log.gz")).lines():
+        text = re.sub(r"^.*?(\[cublasLt\])\[\d+\]", r"\1", line.text)
+        if "[Trace]" in text:
+            logged |= {r.problem for r in hipblaslt_log.FORMAT.read(text).records if isinstance(r, Call)}
+    listed = problems(outcomes(untuned.FORMAT, H200 / "gpt2_untuned0.csv"))
+    assert len(traced) == len(logged) == len(listed) == 19
+    for other in (logged, listed):
+        pairs = [(p, q, linked(p, q)) for p in traced for q in other if linked(p, q)]
+        assert len(pairs) == len({p for p, _, _ in pairs}) == len({q for _, q, _ in pairs}) == 19
+    assert sorted(str(linked(p, q)) for p in traced for q in logged if linked(p, q)).count("exact") == 15
+
+
+@needs_corpus
+def test_gpt2_addmm_is_counted_once() -> None:
+    found = outcomes(FORMAT, H200 / "gpt2.trace.json.gz")
+    addmm = [k for k in records(found, Kernel) if k.op == "aten::addmm"]
+    assert sum(k.calls for k in addmm) == 32
+    assert {k.problem.a_type for k in addmm if k.problem} == {"bf16_r"}  # type: ignore[union-attr]
+
+
+@needs_corpus
+def test_resnet50_kernels() -> None:
+    found = outcomes(FORMAT, H200 / "resnet50.trace.json.gz")
+    assert sum(units(found).values()) == 17_875
+    kernels = records(found, Kernel)
+    assert round(sum(k.total_us for k in kernels) / 1e3, 1) == 22.8
+    assert round(sum(k.total_us for k in kernels if k.problem is None) / 1e3, 1) == 12.9
+    measured = sum(sum(m.samples_us) for m in records(found, Measurement))
+    assert measured == pytest.approx(sum(k.total_us for k in kernels if k.problem))
+    conv = {c.problem.direction: 0 for c in records(found, Call) if isinstance(c.problem, ConvProblem)}
+    assert conv.keys() == {"F", "B", "W", "B+W"}
+    assert facts(found)["convolution_backward_assigned"] == "0.8242"
+    assert facts(found)["arch"] == "sm_90"
+
+
+@needs_corpus
+@pytest.mark.parametrize("name", ["gpt2", "resnet50"])
+def test_real_ids_agree_with_times(name: str) -> None:
+    path = H200 / f"{name}.trace.json.gz"
+    with InputFile(str(path)).open() as stream:
+        content = json.load(stream)
+    for event in content["traceEvents"]:
+        if event.get("cat") == "kernel":
+            del event["args"]["External id"]
+    by_time = outcomes(FORMAT, json.dumps(content).encode())
+    by_id = outcomes(FORMAT, path)
+    assert totals(by_time) == totals(by_id)
+    assert units(by_time) == units(by_id)

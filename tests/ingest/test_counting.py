@@ -1,0 +1,269 @@
+"""Both counters give the same, on anything; and nothing shows how a stream was cut or who counted it."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import tempfile
+from pathlib import Path
+from typing import cast
+
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logparse.formats import FORMATS
+from logparse.formats.format import FileFormat
+from logparse.ingest import ingest
+from logparse.ingest.counting import FileCounter, PlainCounter, masked, new_counter
+from logparse.ingest.lines import LineReader, blocks
+from logparse.store import open_store
+from tests.conftest import CORPUS, SAMPLES
+
+STREAMS = [f for f in FORMATS if not isinstance(f, FileFormat)]
+MARKERS = (b"hipblaslt-bench", b"][HIPBLASLT][", b"][cublasLt]["), (b"Winner:", b"][Info][is"), (b"][HIPBLASLT][",)
+STAMP = b"[2026-02-03 04:05:06][HIPBLASLT]"
+PIECES = st.sampled_from(
+    [
+        *(STAMP, b"[77]", b"[]", b"[1234567890123456789]", b"[Api]", b"[Trace]", b"[Info][isS", b"[f]", b"[3x]", b"["),
+        *(b"0x7f11c2c00000", b"0X", b"0x", b"0x0", b"0x00000", b"0x12345", b"0x1234", b"0xdeadbeefdeadbeef0", b"g"),
+        *(b"=", b"=00000223F861AEA0", b"=0000000000000000", b"=00000223f861aea0", b"0123456789ABCDEF", b"x", b"X"),
+        *(
+            b"hipblaslt-bench",
+            b"Winner:",
+            b"][cublasLt][",
+            b" ",
+            b"\t",
+            b"\r",
+            b"\x0c",
+            b"\x00",
+            b"\xff",
+            b"\n",
+            b"\n\n",
+        ),
+        *(b"[2026-02-03 04:05:07][HIPBLASLT]", b"[2026-02-03 04:05:0][HIPBLASLT]", b"[2026-02-03 04:05:06][H9]"),
+        *(STAMP + b"[77][Api][f] a=0x7f11c2c00000", STAMP + b"[78][Trace][f] b", STAMP + b"[Api][f] ", STAMP + b"[7"),
+        *(b"hipblaslt-bench --api_method c -m 8", b"- { function: matmul, M: 1,", b"./MIOpenDriver conv -n 1 "),
+    ]
+)
+
+native = pytest.mark.skipif(
+    isinstance(new_counter(*MARKERS, native=True), PlainCounter), reason="the native counter was not built"
+)
+Taken = tuple[list[object], dict[tuple[bytes, bytes, bytes, bytes], int]]
+
+
+def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], Taken]:
+    """What a counter says of each block, and its entries with their cells in a form that knows no numbers."""
+    counter = new_counter(*MARKERS, native=is_native)
+    said: list[object] = [counter.count(block, at) for block, at in blocks(io.BytesIO(data), size=size)]
+    entries, places, cells = counter.take()
+    numbers = memoryview(cells).cast("q").tolist()
+    found: dict[tuple[bytes, bytes, bytes, bytes], int] = {}
+    for entry, place, count in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
+        cell = (entries[entry][0], entries[entry][1] or b"", *places[place])
+        found[cell] = found.get(cell, 0) + count
+    return said, (list(entries), found)
+
+
+@native
+def test_a_native_counter_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from logparse.ingest import _lines
+
+    monkeypatch.delattr(_lines, "VERSION")
+    assert isinstance(new_counter(*MARKERS, native=True), PlainCounter)
+
+
+@native
+@given(st.lists(PIECES, max_size=60).map(b"".join), st.sampled_from([1, 7, 64, 1 << 20]))
+def test_native_and_plain_counters_give_the_same(data: bytes, size: int) -> None:
+    assert counted(data, size, is_native=True) == counted(data, size, is_native=False)
+
+
+@native
+@given(st.binary(max_size=300), st.binary(max_size=40))
+def test_they_do_on_any_bytes(noise: bytes, more: bytes) -> None:
+    for data in (noise, STAMP + b"[7][Api][f] " + noise + b"\n" + STAMP + b"[7][Api]" + more, b"=" + noise):
+        assert counted(data, 64, is_native=True) == counted(data, 64, is_native=False)
+
+
+@native
+@pytest.mark.parametrize("length", [0, 1, 5, 31, 32, 33, 4096, 3 << 20])
+@pytest.mark.parametrize("head", [b"", b"hipblaslt-bench ", STAMP + b"[1][Api][f] a=0x7f11c2c00000"])
+def test_they_do_on_long_lines(head: bytes, length: int) -> None:
+    data = b"\n".join([head + b"\x00" * length, head + b"0x" * (length // 2), head * 3 + b" " * length])
+    assert counted(data, 1 << 20, is_native=True) == counted(data, 1 << 20, is_native=False)
+    by_block, by_file = (cast(FileCounter, new_counter(*MARKERS, native=True)) for _ in range(2))
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        assert by_file.count_file(file.fileno(), 0, len(data), 1 << 30, 0, 32) == by_block.count(data, 0)
+    assert by_file.take() == by_block.take()
+
+
+@given(st.lists(PIECES, max_size=12).map(b"".join).map(lambda text: text.replace(b"\n", b"")))
+def test_a_line_is_cut_where_its_reader_would_split_it(line: bytes) -> None:
+    """``pieces`` says the same of the torn part and the record alone as of the whole line."""
+    reader = LineReader(STREAMS, native=False)
+    counter = reader._counters[0]
+    assert isinstance(counter, PlainCounter)
+    inside = counter._record_inside(line)
+    if inside:
+        torn = reader.pieces(line[:inside]) if line[:inside].strip() else []
+        *before, (format, begin, end) = reader.pieces(line)
+        assert before == torn
+        assert (begin, end) == (inside, len(line))
+        assert reader.pieces(line[inside:]) == [(format, 0, len(line) - inside)]
+
+
+@native
+def test_markers_that_no_counter_can_look_for_are_refused() -> None:
+    for wrong in ((b"x",), ("text",)):
+        with pytest.raises(ValueError, match="marker"):
+            new_counter(wrong, (), (), native=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_native", [True, False])
+def test_a_counter_forgets_what_it_gave(is_native: bool) -> None:
+    counter = new_counter(*MARKERS, native=is_native)
+    line = STAMP + b"[7][Api][f] x\n"
+    for _ in range(2):
+        counter.count(line * 3, 5)
+        assert counter.held > 0
+        entries, places, _ = counter.take()
+        assert entries == [(line[:-1], b"[HIPBLASLT][Api][f] x", 5, False, False)]
+        assert places == [(b"2026-02-03 04:05:06", b"7")]
+        assert counter.held == 0
+
+
+@native
+@given(
+    st.lists(PIECES, max_size=60).map(b"".join),
+    st.sampled_from([1, 300, 1 << 20]),
+    st.sampled_from([1, 7, 64]),
+    st.sampled_from([32, 96, 4096]),
+    st.integers(0, 200),
+)
+def test_ranges_of_a_file_are_counted_as_blocks_of_it(
+    data: bytes, held: int, size: int, piece: int, known: int
+) -> None:
+    """Whatever the ranges, pieces and what was read before, and however little may be held at a time."""
+    start = data.find(b"\n", known) + 1
+    with tempfile.TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
+        file.write(data)
+        file.flush()
+        patch.setattr("logparse.ingest.lines._HELD_BYTES", held)
+        patch.setattr("logparse.ingest.lines._FIRST_BYTES", size)
+        patch.setattr("logparse.ingest.lines._RANGE_BYTES", (size, 4 * size))
+        patch.setattr("logparse.ingest.lines.PIECE_BYTES", piece)
+        reader, plain = LineReader(STREAMS, 2, native=True), LineReader(STREAMS, native=False)
+        assert sum(reader.read_file(file.fileno(), start, len(data))) == len(data) - start
+        plain.feed(data[start:], start)
+        one, two = reader.take(), plain.take()
+        list(reader.close())
+    assert (one.lines, one.foreign, one.blank, one.splits) == (two.lines, two.foreign, two.blank, two.splits)
+    places = [{(d.format.name, d.text): (d.offset, d.raw, d.places) for d in out.distinct} for out in (one, two)]
+    assert places[0] == places[1]
+    ends = range(piece, len(data) + 1 if start < len(data) else 0, piece)
+    assert reader.hashes == [xxhash.xxh64(data[end - piece : end]).digest() for end in ends]
+
+
+@native
+def test_a_file_that_became_shorter_is_an_error() -> None:
+    counter = new_counter(*MARKERS, native=True)
+    with tempfile.TemporaryFile() as file, pytest.raises(OSError, match="error"):
+        cast(FileCounter, counter).count_file(file.fileno(), 0, 10, 1 << 20, 0, 32)
+
+
+@given(st.text(alphabet="0x1aFgX =\n", max_size=60).map(str.encode))
+def test_a_mask_is_stable(text: bytes) -> None:
+    """Masking what is masked changes nothing, and no mask grows a line."""
+    once = masked(text)
+    assert len(once) <= len(text)
+    if b"0x@" in once:
+        assert masked(once) == once
+
+
+# ------------------------------------------------------------------------------------------ how a stream is cut
+
+
+def real_lines() -> bytes:
+    """Some lines of every sample and corpus file, whole and damaged, application output between them."""
+    folders = [SAMPLES, *([CORPUS] if CORPUS.is_dir() else [])]
+    out: list[bytes] = []
+    for path in sorted(p for folder in folders for p in folder.rglob("*") if p.is_file()):
+        data = path.read_bytes()
+        data = (
+            gzip.decompress(data) if data[:2] == b"\x1f\x8b" else bz2.decompress(data) if data[:3] == b"BZh" else data
+        )
+        lines = data[:100_000].split(b"\n")[:150]
+        out += lines
+        out += [one[: len(one) // 2] + two for one, two in zip(lines[:20], lines[20:40], strict=False)]
+        out += [b"epoch 3 loss 0.25", b"", b"\x00\xff\x00", *lines[:30]]
+    return b"\n".join(out)
+
+
+VIEWS = (
+    "sources",
+    "calls",
+    "workload",
+    "messages",
+    "gemm_problems",
+    "conv_problems",
+    "measurements",
+    "facts",
+    "rejects",
+)
+
+
+def views_of(log: Path, store_path: Path, jobs: int) -> dict[str, str]:
+    store = open_store(store_path, create=True)
+    ingest([str(log)], store, run="r", jobs=jobs)
+    frames = {view: store.query(f"select * from {view}") for view in VIEWS}
+    frames["sources"] = frames["sources"].drop(columns=["ingested_at", "seconds"])
+    return {name: frame.sort_values(list(frame.columns)).to_csv(index=False) for name, frame in frames.items()}
+
+
+def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "everything.log"
+    log.write_bytes(b"hipblaslt-bench -m 1\n" + real_lines())
+    expected = views_of(log, tmp_path / "store", jobs=1)
+    assert expected["rejects"].count("\n") > 10
+    blocks_of = (1 << 40, 0)  # no file is large enough for ranges
+    ways = [
+        (2, *blocks_of, 1 << 16, 1 << 30, "1"),
+        (3, *blocks_of, 5000, 1 << 18, "1"),
+        (1, *blocks_of, 5000, 1 << 18, "1"),
+        (2, *blocks_of, 1 << 20, 1 << 18, "0"),
+        (1, 0, 1 << 20, 0, 1 << 30, "1"),
+        (2, 0, 3000, 0, 1 << 18, "1"),
+        (3, 0, 100_000, 0, 1 << 14, "1"),
+    ]
+    for number, (jobs, ranged, span, block, held, is_native) in enumerate(ways):
+        monkeypatch.setattr("logparse.ingest.one_input._RANGED_BYTES", ranged)
+        monkeypatch.setattr("logparse.ingest.lines._FIRST_BYTES", span)
+        monkeypatch.setattr("logparse.ingest.lines._RANGE_BYTES", (span, 4 * span))
+        monkeypatch.setattr("logparse.ingest.lines.BLOCK_BYTES", block)
+        monkeypatch.setattr("logparse.ingest.lines._HELD_BYTES", held)
+        monkeypatch.setenv("LOGPARSE_NATIVE", is_native)
+        seen = views_of(log, tmp_path / f"store{number}", jobs)
+        for view in VIEWS:
+            assert seen[view] == expected[view], (view, ways[number])
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_block_readers_follow_in_order(threads: int) -> None:
+    """An Info message whose lines lie in different blocks, and lines of nobody after its end."""
+    opening = b"[2026-02-03 04:05:06][HIPBLASLT][7][Info][isSolutionSupported] Hardware match: Solution Index: 1\n"
+    text = b"nobody\n" + (opening + b"Software match: 0\n" * 50 + b"\n" + b"nobody\n" * 50) * 20
+    reader = LineReader(STREAMS, threads)
+    for block, at in blocks(io.BytesIO(text), size=100):
+        reader.feed(block, at)
+    out = reader.take()
+    assert list(reader.close()) == []
+    assert [o.at if o.unit == "reject" else o.unit for o, _, _ in out.outcomes] == ["message"] * 1000
+    assert (out.foreign, out.blank, sum(d.count for d in out.distinct)) == (1 + 1000, 20, 20)

@@ -1,0 +1,135 @@
+"""The fast path: what is masked, what is counted, what is torn, and that nothing is lost."""
+
+from __future__ import annotations
+
+import io
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logparse.formats import FORMATS
+from logparse.formats.format import FileFormat
+from logparse.ingest.lines import TORN, LineReader, Read, blocks
+
+STREAMS = [f for f in FORMATS if not isinstance(f, FileFormat)]
+STAMP = "[2026-02-03 04:05:06][HIPBLASLT][77]"
+API = f"{STAMP}[Api][rocblaslt_create] handle[out]=0x7ffd00001234 "
+BENCH = "hipblaslt-bench --api_method c -m 8 -n 8 -k 8 --lda 8 --ldb 8 --ldc 8 --ldd 8 --transA N --transB N "
+
+
+def read(text: str | bytes, size: int = 1 << 20) -> Read:
+    data = text if isinstance(text, bytes) else text.encode()
+    reader = LineReader(STREAMS)
+    for block, offset in blocks(io.BytesIO(data), size=size):
+        reader.feed(block, offset)
+    return reader.take()
+
+
+def accounted(out: Read) -> int:
+    """Every line and every split, as the law of ingest counts them."""
+    return out.foreign + out.blank + sum(o.lines for o, _, _ in out.outcomes) + sum(d.count for d in out.distinct)
+
+
+def test_lines_that_differ_in_clock_process_and_address_are_one() -> None:
+    other = API.replace("04:05:06", "04:05:07").replace("7ffd00001234", "55aa00000000").replace("[77]", "[78]")
+    out = read(f"{API}\n{API}\n{other}\n")
+    (entry,) = out.distinct
+    assert entry.text == "[HIPBLASLT][Api][rocblaslt_create] handle[out]=0x@"
+    assert entry.places == {(b"2026-02-03 04:05:06", b"77"): 2, (b"2026-02-03 04:05:07", b"78"): 1}
+
+
+def test_null_is_no_address() -> None:
+    texts = {d.text.rsplit("=", 1)[1] for d in read(f"{STAMP}[Api][f] algo=0\n{STAMP}[Api][f] algo=0x0\n").distinct}
+    assert texts == {"0", "0x0"}
+
+
+def test_small_values_are_no_addresses() -> None:
+    (entry,) = read(f"{STAMP}[Api][f] attr=MATMUL_DESC_TRANSA buf=0x7ffc68bf946c bufData=0x6f \n").distinct
+    assert entry.text.endswith("buf=0x@ bufData=0x6f")
+
+
+def test_windows_addresses_are_masked_and_their_null_kept() -> None:
+    (entry,) = read(f"{STAMP}[Api][f] handle[out]=00000223F861AEA0 stream=0000000000000000\n").distinct
+    assert entry.text.endswith("handle[out]=0x@ stream=0")
+
+
+def test_a_whole_record_spliced_into_another_is_salvaged() -> None:
+    cut = f"{STAMP}[Api][rocblaslt_ma"
+    out = read(f"x\n{cut}{API}\n")
+    torn, whole = out.distinct
+    assert whole.text == "[HIPBLASLT][Api][rocblaslt_create] handle[out]=0x@"
+    assert (torn.format, torn.offset, torn.raw) == (TORN, 2, cut.encode())
+    assert TORN.read(torn.text).unit == "reject"
+    assert (out.lines, out.splits, out.foreign) == (2, 1, 1)
+
+
+def test_a_record_whose_beginning_is_torn_off_is_no_foreign_line() -> None:
+    out = read(f"{API[10:]}\n")
+    (entry,) = out.distinct
+    assert entry.format.read(entry.text).unit == "reject"
+    assert (out.lines, out.splits, out.foreign) == (1, 1, 1)
+
+
+def test_torn_pieces_that_differ_in_addresses_are_one() -> None:
+    torn = [f"{STAMP}[Trace][f] A=0x7f{n:010x}" for n in (1, 2)]
+    other = API.replace("[77]", "[78]")
+    (piece, record) = read(f"{torn[0]}{API}\n{torn[1]}{other}\n{torn[1]}{API}\n").distinct
+    assert (piece.format, piece.raw, piece.count) == (TORN, torn[0].encode(), 3)
+    assert record.places == {(b"2026-02-03 04:05:06", b"77"): 2, (b"2026-02-03 04:05:06", b"78"): 1}
+
+
+def test_of_three_records_in_a_line_the_last_is_salvaged() -> None:
+    cuts = (f"{STAMP}[Api][f] x", "hipblaslt-bench -m 8 -n ")
+    out = read(f"\n noise {cuts[0]}{cuts[1]}{API}\n")
+    assert [(d.format is TORN, d.raw, d.offset) for d in out.distinct] == [
+        (True, cuts[0].encode(), 8),
+        (True, cuts[1].encode(), 8 + len(cuts[0])),
+        (False, API.encode(), 8 + len(cuts[0] + cuts[1])),
+    ]
+    assert (out.lines, out.splits, out.foreign, out.blank) == (2, 3, 1, 1)
+
+
+def test_blanks_before_a_record_are_no_piece() -> None:
+    out = read(f" \t {API}\n")
+    assert (out.lines, out.splits, out.foreign, out.blank, [d.offset for d in out.distinct]) == (1, 0, 0, 0, [3])
+
+
+def test_application_text_before_a_record_is_split_off() -> None:
+    out = read(f"[rank0]: loss 3.2 {API}\n")
+    assert (out.lines, out.splits, out.foreign, len(out.distinct)) == (1, 1, 1, 1)
+
+
+def test_form_feeds_and_unicode_separators_do_not_end_lines() -> None:
+    out = read("a\x0cb\u2028c\x85d\n")
+    assert (out.lines, out.foreign) == (1, 1)
+
+
+def test_a_block_may_end_anywhere() -> None:
+    text = f"{API}\n\nnoise\n{BENCH}\n" * 50
+    whole = read(text)
+    for size in (1, 7, 64, 1000):
+        pieces = read(text, size)
+        assert {d.text: d.places for d in pieces.distinct} == {d.text: d.places for d in whole.distinct}
+        assert (pieces.lines, pieces.foreign, pieces.blank) == (whole.lines, whole.foreign, whole.blank)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [API, BENCH, "", "  ", "noise", API[:40], BENCH[:30], "\x00\xff", "- { function: matmul, M: 1,"]
+        )
+        | st.text(alphabet=st.characters(exclude_characters="\n"), max_size=20),
+        max_size=30,
+    ),
+    st.sampled_from(["\n", " ", "", "\r\n"]),
+)
+def test_every_line_is_accounted_for(pieces: list[str], glue: str) -> None:
+    out = read(glue.join(pieces).encode("utf-8", "surrogatepass"))
+    assert out.lines + out.splits == accounted(out)
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_accounted_for(data: bytes) -> None:
+    out = read(data)
+    assert out.lines + out.splits == accounted(out)
+    assert out.lines == data.count(b"\n") + (bool(data) and not data.endswith(b"\n"))

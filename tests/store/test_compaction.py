@@ -1,0 +1,230 @@
+"""Compaction changes what is read, and nothing of what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from logparse.cli import main
+from logparse.errors import StoreError
+from logparse.ingest import ingest
+from logparse.store import Store, open_store
+from logparse.store.compaction import compact
+from logparse.store.manifest import MERGED, Manifest
+from logparse.store.schema import VIEWS
+from tests.conftest import SAMPLES
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = open_store(tmp_path / "store", create=True)
+    for run, folder in (("one", "hipblaslt"), ("two", "tunableop"), ("three", "miopen")):
+        ingest([str(SAMPLES / folder)], store, run=run)
+    return store
+
+
+def views(store: Store) -> dict[str, pd.DataFrame]:
+    frames = {view: store.query(f"select * from {view}") for view in VIEWS}
+    return {name: frame.sort_values(list(frame.columns), key=lambda x: x.astype(str)) for name, frame in frames.items()}
+
+
+def same(store: Store, wanted: dict[str, pd.DataFrame]) -> None:
+    for name, frame in views(store).items():
+        pd.testing.assert_frame_equal(frame.reset_index(drop=True), wanted[name].reset_index(drop=True))
+
+
+def files(store: Store) -> Iterator[Path]:
+    return (path for path in Path(store.url).rglob("*.parquet") if path.is_file())
+
+
+def age(store: Store, seconds: float = 7200) -> None:
+    """As if all of it had been written so long ago."""
+    then = time.time() - seconds
+    for path in files(store):
+        os.utime(path, (then, then))
+
+
+def test_the_views_stay_as_they_are_and_few_files_remain(store: Store) -> None:
+    wanted = views(store)
+    told: list[tuple[int, int]] = []
+    done = compact(store, lambda *at: told.append(at))
+    assert told[-1][0] == told[-1][1] == len(told)
+    assert done.before > 100
+    assert done.after < 30
+    same(store, wanted)
+    age(store)
+    store.sweep()
+    same(store, wanted)
+    assert len(list(files(store))) == done.after
+    again = compact(store)
+    assert again.before == again.after
+
+
+def test_what_comes_later_is_merged_with_what_is_there(store: Store, tmp_path: Path) -> None:
+    compact(store)
+    extra = tmp_path / "hipblaslt_7.log"
+    shutil.copy(SAMPLES / "hipblaslt" / "profile_4242.log", extra)
+    ingest([str(extra)], store, run="later")
+    assert [r.state for r in ingest([str(SAMPLES / "hipblaslt" / "api_4242.log")], store)] == ["unchanged"]
+    wanted = views(store)
+    second = compact(store)
+    assert second.after < second.before
+    same(store, wanted)
+    age(store)
+    compact(store)
+    assert len(list(Path(store.url).glob("compactions/*"))) == 1
+    same(store, wanted)
+
+
+def test_readers_of_the_old_parts_can_finish(store: Store) -> None:
+    with store.connect() as con:
+        before = con.execute("select count(*) from measurements").fetchone()
+        compact(store)
+        store.sweep()
+        assert con.execute("select count(*) from measurements").fetchone() == before
+
+
+def test_a_killed_compaction_leaves_what_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = views(store)
+
+    def killed(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("logparse.store.manifest.Manifest.put", killed)
+        with pytest.raises(KeyboardInterrupt):
+            compact(store)
+    same(store, wanted)
+    assert any(path.name.startswith(MERGED) for path in files(store))
+    age(store)
+    compact(store)
+    age(store)
+    store.sweep()
+    same(store, wanted)
+    parts = {str(path.relative_to(store.url)) for path in files(store) if path.name.startswith(MERGED)}
+    assert parts == store.manifest().parts
+
+
+def test_of_two_at_once_one_changes_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, slow = views(store), store.manifest()
+    compact(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "manifest", lambda self: slow)
+        with pytest.raises(StoreError, match="another compaction was faster"):
+            compact(store)
+    same(store, wanted)
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_what_is_forgotten_stays_forgotten(store: Store, swept: bool) -> None:
+    compact(store)
+    if swept:
+        age(store)
+        store.sweep()
+    gone = store.forget("two")
+    assert gone
+    assert set(store.sources()["run"]) == {"one", "three"}
+    assert not len(store.query("select * from measurements where run = 'two'"))
+    compact(store)
+    assert set(store.sources()["run"]) == {"one", "three"}
+    attempts = set(store.manifest().attempts)
+    for path in store.manifest().parts:
+        assert set(pq.ParquetFile(Path(store.url) / path).read(["attempt"])["attempt"].to_pylist()) <= attempts
+    ingest([str(SAMPLES / "tunableop")], store, run="two")
+    assert set(store.sources()["run"]) == {"one", "two", "three"}
+
+
+def test_a_log_that_grows_over_a_compaction_is_counted_once(store: Store, tmp_path: Path) -> None:
+    text = (SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log").read_text().splitlines(keepends=True)
+    log, plain = tmp_path / "grown.log", open_store(tmp_path / "plain", create=True)
+    log.write_text("".join(text[:50]) + text[50][:20])
+    ingest([str(log)], store, run="grown")
+    compact(store)
+    age(store)
+    log.write_text("".join(text))
+    assert [r.state for r in ingest([str(log)], store)] == ["grown"]
+    compact(store)
+    ingest([str(log)], plain, run="grown")
+    count = "select problem, sum(count) as n from calls where run = 'grown' group by problem order by problem"
+    pd.testing.assert_frame_equal(store.query(count), plain.query(count))
+
+
+def test_the_verb_says_what_it_did(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["logparse", "compact", "--store", store.url])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert re.fullmatch(r"\d+ files before, \d+ now\n", capsys.readouterr().out)
+
+
+def test_what_is_forgotten_while_parts_are_merged_leaves_with_the_next_compaction(store: Store) -> None:
+    def forget_once(done: int, total: int) -> None:
+        if done == total:
+            store.forget("two")
+
+    compact(store, forget_once)
+    assert set(store.sources()["run"]) == {"one", "three"}
+    assert store.manifest().stale
+    compact(store)
+    assert not store.manifest().stale
+    attempts = set(store.manifest().attempts)
+    for path in store.manifest().parts:
+        assert set(pq.ParquetFile(Path(store.url) / path).read(["attempt"])["attempt"].to_pylist()) <= attempts
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_is_forgotten_at_the_last_moment_stays_forgotten(
+    store: Store, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """A compaction has looked for the last time, and its manifest comes before or after the `forget`."""
+    put = Manifest.put
+
+    def late(manifest: Manifest, *where: Any) -> bool:
+        if when == "before":
+            store.forget("two")
+        done = put(manifest, *where)
+        if when == "after":
+            store.forget("two")
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "put", late)
+        compact(store)
+    assert set(store.sources()["run"]) == {"one", "three"}
+    assert store.manifest().stale
+    with pytest.raises(StoreError, match="nothing in"):
+        store.forget("two")
+    ingest([str(SAMPLES / "tunableop")], store, run="two")
+    wanted = views(store)
+    assert set(wanted["sources"]["run"]) == {"one", "two", "three"}
+    compact(store)
+    same(store, wanted)
+    assert not store.manifest().stale
+
+
+def test_what_was_forgotten_is_remembered_as_long_as_it_matters(store: Store) -> None:
+    compact(store)
+    store.forget("two")
+    told = list(Path(store.url).glob("compactions/forgotten-*.json"))
+    assert len(told) == 1
+    os.utime(told[0], (0, 0))
+    store.sweep()
+    assert told[0].exists(), "the manifest still holds it"
+    compact(store)
+    store.sweep()
+    assert not told[0].exists()
+    assert set(store.sources()["run"]) == {"one", "three"}
+    store.forget("one")
+    store.sweep()
+    assert len(list(Path(store.url).glob("compactions/forgotten-*.json"))) == 1, "a compaction may be at work"
