@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -54,22 +55,51 @@ def test_imports_point_the_right_way(path: Path) -> None:
         assert "logparse.cli" not in used, "nothing imports the program"
 
 
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """A path that leads back to where it began; empty where there is none."""
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> list[str]:
+        if name in trail:
+            return [*trail[trail.index(name) :], name]
+        if name in done:
+            return []
+        found = next((x for other in sorted(graph.get(name, ())) if (x := visit(other, (*trail, name)))), [])
+        done.add(name)
+        return found
+
+    return next((found for name in sorted(graph) if (found := visit(name, ()))), [])
+
+
 def test_no_import_circles() -> None:
     graph = {name: imports(path) - {name} for name, path in MODULES.items()}
     for name, used in graph.items():  # a package's __init__ lists its members and is imported with each of them
         used -= {other for other in used if name.startswith(other + ".")}
-    done: set[str] = set()
+    assert not circle(graph)
 
-    def visit(name: str, trail: tuple[str, ...]) -> None:
-        assert name not in trail, " -> ".join([*trail[trail.index(name) :], name])
-        if name in done:
-            return
-        for other in graph[name]:
-            visit(other, (*trail, name))
-        done.add(name)
 
-    for name in graph:
-        visit(name, ())
+def test_no_circles_between_the_rooms_of_a_folder() -> None:
+    """Of every folder the files and folders in it, each folder taken as one, import each other in one direction."""
+    floors: dict[str, dict[str, set[str]]] = {}
+    for name, path in MODULES.items():
+        if name == "logparse.cli":  # the program, which alone may look up to analyzers
+            continue
+        for used in imports(path):
+            here, there = name.split("."), used.split(".")
+            depth = next((i for i, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), None)
+            if depth is not None:
+                rooms = floors.setdefault(".".join(here[:depth]), {})
+                rooms.setdefault(here[depth], set()).add(there[depth])
+    assert {folder: found for folder, rooms in floors.items() if (found := circle(rooms))} == {}
+
+
+def test_the_roots_hold_what_they_say() -> None:
+    """``analyzers/`` holds what an analyzer is and the analyzers, each named as its finding."""
+    from analyzers import ANALYZERS
+
+    named = {analyzer.name.replace("-", "_") for analyzer in ANALYZERS}
+    assert {path.stem for path in (ROOT / "analyzers").glob("*.py")} == {"__init__", "analyzer", *named}
+    assert len(list((ROOT / "logparse").glob("*.py"))) <= 12
 
 
 def test_help_imports_nothing_heavy() -> None:
