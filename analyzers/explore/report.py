@@ -66,7 +66,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Beside:
-    """Another store: its URL, which run of it, and its times as of ``prepare.other_times``."""
+    """Another store: its URL, which run of it, and its times as of ``child.other_times``."""
 
     url: str
     run: str

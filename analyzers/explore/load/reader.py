@@ -1,4 +1,4 @@
-"""The processes that read a store for the page, and the folder that they fill (``prepare`` is what they run).
+"""The processes that read a store for the page, and the folder that they fill (``child`` is what they run).
 
 Imports next to nothing: the first process, which takes longest, starts before this one imports what draws.  The
 analyzers run in a second one, which does not hold what the first one needed: the two together would take a gigabyte.
@@ -26,7 +26,7 @@ _PREFIX, _NEW_S = "logparse-explore-", 60.0
 """Names of the folders, and how old (seconds) one without a lock is before it counts as left behind."""
 _CHILD = """import json, sys
 job, sys.path[:] = (json.loads(x) for x in sys.argv[1:])
-from analyzers.explore.prepare import main
+from analyzers.explore.load.child import main
 main(job)"""
 
 
