@@ -20,11 +20,15 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.target import arch
+from logparse.formats import aiter, plain_table
+from logparse.formats.hipblaslt import tuning_file
+from logparse.formats.miopen import find_db, perf_db
+from logparse.formats.tunableop import results, untuned
 from logparse.model import Finding
 
 NAME = "stale-override"
-TUNABLEOP, TUNING_FILE = "tunableop_results", "hipblaslt-tuning-file"
-MIOPEN = frozenset({"miopen-find-db", "miopen-perf-db"})
+TUNABLEOP, TUNING_FILE = results.FORMAT.name, tuning_file.FORMAT.name
+MIOPEN = frozenset({find_db.FORMAT.name, perf_db.FORMAT.name})
 EFFECT: Mapping[str, str] = {
     TUNABLEOP: "PyTorch drops the whole file when a validator differs",
     TUNING_FILE: "hipBLASLt ignores the file of another revision; an index of another build or arch is another kernel",
@@ -54,7 +58,7 @@ def override_sources(tables: Tables) -> pd.DataFrame:
 def told_by_logs(tables: Tables) -> dict[str, set[str]]:
     """What the run's other files tell: name → values.  Databases and replays are no logs of the job."""
     own = tables.sources[tables.sources["run"] == tables.run]
-    other = own["format"].isin([*EFFECT, "replay", "table", "aiter", "tunableop_untuned"])
+    other = own["format"].isin([*EFFECT, "replay", plain_table.FORMAT.name, aiter.FORMAT.name, untuned.FORMAT.name])
     rows = tables.facts[tables.facts["source_id"].isin(own.loc[~other, "source_id"]) & tables.facts["name"].isin(NAMES)]
     return {str(name): set(map(str, values)) for name, values in rows.groupby("name")["value"]}
 

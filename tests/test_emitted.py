@@ -108,7 +108,7 @@ def test_no_golden_is_left_over() -> None:
 
 def test_every_writer_has_a_case() -> None:
     covered = {case.rpartition("-")[0] if case.startswith("hipblaslt") else case for case in CASES}
-    covered = {{"hipblaslt": "hipblaslt-tuning-file"}.get(x, x) for x in covered} | {"tunableop_untuned"}
+    covered = {{"hipblaslt": "hipblaslt-tuning-file"}.get(x, x) for x in covered} | {"tunableop-untuned"}
     assert {writer.name for writer in WRITERS} <= covered
 
 

@@ -184,7 +184,7 @@ def _guard(path: str, library: str, mine: Facts, target: Facts, same_build: bool
 
 def _override(measured: Measurement, solution: Solution, target: Facts, rows: _Rows, to: str) -> Override:
     """The row as an override; its key is taken along where it is already one of the library's own."""
-    own = WRITERS[to].name in rows.format.replace("_results", "")
+    own = WRITERS[to].name in rows.format
     return Override(
         problem=measured.problem,
         solution=solution,

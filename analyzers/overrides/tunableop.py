@@ -295,7 +295,7 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
         rows.append(_row(entry, judged))
     rows += _glued_rows(data, reading)
     return OverrideFile(
-        format="tunableop_results",
+        format=results.FORMAT.name,
         name=name,
         accepted=accepted,
         facts=own,
@@ -361,7 +361,7 @@ def foreign(key: str, facts: Facts) -> str | None:
 
 
 RULES = Rules(
-    format="tunableop_results",
+    format=results.FORMAT.name,
     kinds=frozenset({"gemm", "grouped"}),
     recognise=results.recognise,
     inspect=inspect,

@@ -119,14 +119,14 @@ def read_profile(text: str) -> Outcome:
 
 
 BENCH = LineFormat(
-    name="rocblas_bench",
+    name="rocblas-bench",
     about="rocBLAS bench log (ROCBLAS_LAYER=2)",
     markers=(b"rocblas-bench -",),
     start=rb"(?:\./)?rocblas-bench -",
     read=read_bench,
 )
 PROFILE = LineFormat(
-    name="rocblas_profile",
+    name="rocblas-profile",
     about="rocBLAS profile log (ROCBLAS_LAYER=4) and gemm-tune's input",
     markers=(b"rocblas_function",),
     start=rb"(?:- )?\{ ?['\"]?rocblas_function",
@@ -204,7 +204,7 @@ def _tuned(row: Mapping[str, str]) -> Measurement | None:
 
 
 TUNE = BlockFormat(
-    name="rocblas_tune",
+    name="rocblas-tune",
     about="rocblas-gemm-tune's table, rocBLAS override file",
     markers=(_HEADER.encode(),),
     begin=ranked((_HEADER.encode(),), _Table),

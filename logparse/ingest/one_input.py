@@ -112,7 +112,7 @@ class CommitTask(Task):
 def chosen(name: str | None) -> Sequence[Format]:
     if name is None:
         return FORMATS
-    chosen = [f for f in FORMATS if f.name == name]
+    chosen = [f for f in FORMATS if f.name == name.replace("_", "-")]  # as some were spelled until 2026
     if not chosen:
         raise InputError(f"no format {name!r}; `logparse formats` lists them: {', '.join(f.name for f in FORMATS)}")
     return chosen

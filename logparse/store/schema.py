@@ -122,7 +122,7 @@ class Commit:
     source_id: str
     run: str
     path: str
-    format: str
+    format: str  # names joined by +; rows of earlier versions spell some with _, and are read with -
     content_hash: str  # of raw bytes 0 to ``end``
     start: int
     end: int
@@ -204,4 +204,5 @@ _COMMIT_FIELDS = frozenset(f.name for f in fields(Commit))
 def commit_from_row(row: dict[str, Any]) -> Commit:
     units: dict[Unit, int] = {unit: row[f"{unit}_lines"] for unit in UNITS}
     values = {k: v for k, v in row.items() if k in _COMMIT_FIELDS}
-    return Commit(**values | {"units": units, "replaces": tuple(row["replaces"] or ())})
+    values |= {"units": units, "replaces": tuple(row["replaces"] or ()), "format": row["format"].replace("_", "-")}
+    return Commit(**values)

@@ -21,7 +21,8 @@ def view_sql(run: str | None) -> dict[str, str]:
     conv_columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["convs"].names[2:])
     return {
         "sources": f"""
-            select source_id, any_value(run) as run, any_value(path) as path, arg_max(format, "end") as format,
+            select source_id, any_value(run) as run, any_value(path) as path,
+                   replace(arg_max(format, "end"), '_', '-') as format,
                    cast(sum(bytes) as bigint) as bytes, cast(sum(lines) as bigint) as lines,
                    cast(sum(splits) as bigint) as splits, {units}, arg_max(pid, "end") as pid,
                    arg_max(pid_from, "end") as pid_from, arg_max(ended, committed_at) as ended,

@@ -131,9 +131,9 @@ def oddities() -> Tables:
         ],
     }
     formats = {
-        "old": "tunableop_results",
+        "old": "tunableop-results",
         "log": "hipblaslt-bench",
-        "m": "tunableop_verbose",
+        "m": "tunableop-verbose",
         "bench": "torch-profiler",
     }
     sources = [{"source_id": x, "run": "r", "path": f"logs/{x}", "format": y} for x, y in formats.items()]

@@ -138,7 +138,7 @@ def test_damaged_text_is_ingested_and_conserved(format: Format) -> None:
 
 FOUND = [
     (
-        "tunableop_verbose",
+        "tunableop-verbose",
         "finding fastest for GemmTunableOp_float_TN(tn_8_8_8_ld_8_8_8) out of 2 candidates\n"
         "├──tuning using warmup iters 1 [10 ms] and tuning iters 1 [10 ms] instance id=1,"
         " GemmTunableOp_float_TN(tn_8_8_8_ld_8_8_8) Default\n"

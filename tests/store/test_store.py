@@ -58,6 +58,15 @@ def test_views_have_the_columns_that_were_promised(store: Store, filled: Store, 
     assert set(CONTRACT) == set(VIEWS)
 
 
+def test_a_store_of_an_earlier_version_names_formats_as_today(store: Store) -> None:
+    """Its row files spell some names with an underscore."""
+    row = Commit(attempt="a", source_id="s", run="r", path="/x", format="rocblas_bench+rocblas_tune", content_hash="h",
+                 start=0, end=1, bytes=1, lines=1)  # fmt: skip
+    assert Attempt(store.filesystem, store.root, "a", store.put).commit(row)
+    assert store.sources()["format"].tolist() == ["rocblas-bench+rocblas-tune"]
+    assert [x.format for x in (*store.commits(), *store.commits_of("/x"))] == ["rocblas-bench+rocblas-tune"] * 2
+
+
 @pytest.mark.parametrize("view", [v for v in CONTRACT if v != "findings"])
 def test_every_view_has_a_method_that_gives_it(filled: Store, view: str) -> None:
     opened = logparse.open(filled.url)

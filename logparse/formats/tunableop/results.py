@@ -165,7 +165,7 @@ def _facts(seen: _File) -> list[Fact]:
 
 
 FORMAT = FileFormat(
-    name="tunableop_results",
+    name="tunableop-results",
     about="PyTorch TunableOp results CSV: the tuned winner of each GEMM",
     recognise=recognise,
     read=read,

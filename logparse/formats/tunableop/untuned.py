@@ -72,7 +72,7 @@ def row(text: str) -> Call | Reject:
 
 
 FORMAT = FileFormat(
-    name="tunableop_untuned",
+    name="tunableop-untuned",
     about="PyTorch TunableOp untuned CSV: the GEMMs that a job called",
     recognise=recognise,
     read=read,
@@ -161,7 +161,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
 
 WRITER = Writer(
-    name="tunableop_untuned",
+    name=FORMAT.name,
     about="TunableOp untuned CSV with a script that tunes it offline",
     accepts=accepts,
     key=signature.key,

@@ -374,7 +374,7 @@ _MARKERS = (
 )
 
 FORMAT = BlockFormat(
-    name="tunableop_verbose",
+    name="tunableop-verbose",
     about="PyTorch TunableOp verbose log: every candidate's time",
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),

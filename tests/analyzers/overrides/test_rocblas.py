@@ -24,7 +24,7 @@ BATCH = "N,N,80,48,6,64,1,0,80,64,80,5120,3072,3840,f32_r,f32_r,f32_r,12\n"
 
 
 def judged(text: str) -> OverrideFile:
-    return inspect("o.csv", text.encode("utf-8", "surrogatepass"), {}, "rocblas_tune")
+    return inspect("o.csv", text.encode("utf-8", "surrogatepass"), {}, "rocblas-tune")
 
 
 def rules(text: str) -> list[tuple[int | None, str, str]]:
@@ -76,7 +76,7 @@ def test_rules(text: str, wanted: list[tuple[int | None, str, str]]) -> None:
 
 def test_recognised() -> None:
     for text in (HEAD + ROW, ROW, "\ufeff" + BATCH):
-        assert rules_of("x.csv", text.encode()).format == "rocblas_tune"
+        assert rules_of("x.csv", text.encode()).format == "rocblas-tune"
     assert rules_of("t.txt", (SAMPLES / "hipblaslt/tuning_7.0.txt").read_bytes()).format == "hipblaslt-tuning-file"
 
 

@@ -93,7 +93,7 @@ def data_of(text: str | bytes) -> bytes:
 
 
 def judged(data: str | bytes, target: dict[str, str], name: str = "tunableop_results0.csv") -> OverrideFile:
-    return inspect(name, data_of(data), target, "tunableop_results")
+    return inspect(name, data_of(data), target, "tunableop-results")
 
 
 @pytest.mark.parametrize(("text", "accepted", "loaded", "rules"), [x[1:] for x in TRIED], ids=[x[0] for x in TRIED])
@@ -195,7 +195,7 @@ def test_damaged_sample() -> None:
 @needs_corpus
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("tunableop/**/*results*.csv")), ids=lambda p: p.name)
 def test_files_that_pytorch_wrote_have_no_unexplained_errors(path: Path) -> None:
-    file = inspect(path.name, path.read_bytes(), {}, "tunableop_results")
+    file = inspect(path.name, path.read_bytes(), {}, "tunableop-results")
     # what PyTorch itself wrote: only duplicates of two processes, failed keys and an empty file
     assert {n.rule for n in file.notes if n.severity == "error"} <= {"conflict", "empty", "validators"}
     assert not any(row.verdicts.matched is False for row in file.rows)

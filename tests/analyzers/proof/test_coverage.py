@@ -223,8 +223,8 @@ def test_every_writer_that_a_library_reads_back_has_rules() -> None:
     from logparse.formats import WRITERS
 
     read_only = {"aiter-kernels"}  # whose kernels nobody but aiter's tuner can time
-    ruled = {rules.format.removesuffix("_results").removesuffix("_tune") for rules in RULES} - read_only
-    assert ruled == {writer.name for writer in WRITERS} - {"tunableop_untuned"}
+    ruled = {rules.format.removesuffix("-results").removesuffix("-tune") for rules in RULES} - read_only
+    assert ruled == {writer.name for writer in WRITERS} - {"tunableop-untuned"}
 
 
 def test_a_padded_row_of_aiter_serves_a_call() -> None:

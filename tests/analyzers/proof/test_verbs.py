@@ -109,7 +109,7 @@ def test_shares() -> None:
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        ("tunableop/tunableop_untuned0.csv", "is tunableop_untuned .*which no library reads as overrides"),
+        ("tunableop/tunableop_untuned0.csv", "is tunableop-untuned .*which no library reads as overrides"),
         ("tables/a8w8_untuned_gemm.csv", "a table of aiter that is not checked"),
         ("tables/hip_online_tuning_res.csv", "a table of aiter that is not checked"),
         ("tunableop/README.md", "is no override file that is known; what is checked: hipblaslt-tuning-file"),
@@ -143,7 +143,7 @@ def test_of_several_files_those_that_are_none_are_told(tmp_path: Path, capsys: p
         assert end.value.code == code
         told = capsys.readouterr()
         assert (f"error: {none}: is no override" in told.err) is (none in files)
-        assert ("a.csv: tunableop_results, accepted" in told.out) is (good[0] in files)
+        assert ("a.csv: tunableop-results, accepted" in told.out) is (good[0] in files)
 
 
 def test_the_ordinal_of_a_name_is_held_against_the_number_of_devices(tmp_path: Path) -> None:
