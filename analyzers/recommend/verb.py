@@ -6,12 +6,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.analyzer import Settings
+from analyzers.evidence.runs import tables_of
 from analyzers.overrides.own_rows import with_own
 from analyzers.overrides.write import Written
 from analyzers.overrides.write import write as write_files
 from analyzers.recommend import apply_script, documents
-from analyzers.recommend.ranking import Recommendation, emissions, recommend, targets
+from analyzers.recommend.override_files import emissions, targets
+from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import proposed, rows
 from logparse.formats.format import Writer
 from logparse.store import Store
@@ -23,8 +25,7 @@ _REPLACES = (
 
 def advise(store: Store, settings: Settings, run: str | None = None) -> Recommendation:
     """Analyse a run (default the latest) and keep its findings in the store.  Raises StoreError for an unknown run."""
-    run = store.latest_run(run)
-    recommendation = recommend(Tables(run=run, **store.frames(run)), settings)
+    recommendation = recommend(tables_of(store, run), settings)
     found = rows(recommendation)
     found["solution"] = [proposed(finding) for finding in recommendation.findings]
     store.write_findings(found)

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.recommend.ranking import emissions, recommend, targets
+from analyzers.recommend.override_files import emissions, targets
+from analyzers.recommend.ranking import recommend
 from logparse.formats import WRITERS
 from logparse.formats.miopen import find_db, perf_db
 from logparse.model import Override

@@ -14,7 +14,8 @@ from analyzers.evidence.target import comparable, folder, same_device, serves, t
 from analyzers.measure.plan import plan
 from analyzers.recommend import render
 from analyzers.recommend.confidence import basis
-from analyzers.recommend.ranking import emissions, recommend, targets, told_once
+from analyzers.recommend.override_files import emissions, targets
+from analyzers.recommend.ranking import recommend, told_once
 from logparse.errors import EmissionError, InputError
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission, Writer
@@ -101,7 +102,7 @@ def test_traces_give_the_share_of_gpu_time() -> None:
 def test_gates() -> None:
     found = recommend(everything(), Settings(min_saving_us=500.0))
     assert [x.saving_us for x in found.findings] == [pytest.approx(15708.0), 1100.0, None]
-    assert found.gated == 1
+    assert sum(found.left_out.values()) == 1
     g = gemm().text
     small = tables(
         measurements=[measurement(g, "Default", 100.0), measurement(g, "hipblaslt:9", 98.0)],
@@ -109,7 +110,7 @@ def test_gates() -> None:
         facts=facts("m", **HERE),
     )
     below = recommend(small, Settings())
-    assert (len(below.findings), below.gated, below.overrides) == (0, 1, ())
+    assert (len(below.findings), sum(below.left_out.values()), below.overrides) == (0, 1, ())
     assert render.verdict(below) == "nothing worth doing: 1 gain below the floor"
     assert len(recommend(small, Settings(floor_share=0.01)).overrides) == 1
 

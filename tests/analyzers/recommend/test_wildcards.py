@@ -8,7 +8,8 @@ import pytest
 
 from analyzers.analyzer import Settings
 from analyzers.overrides.tunableop_reader import read
-from analyzers.recommend.ranking import Recommendation, emissions, recommend
+from analyzers.recommend.override_files import emissions
+from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.wildcards import exact, family_of, first, smallest
 from logparse.formats.tunableop import results, signature
 from logparse.model import ConvProblem, Family, GemmProblem, Override, Problem, Solution

@@ -1,0 +1,164 @@
+"""A recommendation to the files of each target: override files, ``apply.sh`` for them, and scripts that search.
+
+Overrides are written by every writer that takes them.  Whatever is not written is a note that names the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from analyzers.analyzer import Settings
+from analyzers.evidence.target import Facts, arch, folder, same_device, seen_by, serves
+from analyzers.overrides.commands import COMMANDS
+from analyzers.recommend.apply_script import script as apply_script
+from analyzers.recommend.confidence import basis
+from analyzers.recommend.ranking import Recommendation
+from analyzers.recommend.search_scripts import scripts, to_tune
+from analyzers.recommend.wildcards import exact, first, smallest
+from logparse.errors import EmissionError
+from logparse.formats.format import Emission, Writer
+from logparse.formats.tunableop.signature import torch_version
+from logparse.model import Family, Finding, Override, Problem
+
+WILDCARDS_FROM = (2, 15)
+"""The first PyTorch whose TunableOp matches rows with wildcards."""
+
+
+@dataclass(frozen=True)
+class Emissions:
+    """The files for one target, and what was not written and why."""
+
+    target: Facts
+    files: tuple[Emission, ...]
+    notes: tuple[str, ...]
+
+
+def targets(recommendation: Recommendation, settings: Settings) -> Mapping[str, Facts]:
+    """Folder name → facts: the target that the user named, else each set of facts that overrides were measured on.
+
+    Two targets never share a folder, also when only a fact differs that their names do not show.
+    """
+    named = [settings.target] if settings.target else [dict(x.target) for x in recommendation.overrides]
+    out: dict[str, Facts] = {}
+    for facts in sorted({tuple(sorted(x.items())) for x in named}) or [()]:
+        name, number = folder(dict(facts)), 2
+        while name in out:
+            name, number = f"{folder(dict(facts))}-{number}", number + 1
+        out[name] = dict(facts)
+    return out
+
+
+def emissions(
+    recommendation: Recommendation,
+    target: Facts,
+    writers: Sequence[Writer],
+    settings: Settings,
+    *,
+    folder: str = ".",
+    gpus: int = 1,
+    commands: Mapping[str, Callable[[Problem], str]] = COMMANDS,
+) -> Emissions:
+    """The files for one target, which will lie in ``folder``: overrides by every writer that takes them, ``apply.sh``
+    for these, and tuning scripts.
+
+    What a writer refuses (a field that its library checks is unknown) becomes a note that says what was not written.
+    """
+    mine, caution = _sure(recommendation, target, settings)
+    files: list[Emission] = []
+    notes: list[str] = [caution] if caution else []
+    rows: list[Override] = []
+    for writer in writers:
+        accepted, said = _rows(writer, [x for x in mine if writer.accepts(x)], target, recommendation, settings)
+        made, refused = _written(writer, accepted, seen_by(gpus, target))
+        files += made
+        rows += accepted if made else []
+        notes += [*(said if made else ()), *refused]
+    unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
+    notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
+    apply = apply_script(rows, files, target, folder, "" if settings.confirmed_only else caution)
+    tuning, left_out = _searches(recommendation, target, commands)
+    return Emissions(target, (*files, *([apply] if apply else []), *tuning), (*notes, *left_out))
+
+
+def _searches(
+    of: Recommendation, target: Facts, commands: Mapping[str, Callable[[Problem], str]]
+) -> tuple[list[Emission], list[str]]:
+    """The tuning scripts for a target; NVIDIA's libraries have no tool that searches."""
+    concerned = [x for x in of.findings if _concerns(x, target)]
+    if (arch(target) or "").startswith("sm_") or (of.cuda and arch(target) is None):
+        count = len({x.problem for x in to_tune(concerned)})
+        note = f"no tool of NVIDIA's searches for solutions of {count:,} problem(s): `logparse replay` measures them"
+        return [], [note] if count else []
+    return scripts(concerned, commands)
+
+
+def _sure(of: Recommendation, target: Facts, settings: Settings) -> tuple[list[Override], str]:
+    """The overrides for a target that are to be written, and what is to be known of those that nothing confirmed."""
+    found = [(x.override, basis(x)) for x in of.findings if x.override is not None and _for(x.override, target)]
+    sure = [override for override, how in found if how == "confirmed"]
+    doubtful = len(found) - len(sure)
+    if not doubtful:
+        return sure, ""
+    if settings.confirmed_only:
+        return sure, f"{doubtful:,} of {len(found):,} overrides not written: nothing confirms them; {UNCONFIRMED}"
+    caution = f"{doubtful:,} of {len(found):,} overrides are not confirmed (--confirmed leaves them out): {UNCONFIRMED}"
+    return [override for override, _ in found], caution
+
+
+UNCONFIRMED = (
+    "the fastest of many times was lucky in part, the true gain is smaller and may be none "
+    "(`logparse replay` on the target tests it)"
+)
+"""What the best of many unrepeated times is worth."""
+
+
+def _rows(
+    writer: Writer, overrides: Sequence[Override], target: Facts, of: Recommendation, settings: Settings
+) -> tuple[list[Override], list[str]]:
+    """The rows of a writer's file: families where its library matches wildcards, the most valuable first."""
+    groups = exact(overrides, of.calls)
+    if writer.name == "tunableop" and (torch_version(target) or (0, 0)) >= WILDCARDS_FROM:
+        groups = smallest(overrides, of.calls, of.times, lambda x: writer.key(x, target), settings.family_regret)
+    rows, lost = first(groups, settings.max_rows)
+    notes = []
+    families = [x.problem.label for x in rows if isinstance(x.problem, Family)]
+    if families:
+        notes.append(
+            f"{writer.name}: {len(overrides):,} problems in {len(rows):,} rows; calls of other sizes match the "
+            f"wildcards too: {', '.join(families[:3])}{' …' if len(families) > 3 else ''}"
+        )
+    if len(rows) < sum(len(x.rows) for x in groups):
+        notes.append(
+            f"{writer.name}: only the {len(rows):,} most valuable rows (--max-rows); "
+            f"the others would save {lost / 1e3:,.3g} ms per run"
+        )
+    return rows, notes
+
+
+def _written(writer: Writer, overrides: Sequence[Override], target: Facts) -> tuple[list[Emission], list[str]]:
+    """The writer's files; overrides that it refuses by themselves are left out and said, the others are written."""
+    refused: dict[str, list[str]] = {}
+    good = []
+    for override in overrides:
+        try:
+            writer.write([override], target)
+            good.append(override)
+        except EmissionError as error:
+            refused.setdefault(str(error), []).append(override.problem.label)
+    notes = [f"{writer.name}: {len(labels)} override(s) not written: {why}" for why, labels in refused.items()]
+    try:
+        return list(writer.write(good, target)) if good else [], notes
+    except EmissionError as error:  # they are well alone and do not go together
+        return [], [*notes, f"{writer.name}: {len(good)} override(s) not written: {error}"]
+
+
+def _concerns(finding: Finding, target: Facts) -> bool:
+    """Whether a finding may be true of the target: not one that was measured on another device."""
+    place = {name: str(finding.evidence[name]) for name in ("arch", "cu_count") if finding.evidence.get(name)}
+    return same_device(place, target) is not False
+
+
+def _for(override: Override, target: Facts) -> bool:
+    """Whether an override's own target is this one; another device or build never is, equal facts always are."""
+    return dict(override.target) == dict(target) or serves(override.target, target, override.solution.library) is True
