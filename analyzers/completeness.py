@@ -12,8 +12,9 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.double_counts import by_log, remarks
+from analyzers.evidence.runs import tables_of_logs
 from logparse.model import Finding
-from logparse.store import FRAMES, Store
+from logparse.store import Store
 
 NAME = "completeness"
 MASK_BITS: Mapping[str, int] = {
@@ -46,10 +47,7 @@ def missing(store: Store) -> list[str]:
     """What the latest run's logs lack, as lines."""
     if not store.runs():
         return []
-    run = store.latest_run()
-    unread = dict.fromkeys(FRAMES, pd.DataFrame())  # links alone take longer than all that is needed
-    frames = store.frames(run, ("calls", "workload", "messages", "sources", "facts"))
-    return [finding.message for finding in find(Tables(run=run, **unread | frames), Settings())]
+    return [finding.message for finding in find(tables_of_logs(store, store.latest_run()), Settings())]
 
 
 Remark = tuple[str, dict[str, object]]

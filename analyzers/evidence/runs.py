@@ -1,20 +1,86 @@
-"""The tables of a run: built here for every verb, so that no two can disagree."""
+"""The tables of a run: built here for every verb, so that no two can disagree.
+
+``tables_to_analyse`` gives what analyzers read (recommend, explore, report), ``tables_of`` and ``tables_at`` everything
+(verbs that compare whole runs), ``tables_of_logs`` what completeness needs.
+"""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from analyzers.analyzer import Tables
+from analyzers.evidence.origins import CONFIRM, RACE
 from logparse.errors import InputError, StoreError
 from logparse.ingest import ingest
-from logparse.store import Store, open_store
+from logparse.store import FRAMES, Store, open_store
 
 
 def tables_of(store: Store, run: str | None = None) -> Tables:
-    """The tables of a run, by default the latest.  Raises StoreError."""
+    """All tables of a run, by default the latest, and the measurements of all runs.  Raises StoreError."""
     run = store.latest_run(run)
     return Tables(run=run, **store.frames(run))
+
+
+def tables_of_logs(store: Store, run: str) -> Tables:
+    """The tables of a run that say what was logged; the others are empty (links take longer than all of these)."""
+    unread = dict.fromkeys(FRAMES, pd.DataFrame())
+    return Tables(run=run, **unread | store.frames(run, ("calls", "workload", "messages", "sources", "facts")))
+
+
+def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str] = ()) -> Tables:
+    """The tables of a run (by default the latest), without what no analyzer can use of problems that it never called:
+    a system find-db of 200,000 problems would take two gigabytes.  Raises StoreError.
+
+    ``limits``: settings of DuckDB for the reading (``threads = 2``).
+    """
+    run, own = store.latest_run(run), ("calls", "workload", "process_messages")
+    with store.connect(direct=True) as con:
+        for setting in limits:
+            con.execute(f"set {setting}")
+        con.execute("create table called as select distinct problem from workload where run = ?", [run])
+        called = con.execute("select count(*) from called").fetchone() != (0,)
+        con.execute(f"create table linked as {_LINKS if called else 'select * from links limit 0'}")
+        con.execute(_CLOSE)
+        con.execute(_BEST)
+        frames = {name: con.execute(f"select * from {name} where run = ?", [run]).df() for name in own}
+        for name in ("sources", "gemm_problems", "solutions", "kernels", "facts"):
+            frames[name] = con.execute(f"select * from {name}").df()
+        wanted = {"links": "from linked", "conv_problems": _CONVS, "measurements": _MEASUREMENTS}
+        for name, sql in wanted.items():  # over Arrow, which makes no Python object per text
+            frames[name] = con.sql(sql).to_arrow_table().to_pandas()
+    frames["messages"] = frames.pop("process_messages")
+    return Tables(run=run, **frames)
+
+
+_LINKS = "select * from links semi join called using (problem)"
+_CLOSE = f"""
+    create table close as
+    select hash(problem) as h from measurements
+    where solution = 'Default' or origin in ('{RACE}', '{CONFIRM}')
+    union select hash(other) from linked union select hash(problem) from called"""
+_BEST = """
+    create table best as
+    select source_id, hash(problem) as h, min(time_us) as best_us from measurements
+    where origin = 'find-db' and kind = 'conv' and status = 'ok' and time_us > 0 and isfinite(time_us)
+      and hash(problem) in (select hash(problem) from conv_problems where direction <> 'W')
+      and source_id not in (select source_id from facts where name = 'find_db' and value = 'user')
+    group by all"""
+"""F and B of system find-dbs: of those that are not close only the best time says anything (about W)."""
+_CONVS = "select problem, layer, direction, groups, dtype, flops from conv_problems"
+"""The columns of convolutions that analyzers read; a test holds the findings equal to those of the whole tables."""
+_MEASUREMENTS = f"""
+    select m.source_id, run, origin, kind, problem, library, solution, if(c.h is null, null, raw) as raw,
+           if(c.h is null, null, algorithm) as algorithm, status, time_us, min_us, max_us, std_us,
+           if(origin = '{CONFIRM}', samples_us, null) as samples_us, workspace_bytes, error, ordinal,
+           if(c.h is null, null, key_text) as key_text
+    from measurements m left join close c on c.h = hash(problem)
+    left join best b on b.h = hash(problem) and b.source_id = m.source_id and origin = 'find-db'
+    where c.h is not null or b.h is null or time_us = best_us"""
+"""Samples are read of confirmations only: they alone are paired."""
 
 
 def tables_at(word: str, store: str | None = None) -> Tables:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from analyzers.analyzer import Settings
-from analyzers.evidence.runs import tables_of
+from analyzers.evidence.runs import tables_to_analyse
 from analyzers.overrides.own_rows import with_own
 from analyzers.overrides.write import Written
 from analyzers.overrides.write import write as write_files
@@ -25,7 +25,7 @@ _REPLACES = (
 
 def advise(store: Store, settings: Settings, run: str | None = None) -> Recommendation:
     """Analyse a run (default the latest) and keep its findings in the store.  Raises StoreError for an unknown run."""
-    recommendation = recommend(tables_of(store, run), settings)
+    recommendation = recommend(tables_to_analyse(store, run), settings)
     found = rows(recommendation)
     found["solution"] = [proposed(finding) for finding in recommendation.findings]
     store.write_findings(found)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.analyzer import Settings
 from analyzers.evidence.picks import compare
+from analyzers.evidence.runs import tables_to_analyse
 from analyzers.explore.plain_text import duration
 from analyzers.explore.point_table import build, found
 from analyzers.recommend.ranking import Recommendation, recommend
@@ -31,7 +32,7 @@ class Analysis:
 def analyse(store: Store, run: str | None = None, settings: Settings | None = None) -> Analysis:
     """Run every analyzer over a run of the store (default the latest).  Raises StoreError where there is none."""
     settings = settings or Settings()
-    tables = _tables(store, store.latest_run(run))
+    tables = tables_to_analyse(store, run, _LIMITS)
     result = recommend(tables, settings)
     nothing = not len(tables.workload) and not len(tables.measurements)
     return Analysis(
@@ -51,54 +52,8 @@ def store_points(store: Store, run: str | None = None) -> pd.DataFrame:
         return con.execute("select * from points order by total_us desc nulls last, id").df()
 
 
-def _tables(store: Store, run: str) -> Tables:
-    """What ``store.frames`` gives, without what no analyzer can use of problems that the run never called: a system
-    find-db of 200,000 problems would take two gigabytes.
-    """
-    own = ("calls", "workload", "process_messages")
-    with store.connect(direct=True) as con:
-        for setting in ("threads = 2", "memory_limit = '400MB'", "preserve_insertion_order = false"):
-            con.execute(f"set {setting}")
-        con.execute("create table called as select distinct problem from workload where run = ?", [run])
-        called = con.execute("select count(*) from called").fetchone() != (0,)
-        con.execute(f"create table linked as {_LINKS if called else 'select * from links limit 0'}")
-        con.execute(_CLOSE)
-        con.execute(_BEST)
-        frames = {name: con.execute(f"select * from {name} where run = ?", [run]).df() for name in own}
-        for name in ("sources", "gemm_problems", "solutions", "kernels", "facts"):
-            frames[name] = con.execute(f"select * from {name}").df()
-        wanted = {"links": "from linked", "conv_problems": _CONVS, "measurements": _MEASUREMENTS}
-        for name, sql in wanted.items():  # over Arrow, which makes no Python object per text
-            frames[name] = con.sql(sql).to_arrow_table().to_pandas()
-    frames["messages"] = frames.pop("process_messages")
-    return Tables(run=run, **frames)
-
-
-_LINKS = "select * from links semi join called using (problem)"
-_CLOSE = """
-    create table close as
-    select hash(problem) as h from measurements
-    where solution = 'Default' or origin in ('replay', 'replay-confirm')
-    union select hash(other) from linked union select hash(problem) from called"""
-_BEST = """
-    create table best as
-    select source_id, hash(problem) as h, min(time_us) as best_us from measurements
-    where origin = 'find-db' and kind = 'conv' and status = 'ok' and time_us > 0 and isfinite(time_us)
-      and hash(problem) in (select hash(problem) from conv_problems where direction <> 'W')
-      and source_id not in (select source_id from facts where name = 'find_db' and value = 'user')
-    group by all"""
-"""F and B of system find-dbs: of those that are not close only the best time says anything (about W)."""
-_CONVS = "select problem, layer, direction, groups, dtype, flops from conv_problems"
-"""What analyzers look at; one that wants more fails in the tests of the page and is given it here."""
-_MEASUREMENTS = """
-    select m.source_id, run, origin, kind, problem, library, solution, if(c.h is null, null, raw) as raw,
-           if(c.h is null, null, algorithm) as algorithm, status, time_us, min_us, max_us, std_us,
-           null::double[] as samples_us, workspace_bytes, error, ordinal, if(c.h is null, null, key_text) as key_text
-    from measurements m left join close c on c.h = hash(problem)
-    left join best b on b.h = hash(problem) and b.source_id = m.source_id and origin = 'find-db'
-    where c.h is not null or b.h is null or time_us = best_us"""
-
-
+_LIMITS = ("threads = 2", "memory_limit = '400MB'", "preserve_insertion_order = false")
+"""Settings of DuckDB under which the page's child stays small."""
 NOTHING = (
     "This run holds no call and no timing. Next: log calls (HIPBLASLT_LOG_MASK=32 writes bench lines), "
     "or ingest tuning files"
