@@ -47,10 +47,10 @@ from inputs import gemms_of, sampled_wgrads, slow_wgrads
 from analyzers.evidence.stats import median
 from analyzers.measure.backend import Place
 from analyzers.measure.confirm import judge, judge_all
-from analyzers.measure.device_workers import LocalSeat
+from analyzers.measure.device_workers import LocalDevice
 from analyzers.measure.drift import idle_facts, noise
 from analyzers.measure.results import Confirmed, Method, Result
-from analyzers.measure.scheduler import Crew, Limits, Outcome
+from analyzers.measure.scheduler import Limits, Outcome, Scheduler
 from logparse.model import Problem
 
 LARGEST_MEDIAN_REGRET = 1.05
@@ -136,9 +136,9 @@ def _replayed(
         print(_line(outcome), flush=True)
 
     method = Method(limit=options.limit, seed=options.seed)
-    seat = LocalSeat(Place(device=options.device))
-    crew = Crew(backends, [seat], method, Limits(budget_s=budget_s), sink)
-    return outcomes, crew.run(problems, workspaces)
+    device = LocalDevice(Place(device=options.device))
+    scheduler = Scheduler(backends, [device], method, Limits(budget_s=budget_s), sink)
+    return outcomes, scheduler.run(problems, workspaces)
 
 
 def _backends(options: argparse.Namespace, *wanted: tuple[str, str]) -> list[str]:

@@ -42,7 +42,7 @@ from analyzers.measure.device.torch_device import TorchDevice, torch_device
 from analyzers.measure.drift import idle_facts, noise
 from analyzers.measure.results import Method
 from analyzers.measure.sampler import executions
-from analyzers.measure.trial import Laboratory
+from analyzers.measure.trial import WorkerContext
 from logparse.model import DEFAULT, ConvProblem
 
 LAYOUTS = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -213,15 +213,15 @@ def _problem(conv: nn.Conv2d, x: torch.Tensor, y: torch.Tensor, kind: str) -> Co
 # ------------------------------------------------------------------------------------------------ foretold
 
 
-def replayed(lab: Laboratory, problems: Counter[ConvProblem], deadline: float) -> list[dict[str, Any]] | None:
+def replayed(context: WorkerContext, problems: Counter[ConvProblem], deadline: float) -> list[dict[str, Any]] | None:
     """Each convolution by itself, in both layouts: medians in µs.  None when the time does not suffice."""
-    backend = lab.backends["torch"]
+    backend = context.backends["torch"]
     stored = named("layout=NHWC", "stored")
     rows = []
     for problem, count in problems.items():
         if time.monotonic() > deadline:
             return None
-        conditions = Conditions(sets=lab.sets(problem))
+        conditions = Conditions(sets=context.sets(problem))
         try:
             both = [backend.prepare(problem, solution, conditions) for solution in (DEFAULT, stored)]
         except UnsupportedError as error:
@@ -269,8 +269,8 @@ def measured(device: TorchDevice, name: str, shape: Shape, deadline: float) -> d
         del comparison
         device.empty_cache()
     place = Place(device=device.name)
-    lab = Laboratory({"torch": BACKEND.open(place)}, place, Method(), lambda what: None)
-    rows = replayed(lab, problems, deadline)
+    context = WorkerContext({"torch": BACKEND.open(place)}, place, Method(), lambda what: None)
+    rows = replayed(context, problems, deadline)
     if rows is None:
         print(f"{name}: no time to replay the {len(problems)} convolutions one by one")
         return out

@@ -34,7 +34,7 @@ from analyzers.measure.confirm import Confirmation, judge_all
 from analyzers.measure.drift import idle_facts, noise
 from analyzers.measure.results import Confirmed, Method, Result
 from analyzers.measure.scheduler import Outcome
-from analyzers.measure.trial import Laboratory
+from analyzers.measure.trial import WorkerContext
 from logparse.model import DEFAULT, Problem, Solution
 
 LEAST_AGAIN, MOST_FALSE = 0.95, 0.01
@@ -178,7 +178,7 @@ def _forced(
 ) -> dict[tuple[str, int], Confirmed]:
     """Copies confirmed against each other without a race, problem after problem and over again."""
     place = Place(device=options.device)
-    lab = Laboratory({"copies": COPIES.open(place)}, place, Method(seed=options.seed), lambda what: None)
+    context = WorkerContext({"copies": COPIES.open(place)}, place, Method(seed=options.seed), lambda what: None)
     out: dict[tuple[str, int], Confirmed] = {}
     dead: set[str] = set()
     for turn in range(PAIRS):
@@ -189,7 +189,7 @@ def _forced(
                 continue
             pair = (Solution("copy", "0"), Solution("copy", str(1 + turn % (COPIES_EACH - 1))))
             try:
-                out[problem.text, turn] = lab.confirm(problem, *pair)
+                out[problem.text, turn] = context.confirm(problem, *pair)
             except (UnsupportedError, OutOfMemoryError) as error:
                 dead.add(problem.text)
                 print(f"  left out: {problem.label}: {error}")

@@ -37,7 +37,7 @@ from analyzers.measure.backend import Backend, Conditions, Place, Runnable, Unsu
 from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.results import Method
 from analyzers.measure.sampler import executions
-from analyzers.measure.trial import Laboratory
+from analyzers.measure.trial import WorkerContext
 from analyzers.measure.worker import backend_named
 from logparse.model import Problem, Solution, problem_from_text, solution_from_text
 
@@ -193,7 +193,7 @@ class Bench:
     def __init__(self, backend: Metered, method: Method, longest_s: float) -> None:
         self.backend, self.method, self._longest_s = backend, method, longest_s
         self.near_gpu_s = 0.0
-        self.lab = Laboratory({"metered": backend}, Place(), method, lambda what: None)
+        self.context = WorkerContext({"metered": backend}, Place(), method, lambda what: None)
 
     def ready(self, problem: Problem) -> dict[Solution, MeteredRunnable]:
         """Every solution that runs and is right, the pick first: prepared and checked for all strategies.
@@ -202,7 +202,7 @@ class Bench:
         """
         self.backend.forget()
         seconds = 0.0
-        conditions = Conditions(seed=self.method.seed, sets=self.lab.sets(problem))
+        conditions = Conditions(seed=self.method.seed, sets=self.context.sets(problem))
         out = {}
         for solution in self.backend.solutions(problem, self.method.limit):
             try:
@@ -222,7 +222,7 @@ class Bench:
 
     def racing(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
         """The replay itself."""
-        result = self.lab.measure(problem)
+        result = self.context.measure(problem)
         return result.best or next(iter(ready))
 
     def exhaustive(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
@@ -398,14 +398,14 @@ def _finish(
     seconds: float,
 ) -> int:
     totals = summary(rows)
-    device = str(bench.lab.facts.get("device", "unknown")).replace(" ", "-")
+    device = str(bench.context.facts.get("device", "unknown")).replace(" ", "-")
     kind = f"racing{'-simulated' if options.recorded else ''}{'-smoke' if options.smoke else ''}"
     record = {
         "record": kind,
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "from": Path(options.recorded).name if options.recorded else None,
         "seed": options.seed,
-        "environment": dict(bench.lab.facts),
+        "environment": dict(bench.context.facts),
         "seconds": round(seconds, 1),
         "summary": totals,
         "missed": missed(totals),

@@ -43,9 +43,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from analyzers.measure.backend import BackendType, Conditions, Place
 from analyzers.measure.confirm import judge_all
-from analyzers.measure.device_workers import LocalSeat
+from analyzers.measure.device_workers import LocalDevice
 from analyzers.measure.results import Confirmed, Method, Result
-from analyzers.measure.scheduler import Crew, Limits, Outcome
+from analyzers.measure.scheduler import Limits, Outcome, Scheduler
 from analyzers.measure.worker import Handle, Ready, Reply, Worker
 from logparse.executors.local import usable_cores
 from logparse.model import Problem, Solution
@@ -395,7 +395,7 @@ class Clock:
 
 
 class ClockedWorker(Worker):
-    """Tells the clock when it is open and when it is stopped."""
+    """Reports to the clock when it is opened and when it is stopped."""
 
     clock: Clock
     counted = False
@@ -415,7 +415,7 @@ class ClockedWorker(Worker):
 
 
 @dataclass(frozen=True)
-class ClockedSeat(LocalSeat):
+class ClockedDevice(LocalDevice):
     clock: Clock
 
     def open(self, backends: Sequence[str], method: Method) -> Handle:
@@ -484,10 +484,10 @@ def _replayed(options: argparse.Namespace, gpus: int, problems: Sequence[Problem
         devices.append(device)
 
     kind = "cpu" if options.smoke else "cuda"
-    seats = [ClockedSeat(Place(device=f"{kind}:{index}"), clock) for index in range(gpus)]
+    devices = [ClockedDevice(Place(device=f"{kind}:{index}"), clock) for index in range(gpus)]
     backends = ["scale:SLEEPER"] if options.smoke else options.backend.split(",")
     started = time.monotonic()
-    finished = Crew(backends, seats, Method(), Limits(), sink).run(problems)
+    finished = Scheduler(backends, devices, Method(), Limits(), sink).run(problems)
     wall = time.monotonic() - started
     clock.change(0)
     assert finished

@@ -41,11 +41,6 @@ class Confirmation:
     def confirmed(self) -> bool:
         return self.speedup.low > 1 + self.floor
 
-    @property
-    def saving_share(self) -> float:
-        """Share of the pick's time that the winner saves."""
-        return 1 - 1 / self.speedup.value
-
 
 def interleave(
     pick: S, winner: S, sample: Callable[[S, int], float], *, blocks: int = 12, doubtful: int = 4, floor: float = 0.03
@@ -68,7 +63,7 @@ def interleave(
 
 
 def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
-    """What paired samples say.  Needs no device, so a stored pair can be judged again at another floor."""
+    """The verdict on paired samples.  Needs no device, so a stored pair can be judged again at another floor."""
     if not pairs.pick_us:
         return Confirmation(Interval(math.nan, math.nan, math.nan), 1.0, floor)
     ratio = paired_ratio(pairs.pick_us, pairs.winner_us)

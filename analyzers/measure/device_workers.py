@@ -1,8 +1,8 @@
-"""Where a crew sits: a seat is one device, and what opens worker processes on it.
+"""The devices of a replay, each of which starts its own worker processes.
 
-On this machine a seat starts its workers itself.  On Ray it holds an actor with one GPU, on whatever node has one free,
-and the actor starts the very same workers there: a library that crashes takes its process with it, not the actor, and
-the device stays the seat's own.  Who works on a seat sees no difference.
+A local device starts its workers itself.  A device of a Ray cluster is an actor that reserves one GPU on any node and
+starts the same workers there: a library that crashes ends its process and not the actor, so the reservation is kept.
+The scheduler uses both alike.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from logparse.executors import ray_address
 
 _LISTEN_SECONDS = 5.0
 _STOP_SECONDS = 30.0
-_THREADS = 4  # of an actor: it is spoken to while it listens
+_THREADS = 4  # of an actor: calls arrive while ``listen`` waits
 
 
-class Seat(Protocol):
-    """A device."""
+class Device(Protocol):
+    """One device, and how a worker process is started on it."""
 
     @property
     def place(self) -> Place:
-        """Its ``device`` is the device's name, for people: on Ray with the node's, once a worker was opened."""
+        """Where it is.  On Ray ``place.device`` includes the node's address once a worker was opened."""
 
     def open(self, backends: Sequence[str], method: Method) -> Handle:
-        """A new worker on it.  The one before must be stopped."""
+        """Start a worker; the previous one must have been stopped."""
 
 
 @dataclass(frozen=True)
-class LocalSeat:
+class LocalDevice:
     """A device of this machine."""
 
     place: Place
@@ -48,38 +48,38 @@ class LocalSeat:
         return Worker(backends, self.place, method)
 
 
-Seats: TypeAlias = tuple[Sequence[Seat], Sequence[str]]
-"""Seats, and remarks on their devices."""
+Devices: TypeAlias = tuple[Sequence[Device], Sequence[str]]
+"""Devices, and remarks on their devices."""
 
 
 @contextlib.contextmanager
-def seats(engine: str, place: Place, devices: Sequence[str]) -> Iterator[Seats]:
-    """One seat per device: of this machine, or of a Ray cluster.
+def opened_devices(engine: str, place: Place, devices: Sequence[str]) -> Iterator[Devices]:
+    """The devices to measure on: of this machine, or of a Ray cluster.
 
-    ``devices`` empty: all GPUs, else one CPU.  On Ray the names tell only how many devices and of which kind.  Raises
+    ``devices`` empty: all GPUs, else one CPU.  On Ray only the number and kind of the names count.  Raises
     InputError for an unknown engine, where Ray is not installed, and where no cluster answers.
     """
     if engine == "local":
         names = tuple(devices) or visible_devices()
-        yield [LocalSeat(replace(place, device=name)) for name in names], _remarks(names)
+        yield [LocalDevice(replace(place, device=name)) for name in names], _remarks(names)
         return
     from logparse.executors.ray import connect
 
     ray, ours = connect(ray_address(engine))
     gpus = int(ray.cluster_resources().get("GPU", 0))
     names = tuple(devices) or ("cuda:0",) * gpus or ("cpu",)
-    found = [RaySeat(ray, replace(place, device="cpu" if name.startswith("cpu") else "cuda:0")) for name in names]
+    found = [RayDevice(ray, replace(place, device="cpu" if name.startswith("cpu") else "cuda:0")) for name in names]
     try:
         yield found, ()
     finally:
-        for seat in found:
-            seat.close()
+        for device in found:
+            device.close()
         if ours:
             ray.shutdown()
 
 
 def visible_devices() -> tuple[str, ...]:
-    """Every GPU that torch sees, else the CPU.  Asked without starting a context in this process."""
+    """Every GPU that torch sees, else the CPU.  Starts no device context in this process."""
     try:
         import torch
     except ImportError:
@@ -91,8 +91,8 @@ def _remarks(devices: Sequence[str]) -> list[str]:
     return [f"{device}: {why}" for device in devices for why in noise(idle_facts(device))]
 
 
-class RaySeat:
-    """A GPU (or a core) of a cluster.  Ray shows an actor its own GPU only, which is therefore always ``cuda:0``."""
+class RayDevice:
+    """A GPU (or a core) of a cluster.  An actor sees its own GPU only, which is therefore always ``cuda:0``."""
 
     def __init__(self, ray: Any, place: Place) -> None:
         self.place = place
@@ -107,15 +107,15 @@ class RaySeat:
         return _Remote(self._ray, self, self._host, (backends, self._there, method))
 
     def named(self, device: str) -> None:
-        """The device that it has got."""
+        """Record the name of the device that Ray assigned."""
         self.place = replace(self._there, device=device)
 
     def lost(self) -> None:
-        """The actor is gone; the next worker gets another one."""
+        """Forget the lost actor; the next worker gets a new one."""
         self._host = None
 
     def close(self) -> None:
-        """Give the device back."""
+        """End the actor, which frees its device."""
         if self._host is not None:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.kill(self._host)
@@ -123,17 +123,17 @@ class RaySeat:
 
 
 class _Host:
-    """The actor: has a GPU, and one worker at a time on it."""
+    """The Ray actor: reserves a GPU and runs one worker at a time on it."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
-        self._changing = threading.Lock()  # of the worker: calls come on several threads
+        self._changing = threading.Lock()  # guards the worker: calls arrive on several threads
 
     def there(self) -> None:
-        """Answers once it has its device."""
+        """Return once the actor was scheduled, and so has its device."""
 
     def open(self, backends: Sequence[str], place: Place, method: Method) -> str:
-        """Start a worker; the name of the device."""
+        """Start a worker; returns the name of the device."""
         import ray
 
         self.stop()
@@ -145,21 +145,21 @@ class _Host:
 
     def send(self, task: Task) -> None:
         if self._worker is not None:
-            with contextlib.suppress(OSError):  # it is dead: who listens hears that
+            with contextlib.suppress(OSError):  # the worker has ended; ``listen`` reports that
                 self._worker.send(task)
 
     def listen(self, seconds: float) -> list[Reply]:
-        """What the worker says within some time, and at last how it died."""
+        """The worker's messages within ``seconds``; the last one states how its process ended."""
         worker = self._worker
-        said: list[Reply] = []
+        replies: list[Reply] = []
         if worker is None:
             return [Gone("was stopped")]
         try:
-            while wait([worker.connection], timeout=0 if said else seconds):
-                said.append(worker.receive())
+            while wait([worker.connection], timeout=0 if replies else seconds):
+                replies.append(worker.receive())
         except (EOFError, OSError):
-            said.append(Gone(worker.death()))
-        return said
+            replies.append(Gone(worker.death()))
+        return replies
 
     def stop(self) -> None:
         with self._changing:
@@ -169,47 +169,47 @@ class _Host:
 
 
 class _Remote(Handle):
-    """A worker on a seat of a cluster.  A thread hears it, and says it on through a pipe as if it were one of ours."""
+    """A worker on a device of a cluster; a thread forwards its messages through a local pipe."""
 
-    def __init__(self, ray: Any, seat: RaySeat, host: Any, how: tuple[Sequence[str], Place, Method]) -> None:
-        ours, self._theirs = Pipe()
-        super().__init__(ours)
-        self._ray, self._seat, self._host = ray, seat, host
+    def __init__(self, ray: Any, device: RayDevice, host: Any, how: tuple[Sequence[str], Place, Method]) -> None:
+        reading, self._writing = Pipe()
+        super().__init__(reading)
+        self._ray, self._device, self._host = ray, device, host
         self._stopped = threading.Event()
         self._opened = False
-        threading.Thread(target=self._hear, args=how, daemon=True).start()
+        threading.Thread(target=self._forward, args=how, daemon=True).start()
 
-    def _hear(self, *how: object) -> None:
+    def _forward(self, *how: object) -> None:
         try:
             there = self._host.there.remote()
-            while not self._ray.wait([there], timeout=1)[0]:  # no device is free: nobody's fault, nor is it silence
+            while not self._ray.wait([there], timeout=1)[0]:  # waiting for a free device is no timeout
                 if self._stopped.is_set():
                     return
-                self.heard = self.started = time.monotonic()
+                self.last_message_s = self.started = time.monotonic()
             self._opened = True
-            self._seat.named(self._ray.get(self._host.open.remote(*how)))
+            self._device.named(self._ray.get(self._host.open.remote(*how)))
             while not self._stopped.is_set():
                 for reply in self._ray.get(self._host.listen.remote(_LISTEN_SECONDS)):
-                    self._theirs.send(reply)
+                    self._writing.send(reply)
                     if isinstance(reply, Gone):
                         return
-        except OSError:  # stopped: nobody listens any more
+        except OSError:  # stopped: the reading end is closed
             return
         except self._ray.exceptions.RayError as error:
             with contextlib.suppress(OSError):
-                self._theirs.send(Lost(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"))
+                self._writing.send(Lost(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"))
         finally:
-            self._theirs.close()
+            self._writing.close()
 
     def send(self, task: Task) -> None:
-        self.heard = time.monotonic()
+        self.last_message_s = time.monotonic()
         self._host.send.remote(task)
 
     def receive(self) -> Reply:
         reply = super().receive()
         if isinstance(reply, Lost):
             self._opened = False
-            self._seat.lost()
+            self._device.lost()
         return reply
 
     def stop(self) -> None:

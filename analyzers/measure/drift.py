@@ -1,4 +1,4 @@
-"""Whether the machine is quiet: what runs beside us before, and how a reference drifts during the measurement."""
+"""Whether the machine is idle before a measurement, and how a reference drifts during it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ _QUERY = "clocks.sm,utilization.gpu,temperature.gpu,clocks_event_reasons.active"
 _BUSY_PERCENT = 5.0
 
 VOLATILE = frozenset({"clock_mhz", "busy_percent", "temperature_c", "throttle", "other_processes", "load", "drift"})
-"""Facts that describe a moment: they are stored, and are no part of an environment's identity."""
+"""Facts of a moment: stored, but no part of an environment's identity."""
 
 
 @dataclass
 class Drift:
     """Readings of one reference problem through a session, as ratios to the median of the first three.
 
-    A change of more than ``limit`` means that times before and after it were taken on another machine, so to say:
-    they are not pooled.
+    Times from before and after a change of more than ``limit`` are not pooled.
     """
 
     limit: float = 0.05
@@ -40,7 +39,7 @@ class Drift:
 
 
 def idle_facts(device: str) -> Mapping[str, str]:
-    """Clock, load and foreign processes of ``device`` (``cuda:0``, ``cpu``), as far as the machine tells them."""
+    """Clock, load and foreign processes of ``device`` (``cuda:0``, ``cpu``), as far as the machine reports them."""
     if device == "cpu":
         with contextlib.suppress(OSError):
             return {"load": f"{os.getloadavg()[0]:.2f}"}
@@ -50,7 +49,7 @@ def idle_facts(device: str) -> Mapping[str, str]:
 
 
 def noise(facts: Mapping[str, str]) -> list[str]:
-    """Why a machine with these facts is not quiet; empty where nothing speaks against it."""
+    """Reasons why a machine with these facts is not idle; empty where there are none."""
     out = []
     if float(facts.get("busy_percent", 0)) > _BUSY_PERCENT:
         out.append(f"the GPU was {facts['busy_percent']} % busy before the measurement")

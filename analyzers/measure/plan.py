@@ -99,9 +99,9 @@ def _echoes(calls: pd.Series, links: pd.DataFrame) -> set[str]:
 
 
 def _workspaces(calls: pd.DataFrame) -> dict[str, int]:
-    """The largest workspace that the logs say a problem was given."""
-    told = calls[calls["workspace_bytes"].notna()].groupby("problem")["workspace_bytes"].max()
-    return {str(text): int(value) for text, value in told.items()}
+    """The largest workspace (bytes) that the logs state for a problem."""
+    stated = calls[calls["workspace_bytes"].notna()].groupby("problem")["workspace_bytes"].max()
+    return {str(text): int(value) for text, value in stated.items()}
 
 
 @dataclass(frozen=True)

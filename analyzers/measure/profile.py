@@ -1,7 +1,7 @@
 """One problem and solution under a vendor's profiler: the command line, and the program that it runs.
 
 The program prepares and warms first; only the executions between the profiler's start and stop are collected where the
-profiler can be told so (``ncu``, ``nsys``).  ``rocprofv3`` collects all, with a roctx range around what counts.
+profiler supports that (``ncu``, ``nsys``).  ``rocprofv3`` collects all, with a roctx range around those.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.plan import Item
 from analyzers.measure.replay import Options
 from analyzers.measure.results import Method
-from analyzers.measure.trial import Laboratory
+from analyzers.measure.trial import WorkerContext
 from analyzers.measure.worker import backend_named
 from logparse.errors import InputError
 from logparse.model import Problem, Solution, problem_from_text, solution_from_text
@@ -28,7 +28,7 @@ TOOLS = {
     " --output logparse-profile --force-overwrite true",
     "rocprofv3": "rocprofv3 --kernel-trace --marker-trace --stats --output-file logparse-profile --",
 }
-"""Each tool's words in front of a program: options of Nsight Compute 2024, Nsight Systems 2024, ROCm 6.3, and later."""
+"""Each tool's command in front of a program; options of Nsight Compute 2024, Nsight Systems 2024 and ROCm 6.3 on."""
 
 _EXECUTIONS = 10
 
@@ -36,7 +36,7 @@ _EXECUTIONS = 10
 def profile_command(
     problem: Problem, solution: Solution, *, backend: str, device: str = "cuda:0", tool: str = "ncu"
 ) -> str:
-    """The line to paste.  Raises KeyError on a tool that ``TOOLS`` has not."""
+    """The line to paste.  Raises KeyError on a tool that is not in ``TOOLS``."""
     words = (sys.executable, "-m", __name__, problem.text, solution.text, "--backend", backend, "--device", device)
     return f"{TOOLS[tool]} {shlex.join(words)}"
 
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     problem, solution = problem_from_text(options.problem), solution_from_text(options.solution)
     place = Place(device=options.device, markers=True)
     backend = backend_named(options.backend).open(place)
-    sets = Laboratory({options.backend: backend}, place, Method(), lambda what: None).sets(problem)
+    sets = WorkerContext({options.backend: backend}, place, Method(), lambda what: None).sets(problem)
     runnable = backend.prepare(problem, solution, Conditions(sets=sets))
     error = runnable.error()
     with _collected(options.device):

@@ -53,11 +53,11 @@ class Lines:
             self._echo(step_line(step))
 
     def watch(self, now: Now) -> None:
-        """What is in hand is no line."""
+        """Prints nothing: running problems have no line."""
 
 
-class Board:
-    """The findings so far, the largest saving first, and what is in hand; rich draws it several times a second."""
+class FindingsTable:
+    """The findings so far, the largest saving first, and what each device runs; rich redraws it while it changes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -76,16 +76,16 @@ class Board:
                     outcome.problem.label, outcome.pick_us, outcome.best_us, step.calls, outcome.best.text
                 )
             return
-        held, said = self._findings.get(text), step.confirmation
-        if held is None or said is None:
+        held, confirmation = self._findings.get(text), step.confirmation
+        if held is None or confirmation is None:
             return
-        word = "confirmed" if said.confirmed else "not confirmed"
-        ratio = said.speedup
+        word = "confirmed" if confirmation.confirmed else "not confirmed"
+        ratio = confirmation.speedup
         verdict = f"{word} ×{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
-        self._findings[text] = replace(held, verdict=verdict, refuted=not said.confirmed)
+        self._findings[text] = replace(held, verdict=verdict, refuted=not confirmation.confirmed)
 
     def watch(self, now: Now) -> None:
-        """``now`` tells what each device has in hand."""
+        """``now`` returns what each device is running."""
         self._now = now
 
     @property
@@ -130,8 +130,8 @@ def _busy_line(busy: Busy) -> str:
 
 
 @contextlib.contextmanager
-def display(echo: Callable[[str], None]) -> Iterator[Lines | Board]:
-    """A ``Board`` where standard output is a terminal, which stays there with its last state; else ``Lines``.
+def display(echo: Callable[[str], None]) -> Iterator[Lines | FindingsTable]:
+    """A ``FindingsTable`` where standard output is a terminal, where its last state stays; else ``Lines``.
 
     Whatever ends it, also Ctrl-C, the cursor is shown again and the next line begins at the left.
     """
@@ -139,6 +139,6 @@ def display(echo: Callable[[str], None]) -> Iterator[Lines | Board]:
     if not sys.stdout.isatty() or console.is_dumb_terminal:
         yield Lines(echo)
         return
-    board = Board()
-    with Live(board, console=console, refresh_per_second=4, redirect_stdout=False, redirect_stderr=True):
-        yield board
+    table = FindingsTable()
+    with Live(table, console=console, refresh_per_second=4, redirect_stdout=False, redirect_stderr=True):
+        yield table

@@ -42,7 +42,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Race(Generic[S]):
-    """How a race ended: ``best`` by median, the samples (µs) of everyone, and why the others stopped."""
+    """How a race ended: ``best`` by median, the samples (µs) of each solution, and why the others were dropped."""
 
     best: S
     samples_us: Mapping[S, Sequence[float]]
@@ -65,7 +65,7 @@ def race(
     """Find the fastest of ``solutions``; the first one is the pick that the others must beat.
 
     ``sample`` gives one time in µs; ``bound_us`` is a time that nothing can beat.  Where the pick withdraws, the next
-    solution takes its place.  Nobody wins with fewer than two samples.  Raises ValueError without solutions, and
+    solution takes its place.  No solution wins with fewer than two samples.  Raises ValueError without solutions, and
     WithdrawnError when all have withdrawn.
     """
     if not solutions:
@@ -116,7 +116,7 @@ class _Racing(Generic[S]):
             self._replace_pick(solution)
 
     def _revive(self) -> None:
-        """Who withdrew may have been fast and wrong: those that were hopeless only beside it race again."""
+        """A withdrawn solution may have been fast and wrong: those hopeless only in comparison with it race again."""
         if not self.samples:
             return
         limit = self.rules.hopeless * self._best_us()
@@ -146,7 +146,7 @@ class _Racing(Generic[S]):
                 self._drop(solution, "slower half")
 
     def _decided(self) -> str:
-        """Why the race need not go on; empty while a saving above the threshold is possible."""
+        """Why the race may end; empty while a saving above the threshold is possible."""
         noise, worth = self._noise(), 1 - self.rules.threshold
         pick_low, pick_high = self._bounds(self.pick, noise)
         if self.bound_us is not None and self.bound_us >= pick_low * worth:

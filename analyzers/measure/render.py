@@ -42,7 +42,7 @@ def report_lines(report: Report) -> list[str]:
     if report.confirmations or not known:
         flagged, kept = len(report.confirmations), len(report.kept)
         out.append(f"{flagged:,} flagged, {kept:,} confirmed under false-discovery control")
-    out.append("`logparse recommend` tells what follows from all that is measured")
+    out.append("`logparse recommend` ranks what is worth changing")
     if report.interrupted:
         out.append("interrupted: everything measured is kept; the same command goes on from here")
     elif not report.finished:

@@ -1,7 +1,7 @@
 """``logparse replay``: the problems of a store, measured on the devices of this machine or a cluster, back into it.
 
-One commit per problem, written when its race (or confirmation) has ended: whatever ends the program, what was measured
-is kept, and the next call goes on where it stood (a solution is measured once per problem and environment).
+One commit per problem, written when its race (or confirmation) has ended: whatever ends the program, measurements are
+kept and the next call continues there (a solution is measured once per problem and environment).
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from analyzers.evidence.origins import CONFIRM, PICK, RACE
 from analyzers.measure.backend import Place
 from analyzers.measure.backends.recorded import measurements_of
 from analyzers.measure.confirm import Confirmation, Pairs, judge, judge_all
-from analyzers.measure.device_workers import seats
+from analyzers.measure.device_workers import opened_devices
 from analyzers.measure.plan import Item, plan
 from analyzers.measure.results import Confirmed, Method, Result, environment_key
-from analyzers.measure.scheduler import Crew, History, Limits, Outcome
+from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler
 from analyzers.measure.worker import backend_named
 from logparse.errors import InputError
 from logparse.ingest import record
@@ -76,7 +76,7 @@ Progress: TypeAlias = Callable[[Step], None]
 
 @dataclass(frozen=True)
 class Busy:
-    """What a device has in hand: a problem (None while a worker starts), and the solution or another step of it."""
+    """What a device is running: a problem (None while a worker starts), and its solution or another step."""
 
     device: str
     problem: Problem | None
@@ -84,7 +84,7 @@ class Busy:
 
 
 Now: TypeAlias = Callable[[], Sequence[Busy]]
-"""Tells what every device has in hand."""
+"""Returns what every device is running."""
 
 
 @dataclass(kw_only=True)
@@ -150,14 +150,16 @@ def replay(
     try:
         with (
             announced(store, FORMAT, run, problems=len(items)) as announcement,
-            seats(options.engine, place, options.devices) as (held, remarks),
+            opened_devices(options.engine, place, options.devices) as (devices, remarks),
         ):
             recorder.pass_over = announcement.leave_out
             report.remarks.extend(remarks)
-            crew = _WatchedCrew(options.backends, held, options.method, options.limits, recorder.take, known)
+            scheduler = _WatchedScheduler(
+                options.backends, devices, options.method, options.limits, recorder.take, known
+            )
             if watch:
-                watch(crew.now)
-            report.finished = crew.run([item.problem for item in items], workspaces)
+                watch(scheduler.now)
+            report.finished = scheduler.run([item.problem for item in items], workspaces)
     except KeyboardInterrupt:
         report.finished, report.interrupted = False, True
     recorder.close()
@@ -165,7 +167,7 @@ def replay(
 
 
 def history(store: Store) -> History:
-    """What earlier replays left in the store."""
+    """What earlier replays stored."""
     rows = store.query(
         f"""select m.*, f.value as environment from measurements m join facts f using (source_id)
             where m.origin in ('{RACE}', '{CONFIRM}') and f.name = 'environment' order by m.source_id"""
@@ -187,23 +189,6 @@ def history(store: Store) -> History:
     return History(races, {key: frozenset(pairs) for key, pairs in confirmed.items()})
 
 
-def confirmed_pairs(store: Store, run: str | None = None) -> dict[str, Pairs]:
-    """The paired samples of every confirmation in the store, by problem text; the latest of each problem."""
-    rows = store.query(
-        f"""select m.problem, m.solution, m.samples_us, f.value as pair, s.ingested_at
-            from measurements m join facts f using (source_id) join sources s using (source_id)
-            where m.origin = '{CONFIRM}' and f.name = 'confirmation' order by s.ingested_at""",
-        run,
-    )
-    samples: dict[str, dict[str, tuple[float, ...]]] = {}
-    pairs: dict[str, tuple[str, str]] = {}
-    for row in rows.itertuples():
-        pair = json.loads(str(row.pair))
-        samples.setdefault(str(row.problem), {})[str(row.solution)] = tuple(cast("list[float]", row.samples_us))
-        pairs[str(row.problem)] = (pair["pick"], pair["winner"])
-    return {text: Pairs(samples[text][pick], samples[text][winner]) for text, (pick, winner) in pairs.items()}
-
-
 def seconds(text: str) -> float:
     """Seconds of a budget: ``90``, ``90s``, ``10m``, ``1.5h``.  Raises InputError."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in "smh" and text else (text, "s")
@@ -213,16 +198,16 @@ def seconds(text: str) -> float:
         raise InputError(f"a budget is a number of seconds, or like 10m or 1.5h: not {text!r}") from None
 
 
-class _WatchedCrew(Crew):
-    """A crew that tells what it is at."""
+class _WatchedScheduler(Scheduler):
+    """A scheduler that reports what its devices run."""
 
     def now(self) -> Sequence[Busy]:
-        """Called from the display's thread while the crew works: it looks, and changes nothing."""
+        """What each device runs now.  Called from the display's thread: reads only."""
         out = []
-        for seat in list(self._seats):
-            worker, task = seat.worker, seat.task
-            if worker is not None and (task is not None or not seat.ready):
-                out.append(Busy(seat.place.device, task.problem if task else None, worker.in_hand))
+        for slot in list(self._slots):
+            worker, task = slot.worker, slot.task
+            if worker is not None and (task is not None or not slot.ready):
+                out.append(Busy(slot.place.device, task.problem if task else None, worker.current))
         return out
 
 
@@ -241,7 +226,7 @@ class _Recorder:
         self._calls = calls
         self._pairs: dict[str, Pairs] = {}
         self.pass_over: Callable[[], None] = lambda: None
-        """Called when a problem leaves nothing to record, as all of it is known."""
+        """Called when a problem leaves nothing to record because all of it is known."""
         self._started = time.monotonic()
 
     def take(self, outcome: Outcome, device: str) -> None:

@@ -6,7 +6,6 @@ device or type that is not there has no bound.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from analyzers.evidence.devices import device_of
@@ -49,8 +48,3 @@ def _least_flops(problem: GemmProblem | ConvProblem) -> float:
     if isinstance(problem, ConvProblem):
         return flops / ((problem.filter_d or 1) * (problem.filter_h or 1) * (problem.filter_w or 1))
     return flops
-
-
-def headroom(time_us: float, bound: float | None) -> float:
-    """The largest share of ``time_us`` that can still be saved: 1 − bound / time, 1 where there is no bound."""
-    return 1.0 if bound is None or not math.isfinite(time_us) or time_us <= 0 else max(0.0, 1 - bound / time_us)

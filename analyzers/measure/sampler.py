@@ -1,7 +1,7 @@
-"""The solutions of one problem on a device: prepared when their turn comes, checked before they may win, timed.
+"""The sampler of one problem on a device: prepares a solution at its first sample, checks it at its second, times it.
 
-Before each step that a library may crash or hang in, ``tell`` says which solution is in hand, so that the parent knows
-whom to blame when the process dies.
+Before each step in which a library may crash or hang, ``announce`` names the solution, so that the parent knows which
+one ran when the process ended.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from analyzers.measure.racing import WithdrawnError
 from analyzers.measure.results import Method, measured, not_measured
 from logparse.model import Measurement, Problem, Solution, Status
 
-Tell: TypeAlias = Callable[[Solution | str], None]
-"""Takes the solution that is in hand, or the name of another step."""
+Announce: TypeAlias = Callable[[Solution | str], None]
+"""Takes the solution that is about to run, or the name of another step."""
 
 _BANDS = ((20.0, 64), (100.0, 24), (1_000.0, 6), (10_000.0, 2))
 """Executions per sample, by latency below … µs: about 1 ms, long for the timer, short for the budget."""
 
-_HICCUP_US = 1_000.0
-"""A single execution that takes longer, and far too long, is believed: timing it again is what makes races dear."""
+_OUTLIER_US = 1_000.0
+"""An interruption is shorter than this: a slow single execution above it is not timed again, which would cost most."""
 
 
-class SickError(Exception):
-    """The device no longer answers in this process: only a new process will measure right."""
+class UnhealthyDeviceError(Exception):
+    """The device no longer works in this process: only a new process measures right."""
 
 
 def executions(time_us: float) -> int:
@@ -36,8 +36,8 @@ def executions(time_us: float) -> int:
     return next((count for below, count in _BANDS if time_us < below), 1)
 
 
-class Samples:
-    """``owners``: who runs a solution, by its text.  ``bound``: the largest relative error that rounding explains."""
+class Sampler:
+    """``owners``: backends by solution text.  ``bound``: the largest relative error that rounding explains."""
 
     def __init__(
         self,
@@ -47,12 +47,12 @@ class Samples:
         method: Method,
         conditions: Conditions,
         bound: float,
-        tell: Tell,
+        announce: Announce,
     ) -> None:
-        self._problem, self._owners, self._bound, self._tell = problem, owners, bound, tell
+        self._problem, self._owners, self._bound, self._announce = problem, owners, bound, announce
         self._method, self._conditions = method, conditions
         self.refused: dict[str, Measurement] = {}
-        """What was given up, by solution text: a status and a reason instead of times."""
+        """Solutions that were given up, by text: a status and a reason instead of times."""
         self._prepared: dict[str, Runnable] = {}
         self._errors: dict[str, float] = {}
         self._taken: dict[str, int] = {}
@@ -60,16 +60,16 @@ class Samples:
         self._fastest = math.inf
 
     def take(self, solution: Solution) -> float:
-        """One sample for a race.  The first tells whether a solution is hopeless; before the second it is checked.
+        """One sample for a race.  The first shows whether a solution is hopeless; before the second it is checked.
 
-        Raises WithdrawnError when the solution is given up, SickError, and OutOfMemoryError where not even the
-        operands fit: no other solution would fare better then.
+        Raises WithdrawnError when the solution is given up, UnhealthyDeviceError when the device fails, and
+        OutOfMemoryError where not even the operands fit, which holds for every other solution too.
         """
         taken = self._taken.get(solution.text, 0)
-        self._tell(solution)
+        self._announce(solution)
         try:
             time_us = self._first(solution) if taken == 0 else self._next(solution, taken)
-        except (WithdrawnError, SickError):
+        except (WithdrawnError, UnhealthyDeviceError):
             raise
         except UnsupportedError as error:
             self._give_up(solution, "unsupported", str(error))
@@ -77,27 +77,27 @@ class Samples:
             if not self._prepared:
                 raise
             self._give_up(solution, "out_of_memory", str(error))
-        except Exception as error:  # whatever a library raises is this solution's failure, not the run's
+        except Exception as error:  # whatever a library raises fails this solution, not the run
             self._failed(solution, error)
         self._taken[solution.text] = taken + 1
         self._fastest = min(self._fastest, time_us)
         return time_us
 
     def enter(self, solution: Solution) -> None:
-        """Prepare, check and look at a solution that is to be confirmed.  Raises WithdrawnError where it is wrong."""
-        self._tell(solution)
+        """Prepare and check a solution that is to be confirmed.  Raises WithdrawnError where it is wrong."""
+        self._announce(solution)
         runnable = self._ready(solution)
         self._check(solution, runnable)
         self._single_us[solution.text] = runnable.sample_us(1)
 
     def take_in_block(self, solution: Solution, block: int) -> float:
         """One sample of a confirmation, on the inputs of its block."""
-        self._tell(solution)
+        self._announce(solution)
         self._fresh_inputs(self._method.seed + block, solution)
         return self._ready(solution).sample_us(executions(self._single_us[solution.text]))
 
     def measured(self, solution: Solution, samples: Sequence[float]) -> Measurement:
-        """A measurement of what ``take`` gave, with what else is known of the solution."""
+        """A measurement of the samples that ``take`` returned, with workspace (bytes) and checked error."""
         runnable = self._prepared.get(solution.text)
         return measured(
             self._problem,
@@ -108,19 +108,19 @@ class Samples:
         )
 
     def _first(self, solution: Solution) -> float:
-        """A single execution or a few where that tells enough, else a whole sample."""
+        """A single execution or a few where those suffice to drop the solution, else a whole sample."""
         runnable, hopeless = self._ready(solution), self._method.rules.hopeless * self._fastest
         once = runnable.sample_us(1)
-        if 2 * hopeless < once < max(8 * hopeless, _HICCUP_US):
-            once = min(once, runnable.sample_us(1))  # a hiccup is no verdict
+        if 2 * hopeless < once < max(8 * hopeless, _OUTLIER_US):
+            once = min(once, runnable.sample_us(1))  # retry once: one slow run may be noise
         self._single_us[solution.text] = once
-        if once > 2 * hopeless:  # twice, because a single execution is timed long by what surrounds it
+        if once > 2 * hopeless:  # twice, because launch overhead lengthens a single execution
             return once
         count = executions(once)
         if once > hopeless:
-            glance = runnable.sample_us(max(1, count // 8))
-            if glance > hopeless:
-                return glance
+            short = runnable.sample_us(max(1, count // 8))
+            if short > hopeless:
+                return short
         return runnable.sample_us(count)
 
     def _next(self, solution: Solution, taken: int) -> float:
@@ -146,10 +146,10 @@ class Samples:
             self._give_up(solution, "wrong", what)
 
     def _fresh_inputs(self, seed: int, first: Solution) -> None:
-        """Other random data, then a sample of whoever comes first that does not count.
+        """Write new random data, then take and discard one sample of the solution that runs first.
 
-        Whoever runs right after the data were written finds other caches and clocks than the rest, and that would
-        always be the same one: without this, a copy of the pick beat it.
+        The first run after the data were written has other cache contents and clocks than the rest, and it would
+        always be the same solution's: without this, a copy of the pick beat the pick.
         """
         if seed != self._conditions.seed:
             self._conditions = replace(self._conditions, seed=seed)
@@ -160,7 +160,7 @@ class Samples:
     def _failed(self, solution: Solution, error: Exception) -> NoReturn:
         text = f"{type(error).__name__}: {error}"[:300]
         if not self._owners[solution.text].healthy():
-            raise SickError(text) from error
+            raise UnhealthyDeviceError(text) from error
         self._give_up(solution, "failed", text)
 
     def _give_up(self, solution: Solution, status: Status, why: str) -> NoReturn:

@@ -1,8 +1,7 @@
-"""Runs tasks on one worker per device, and goes on whatever breaks.
+"""Schedules races and confirmations on one worker per device, and continues after failures.
 
 All races come first, the most valuable first; each winner is then confirmed by a worker that did not race it, on a
-device of the same environment.  Nothing here knows of a store (outcomes go to ``sink``), nor on what machines the
-seats are.
+device of the same environment.  Results are passed to ``sink``; neither the store nor the machines are known here.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from multiprocessing.connection import wait
 from typing import TypeAlias
 
 from analyzers.measure.backend import Place
-from analyzers.measure.device_workers import Seat
+from analyzers.measure.device_workers import Device
 from analyzers.measure.results import Confirmed, Method, Result, environment_key, not_measured
 from analyzers.measure.worker import Answer, ConfirmTask, Failure, Handle, Lost, RaceTask, Ready, Task
 from logparse.errors import LogparseError
@@ -31,8 +30,9 @@ class MeasuringError(LogparseError):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Seconds: ``budget_s`` of the whole run (None: until done), ``hang_s`` of silence before a worker is killed,
-    ``opening_s`` of silence while it starts; ``losses``: workers that one problem, or machines that one seat may cost.
+    """Seconds: ``budget_s`` of the whole run (None: no limit), ``hang_s`` without a message before a worker is killed,
+    ``opening_s`` the same while it starts; ``losses``: most workers that one problem, or machines that one device, may
+    lose.
     """
 
     budget_s: float | None = None
@@ -51,34 +51,34 @@ class History:
 
 
 @dataclass
-class _Seat:
-    """A device and who works on it."""
+class _Slot:
+    """A device with its worker and the task that the worker runs."""
 
-    at: Seat
+    device: Device
     worker: Handle | None = None
     task: Task | None = None
     ready: bool = False
-    used: bool = False  # this worker has raced: it may not confirm
-    environment: str | None = None  # of its workers, once one has said it
-    lost: int = 0  # machines, since it last finished anything
+    used: bool = False  # this worker has raced, so it may not confirm
+    environment: str | None = None  # of its workers, once one has reported it
+    lost: int = 0  # machines lost since the last finished task
 
     @property
     def place(self) -> Place:
-        return self.at.place
+        return self.device.place
 
 
 Outcome: TypeAlias = Result | Confirmed
 Sink: TypeAlias = Callable[[Outcome, str], None]
-"""Takes an outcome and the device it was made on."""
+"""Takes an outcome and the name of its device."""
 
 
-class Crew:
-    """One worker per seat."""
+class Scheduler:
+    """Runs races and confirmations on ``devices``, one worker each."""
 
     def __init__(
         self,
         backends: Sequence[str],
-        seats: Sequence[Seat],
+        devices: Sequence[Device],
         method: Method,
         limits: Limits,
         sink: Sink,
@@ -86,12 +86,12 @@ class Crew:
     ) -> None:
         self._backends, self._method, self._limits, self._sink = tuple(backends), method, limits, sink
         self._history = history
-        self._seats = [_Seat(seat) for seat in seats]
+        self._slots = [_Slot(device) for device in devices]
         self._races: deque[Problem] = deque()
-        self._confirmations: deque[tuple[str, ConfirmTask]] = deque()  # with the environment that they are for
+        self._confirmations: deque[tuple[str, ConfirmTask]] = deque()  # each with the environment that it is for
         self._workspaces: Mapping[str, int] = {}
         self._lost: dict[str, list[Measurement]] = {}
-        self._machines_lost: Counter[str] = Counter()  # by the problem in hand
+        self._machines_lost: Counter[str] = Counter()  # by the problem that was being raced
         self._opening_s = 0.0
         self._facts: Mapping[str, str] = {}
         self._started = time.monotonic()
@@ -99,53 +99,53 @@ class Crew:
     def run(self, problems: Sequence[Problem], workspaces: Mapping[str, int] | None = None) -> bool:
         """Measure ``problems`` in order; False when the budget ended first.  Raises MeasuringError.
 
-        ``workspaces``: bytes that the job gave a problem, by its text, where a log tells it.
+        ``workspaces``: bytes that the job gave a problem, by its text, where a log states it.
 
-        KeyboardInterrupt passes through; what had an outcome before it is in the sink.
+        KeyboardInterrupt passes through; every earlier outcome is in the sink.
         """
         self._races.extend(problems)
         self._workspaces = workspaces or {}
         self._started = time.monotonic()
         try:
             while True:
-                for seat in self._seats:
-                    self._assign(seat)
+                for slot in self._slots:
+                    self._assign(slot)
                 left = bool(self._races or self._confirmations)
-                busy = [seat for seat in self._seats if seat.worker and (seat.task or (left and not seat.ready))]
+                busy = [slot for slot in self._slots if slot.worker and (slot.task or (left and not slot.ready))]
                 if not busy:
                     return not left
-                self._listen(busy)
+                self._poll(busy)
         except BaseException:
             self._keep_losses()
             raise
         finally:
-            for seat in self._seats:
-                self._dismiss(seat)
+            for slot in self._slots:
+                self._stop_worker(slot)
 
-    # ------------------------------------------------------------------ who does what
+    # ------------------------------------------------------------------ assigning tasks
 
-    def _assign(self, seat: _Seat) -> None:
-        if seat.task is not None or (seat.worker and not seat.ready) or seat.lost >= self._limits.losses:
+    def _assign(self, slot: _Slot) -> None:
+        if slot.task is not None or (slot.worker and not slot.ready) or slot.lost >= self._limits.losses:
             return
         racing = bool(self._races) and self._left() > self._reserve()
-        mine = next((pair for pair in self._confirmations if seat.environment in (None, pair[0])), None)
-        if not racing and (mine is None or self._left() <= 0):
+        pending = next((pair for pair in self._confirmations if slot.environment in (None, pair[0])), None)
+        if not racing and (pending is None or self._left() <= 0):
             return
-        if seat.worker is None or (not racing and seat.used):
-            self._dismiss(seat)
-            seat.worker = seat.at.open(self._backends, self._method)
+        if slot.worker is None or (not racing and slot.used):
+            self._stop_worker(slot)
+            slot.worker = slot.device.open(self._backends, self._method)
             return
         if racing:
             problem = self._races.popleft()
-            seat.used = True
-            known, lost = self._known(seat).get(problem.text, {}), tuple(self._lost.get(problem.text, ()))
+            slot.used = True
+            known, lost = self._known(slot).get(problem.text, {}), tuple(self._lost.get(problem.text, ()))
             workspace = self._workspaces.get(problem.text)
-            seat.task = RaceTask(problem=problem, known=known, lost=lost, workspace_bytes=workspace)
-        elif mine is not None:
-            self._confirmations.remove(mine)
-            seat.task = mine[1]
-        if seat.task is not None:
-            seat.worker.send(seat.task)
+            slot.task = RaceTask(problem=problem, known=known, lost=lost, workspace_bytes=workspace)
+        elif pending is not None:
+            self._confirmations.remove(pending)
+            slot.task = pending[1]
+        if slot.task is not None:
+            slot.worker.send(slot.task)
 
     def _left(self) -> float:
         budget = self._limits.budget_s
@@ -154,58 +154,58 @@ class Crew:
     def _reserve(self) -> float:
         """Seconds of the budget that the confirmations at its end will need."""
         count = len(self._confirmations)
-        return self._opening_s + self._limits.confirmation_s * count / len(self._seats) if count else 0.0
+        return self._opening_s + self._limits.confirmation_s * count / len(self._slots) if count else 0.0
 
-    def _known(self, seat: _Seat) -> Known:
-        assert seat.worker
-        return self._history.races.get(environment_key(seat.worker.facts), {})
+    def _known(self, slot: _Slot) -> Known:
+        assert slot.worker
+        return self._history.races.get(environment_key(slot.worker.facts), {})
 
-    # ------------------------------------------------------------------ what comes back
+    # ------------------------------------------------------------------ receiving results
 
-    def _listen(self, busy: Sequence[_Seat]) -> None:
-        ready = wait([seat.worker.connection for seat in busy if seat.worker], timeout=0.5)
-        for seat in busy:
-            worker = seat.worker
+    def _poll(self, busy: Sequence[_Slot]) -> None:
+        ready = wait([slot.worker.connection for slot in busy if slot.worker], timeout=0.5)
+        for slot in busy:
+            worker = slot.worker
             if worker is None:
                 continue
             if worker.connection in ready:
-                self._hear(seat, worker)
-            elif time.monotonic() - worker.heard > self._patience(seat):
+                self._receive(slot, worker)
+            elif time.monotonic() - worker.last_message_s > self._timeout_s(slot):
                 worker.stop()
-                self._blame(seat, worker, "timeout", f"silent for {self._patience(seat):.0f} s")
-            elif seat.ready and isinstance(seat.task, RaceTask) and self._left() <= self._reserve():
-                self._races.appendleft(seat.task.problem)  # the budget is spent in the middle of a race
-                self._dismiss(seat)
-                seat.task = None
+                self._worker_lost(slot, worker, "timeout", f"no message for {self._timeout_s(slot):.0f} s")
+            elif slot.ready and isinstance(slot.task, RaceTask) and self._left() <= self._reserve():
+                self._races.appendleft(slot.task.problem)  # the budget ended during a race
+                self._stop_worker(slot)
+                slot.task = None
 
-    def _patience(self, seat: _Seat) -> float:
-        return self._limits.hang_s if seat.ready else self._limits.opening_s
+    def _timeout_s(self, slot: _Slot) -> float:
+        return self._limits.hang_s if slot.ready else self._limits.opening_s
 
-    def _hear(self, seat: _Seat, worker: Handle) -> None:
+    def _receive(self, slot: _Slot, worker: Handle) -> None:
         try:
             reply = worker.receive()
         except (EOFError, OSError):
-            self._blame(seat, worker, "failed", f"the worker {worker.death()}")
+            self._worker_lost(slot, worker, "failed", f"the worker {worker.death()}")
             return
         if isinstance(reply, Ready):
-            seat.ready, self._facts = True, reply.facts
-            seat.environment = environment_key(reply.facts)
+            slot.ready, self._facts = True, reply.facts
+            slot.environment = environment_key(reply.facts)
             self._opening_s = max(self._opening_s, time.monotonic() - worker.started)
         elif isinstance(reply, Answer):
-            self._finish(seat, reply.outcome)
+            self._finish(slot, reply.outcome)
         elif isinstance(reply, Failure) and reply.fatal:
             worker.stop()
-            self._blame(seat, worker, "failed", reply.reason)
+            self._worker_lost(slot, worker, "failed", reply.reason)
         elif isinstance(reply, Failure):
-            assert seat.task
-            self._skip(seat, reply.reason)
+            assert slot.task
+            self._skip(slot, reply.reason)
         elif isinstance(reply, Lost):
-            self._lose(seat, reply.why)
+            self._machine_lost(slot, reply.why)
 
-    def _finish(self, seat: _Seat, outcome: Outcome) -> None:
-        seat.task, seat.lost = None, 0
-        self._lost.pop(outcome.problem.text, None)  # a race's rows hold them
-        self._sink(outcome, seat.place.device)
+    def _finish(self, slot: _Slot, outcome: Outcome) -> None:
+        slot.task, slot.lost = None, 0
+        self._lost.pop(outcome.problem.text, None)  # a race's rows include them
+        self._sink(outcome, slot.place.device)
         if isinstance(outcome, Result) and outcome.worth_confirming and outcome.pick and outcome.best:
             pair = (outcome.problem.text, outcome.pick.text, outcome.best.text)
             environment = environment_key(outcome.facts)
@@ -216,55 +216,55 @@ class Crew:
                 )
                 self._confirmations.append((environment, task))
 
-    def _blame(self, seat: _Seat, worker: Handle, status: Status, why: str) -> None:
-        """The worker is gone: record what it had in hand, and let another one go on without that."""
-        in_hand, task, opened = worker.in_hand, seat.task, seat.ready
-        self._dismiss(seat)
+    def _worker_lost(self, slot: _Slot, worker: Handle, status: Status, why: str) -> None:
+        """The worker has ended: record the solution that it ran, and let another worker continue without it."""
+        current, task, opened = worker.current, slot.task, slot.ready
+        self._stop_worker(slot)
         if not opened:
-            raise MeasuringError(f"cannot measure on {seat.place.device}: {why} (while {in_hand})")
-        if isinstance(in_hand, Solution) and isinstance(task, RaceTask):
+            raise MeasuringError(f"cannot measure on {slot.place.device}: {why} (while {current})")
+        if isinstance(current, Solution) and isinstance(task, RaceTask):
             lost = self._lost.setdefault(task.problem.text, [])
-            lost.append(not_measured(task.problem, in_hand, status, why))
+            lost.append(not_measured(task.problem, current, status, why))
             if len(lost) < self._limits.losses:
                 self._races.appendleft(task.problem)
-                seat.task = None
+                slot.task = None
                 return
-        self._skip(seat, why, status)
+        self._skip(slot, why, status)
 
-    def _lose(self, seat: _Seat, why: str) -> None:
-        """The worker's machine is gone: what it had in hand comes again, on whatever the seat finds or elsewhere."""
-        task, environment = seat.task, seat.environment
-        self._dismiss(seat)
-        seat.environment = None
-        seat.lost += 1
+    def _machine_lost(self, slot: _Slot, why: str) -> None:
+        """The worker's machine is gone: its task is queued again, for a replacement or another device."""
+        task, environment = slot.task, slot.environment
+        self._stop_worker(slot)
+        slot.environment = None
+        slot.lost += 1
         if isinstance(task, RaceTask):
             self._machines_lost[task.problem.text] += 1
             if self._machines_lost[task.problem.text] >= self._limits.losses:
-                self._skip(seat, why)
+                self._skip(slot, why)
             else:
                 self._races.appendleft(task.problem)
         elif isinstance(task, ConfirmTask) and environment is not None:
             self._confirmations.appendleft((environment, task))
-        seat.task = None
-        if all(seat.lost >= self._limits.losses for seat in self._seats):
+        slot.task = None
+        if all(slot.lost >= self._limits.losses for slot in self._slots):
             raise MeasuringError(f"no device is left: {why}")
 
-    def _skip(self, seat: _Seat, why: str, status: Status = "failed") -> None:
-        """Give a task up; the problem keeps a row that says why."""
-        task, seat.task = seat.task, None
+    def _skip(self, slot: _Slot, why: str, status: Status = "failed") -> None:
+        """Give a task up; the problem keeps a row with the reason."""
+        task, slot.task = slot.task, None
         if isinstance(task, RaceTask):
             rows = self._lost.pop(task.problem.text, None) or [not_measured(task.problem, DEFAULT, status, why)]
-            facts = seat.worker.facts if seat.worker else self._facts
-            self._sink(Result(problem=task.problem, rows=tuple(rows), ended=why, facts=facts), seat.place.device)
+            facts = slot.worker.facts if slot.worker else self._facts
+            self._sink(Result(problem=task.problem, rows=tuple(rows), ended=why, facts=facts), slot.place.device)
 
     def _keep_losses(self) -> None:
-        """What a problem that was never finished has cost is recorded too: it must not be tried again."""
+        """Record failures of unfinished problems too: those solutions must not be tried again."""
         for rows in self._lost.values():
             result = Result(problem=rows[0].problem, rows=tuple(rows), ended="interrupted", facts=self._facts)
-            self._sink(result, self._seats[0].place.device)
+            self._sink(result, self._slots[0].place.device)
         self._lost.clear()
 
-    def _dismiss(self, seat: _Seat) -> None:
-        if seat.worker is not None:
-            seat.worker.stop()
-        seat.worker, seat.ready, seat.used = None, False, False
+    def _stop_worker(self, slot: _Slot) -> None:
+        if slot.worker is not None:
+            slot.worker.stop()
+        slot.worker, slot.ready, slot.used = None, False, False

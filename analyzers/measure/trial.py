@@ -1,4 +1,4 @@
-"""Trials in the worker: one problem's solutions raced, or one pair confirmed, and the device watched meanwhile."""
+"""Trials in the worker: one problem's solutions raced, or one pair confirmed, between readings of a reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from analyzers.measure.drift import Drift
 from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.roofline import bound_us
-from analyzers.measure.sampler import Samples, Tell
+from analyzers.measure.sampler import Announce, Sampler
 from logparse.model import DEFAULT, Family, GemmProblem, Measurement, Problem, Solution
 
 REFERENCE = GemmProblem(
@@ -33,14 +33,14 @@ REFERENCE = GemmProblem(
     bias=False,
     beta="zero",
 )
-"""A product that every device runs; its time tells a change of clocks or a busy neighbour."""
+"""A product that every device runs; its time shows changed clocks and other load."""
 
 
-class Laboratory:
-    """The opened backends of one worker, and the reference whose drift is watched."""
+class WorkerContext:
+    """The opened backends of one worker, and the reference product whose drift is measured."""
 
-    def __init__(self, backends: Mapping[str, Backend], place: Place, method: Method, tell: Tell) -> None:
-        self.backends, self.place, self.method, self.tell = backends, place, method, tell
+    def __init__(self, backends: Mapping[str, Backend], place: Place, method: Method, announce: Announce) -> None:
+        self.backends, self.place, self.method, self.announce = backends, place, method, announce
         self.facts = {name: value for backend in backends.values() for name, value in backend.environment().items()}
         self.facts |= {"replay_cache": method.cache, "replay_tf32": str(int(place.tf32))}
         self.facts |= {"replay_workspace_bytes": str(method.workspace_bytes)} if method.workspace_bytes else {}
@@ -57,9 +57,10 @@ class Laboratory:
     ) -> Result:
         """Race all solutions of ``problem``; once more where the reference moved meanwhile.
 
-        ``known`` are measurements of this environment by solution text: what is in there is not measured again, except
-        the pick and the best of them, which the new ones must be compared with.  ``lost`` are those that this problem
-        has cost a worker: they stay out.  ``workspace_bytes`` is what the job gave this problem, where a log tells it.
+        ``known`` are measurements of this environment by solution text: they are not measured again, except
+        the pick and the best of them, which the new ones must be compared with.  ``lost`` are those that
+        ended a worker: they are not run again.  ``workspace_bytes`` is what the job gave this problem, where a log
+        states it.
         """
         started = time.perf_counter()
         result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes))
@@ -92,7 +93,7 @@ class Laboratory:
         return Confirmed(problem=problem, pick=pick, winner=winner, pairs=pairs, seconds=seconds, facts=self.facts)
 
     def release(self) -> None:
-        """Free what the last problem held."""
+        """Free the last problem's operands and plans."""
         for backend in self.backends.values():
             backend.release()
 
@@ -121,25 +122,25 @@ class Laboratory:
 
 
 class Trial:
-    """One problem in hand."""
+    """One problem: its race, or its confirmation."""
 
     def __init__(
         self,
-        lab: Laboratory,
+        context: WorkerContext,
         problem: Problem,
         known: Mapping[str, Measurement],
         lost: Sequence[Measurement],
         workspace_bytes: int | None,
     ) -> None:
-        self._lab, self._problem, self._known = lab, problem, known
-        self._workspace_bytes = lab.method.workspace_bytes if workspace_bytes is None else workspace_bytes
+        self._context, self._problem, self._known = context, problem, known
+        self._workspace_bytes = context.method.workspace_bytes if workspace_bytes is None else workspace_bytes
         self._rows = {row.solution.text: row for row in lost}
         self._owners: dict[str, Backend] = {}
 
     # ------------------------------------------------------------------ a race
 
     def run(self) -> Result:
-        """Offer, choose what is new, race it, and say how each ended."""
+        """Race the solutions that were not measured before; returns how each ended."""
         offered, refused = self._offers()
         if not offered:
             row = not_measured(self._problem, DEFAULT, "unsupported", refused)
@@ -150,11 +151,11 @@ class Trial:
         return self._raced(offered[0], entrants)
 
     def _known_result(self, pick: Solution) -> Result:
-        """Nothing to measure: what earlier races of this environment said."""
+        """The result of earlier races of this environment, where nothing is left to measure."""
         timed = [row for row in self._known.values() if row.status == "ok" and row.time_us]
         picked = next((row for row in timed if row.solution == pick), None)
         best = min(timed, key=lambda row: row.time_us or math.inf, default=None)
-        worth = 1 - self._lab.method.rules.threshold
+        worth = 1 - self._context.method.rules.threshold
         if picked and best and (best.time_us or 0.0) > (picked.time_us or 0.0) * worth:
             best = picked
         return Result(
@@ -167,20 +168,20 @@ class Trial:
         )
 
     def _raced(self, pick: Solution, entrants: Sequence[Solution]) -> Result:
-        least = bound_us(self._problem, self._lab.facts, hot=self._lab.method.cache == "hot")
-        samples = self._samples()
+        least = bound_us(self._problem, self._context.facts, hot=self._context.method.cache == "hot")
+        sampler = self._sampler()
         ran: Race[Solution] | None = None
         ended = ""
         try:
-            ran = race(entrants, samples.take, rules=self._lab.method.rules, bound_us=least)
+            ran = race(entrants, sampler.take, rules=self._context.method.rules, bound_us=least)
         except WithdrawnError as reason:
             ended = str(reason)
-        except OutOfMemoryError as error:  # the operands themselves: the problem is skipped with its size
+        except OutOfMemoryError as error:  # not even the operands fit: the problem is skipped, with its size
             ended = f"out of memory: {error}"
             self._rows.setdefault(pick.text, not_measured(self._problem, pick, "out_of_memory", str(error)))
-        self._rows |= samples.refused
+        self._rows |= sampler.refused
         for solution, taken in (ran.samples_us if ran else {}).items():
-            self._rows[solution.text] = samples.measured(solution, taken)
+            self._rows[solution.text] = sampler.measured(solution, taken)
         order = dict.fromkeys([*(x.text for x in entrants), *self._rows])
         rows = [self._rows[text] for text in order if text in self._rows]
         picked, best = self._rows.get(pick.text), self._rows.get(ran.best.text) if ran else None
@@ -199,10 +200,10 @@ class Trial:
         """The solutions of every backend that runs this problem, and why the others do not."""
         out: list[Solution] = []
         reasons: list[str] = []
-        for name, backend in self._lab.backends.items():
-            self._lab.tell(f"solutions of {name}")
+        for name, backend in self._context.backends.items():
+            self._context.announce(f"solutions of {name}")
             try:
-                offered = backend.solutions(self._problem, self._lab.method.limit, self._workspace_bytes)
+                offered = backend.solutions(self._problem, self._context.method.limit, self._workspace_bytes)
             except UnsupportedError as error:
                 reasons.append(f"{name}: {error}")
                 continue
@@ -213,7 +214,7 @@ class Trial:
         return out, "; ".join(reasons) or "no backend offers a solution"
 
     def _entrants(self, offered: Sequence[Solution]) -> list[Solution]:
-        """Who races: what is not known yet, behind the pick, and the best known one to be compared with."""
+        """The solutions to race: the pick, the best known one for comparison, and all that were not measured yet."""
         fresh = [x for x in offered if x.text not in self._known and x.text not in self._rows]
         if not fresh:
             return []
@@ -223,14 +224,19 @@ class Trial:
         failed = {text for text, row in self._known.items() if row.status != "ok"}
         return [x for x in dict.fromkeys([*anchors, *fresh]) if x.text not in failed]
 
-    def _samples(self) -> Samples:
-        lab = self._lab
+    def _sampler(self) -> Sampler:
+        context = self._context
         conditions = Conditions(
-            seed=lab.method.seed, sets=lab.sets(self._problem), workspace_bytes=self._workspace_bytes
+            seed=context.method.seed, sets=context.sets(self._problem), workspace_bytes=self._workspace_bytes
         )
-        bound = error_bound(self._problem, tf32=lab.place.tf32)
-        return Samples(
-            self._problem, self._owners, method=lab.method, conditions=conditions, bound=bound, tell=lab.tell
+        bound = error_bound(self._problem, tf32=context.place.tf32)
+        return Sampler(
+            self._problem,
+            self._owners,
+            method=context.method,
+            conditions=conditions,
+            bound=bound,
+            announce=context.announce,
         )
 
     # ------------------------------------------------------------------ a confirmation
@@ -238,7 +244,7 @@ class Trial:
     def pairs(self, pick: Solution, winner: Solution) -> Pairs:
         """Both again, interleaved, checked once and with fresh inputs in each block."""
         self._offers()
-        samples, method = self._samples(), self._lab.method
+        sampler, method = self._sampler(), self._context.method
         for solution in (pick, winner):
-            samples.enter(solution)
-        return interleave(pick, winner, samples.take_in_block, blocks=method.blocks, floor=method.floor)
+            sampler.enter(solution)
+        return interleave(pick, winner, sampler.take_in_block, blocks=method.blocks, floor=method.floor)

@@ -1,7 +1,7 @@
-"""One process per device, and the parent's side of it: what a library breaks, it breaks in there.
+"""The worker process of a device and the parent's handle of it: a crash of a library ends only the worker.
 
-A worker takes tasks and answers with messages; before each step it says what it has in hand.  When it dies or falls
-silent, the parent knows which solution it was, records that, and starts another worker.
+A worker receives tasks and sends messages; before each step it names the solution that it is about to run.  When it
+ends or sends nothing for too long, the parent records that solution as failed and starts another worker.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 
 from analyzers.measure.backend import BackendType, Place
 from analyzers.measure.results import Confirmed, Method, Result
-from analyzers.measure.sampler import SickError
-from analyzers.measure.trial import Laboratory
+from analyzers.measure.sampler import UnhealthyDeviceError
+from analyzers.measure.trial import WorkerContext
 from logparse.errors import InputError
 from logparse.executors.local import end_with_parent
 from logparse.model import Measurement, Problem, Solution
@@ -28,7 +28,7 @@ from logparse.model import Measurement, Problem, Solution
 
 @dataclass(frozen=True, kw_only=True)
 class RaceTask:
-    """Measure a problem; ``known`` and ``lost`` as ``Laboratory.measure`` takes them."""
+    """Measure a problem; ``known`` and ``lost`` as ``WorkerContext.measure`` takes them."""
 
     problem: Problem
     known: Mapping[str, Measurement] = field(default_factory=dict)
@@ -57,8 +57,8 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class InHand:
-    """The worker is about to run this solution, or to do another step."""
+class Current:
+    """The solution (or the name of another step) that the worker is about to run."""
 
     what: Solution | str
 
@@ -72,7 +72,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Failure:
-    """A task or the opening of a backend failed as a whole, the worker lives (``fatal``: it does not)."""
+    """A task, or the opening of a backend, failed as a whole.  ``fatal``: the worker has ended."""
 
     reason: str
     fatal: bool = False
@@ -80,19 +80,19 @@ class Failure:
 
 @dataclass(frozen=True)
 class Gone:
-    """The worker's process has ended; how.  (Here the end of its pipe says so.)"""
+    """How a remote worker's process ended (a local one's closes its pipe instead)."""
 
     how: str
 
 
 @dataclass(frozen=True)
 class Lost:
-    """The worker is gone with the machine that it was on: no fault of what it had in hand."""
+    """The worker's machine is gone: the solution that ran is not to blame."""
 
     why: str
 
 
-Reply: TypeAlias = Ready | InHand | Answer | Failure | Gone | Lost
+Reply: TypeAlias = Ready | Current | Answer | Failure | Gone | Lost
 
 
 def backend_named(name: str) -> BackendType:
@@ -117,18 +117,18 @@ def backend_named(name: str) -> BackendType:
 
 
 class Handle:
-    """The crew's side of a worker, wherever that is: a pipe, and what was last heard through it."""
+    """The scheduler's handle of a worker, local or remote: a pipe, and the time of its last message (s)."""
 
     def __init__(self, pipe: Connection[Any, Any]) -> None:
         self._pipe = pipe
-        self._death = "is gone"
-        self.in_hand: Solution | str = "opening the backends"
-        self.heard = self.started = time.monotonic()
+        self._death = "has ended"
+        self.current: Solution | str = "opening the backends"
+        self.last_message_s = self.started = time.monotonic()
         self.facts: Mapping[str, str] = {}
 
     def send(self, task: Task) -> None:
-        """Hand over a task."""
-        self.heard = time.monotonic()
+        """Send a task."""
+        self.last_message_s = time.monotonic()
         self._pipe.send(task)
 
     @property
@@ -137,11 +137,11 @@ class Handle:
         return self._pipe
 
     def receive(self) -> Reply:
-        """The next message, which must be there.  Raises EOFError when the worker is gone."""
+        """The next message; blocks until there is one.  Raises EOFError when the worker has ended."""
         reply: Reply = self._pipe.recv()
-        self.heard = time.monotonic()
-        if isinstance(reply, InHand):
-            self.in_hand = reply.what
+        self.last_message_s = time.monotonic()
+        if isinstance(reply, Current):
+            self.current = reply.what
         elif isinstance(reply, Ready):
             self.facts = reply.facts
         elif isinstance(reply, Gone):
@@ -154,7 +154,7 @@ class Handle:
         return self._death
 
     def stop(self) -> None:
-        """End the process now; a hung kernel ends with it."""
+        """End the process now, also one in a hung kernel."""
         self._pipe.close()
 
 
@@ -163,11 +163,11 @@ class Worker(Handle):
 
     def __init__(self, names: Sequence[str], place: Place, method: Method) -> None:
         context = multiprocessing.get_context("spawn")  # a forked CUDA context is broken
-        ours, theirs = context.Pipe()
-        super().__init__(ours)
-        self._process = context.Process(target=_serve, args=(theirs, tuple(names), place, method), daemon=True)
+        parent_end, worker_end = context.Pipe()
+        super().__init__(parent_end)
+        self._process = context.Process(target=_serve, args=(worker_end, tuple(names), place, method), daemon=True)
         self._process.start()
-        theirs.close()
+        worker_end.close()
 
     def death(self) -> str:
         self._process.join(5)
@@ -189,38 +189,38 @@ class Worker(Handle):
 
 
 def _serve(pipe: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> None:
-    """The worker's whole life."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    threading.Thread(target=end_with_parent, daemon=True).start()  # a hung kernel must not keep the device for ever
-    lab = _open(pipe, names, place, method)
-    while lab is not None:
+    """The main function of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    threading.Thread(target=end_with_parent, daemon=True).start()  # also in a hung kernel
+    context = _open(pipe, names, place, method)
+    while context is not None:
         try:
             task: Task | None = pipe.recv()
-        except EOFError:  # the parent is gone
+        except EOFError:  # the parent has ended
             return
         if task is None:
             return
         try:
-            pipe.send(Answer(_do(lab, task)))
-        except SickError as error:
+            pipe.send(Answer(_do(context, task)))
+        except UnhealthyDeviceError as error:
             pipe.send(Failure(str(error), fatal=True))
-            os._exit(3)  # a poisoned context may hang in its own clean-up
-        except Exception as error:  # a fault of ours or a backend's listing; the next problem is another matter
+            os._exit(3)  # a faulted device context may hang while it is released
+        except Exception as error:  # a fault here or in a backend's listing; the next problem may work
             pipe.send(Failure(f"{type(error).__name__}: {error}"))
 
 
-def _open(pipe: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> Laboratory | None:
+def _open(pipe: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> WorkerContext | None:
     try:
         backends = {name: backend_named(name).open(place) for name in names}
-        lab = Laboratory(backends, place, method, lambda what: pipe.send(InHand(what)))
+        context = WorkerContext(backends, place, method, lambda what: pipe.send(Current(what)))
     except Exception as error:
         pipe.send(Failure(f"{type(error).__name__}: {error}", fatal=True))
         return None
-    pipe.send(Ready(lab.facts))
-    return lab
+    pipe.send(Ready(context.facts))
+    return context
 
 
-def _do(lab: Laboratory, task: Task) -> Result | Confirmed:
+def _do(context: WorkerContext, task: Task) -> Result | Confirmed:
     if isinstance(task, RaceTask):
-        return lab.measure(task.problem, task.known, task.lost, task.workspace_bytes)
-    return lab.confirm(task.problem, task.pick, task.winner, task.workspace_bytes)
+        return context.measure(task.problem, task.known, task.lost, task.workspace_bytes)
+    return context.confirm(task.problem, task.pick, task.winner, task.workspace_bytes)

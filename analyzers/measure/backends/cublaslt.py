@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
-from analyzers.measure.backends.pytorch import OperandCache
+from analyzers.measure.backends.blas_gemms import EPILOGUES, epilogue, scale_type, supported_gemm
+from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import GemmOperands, Matrix, matrices
-from analyzers.measure.device.torch_device import Call, TorchRunnable, marker_of, torch_device
+from analyzers.measure.device.torch_device import Call, TorchRunnable, marker_of
 from logparse.formats.cublaslt_names import algorithm_text
 from logparse.model import GemmProblem, Problem, Solution
 
@@ -24,8 +25,6 @@ _TYPES = {"f32_r": 0, "xf32_r": 0, "f64_r": 1, "f16_r": 2, "bf16_r": 14, "f8_r":
 """cudaDataType_t (library_types.h)."""
 _COMPUTE = {"f16_r": 64, "f32_r": 68, "f64_r": 70, "f32_f16_r": 74, "f32_bf16_r": 75, "xf32_r": 77}
 """cublasComputeType_t (cublas_api.h)."""
-_EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GELU_BIAS": 36}
-"""cublasLtEpilogue_t (cublasLt.h)."""
 _CONFIG = (
     ("id", "ID", 4),
     ("tile", "TILE_ID", 4),
@@ -51,20 +50,16 @@ class _Algorithm:
     workspace_bytes: int
 
 
-class CublasLt:
+class CublasLt(DeviceBackend):
     """The backend."""
 
     def __init__(self, place: Place) -> None:
         from nvmath.bindings import cublasLt
 
         self._lt: Any = cublasLt
-        self._place = place
-        self._device = torch_device(place)
+        super().__init__(place)
         self._handle = cublasLt.create()
-        self._cache = OperandCache(self._device)
         self._algorithms: dict[tuple[str, int], dict[str, _Algorithm]] = {}
-        self.cache_bytes = self._device.cache_bytes
-        self._workspace: Any = None
 
     def environment(self) -> Mapping[str, str]:
         """The device's facts and the library's version."""
@@ -94,32 +89,19 @@ class CublasLt:
             workspace_bytes=algorithm.workspace_bytes,
         )
 
-    def refresh(self, seed: int) -> None:
-        """Other random data."""
-        self._cache.fill(seed)
-
     def release(self) -> None:
-        """Free operands and workspace."""
-        self._cache.clear()
+        """Free algorithms, operands and workspace."""
         self._algorithms.clear()
-        self._workspace = None
-        self._device.empty_cache()
+        super().release()
 
-    def healthy(self) -> bool:
-        """Whether the device still computes."""
-        return self._device.healthy()
-
-    def _workspace_bytes(self, told: int | None) -> int:
+    def _workspace_bytes(self, given: int | None) -> int:
         major = self._device.torch.cuda.get_device_properties(self._device.device).major
-        return told if told is not None else _WORKSPACE.get(major, 1 << 20)
+        return given if given is not None else _WORKSPACE.get(major, 1 << 20)
 
     def _call(self, gemm: GemmProblem, operands: GemmOperands, algorithm: _Algorithm, limit_bytes: int) -> Call:
         lt, memory = self._lt, operands.memory
         described = _Description(lt, gemm)
-        if self._workspace is None or self._workspace.numel() < limit_bytes:
-            torch = self._device.torch
-            self._workspace = torch.empty(max(limit_bytes, 1), dtype=torch.uint8, device=self._device.device)
-        workspace, algo = self._workspace, ctypes.create_string_buffer(algorithm.data, _ALGO_BYTES)
+        workspace, algo = self._reserve(limit_bytes), ctypes.create_string_buffer(algorithm.data, _ALGO_BYTES)
         stream = self._device.torch.cuda.current_stream(self._device.device).cuda_stream
         c_memory = memory.get("c", memory["d"])
         layouts = described.layouts
@@ -197,7 +179,7 @@ class CublasLt:
         lt = self._lt
         types = [_TYPES[matrix.dtype] for matrix in matrices(gemm).values()]
         compute = _COMPUTE[gemm.compute_type or "f32_r"]
-        scale = _scale_type(gemm)
+        scale = scale_type(gemm)
         order = [described.layouts[x] for x in "abcd"]
         for algo_id in lt.matmul_algo_get_ids(self._handle, compute, scale, *types, 200):
             algo = ctypes.create_string_buffer(_ALGO_BYTES)
@@ -262,10 +244,10 @@ class _Description:
         self._one, self._zero = number(one), number(0)
         self.alpha = ctypes.addressof(self._one)
         self.beta = ctypes.addressof(self._one if gemm.beta == "nonzero" else self._zero)
-        self.operation = lt.matmul_desc_create(_COMPUTE[gemm.compute_type or "f32_r"], _scale_type(gemm))
+        self.operation = lt.matmul_desc_create(_COMPUTE[gemm.compute_type or "f32_r"], scale_type(gemm))
         for side, trans in (("TRANSA", gemm.trans_a), ("TRANSB", gemm.trans_b)):
             self._attribute(side, ctypes.c_int32(0 if trans == "N" else 1))
-        self._attribute("EPILOGUE", ctypes.c_uint32(_EPILOGUES[_epilogue(gemm)]))
+        self._attribute("EPILOGUE", ctypes.c_uint32(EPILOGUES[epilogue(gemm)]))
         if gemm.bias and gemm.bias_type in _TYPES:
             self._attribute("BIAS_DATA_TYPE", ctypes.c_int32(_TYPES[gemm.bias_type]))
         for name, matrix in matrices(gemm).items():
@@ -297,29 +279,9 @@ def _set(function: Any, target: int, attribute: Any, value: Any) -> None:
     function(target, int(attribute), ctypes.addressof(value), ctypes.sizeof(value))
 
 
-def _scale_type(gemm: GemmProblem) -> int:
-    return {"f64_r": 1, "f16_r": 2}.get(gemm.compute_type or "", 0)
-
-
-def _epilogue(gemm: GemmProblem) -> str:
-    words = (gemm.activation if gemm.activation not in (None, "none") else "", "bias" if gemm.bias else "")
-    return "_".join(filter(None, words)).upper() or "DEFAULT"
-
-
 def _gemm(problem: Problem) -> GemmProblem:
     """The problem, where this backend runs it.  Raises UnsupportedError."""
-    if not isinstance(problem, GemmProblem):
-        raise UnsupportedError(f"a {problem.kind}")
-    if problem.gradient or problem.aux or _epilogue(problem) not in _EPILOGUES:
-        raise UnsupportedError(f"epilogue {problem.epilogue}")
-    scales = (problem.scale_a, problem.scale_b, problem.scale_c, problem.scale_d)
-    if any(x not in (None, "none", "scalar") for x in scales) or problem.scale_alpha_vector:
-        raise UnsupportedError("scaled operands")
-    if (problem.compute_type or "f32_r") not in _COMPUTE:
-        raise UnsupportedError(f"compute type {problem.compute_type}")
-    if any(matrix.dtype not in _TYPES for matrix in matrices(problem).values()):
-        raise UnsupportedError("a type that cuBLASLt has not")
-    return problem
+    return supported_gemm(problem, _TYPES, _COMPUTE, (None, "none", "scalar"))
 
 
 def _open(place: Place) -> Backend:

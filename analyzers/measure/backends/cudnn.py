@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
-from analyzers.measure.backends.pytorch import OperandCache
+from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import ConvOperands, conv_shapes, geometry, strides
-from analyzers.measure.device.torch_device import Tensor, TorchRunnable, marker_of, torch_device
+from analyzers.measure.device.torch_device import Tensor, TorchRunnable, marker_of
 from logparse.model import ConvProblem, Problem, Solution
 
 _TYPES = {"FP16": "HALF", "BF16": "BFLOAT16", "FP32": "FLOAT", "FP64": "DOUBLE"}
@@ -32,25 +32,21 @@ class _Graph:
     plans: Mapping[str, int]
 
 
-class Cudnn:
+class Cudnn(DeviceBackend):
     """The backend."""
 
     def __init__(self, place: Place) -> None:
-        self._device = torch_device(place)
+        super().__init__(place)
         import cudnn  # after torch, which has loaded the library that both shall use
 
         self._cudnn: Any = cudnn
-        self._place = place
         self._handle = cudnn.create_handle()
         stream = self._device.torch.cuda.current_stream(self._device.device).cuda_stream
         cudnn.set_stream(handle=self._handle, stream=stream)
-        self._cache = OperandCache(self._device)
         self._graphs: dict[str, _Graph] = {}
-        self._workspace: Any = None
-        self.cache_bytes = self._device.cache_bytes
 
     def environment(self) -> Mapping[str, str]:
-        """The device's facts and the library's version as it tells it itself."""
+        """The device's facts and the version that the library itself reports."""
         return dict(self._device.facts) | {"cudnn_version": str(self._cudnn.backend_version())}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
@@ -100,27 +96,10 @@ class Cudnn:
             self._device, operands, call, marker=marker_of(self._place, solution.text), workspace_bytes=need
         )
 
-    def refresh(self, seed: int) -> None:
-        """Other random data."""
-        self._cache.fill(seed)
-
     def release(self) -> None:
-        """Free operands, plans and workspace."""
-        self._cache.clear()
+        """Free plans, operands and workspace."""
         self._graphs.clear()
-        self._workspace = None
-        self._device.empty_cache()
-
-    def healthy(self) -> bool:
-        """Whether the device still computes."""
-        return self._device.healthy()
-
-    def _reserve(self, need: int) -> Tensor:
-        """One workspace serves all plans of a problem: they never run at once."""
-        if self._workspace is None or self._workspace.numel() < need:
-            torch = self._device.torch
-            self._workspace = torch.empty(max(need, 1), dtype=torch.uint8, device=self._device.device)
-        return self._workspace
+        super().release()
 
     def _graph(self, conv: ConvProblem) -> _Graph:
         if conv.text not in self._graphs:

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
-from analyzers.measure.backends.pytorch import OperandCache
+from analyzers.measure.backends.blas_gemms import EPILOGUES, epilogue, scale_type, supported_gemm
+from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import GemmOperands, Matrix, matrices
-from analyzers.measure.device.torch_device import Call, TorchRunnable, marker_of, torch_device
+from analyzers.measure.device.torch_device import Call, TorchRunnable, marker_of
 from logparse.model import GemmProblem, Problem, Solution
 
 _TYPES = {
@@ -31,15 +32,13 @@ _TYPES = {
 """hipDataType (library_types.h)."""
 _COMPUTE = {"f16_r": 0, "f32_r": 2, "f32_f16_r": 4, "f32_bf16_r": 5, "xf32_r": 6, "f64_r": 7}
 """hipblasComputeType_t (hipblas-common.h)."""
-_EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GELU_BIAS": 36}
-"""hipblasLtEpilogue_t (hipblaslt.h)."""
 _RESULT_BYTES, _WORKSPACE_AT, _STATE_AT = 56, 24, 32
 _MOST = 20_000
 _WORKSPACE_BYTES = 76 << 20
 """PyTorch's workspace for hipBLASLt on gfx94x; also what its logs show."""
 
 
-class HipblasLt:
+class HipblasLt(DeviceBackend):
     """The backend."""
 
     def __init__(self, place: Place) -> None:
@@ -47,13 +46,9 @@ class HipblasLt:
 
         self._lt: Any = hipblaslt
         self._data, self._compute = hip.hipDataType, hipblas.hipblasComputeType_t  # plain integers are refused
-        self._place = place
-        self._device = torch_device(place)
+        super().__init__(place)
         (self._handle,) = self._ask("hipblasLtCreate")
-        self._cache = OperandCache(self._device)
         self._results: dict[tuple[str, int], dict[str, Any]] = {}
-        self._workspace: Any = None
-        self.cache_bytes = self._device.cache_bytes
 
     def environment(self) -> Mapping[str, str]:
         """The device's facts and the library's version and revision."""
@@ -82,20 +77,10 @@ class HipblasLt:
         marker = marker_of(self._place, solution.text)
         return TorchRunnable(self._device, operands, call, marker=marker, workspace_bytes=need)
 
-    def refresh(self, seed: int) -> None:
-        """Other random data."""
-        self._cache.fill(seed)
-
     def release(self) -> None:
-        """Free operands and workspace."""
-        self._cache.clear()
+        """Free heuristic results, operands and workspace."""
         self._results.clear()
-        self._workspace = None
-        self._device.empty_cache()
-
-    def healthy(self) -> bool:
-        """Whether the device still computes."""
-        return self._device.healthy()
+        super().release()
 
     def _ask(self, function: str, *arguments: Any) -> tuple[Any, ...]:
         """Call the library; what it returns behind the status.  Raises RuntimeError naming function and status."""
@@ -130,12 +115,11 @@ class HipblasLt:
         return self._results[key]
 
     def _described(self, gemm: GemmProblem) -> tuple[Any, dict[str, Any]]:
-        scale = {"f64_r": 1, "f16_r": 2}.get(gemm.compute_type or "", 0)
         compute = self._compute(_COMPUTE[gemm.compute_type or "f32_r"])
-        (operation,) = self._ask("hipblasLtMatmulDescCreate", compute, self._data(scale))
+        (operation,) = self._ask("hipblasLtMatmulDescCreate", compute, self._data(scale_type(gemm)))
         for name, trans in (("TRANSA", gemm.trans_a), ("TRANSB", gemm.trans_b)):
             self._attribute(operation, name, ctypes.c_int32(111 if trans == "N" else 112))  # HIPBLAS_OP_N, _T
-        self._attribute(operation, "EPILOGUE", ctypes.c_int32(_EPILOGUES[_epilogue(gemm)]))
+        self._attribute(operation, "EPILOGUE", ctypes.c_int32(EPILOGUES[epilogue(gemm)]))
         if gemm.bias and gemm.bias_type in _TYPES:
             self._attribute(operation, "BIAS_DATA_TYPE", ctypes.c_int32(_TYPES[gemm.bias_type]))
         batch = gemm.batch_count or 1
@@ -162,9 +146,7 @@ class HipblasLt:
     def _call(self, gemm: GemmProblem, operands: GemmOperands, entry: bytes, need: int) -> Call:
         operation, layouts = self._described(gemm)
         torch, memory = self._device.torch, operands.memory
-        if self._workspace is None or self._workspace.numel() < need:
-            self._workspace = torch.empty(max(need, 1), dtype=torch.uint8, device=self._device.device)
-        workspace, algo = self._workspace, ctypes.create_string_buffer(entry, _RESULT_BYTES)
+        workspace, algo = self._reserve(need), ctypes.create_string_buffer(entry, _RESULT_BYTES)
         stream = torch.cuda.current_stream(self._device.device).cuda_stream if self._device.is_gpu else 0
         number: Any = {"f64_r": ctypes.c_double, "f16_r": ctypes.c_uint16}.get(gemm.compute_type or "", ctypes.c_float)
         one, zero = number(0x3C00 if gemm.compute_type == "f16_r" else 1), number(0)
@@ -185,27 +167,9 @@ class HipblasLt:
         return call
 
 
-def _epilogue(gemm: GemmProblem) -> str:
-    words = (gemm.activation if gemm.activation not in (None, "none") else "", "bias" if gemm.bias else "")
-    return "_".join(filter(None, words)).upper() or "DEFAULT"
-
-
 def _gemm(problem: Problem) -> GemmProblem:
     """The problem, where this backend runs it.  Raises UnsupportedError."""
-    if not isinstance(problem, GemmProblem):
-        raise UnsupportedError(f"a {problem.kind}")
-    if problem.gradient or problem.aux or _epilogue(problem) not in _EPILOGUES:
-        raise UnsupportedError(f"epilogue {problem.epilogue}")
-    scales = (problem.scale_a, problem.scale_b, problem.scale_c, problem.scale_d)
-    if any(x not in (None, "none") for x in scales) or problem.scale_alpha_vector:
-        raise UnsupportedError("scaled operands")
-    if problem.swizzle_a or problem.swizzle_b:
-        raise UnsupportedError("swizzled operands")
-    if (problem.compute_type or "f32_r") not in _COMPUTE:
-        raise UnsupportedError(f"compute type {problem.compute_type}")
-    if any(matrix.dtype not in _TYPES for matrix in matrices(problem).values()):
-        raise UnsupportedError("a type that hipBLASLt has not")
-    return problem
+    return supported_gemm(problem, _TYPES, _COMPUTE, (None, "none"))
 
 
 def _open(place: Place) -> Backend:

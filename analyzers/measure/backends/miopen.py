@@ -11,15 +11,15 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.miopen_candidates import Candidates
 from analyzers.measure.backends.miopen_find import Found
 from analyzers.measure.backends.miopen_library import TYPES, Convolution, Library, Offer
-from analyzers.measure.backends.pytorch import OperandCache
+from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.operands import ConvOperands, conv_shapes
-from analyzers.measure.device.torch_device import Tensor, TorchRunnable, marker_of, torch_device
+from analyzers.measure.device.torch_device import Tensor, TorchRunnable, marker_of
 from logparse.formats.miopen.solvers import ID_OF_CODE, SOLVERS, algorithm_name
 from logparse.model import ConvProblem, Problem, Solution
 
@@ -32,26 +32,22 @@ Run: TypeAlias = Callable[[Sequence[int], int, int], None]
 """Enqueues an execution: pointers of the tensors, of the workspace, and its size in bytes."""
 
 
-class Miopen:
+class Miopen(DeviceBackend):
     """The backend."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
-        self._device = torch_device(place)  # loads torch, and with it torch's own MIOpen
+        super().__init__(place)  # loads torch, and with it torch's own MIOpen
         self._library = Library()
         torch = self._device.torch
         stream = torch.cuda.current_stream(self._device.device).cuda_stream if self._device.is_gpu else 0
         self._handle = self._library.made("miopenCreateWithStream", stream)
         self._candidates = Candidates(place.device) if place.exhaustive else None
-        self._cache = OperandCache(self._device)
         self._convolutions: dict[str, Convolution] = {}
         self._offers: dict[str, dict[str, Offer]] = {}
         self._found: dict[tuple[str, int | None], Found | None] = {}
-        self._workspace: Any = None
-        self.cache_bytes = self._device.cache_bytes
 
     def environment(self) -> Mapping[str, str]:
-        """The device's facts and the library's version as it tells it itself."""
+        """The device's facts and the version that the library itself reports."""
         return dict(self._device.facts) | {"miopen_version": self._library.version}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
@@ -103,13 +99,8 @@ class Miopen:
         index = names.index(solution.id)
         return found.offers[index].workspace_bytes, lambda pointers, at, size: found.run(index, pointers, at, size)
 
-    def refresh(self, seed: int) -> None:
-        """Other random data."""
-        self._cache.fill(seed)
-
     def release(self) -> None:
-        """Free operands, descriptors and workspace."""
-        self._cache.clear()
+        """Free descriptors, operands and workspace."""
         for found in self._found.values():
             if found:
                 found.close()
@@ -118,19 +109,7 @@ class Miopen:
             convolution.close()
         self._convolutions.clear()
         self._offers.clear()
-        self._workspace = None
-        self._device.empty_cache()
-
-    def healthy(self) -> bool:
-        """Whether the device still computes."""
-        return self._device.healthy()
-
-    def _reserve(self, need: int) -> Tensor:
-        """One workspace serves all solutions of a problem: they never run at once."""
-        if self._workspace is None or self._workspace.numel() < need:
-            torch = self._device.torch
-            self._workspace = torch.empty(max(need, 1), dtype=torch.uint8, device=self._device.device)
-        return self._workspace
+        super().release()
 
     def _convolution(self, conv: ConvProblem) -> Convolution:
         if conv.text not in self._convolutions:

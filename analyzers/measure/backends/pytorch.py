@@ -9,56 +9,18 @@ tensors are kept in that layout, so nothing is charged; ``gemm``, ``im2col``, ``
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.torch_convs import conv_ways
 from analyzers.measure.backends.torch_gemms import gemm_ways
 from analyzers.measure.backends.torch_ways import Way
-from analyzers.measure.device.operands import ConvOperands, GemmOperands
-from analyzers.measure.device.torch_device import TorchDevice, TorchRunnable, marker_of, torch_device
+from analyzers.measure.device.device_backend import DeviceBackend
+from analyzers.measure.device.torch_device import TorchRunnable, marker_of
 from logparse.model import ConvProblem, GemmProblem, Problem, Solution
 
-AnyOperands: TypeAlias = "GemmOperands | ConvOperands"
 
-
-class OperandCache:
-    """The operands of the problem in hand: all solutions of a problem run on the same ones."""
-
-    def __init__(self, device: TorchDevice) -> None:
-        self._device = device
-        self._held: dict[tuple[str, Conditions], AnyOperands] = {}
-
-    def operands(self, problem: Problem, conditions: Conditions) -> AnyOperands:
-        """Allocated and filled at first use.  Raises UnsupportedError, OutOfMemoryError."""
-        key = (problem.text, conditions)
-        if key not in self._held:
-            if isinstance(problem, GemmProblem):
-                self._held[key] = GemmOperands(self._device, problem, conditions)
-            elif isinstance(problem, ConvProblem):
-                self._held[key] = ConvOperands(self._device, problem, conditions)
-            else:
-                raise UnsupportedError("a family is no problem")
-        return self._held[key]
-
-    def fill(self, seed: int) -> None:
-        """Other random data in everything held."""
-        for held in self._held.values():
-            held.fill(seed)
-
-    def clear(self) -> None:
-        """Forget everything; runnables made of it keep what they hold."""
-        self._held.clear()
-
-
-class Torch:
+class Torch(DeviceBackend):
     """The backend."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._device = torch_device(place)
-        self._cache = OperandCache(self._device)
-        self.cache_bytes = self._device.cache_bytes
 
     def environment(self) -> Mapping[str, str]:
         """Device, driver and versions."""
@@ -79,19 +41,6 @@ class Torch:
         return TorchRunnable(
             self._device, operands, call, around=way.around, marker=marker_of(self._place, solution.text)
         )
-
-    def refresh(self, seed: int) -> None:
-        """Other random data."""
-        self._cache.fill(seed)
-
-    def release(self) -> None:
-        """Free the operands."""
-        self._cache.clear()
-        self._device.empty_cache()
-
-    def healthy(self) -> bool:
-        """Whether the device still computes."""
-        return self._device.healthy()
 
     def _ways(self, problem: Problem) -> list[Way]:
         if isinstance(problem, GemmProblem):

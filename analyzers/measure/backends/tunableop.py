@@ -19,19 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
-from analyzers.measure.backends.pytorch import OperandCache
 from analyzers.measure.backends.torch_gemms import gemm_ways
-from analyzers.measure.device.torch_device import TorchRunnable, marker_of, torch_device
+from analyzers.measure.device.device_backend import DeviceBackend
+from analyzers.measure.device.torch_device import TorchRunnable, marker_of
 from logparse.formats.format import Line
 from logparse.formats.tunableop import verbose
 from logparse.model import DEFAULT, Call, GemmProblem, Measurement, Problem, Record, Solution
 
 
-class TunableOp:
+class TunableOp(DeviceBackend):
     """The backend.  Raises UnsupportedError where this PyTorch is built without TunableOp."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
         import torch
 
         if not hasattr(torch._C, "_cuda_tunableop_enable"):
@@ -41,14 +40,12 @@ class TunableOp:
         # Read once, at TunableOp's first use in this process.
         os.environ["PYTORCH_TUNABLEOP_VERBOSE"] = "3"
         os.environ["PYTORCH_TUNABLEOP_VERBOSE_FILENAME"] = str(self._log)
-        self._device = torch_device(place)
+        super().__init__(place)
         self._tunable: Any = self._device.torch.cuda.tunable
         self._tunable.write_file_on_exit(False)
         self._tunable.set_filename(str(Path(self._folder.name) / "results.csv"))
-        self._cache = OperandCache(self._device)
         self._known: dict[str, dict[str, Measurement]] = {}
         self._tuned: dict[str, dict[str, Measurement]] = {}
-        self.cache_bytes = self._device.cache_bytes
 
     def environment(self) -> Mapping[str, str]:
         """The device's facts."""
@@ -80,19 +77,6 @@ class TunableOp:
         call, marker = default.make(operands), marker_of(self._place, solution.text)
         return TorchRunnable(self._device, operands, call, around=around, marker=marker)
 
-    def refresh(self, seed: int) -> None:
-        """Other random data."""
-        self._cache.fill(seed)
-
-    def release(self) -> None:
-        """Free the operands; what is tuned stays tuned, as in a job."""
-        self._cache.clear()
-        self._device.empty_cache()
-
-    def healthy(self) -> bool:
-        """Whether the device still computes."""
-        return self._device.healthy()
-
     @contextlib.contextmanager
     def _switched(self, *, enabled: bool, tuning: bool) -> Iterator[None]:
         before = self._tunable.is_enabled(), self._tunable.tuning_is_enabled()
@@ -105,7 +89,7 @@ class TunableOp:
             self._tunable.tuning_enable(before[1])
 
     def _candidates(self, gemm: GemmProblem) -> dict[str, Measurement]:
-        """What TunableOp tried for this problem's key, by solution text; tuned now if it was not."""
+        """What TunableOp tried for this problem's key, by solution text; tuned once, as in a job."""
         if gemm.text not in self._tuned:
             operands = self._cache.operands(gemm, Conditions())
             way = gemm_ways(self._device, gemm, self._place)[0]

@@ -58,7 +58,7 @@ class Matrix:
 
 
 def matrices(problem: GemmProblem) -> dict[str, Matrix]:
-    """``a``, ``b``, ``d`` (and ``c``, which equals d where it is not told).  Unknown leading dimensions are tight.
+    """``a``, ``b``, ``d`` (and ``c``, which equals d where it is unknown).  Unknown leading dimensions are tight.
 
     Raises UnsupportedError where a size, transpose or type is not known.
     """
@@ -89,7 +89,7 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
 
 
 class OperandSets:
-    """What the operand sets of GEMMs and convolutions have in common."""
+    """Operand sets of a problem: their number, the copies derived from them, and the reference result."""
 
     def __init__(self, sets: int) -> None:
         self.sets = sets
@@ -108,7 +108,7 @@ class OperandSets:
         return held
 
     def changed(self) -> None:
-        """The data are new: derived copies follow, the reference is no longer theirs."""
+        """Update derived copies and drop the reference after the data changed."""
         self._reference = None
         for remake in self._remake:
             remake()

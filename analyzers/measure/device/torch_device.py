@@ -1,6 +1,6 @@
 """One device through PyTorch: its facts, its clock, and runnables over operands that torch allocates.
 
-Every backend for real devices stands on this, also those that call a vendor's library directly: torch gives memory,
+Every backend for real devices uses it, also those that call a vendor's library directly: torch gives memory,
 streams and events on CUDA, ROCm (where its word is ``cuda`` too) and the CPU.  torch is imported when one is made.
 """
 
@@ -22,7 +22,7 @@ from analyzers.measure.backend import OutOfMemoryError, Place
 from analyzers.measure.device.instruction_cache import InstructionFlush
 
 Tensor: TypeAlias = Any
-"""torch.Tensor; torch is not there when this is checked."""
+"""torch.Tensor; torch is not installed where types are checked."""
 
 Call: TypeAlias = Callable[[int], Tensor]
 """Enqueues one execution on an operand set and returns the output (or the buffer that will hold it)."""
@@ -90,8 +90,8 @@ class TorchDevice:
         if not self.is_gpu:
             return _cpu_cache_bytes()
         known = device_of(self.facts)
-        told = getattr(self.torch.cuda.get_device_properties(self.device), "L2_cache_size", 0)
-        return max(int(told), known.cache_bytes if known else 0)
+        reported = getattr(self.torch.cuda.get_device_properties(self.device), "L2_cache_size", 0)
+        return max(int(reported), known.cache_bytes if known else 0)
 
     def synchronize(self) -> None:
         """Wait for everything that was enqueued; raises what went wrong on the device."""
@@ -108,7 +108,7 @@ class TorchDevice:
 
     @contextlib.contextmanager
     def memory_errors(self, need_bytes: float | None) -> Iterator[None]:
-        """Turn torch's out-of-memory error into ours, with the size of what did not fit."""
+        """Turn torch's out-of-memory error into ``OutOfMemoryError``, with the size that did not fit."""
         try:
             yield
         except (self.torch.OutOfMemoryError, MemoryError) as error:
@@ -116,7 +116,7 @@ class TorchDevice:
             size = "" if need_bytes is None else f"needs {need_bytes / 2**30:.2f} GiB: "
             raise OutOfMemoryError(f"{size}{str(error).splitlines()[0] if str(error) else 'out of memory'}") from error
         except RuntimeError as error:
-            if "can't allocate memory" not in str(error):  # how the CPU allocator says it
+            if "can't allocate memory" not in str(error):  # the CPU allocator's wording
                 raise
             raise OutOfMemoryError(str(error).splitlines()[0]) from error
 
@@ -159,7 +159,7 @@ class TorchDevice:
     def _each_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
         """As ``_events_us``, every execution between events of its own with the flush before it.
 
-        What lies between two events of one stream is in there too, about a µs: such times compare among themselves.
+        The gap between two events of one stream, about a µs, is included: such times compare only with each other.
         """
         assert self.flush is not None
         pairs = [self._events() for _ in range(count)]

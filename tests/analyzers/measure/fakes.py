@@ -90,23 +90,23 @@ class Run:
 
 
 class Unlike(Fake):
-    """As if the first seat had another GPU than the second: where it is fast, ``fast`` wins, on the other one it loses.
+    """As if the first device were another GPU than the second: ``fast`` wins on one and loses on the other.
 
-    Nobody races before both are there.
+    No race begins before both have opened.
     """
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         assert place.store is not None
-        self._folder = Path(place.store).parent / "seats"
+        self._folder = Path(place.store).parent / "devices"
         self._folder.mkdir(exist_ok=True)
-        seat = f"{place.device} {os.getppid()}"  # on a cluster each seat has an actor, here all have one parent
+        device = f"{place.device} {os.getppid()}"  # on a cluster each device has an actor, here all have one parent
         mine = self._folder / f"{os.getpid()}.part"
-        mine.write_text(seat)
+        mine.write_text(device)
         for number in UNLIKE:
             with contextlib.suppress(FileExistsError):
                 os.link(mine, self._folder / number)
-            if (self._folder / number).read_text() == seat:
+            if (self._folder / number).read_text() == device:
                 break
         self._arch, self._times = UNLIKE[number]
 

@@ -10,7 +10,7 @@ import pytest
 from analyzers.measure.correctness import acceptable, depth, error_bound
 from analyzers.measure.drift import Drift, noise
 from analyzers.measure.results import environment_key
-from analyzers.measure.roofline import bound_us, headroom
+from analyzers.measure.roofline import bound_us
 from analyzers.measure.sampler import executions
 from tests.analyzers.measure.problems import SMALL_W, gemm
 
@@ -51,12 +51,6 @@ def test_windows_may_be_transformed_away() -> None:
     pointwise, window = replace(SMALL_W, filter_h=1, filter_w=1), SMALL_W
     assert flops > 0
     assert bound_us(window, H200, hot=True) == pytest.approx(bound_us(pointwise, H200, hot=True))
-
-
-def test_headroom_is_a_share() -> None:
-    assert headroom(100, 80) == pytest.approx(0.2)
-    assert headroom(100, None) == 1.0
-    assert headroom(100, 120) == 0.0
 
 
 def test_drift_is_relative_to_the_start() -> None:

@@ -16,7 +16,7 @@ from analyzers.measure.backend import Backend, Place
 from analyzers.measure.backends.hipblaslt import BACKEND
 from analyzers.measure.confirm import judge
 from analyzers.measure.results import Method
-from analyzers.measure.trial import Laboratory
+from analyzers.measure.trial import WorkerContext
 from logparse.model import GemmProblem, Solution
 from tests.analyzers.measure.problems import gemm
 
@@ -62,15 +62,15 @@ def backend(calls: Path) -> Backend:
 def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(
     backend: Backend, calls: Path, problem: GemmProblem
 ) -> None:
-    lab = Laboratory({"hipblaslt": backend}, Place(), Method(blocks=4), lambda what: None)
-    result = lab.measure(problem)
+    context = WorkerContext({"hipblaslt": backend}, Place(), Method(blocks=4), lambda what: None)
+    result = context.measure(problem)
     assert [(row.solution, row.status) for row in result.rows] == [(SLOW, "ok"), (FAST, "ok"), (WRONG, "wrong")]
     assert (result.pick, result.best) == (SLOW, FAST)
-    assert judge(lab.confirm(problem, SLOW, FAST).pairs).confirmed
+    assert judge(context.confirm(problem, SLOW, FAST).pairs).confirmed
     called = {tuple(line.split()) for line in calls.read_text().splitlines()}
     assert called == {("4711", "0"), ("17", "64"), ("23", "128")}
-    assert lab.facts["hipblaslt_version"] == "100200"
-    assert lab.facts["hipblaslt_revision"] == "fa4e"
+    assert context.facts["hipblaslt_version"] == "100200"
+    assert context.facts["hipblaslt_revision"] == "fa4e"
 
 
 def test_a_solution_that_needs_more_workspace_is_not_offered(backend: Backend) -> None:

@@ -19,7 +19,7 @@ from analyzers.measure.backends.miopen import BACKEND
 from analyzers.measure.confirm import judge
 from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.results import Method
-from analyzers.measure.trial import Laboratory
+from analyzers.measure.trial import WorkerContext
 from logparse.formats.miopen.solvers import SOLVERS, known_algorithm
 from logparse.model import Direction, Solution
 from tests.analyzers.measure.problems import SMALL_W, gemm
@@ -147,8 +147,8 @@ def test_a_miopen_without_find_offers_immediate_mode_only(calls: Path, monkeypat
 
 
 def test_the_slow_pick_is_found_and_confirmed(backend: Backend) -> None:
-    lab = Laboratory({"miopen": backend}, Place(), Method(blocks=4), lambda what: None)
-    result = lab.measure(SMALL)
+    context = WorkerContext({"miopen": backend}, Place(), Method(blocks=4), lambda what: None)
+    result = context.measure(SMALL)
     assert [(row.solution.id, row.status) for row in result.rows] == [
         (SLOW["W"], "ok"),
         (FAST["W"], "ok"),
@@ -158,7 +158,7 @@ def test_the_slow_pick_is_found_and_confirmed(backend: Backend) -> None:
     ]
     pick, best = Solution("miopen", SLOW["W"]), Solution("miopen", FAST["W"])
     assert (result.pick, result.best) == (pick, best)
-    assert judge(lab.confirm(SMALL, pick, best).pairs).confirmed
+    assert judge(context.confirm(SMALL, pick, best).pairs).confirmed
 
 
 def test_every_solver_of_the_registry_has_an_algorithm() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from analyzers.measure.confirm import Pairs, judge
-from analyzers.measure.progress import ROWS, Board
+from analyzers.measure.progress import ROWS, FindingsTable
 from analyzers.measure.replay import Busy, Step
 from analyzers.measure.results import Confirmed, Result
 from logparse.model import Problem, Solution
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 PICK, FAST = Solution("fake", "pick"), Solution("fake", "fast")
 
 
-def drawn(board: Board, width: int = 160) -> list[str]:
+def drawn(board: FindingsTable, width: int = 160) -> list[str]:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
     console.print(board)
     file = console.file
@@ -48,7 +48,7 @@ def confirmed(problem: Problem, winner_us: float) -> Step:
 
 def test_the_board_ranks_findings_by_what_they_save_and_tells_what_is_in_hand() -> None:
     clock = iter([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 12.0])
-    board = Board(lambda: next(clock))
+    board = FindingsTable(lambda: next(clock))
     assert drawn(board) == ["opening the backends"]
     often, large, wrong = (named("pick", "fast", m=8 * i) for i in (1, 2, 3))
     board.take(raced(large, 50.0, calls=2))
@@ -69,7 +69,7 @@ def test_the_board_ranks_findings_by_what_they_save_and_tells_what_is_in_hand() 
 
 
 def test_the_board_stays_small_and_names_of_strangers_cannot_steer_the_terminal() -> None:
-    board = Board()
+    board = FindingsTable()
     for i in range(ROWS + 4):
         board.take(raced(named("pick", "fast", m=8 * (i + 1)), 50.0, done=i))
     board.take(raced(named("pick", m=4), 100.0))  # the pick won: no finding

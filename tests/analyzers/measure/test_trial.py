@@ -1,4 +1,4 @@
-"""One problem in a laboratory without a device: what it makes of solutions whose times are known."""
+"""One problem in a worker_context without a device: what it makes of solutions whose times are known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from analyzers.measure.backend import Conditions, Place
 from analyzers.measure.confirm import judge
 from analyzers.measure.results import Method
-from analyzers.measure.trial import Laboratory
+from analyzers.measure.trial import WorkerContext
 from logparse.model import Problem, Solution
 from tests.analyzers.measure.problems import gemm
 
@@ -60,19 +60,19 @@ class Run:
         return self._backend.times[self._solution] * slower
 
 
-def laboratory(backend: ColdAfterRefresh) -> Laboratory:
-    made = Laboratory({"x": backend}, Place(), Method(), lambda what: None)
+def worker_context(backend: ColdAfterRefresh) -> WorkerContext:
+    made = WorkerContext({"x": backend}, Place(), Method(), lambda what: None)
     backend.ran.clear()
     return made
 
 
 def test_a_copy_of_the_pick_is_neither_winner_nor_confirmed() -> None:
     backend = ColdAfterRefresh({PICK: 100.0, COPY: 100.0})
-    lab = laboratory(backend)
-    result = lab.measure(gemm())
+    context = worker_context(backend)
+    result = context.measure(gemm())
     assert result.best == PICK
     assert {sample for row in result.rows for sample in row.samples_us} == {100.0}
-    pairs = lab.confirm(gemm(), PICK, COPY).pairs
+    pairs = context.confirm(gemm(), PICK, COPY).pairs
     assert pairs.pick_us == pairs.winner_us
     assert not judge(pairs).confirmed
     assert len(set(backend.seeds)) > 3, "inputs were fresh"
@@ -82,6 +82,6 @@ def test_a_copy_of_the_pick_is_neither_winner_nor_confirmed() -> None:
 def test_what_is_hopeless_runs_as_little_as_tells(slow_us: float, singles: int) -> None:
     slow = Solution("x", "slow")
     backend = ColdAfterRefresh({PICK: 100.0, slow: slow_us})
-    result = laboratory(backend).measure(gemm())
+    result = worker_context(backend).measure(gemm())
     assert [count for solution, count in backend.ran if solution == slow] == [1] * singles
     assert (result.best, len(result.rows[1].samples_us)) == (PICK, 1)

@@ -1,0 +1,43 @@
+"""GEMMs as cuBLASLt and hipBLASLt take them: hipBLASLt's interface is a copy of cuBLASLt's, with the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from analyzers.measure.backend import UnsupportedError
+from analyzers.measure.device.operands import matrices
+from logparse.model import GemmProblem, Problem
+
+EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GELU_BIAS": 36}
+"""cublasLtEpilogue_t (cublasLt.h) and hipblasLtEpilogue_t (hipblaslt.h)."""
+
+
+def epilogue(gemm: GemmProblem) -> str:
+    """The library's word for activation and bias."""
+    words = (gemm.activation if gemm.activation not in (None, "none") else "", "bias" if gemm.bias else "")
+    return "_".join(filter(None, words)).upper() or "DEFAULT"
+
+
+def scale_type(gemm: GemmProblem) -> int:
+    """cudaDataType_t and hipDataType of alpha and beta."""
+    return {"f64_r": 1, "f16_r": 2}.get(gemm.compute_type or "", 0)
+
+
+def supported_gemm(
+    problem: Problem, types: Collection[str], compute_types: Collection[str], scales: Collection[str | None]
+) -> GemmProblem:
+    """The problem, where a library of these type words runs it.  Raises UnsupportedError."""
+    if not isinstance(problem, GemmProblem):
+        raise UnsupportedError(f"a {problem.kind}")
+    if problem.gradient or problem.aux or epilogue(problem) not in EPILOGUES:
+        raise UnsupportedError(f"epilogue {problem.epilogue}")
+    used = (problem.scale_a, problem.scale_b, problem.scale_c, problem.scale_d)
+    if any(x not in scales for x in used) or problem.scale_alpha_vector:
+        raise UnsupportedError("scaled operands")
+    if problem.swizzle_a or problem.swizzle_b:
+        raise UnsupportedError("swizzled operands")
+    if (problem.compute_type or "f32_r") not in compute_types:
+        raise UnsupportedError(f"compute type {problem.compute_type}")
+    if any(matrix.dtype not in types for matrix in matrices(problem).values()):
+        raise UnsupportedError("a type that the library does not have")
+    return problem
