@@ -31,8 +31,9 @@ class Line:
 class Outcome:
     """What became of ``lines`` input units: the unit they count as and the records they gave.
 
-    ``at`` is the offset that a ``Reject`` in ``records`` is relative to.  ``tables`` holds ready Arrow columns by the
-    store's table names, for formats whose every line is a record of its own (find-db).
+    ``at`` is the offset of the unit in a whole file, to which a ``Reject`` in ``records`` is relative; of lines and
+    blocks ingest knows the offset, and ``at`` stays 0.  ``tables`` holds ready Arrow columns by the store's table
+    names, for formats whose every line is a record of its own (find-db).
     """
 
     unit: Unit

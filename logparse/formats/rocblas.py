@@ -156,7 +156,7 @@ class _Table:
         text = line.text.rstrip()
         if text.startswith(_HEADER):
             self._columns = [name.strip() for name in text.split(",")]
-            return Outcome("message", [Message(category="rocblas_tune", text=text)], at=line.offset)
+            return Outcome("message", [Message(category="rocblas_tune", text=text)])
         if not self._columns:
             return None
         if not _ROW.match(text):
@@ -164,8 +164,8 @@ class _Table:
             return None
         record = _measured(text)
         if record is None:
-            return Outcome("reject", [Reject("not a row of rocblas-gemm-tune", 0, len(text.encode()))], at=line.offset)
-        return Outcome("measurement", [record], at=line.offset)
+            return Outcome("reject", [Reject("not a row of rocblas-gemm-tune", 0, len(text.encode()))])
+        return Outcome("measurement", [record])
 
     def close(self) -> Iterable[Record]:
         return ()

@@ -264,6 +264,6 @@ class _InOrder(LineReader):
         return self._awake
 
     def take(self, *, all: bool = True) -> Read:
-        claimed = [outcome for outcome in super().take(all=all).outcomes if outcome[2]]
-        blank = sum(not raw.strip() for _, raw, _ in claimed)
-        return Read(outcomes=claimed, foreign=blank - len(claimed), blank=-blank)
+        claimed = [line for line in super().take(all=all).claimed if line.format]
+        blank = sum(not line.raw.strip() for line in claimed)
+        return Read(claimed=claimed, foreign=blank - len(claimed), blank=-blank)

@@ -42,7 +42,7 @@ PIECE_BYTES = 4 << 20
 """Of a file, what is hashed at a time: ranges that begin at multiples of it can be hashed each by itself."""
 BLOCK_BYTES = 1 << 20  # small enough for caches, and for memory that is used again and not mapped anew
 _HELD_BYTES = 10 << 20  # of distinct lines and their cells in one counter, until they are taken
-_HELD_OUTCOMES = 20_000
+_HELD_CLAIMED = 20_000
 _FIRST_BYTES = 8 << 20  # of a file: enough to meet what is frequent, which is read while the rest is counted
 _RANGE_BYTES = (8 << 20, 256 << 20)  # of the rest, at a time: from, to
 _GO_ON = -1  # hashing
@@ -80,11 +80,20 @@ class Distinct:
         return out
 
 
+class Claimed(NamedTuple):
+    """A line that a block format claims: what it is, where it begins in the stream, its bytes, the format's name."""
+
+    outcome: Outcome
+    offset: int
+    raw: bytes
+    format: str
+
+
 @dataclass(slots=True)
 class Read:
-    """What a stretch of a stream gave: outcomes of block languages, and distinct lines (and torn pieces) to read."""
+    """What a stretch of a stream gave: lines of block formats, and distinct lines (and torn pieces) to read."""
 
-    outcomes: list[tuple[Outcome, bytes, str]] = field(default_factory=list)  # with the raw line and the language
+    claimed: list[Claimed] = field(default_factory=list)
     distinct: list[Distinct] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     foreign: int = 0
@@ -191,7 +200,7 @@ class LineReader:
     @property
     def full(self) -> bool:
         """Whether a ``take`` is due, so that memory stays bounded when every line is distinct."""
-        return self._taking.begun or len(self.read.outcomes) > _HELD_OUTCOMES
+        return self._taking.begun or len(self.read.claimed) > _HELD_CLAIMED
 
     def close(self) -> Iterator[Record]:
         """Records that block languages still hold."""
@@ -306,7 +315,7 @@ class LineReader:
         for format, reader in marked + [block for block in self._blocks if block[1].awake and block not in marked]:
             outcome = reader.take(line)
             if outcome is not None:
-                self.read.outcomes.append((outcome, raw, format.name))
+                self.read.claimed.append(Claimed(outcome, place, raw, format.name))
                 return True
         return False
 
@@ -500,4 +509,4 @@ def blocks(
         yield b"".join(rest), offset
 
 
-__all__ = ["BLOCK_BYTES", "PIECE_BYTES", "Distinct", "LineReader", "Read", "blocks"]
+__all__ = ["BLOCK_BYTES", "PIECE_BYTES", "Claimed", "Distinct", "LineReader", "Read", "blocks"]

@@ -68,10 +68,10 @@ class StreamRead:
         tally.splits += read.splits
         tally.units["foreign"] += read.foreign
         tally.units["blank"] += read.blank
-        for told, raw, language in read.outcomes:
-            outcome = storable(told)
-            tally.add(outcome, language, outcome.lines)
-            collector.add(outcome.records, offset=outcome.at, raw=raw)
+        for claimed in read.claimed:
+            outcome = storable(claimed.outcome)
+            tally.add(outcome, claimed.format, outcome.lines)
+            collector.add(outcome.records, offset=claimed.offset, raw=claimed.raw)
             collector.add_tables(dict(outcome.tables))
         self._absorb_distinct(read)
 

@@ -61,13 +61,13 @@ def stream(data: bytes) -> None:
         reader.feed(data, 0)
         read = reader.take()
         assert read.lines == len(list(Memory(data, "").lines()))
-        units = read.foreign + read.blank + sum(outcome.lines for outcome, _, _ in read.outcomes)
+        units = read.foreign + read.blank + sum(line.outcome.lines for line in read.claimed)
         for entry in read.distinct:
             sound(entry.format.read(entry.text), 4 * len(data))
             units += entry.count
         assert units == read.lines + read.splits
         entries = sorted((e.format.name, e.text, e.offset, sorted(e.places.items())) for e in read.distinct)
-        seen.append((entries, read.outcomes, read.foreign, read.blank, read.lines, read.splits, list(reader.close())))
+        seen.append((entries, read.claimed, read.foreign, read.blank, read.lines, read.splits, list(reader.close())))
     assert seen[0] == seen[1]
 
 

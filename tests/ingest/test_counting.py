@@ -265,5 +265,6 @@ def test_block_readers_follow_in_order(threads: int) -> None:
         reader.feed(block, at)
     out = reader.take()
     assert list(reader.close()) == []
-    assert [o.at if o.unit == "reject" else o.unit for o, _, _ in out.outcomes] == ["message"] * 1000
+    assert [line.outcome.unit for line in out.claimed] == ["message"] * 1000
+    assert all(text[line.offset :].startswith(b"Software match: 0\n") for line in out.claimed)
     assert (out.foreign, out.blank, sum(d.count for d in out.distinct)) == (1 + 1000, 20, 20)

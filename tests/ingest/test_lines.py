@@ -27,7 +27,7 @@ def read(text: str | bytes, size: int = 1 << 20) -> Read:
 
 def accounted(out: Read) -> int:
     """Every line and every split, as the law of ingest counts them."""
-    return out.foreign + out.blank + sum(o.lines for o, _, _ in out.outcomes) + sum(d.count for d in out.distinct)
+    return out.foreign + out.blank + sum(c.outcome.lines for c in out.claimed) + sum(d.count for d in out.distinct)
 
 
 def test_lines_that_differ_in_clock_process_and_address_are_one() -> None:

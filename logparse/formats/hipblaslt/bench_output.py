@@ -109,7 +109,7 @@ class _Reader:
             self.winner, self.current = True, None
             return Outcome("measurement")
         if self.names:
-            return self._row(text, line.offset)
+            return self._row(text)
         return self._message(text)
 
     def _header(self, match: re.Match[str]) -> Outcome:
@@ -119,7 +119,7 @@ class _Reader:
         self.current, self.patience = None, _PATIENCE
         return Outcome("measurement", records)
 
-    def _row(self, text: str, offset: int) -> Outcome | None:
+    def _row(self, text: str) -> Outcome | None:
         if _INDEX_ONLY.match(text):  # documentation prints the header before its index
             self.ordinal = text.strip("[]: \t")
             return Outcome("measurement")
@@ -132,11 +132,11 @@ class _Reader:
         names, self.names = self.names, ()
         if cells is None:
             reason = f"a hipblaslt-bench row of {text.count(',') + 1} values under {len(names)} names"
-            return Outcome("reject", (Reject(reason),), at=offset)
+            return Outcome("reject", (Reject(reason),))
         try:
             gemm = problem(cells)
         except ValueError as error:
-            return Outcome("reject", (Reject(f"hipblaslt-bench row: {error}"),), at=offset)
+            return Outcome("reject", (Reject(f"hipblaslt-bench row: {error}"),))
         if gemm is None:
             return Outcome("message", (Message(category="bench_output", text=text.strip()),))
         self._keep(_timed(gemm, cells, self.ordinal))

@@ -91,10 +91,10 @@ class _Reader:
                 if outcome is None:
                     return None
                 self._seen = True
-                return Outcome(outcome.unit, outcome.records, outcome.lines, line.offset)
+                return outcome
         if text.startswith(("├──", "└──", "finding fastest for ")):
             reason = Reject("not a line of TunableOp's verbose log as far as known", 0, len(text.encode()))
-            return Outcome("reject", [reason], at=line.offset)
+            return Outcome("reject", [reason])
         return None
 
     def close(self) -> Iterable[Record]:

@@ -39,8 +39,8 @@ def test_every_line_is_accounted_for(path: Path) -> None:
     reader.feed(data, 0)
     got = reader.take()
     units = Counter[str]()
-    for outcome, _, _ in got.outcomes:
-        units[outcome.unit] += outcome.lines
+    for line in got.claimed:
+        units[line.outcome.unit] += line.outcome.lines
     for entry in got.distinct:
         units[entry.format.read(entry.text).unit] += entry.count
     units["foreign"] += got.foreign

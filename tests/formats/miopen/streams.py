@@ -23,9 +23,9 @@ def read(
     taken = reader.take()
     records: list[Record] = []
     units = Counter(foreign=taken.foreign, blank=taken.blank)
-    for outcome, _, _ in taken.outcomes:
-        records += outcome.records
-        units[outcome.unit] += outcome.lines
+    for claimed in taken.claimed:
+        records += claimed.outcome.records
+        units[claimed.outcome.unit] += claimed.outcome.lines
     records += rest
     for line in taken.distinct:
         outcome = line.format.read(line.text)
