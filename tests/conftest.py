@@ -17,7 +17,14 @@ settings.load_profile("unhurried")
 
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "sample_logs"
-CORPUS = ROOT.parent / "shared" / "corpus"
+SAMPLE_FILES = sorted(
+    path
+    for path in SAMPLES.rglob("*")
+    if path.is_file() and path.parent != SAMPLES and path.suffix not in (".md", ".pyc")
+)
+"""What ``sample_logs`` holds for reading: all but its scripts and descriptions."""
+CORPUS = Path(os.environ.get("LOGPARSE_CORPUS") or ROOT.parent / "shared" / "corpus")
+"""Real files to read, where they are."""
 
 needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of real files is not here")
 

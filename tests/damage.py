@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
-from typing import BinaryIO
 
 from hypothesis import strategies as st
 
 from logparse.formats import FORMATS
-from logparse.formats.format import FileFormat, Format, Head, Line, LineFormat
+from logparse.formats.format import FileFormat, Format, Head, LineFormat
 from logparse.ingest.input_file import InputFile
-from tests.conftest import SAMPLES
+from tests.conftest import SAMPLE_FILES
 
 _SMALL = 96 << 10
 PIECES: tuple[bytes, ...] = (
@@ -29,45 +24,11 @@ PIECES: tuple[bytes, ...] = (
 """
 
 
-@dataclass
-class Memory:
-    """A file that is only here; a temporary copy where a format needs a path."""
-
-    data: bytes
-    name: str
-    _copies: list[Path] = field(default_factory=list)
-
-    def open(self) -> BinaryIO:
-        return io.BytesIO(self.data)
-
-    def lines(self) -> Iterator[Line]:
-        place = 0
-        for part in self.data.splitlines(keepends=True) if b"\r" not in self.data else _split(self.data):
-            yield Line(part.removesuffix(b"\n").decode("utf-8", "backslashreplace"), place)
-            place += len(part)
-
-    def local_path(self) -> str:
-        with tempfile.NamedTemporaryFile(delete=False) as copy:
-            copy.write(self.data)
-        self._copies.append(Path(copy.name))
-        return copy.name
-
-    def __del__(self) -> None:
-        for copy in self._copies:
-            copy.unlink(missing_ok=True)
-
-
-def _split(data: bytes) -> list[bytes]:
-    parts = data.split(b"\n")
-    return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
-
-
 @cache
 def seeds() -> Mapping[str, Sequence[tuple[str, bytes]]]:
     """Per format: names and contents of samples that are (files) or hold (lines, blocks) something of it."""
     out: dict[str, list[tuple[str, bytes]]] = {format.name: [] for format in FORMATS}
-    paths = [p for p in SAMPLES.rglob("*") if p.is_file() and p.parent != SAMPLES and p.suffix not in (".md", ".pyc")]
-    for path in sorted(paths):
+    for path in SAMPLE_FILES:
         file = InputFile(str(path))
         with file.open() as stream:
             data = b"".join(iter(lambda: stream.read(1 << 20), b""))

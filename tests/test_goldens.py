@@ -1,11 +1,14 @@
 """What every sample gives, row by row.
 
-After a wanted change: ``python -m tests.test_goldens``, then review the diff.
+After a wanted change: ``python -m tests.test_goldens [SAMPLE…]``, then review the diff.  Without samples all goldens
+are written, and those of samples that are gone are removed.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -16,14 +19,9 @@ from logparse.formats.format import FileFormat
 from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
 from logparse.store import open_store
-from tests.conftest import SAMPLES
+from tests.conftest import SAMPLE_FILES, SAMPLES
 
 GOLDENS = Path(__file__).parent / "goldens"
-ALL = sorted(
-    p
-    for p in SAMPLES.rglob("*")
-    if p.is_file() and p.suffix not in (".py", ".sh", ".md", ".pyc") and p.parent != SAMPLES
-)
 SECTIONS = {
     "calls": "select category, kind, problem, solution, pid, first_seen, count, by_tool, workspace_bytes from calls",
     "messages": "select category, function, text, count from messages",
@@ -57,16 +55,22 @@ def rendered(sample: Path, folder: Path) -> str:
     return "\n".join(line.rstrip() for line in "\n".join(out).splitlines()) + "\n"
 
 
-@pytest.mark.parametrize("sample", ALL, ids=lambda p: str(p.relative_to(SAMPLES)))
+@pytest.mark.parametrize("sample", SAMPLE_FILES, ids=lambda p: str(p.relative_to(SAMPLES)))
 def test_sample_gives_its_golden_rows(sample: Path, tmp_path: Path) -> None:
     assert rendered(sample, tmp_path / "s") == golden_of(sample).read_text(encoding="utf-8")
 
 
+def test_every_format_has_a_sample() -> None:
+    """That it reads, so that its rows are in a golden."""
+    read = {name for path in GOLDENS.rglob("*.txt") for name in path.read_text().partition("\n")[0][7:].split("+")}
+    assert read >= {format.name for format in FORMATS}
+
+
 def test_no_golden_is_left_over() -> None:
-    assert set(GOLDENS.rglob("*.txt")) == {golden_of(sample) for sample in ALL}
+    assert set(GOLDENS.rglob("*.txt")) == {golden_of(sample) for sample in SAMPLE_FILES}
 
 
-@pytest.mark.parametrize("sample", ALL, ids=lambda p: str(p.relative_to(SAMPLES)))
+@pytest.mark.parametrize("sample", SAMPLE_FILES, ids=lambda p: str(p.relative_to(SAMPLES)))
 def test_exactly_one_format_recognises_a_sample(sample: Path) -> None:
     """A whole file is one format's; a stream is no whole file and holds lines of some language."""
     file = InputFile(str(sample))
@@ -76,11 +80,11 @@ def test_exactly_one_format_recognises_a_sample(sample: Path) -> None:
     assert len(whole) == 1 or (not whole and spoken), (whole, spoken)
 
 
-def main() -> None:
-    """Write all goldens anew."""
-    for old in GOLDENS.rglob("*.txt"):
+def main(names: Sequence[str]) -> None:
+    """Write the goldens of samples, or all anew."""
+    for old in () if names else GOLDENS.rglob("*.txt"):
         old.unlink()
-    for sample in ALL:
+    for sample in [Path(name).resolve() for name in names] or SAMPLE_FILES:
         golden = golden_of(sample)
         golden.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
@@ -88,4 +92,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -27,7 +27,8 @@ from logparse.sql import query
 from logparse.store import Store, open_store
 from logparse.store.announcements import Count
 from logparse.watch import Watch
-from tests.ingest.test_ingest import bench, check_conservation, counts
+from tests.formats.reading import check_conservation
+from tests.ingest.test_ingest import bench, counts
 
 boto3 = pytest.importorskip("boto3")
 moto_server = pytest.importorskip("moto.server")

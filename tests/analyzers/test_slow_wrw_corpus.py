@@ -12,8 +12,7 @@ import pytest
 from analyzers import slow_wrw
 from analyzers.analyzer import Settings, Tables
 from tests.analyzers.build import tables
-
-CORPUS = Path(__file__).parents[2] / "../shared/corpus/miopen"
+from tests.conftest import CORPUS
 
 
 def records(path: Path) -> Iterator[tuple[str, str, str, list[tuple[str, float]]]]:
@@ -34,7 +33,7 @@ def records(path: Path) -> Iterator[tuple[str, str, str, list[tuple[str, float]]
 
 
 def load(name: str) -> Tables:
-    path = CORPUS / name
+    path = CORPUS / "miopen" / name
     if not path.exists():
         pytest.skip("the corpus is not here")
     problems, measured = [], []

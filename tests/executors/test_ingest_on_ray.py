@@ -24,8 +24,9 @@ from logparse.ingest.input_file import PIECE_BYTES
 from logparse.store import Store, open_store
 from tests.conftest import ROOT, SAMPLES
 from tests.executors.processes import processes
+from tests.formats.reading import check_conservation
 from tests.ingest.test_byte_ranges import contents
-from tests.ingest.test_ingest import BENCH, TRACE, bench, check_conservation, counts
+from tests.ingest.test_ingest import BENCH, TRACE, bench, counts
 from tests.test_location import address, options, s3  # noqa: F401 - fixtures
 
 

@@ -13,7 +13,7 @@ from logparse.formats import aiter
 from logparse.formats.format import Head
 from logparse.model import Call, Fact, GemmProblem, Measurement, Override, Record, Reject, Solution, SolutionName
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.tunableop.source import Memory, from_file, head, outcomes, records
+from tests.formats.reading import Memory, from_file, head, outcomes, records
 
 FOLDER = SAMPLES / "tables"
 

@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import BinaryIO
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.evidence.target import target_from
 from logparse.formats import FORMATS
-from logparse.formats.format import Head, Line
-from logparse.formats.machine_facts import FILE_NAME, dump, read, recognise
+from logparse.formats.format import Head
+from logparse.formats.machine_facts import FILE_NAME, FORMAT, dump, read, recognise
 from logparse.model import FACTS, Fact, Reject
 from tests.conftest import SAMPLES
+from tests.formats import reading
+from tests.formats.reading import Memory, outcomes
 
 SAMPLE = (SAMPLES / "capture" / FILE_NAME).read_bytes()
 
 
-@dataclass
-class Memory:
-    data: bytes
-    name: str = FILE_NAME
-
-    def open(self) -> BinaryIO:
-        return io.BytesIO(self.data)
-
-    def lines(self) -> Iterator[Line]:
-        raise AssertionError("not needed")
-
-    def local_path(self) -> str:
-        raise AssertionError("not needed")
-
-
 def facts(data: bytes) -> dict[str, str]:
-    return {r.name: r.value for outcome in read(Memory(data)) for r in outcome.records if isinstance(r, Fact)}
+    return reading.facts(outcomes(FORMAT, data))
 
 
 def test_the_sample_is_text_to_facts_to_text() -> None:
@@ -72,9 +54,9 @@ def test_what_is_no_object_of_texts_is_rejected(data: bytes, why: str) -> None:
 
 
 def test_members_are_kept_one_by_one() -> None:
-    outcomes = list(read(Memory(b'\xef\xbb\xbf{"cu_count": 304, "arch": "gfx942", "arch": "gfx950", "x": true}')))
-    assert [o.unit for o in outcomes] == ["fact", "fact", "fact", "reject"]
-    assert [r for o in outcomes[:3] for r in o.records] == [
+    found = list(read(Memory(b'\xef\xbb\xbf{"cu_count": 304, "arch": "gfx942", "arch": "gfx950", "x": true}')))
+    assert [o.unit for o in found] == ["fact", "fact", "fact", "reject"]
+    assert [r for o in found[:3] for r in o.records] == [
         Fact("cu_count", "304"),
         Fact("arch", "gfx942"),
         Fact("arch", "gfx950"),

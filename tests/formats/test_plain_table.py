@@ -15,7 +15,7 @@ from logparse.formats import plain_table
 from logparse.formats.format import Head
 from logparse.model import Call, ConvProblem, Fact, GemmProblem, Measurement, Record, Reject
 from tests.conftest import SAMPLES
-from tests.formats.tunableop.source import Memory, from_file, head, outcomes, records
+from tests.formats.reading import Memory, from_file, head, outcomes, records
 
 SAMPLE = from_file(SAMPLES / "tables/spreadsheet.csv")
 
@@ -84,12 +84,7 @@ def test_parquet_says_what_the_csv_says(tmp_path: Path) -> None:
     )  # fmt: skip
     path = tmp_path / "t.parquet"
     pq.write_table(table, path)
-
-    class OnDisk(Memory):
-        def local_path(self) -> str:
-            return str(path)
-
-    source = OnDisk(path.read_bytes(), "t.parquet")
+    source = from_file(path)
     assert plain_table.recognise(head(source))
     csv = "m,n,k,solution,time_us,calls,note\n64,8192,4096,hipblaslt:104377,23.6,,a\n64,,4096,,,3,b\n"
     found = list(plain_table.read(source))

@@ -10,7 +10,7 @@ from logparse.errors import EmissionError
 from logparse.formats import rocblas
 from logparse.model import Call, GemmProblem, Measurement, Message, Override, Reject, Solution, Trans
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.tunableop.source import records, stream
+from tests.formats.reading import records, stream
 
 LOG = (SAMPLES / "tables/rocblas.log").read_text().splitlines()
 TARGET = {"rocblas_version": "5.0.0.3b3d59eb"}

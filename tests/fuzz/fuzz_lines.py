@@ -23,7 +23,8 @@ with atheris.instrument_imports(include=["logparse"], enable_loader_override=Fal
     from logparse.formats import FORMATS
     from logparse.formats.format import BlockFormat, FileFormat, LineFormat
     from logparse.ingest.lines import LineReader
-    from tests.damage import PIECES, Memory, seeds
+    from tests.damage import PIECES, seeds
+    from tests.formats.reading import Memory, units_of
     from tests.ingest.test_robustness import sound
 
 Target = Callable[[bytes], None]
@@ -61,11 +62,9 @@ def stream(data: bytes) -> None:
         reader.feed(data, 0)
         read = reader.take()
         assert read.lines == len(list(Memory(data, "").lines()))
-        units = read.foreign + read.blank + sum(line.outcome.lines for line in read.claimed)
+        assert sum(units_of(read).values()) == read.lines + read.splits
         for entry in read.distinct:
             sound(entry.format.read(entry.text), 4 * len(data))
-            units += entry.count
-        assert units == read.lines + read.splits
         entries = sorted((e.format.name, e.text, e.offset, sorted(e.places.items())) for e in read.distinct)
         seen.append((entries, read.claimed, read.foreign, read.blank, read.lines, read.splits, list(reader.close())))
     assert seen[0] == seen[1]

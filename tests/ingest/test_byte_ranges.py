@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from logparse.executors import Progress, Resources
 from logparse.executors.local import LocalExecutor
 from logparse.formats import FORMATS
-from logparse.formats.format import BlockFormat
+from logparse.formats.format import BlockFormat, FileFormat
 from logparse.ingest import Ingested, ingest
 from logparse.ingest.byte_ranges import cut
 from logparse.ingest.input_file import PIECE_BYTES, Digest, InputFile
@@ -25,17 +25,20 @@ from logparse.store import Store, open_store
 from logparse.store.announcements import Count, Rows, Running
 from logparse.store.compaction import compact
 from logparse.store.schema import VIEWS
-from tests.conftest import SAMPLES
-from tests.ingest.test_ingest import BENCH, TRACE, bench, check_conservation, counts
+from tests.conftest import SAMPLE_FILES
+from tests.formats.reading import check_conservation
+from tests.ingest.test_ingest import BENCH, TRACE, bench, counts
 from tests.test_location import address, options, s3  # noqa: F401 - fixtures
 
 PIECE = 512
-TEXTS = sorted(
-    path
-    for folder in ("hipblaslt", "miopen", "tunableop", "tables")
-    for path in (SAMPLES / folder).rglob("*")
-    if path.suffix in (".log", ".txt")
-)
+
+
+def _is_stream(path: Path) -> bool:
+    head = InputFile(str(path)).head()
+    return not any(format.recognise(head) for format in FORMATS if isinstance(format, FileFormat))
+
+
+STREAMS = [path for path in SAMPLE_FILES if _is_stream(path)]
 
 
 class Cluster(LocalExecutor):
@@ -96,18 +99,13 @@ def both(folder: Path, logs: list[Path], nodes: int) -> tuple[Store, Store]:
 
 
 def test_each_sample_in_ranges_is_as_it_is_whole(tmp_path: Path) -> None:
-    whole, ranged = both(tmp_path, [path for path in TEXTS if _lines_only(path)], 10_000)
+    whole, ranged = both(tmp_path, STREAMS, 10_000)
     check_conservation(ranged)
     assert contents(ranged) == contents(whole)
 
 
-def _lines_only(path: Path) -> bool:
-    head = InputFile(str(path)).head()
-    return not any(f.recognise(head) for f in FORMATS if hasattr(f, "recognise"))
-
-
 def test_samples_hold_lines_of_every_block_language() -> None:
-    text = b"".join(path.read_bytes() for path in TEXTS)
+    text = b"".join(path.read_bytes() for path in STREAMS)
     for format in FORMATS:
         if isinstance(format, BlockFormat):
             assert any(marker in text for marker in format.markers), format.name
@@ -120,7 +118,7 @@ def test_any_mixture_in_any_number_of_ranges(
 ) -> None:
     """Samples of all languages one after the other and line by line, torn ones, long ones, and blank lines."""
     rng = random.Random(seed)
-    parts = [path.read_text(errors="replace") for path in TEXTS if _lines_only(path)]
+    parts = [path.read_text(errors="replace") for path in STREAMS]
     rng.shuffle(parts)
     lines = "".join(parts)[:300_000].split("\n")
     for _ in range(60):

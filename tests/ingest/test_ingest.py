@@ -24,6 +24,7 @@ from logparse.ingest.counting import PlainCounter, new_counter
 from logparse.model import Fact
 from logparse.store import Store, open_store
 from tests.conftest import CORPUS, ROOT, SAMPLES, needs_corpus
+from tests.formats.reading import check_conservation
 
 BENCH = (
     "hipblaslt-bench --api_method c -m {m} -n 512 -k 1024 --lda 1024 --ldb 1024 --ldc {m} --ldd {m}  --stride_a 0"
@@ -52,14 +53,6 @@ def one(result: list[Ingested]) -> Ingested:
 def counts(store: Store) -> dict[int, int]:
     frame = store.query("select m, sum(count) as n from calls join gemm_problems using (problem) group by m")
     return dict(zip(frame["m"], frame["n"].astype(int), strict=True))
-
-
-def check_conservation(store: Store) -> None:
-    for row in store.sources().itertuples():
-        units = sum(
-            getattr(row, f"{u}_lines") for u in ("call", "message", "measurement", "fact", "reject", "foreign", "blank")
-        )
-        assert row.lines + row.splits == units, row.path
 
 
 def test_the_same_content_again_changes_nothing(store: Store, tmp_path: Path) -> None:

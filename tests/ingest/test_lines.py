@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat
 from logparse.ingest.lines import TORN, LineReader, Read, blocks
+from tests.formats.reading import units_of
 
 STREAMS = [f for f in FORMATS if not isinstance(f, FileFormat)]
 STAMP = "[2026-02-03 04:05:06][HIPBLASLT][77]"
@@ -26,8 +27,7 @@ def read(text: str | bytes, size: int = 1 << 20) -> Read:
 
 
 def accounted(out: Read) -> int:
-    """Every line and every split, as the law of ingest counts them."""
-    return out.foreign + out.blank + sum(c.outcome.lines for c in out.claimed) + sum(d.count for d in out.distinct)
+    return sum(units_of(out).values())
 
 
 def test_lines_that_differ_in_clock_process_and_address_are_one() -> None:

@@ -24,8 +24,9 @@ from logparse.ingest import Ingested, ingest
 from logparse.model import Reject
 from logparse.store import Store, open_store
 from tests.conftest import ROOT
-from tests.damage import PIECES, Memory, damaged, seeds
-from tests.ingest.test_ingest import BENCH, bench, check_conservation, counts
+from tests.damage import PIECES, damaged, seeds
+from tests.formats.reading import Memory, check_conservation
+from tests.ingest.test_ingest import BENCH, bench, counts
 
 EXAMPLES = int(os.environ.get("LOGPARSE_FUZZ_EXAMPLES", "150"))
 LINE_FORMATS = [f for f in FORMATS if isinstance(f, LineFormat)]

@@ -13,9 +13,9 @@ from logparse.errors import EmissionError
 from logparse.formats.hipblaslt import bench
 from logparse.formats.hipblaslt.enums import EPILOGUES
 from logparse.model import Call, GemmProblem, Member, Solution
+from tests.formats.hipblaslt.texts import SAMPLES, Launch
 
 from . import texts
-from .texts import SAMPLES, Launch
 
 
 def call(text: str) -> Call:

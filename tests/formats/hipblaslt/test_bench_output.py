@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.formats.format import Line, Outcome
 from logparse.formats.hipblaslt import bench, bench_output, preamble
 from logparse.model import Call, Fact, GemmProblem, Measurement, Record, Reject, SolutionName
-
-from .texts import CORPUS, SAMPLES
-
-needs_corpus = pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not here")
+from tests.conftest import CORPUS, needs_corpus
+from tests.formats.hipblaslt.texts import SAMPLES
 
 
 def read(lines: Iterable[str]) -> tuple[Counter[str], list[Record]]:

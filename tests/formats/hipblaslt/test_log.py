@@ -14,9 +14,10 @@ from logparse.formats.format import Line
 from logparse.formats.hipblaslt import bench, info, log
 from logparse.formats.hipblaslt.enums import EPILOGUE_NAMES, EPILOGUES, epilogue
 from logparse.model import Call, GemmProblem, Message
+from tests.conftest import CORPUS, needs_corpus
+from tests.formats.hipblaslt.texts import FLAGS, Launch
 
 from . import texts
-from .texts import CORPUS, FLAGS, Launch
 
 
 def problem(format_read, text: str) -> GemmProblem:
@@ -159,7 +160,7 @@ def test_info_continuation() -> None:
     assert "ends inside" in next(record.text for record in reader.close() if isinstance(record, Message))
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not here")
+@needs_corpus
 def test_the_real_cublaslt_log() -> None:
     units: Counter[str] = Counter()
     problems, bias, splitk = set(), 0, 0

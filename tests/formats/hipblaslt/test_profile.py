@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from logparse.formats.hipblaslt import bench, profile
 from logparse.model import Call, GemmProblem, SolutionName
-
-from .texts import CORPUS, SAMPLES
+from tests.conftest import CORPUS, needs_corpus
+from tests.formats.hipblaslt.texts import SAMPLES
 
 
 def call(text: str) -> Call:
@@ -41,7 +41,7 @@ def as_bench(record: str) -> str:
     return "hipblaslt-bench --api_method c " + " ".join(words)
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not here")
+@needs_corpus
 @pytest.mark.parametrize(("job", "count"), [("DeepSeek-V2-lite", 36), ("Llama-3.1-70B", 15), ("Llama-3.1-8B", 15)])
 def test_corpus_records_as_bench_lines(job: str, count: int) -> None:
     lines = (CORPUS / "hipblaslt" / f"profile_mask64_postprocessed_{job}.log").read_text().splitlines()
@@ -55,7 +55,7 @@ def test_corpus_records_as_bench_lines(job: str, count: int) -> None:
         assert (read.by_tool, read.category, read.solution) == (False, "profile", None)
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not here")
+@needs_corpus
 def test_the_cut_record_of_the_corpus() -> None:
     line = (CORPUS / "hipblaslt" / "profile_mask64_pr2003_one_line_truncated.log").read_text()
     assert profile.read(line.rstrip("\n")).unit == "reject"
@@ -63,7 +63,7 @@ def test_the_cut_record_of_the_corpus() -> None:
     assert call(line.rstrip("\n") + ", call_count: 3 }").count == 3
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not here")
+@needs_corpus
 def test_pytorch_signatures_are_not_ours() -> None:
     text = (CORPUS / "tunableop" / "real_cuda_2.11" / "cuda_results0_blaslog.csv").read_text()
     lines = [line for line in text.splitlines() if "- { function: matmul" in line]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,9 @@ import pytest
 from logparse.formats.format import BlockFormat, LineFormat
 from logparse.formats.hipblaslt import bench, bench_output, info, log, preamble, profile
 from logparse.ingest.lines import LineReader
-
-from .texts import CORPUS, ROOT, SAMPLES
+from tests.conftest import CORPUS, ROOT
+from tests.formats.hipblaslt.texts import SAMPLES
+from tests.formats.reading import units_of
 
 FORMATS: tuple[LineFormat | BlockFormat, ...] = (
     log.FORMAT,
@@ -38,13 +38,7 @@ def test_every_line_is_accounted_for(path: Path) -> None:
     reader = LineReader(FORMATS)
     reader.feed(data, 0)
     got = reader.take()
-    units = Counter[str]()
-    for line in got.claimed:
-        units[line.outcome.unit] += line.outcome.lines
-    for entry in got.distinct:
-        units[entry.format.read(entry.text).unit] += entry.count
-    units["foreign"] += got.foreign
-    units["blank"] += got.blank
+    units = units_of(got)
     assert sum(units.values()) == got.lines + got.splits
     marked = [line for line in data.split(b"\n") if any(m in line for f in FORMATS for m in f.markers)]
     assert units["foreign"] + units["blank"] <= got.lines - len(marked)

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 
 from logparse.errors import EmissionError
-from logparse.formats.format import Head, Line, Outcome
+from logparse.formats.format import Head, Outcome
 from logparse.formats.hipblaslt import tuning_file
 from logparse.model import Fact, GemmProblem, Measurement, Override, Solution, problem_from_text
+from tests.conftest import CORPUS, needs_corpus
+from tests.formats.hipblaslt.texts import SAMPLES
+from tests.formats.reading import outcomes
 
 from .test_bench import problems
-from .texts import CORPUS, SAMPLES
 
 TARGET = {"hipblaslt_revision": "3b3d59eb", "arch": "gfx942:sramecc+:xnack-", "cu_count": "304"}
 OLD, NEW = {**TARGET, "hipblaslt_version": "1201"}, {**TARGET, "hipblaslt_version": "100000-3b3d59eb"}
 
 
-class Text:
-    """A source of its lines, all that the reader asks for."""
-
-    name = "tuning.txt"
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def lines(self) -> Iterator[Line]:
-        offset = 0
-        for part in self.data.split(b"\n")[:-1]:
-            yield Line(part.decode("utf-8", "backslashreplace"), offset)
-            offset += len(part) + 1
-
-
 def read(data: bytes) -> list[Outcome]:
-    return list(tuning_file.read(Text(data)))  # type: ignore[arg-type]
+    return outcomes(tuning_file.FORMAT, data)
 
 
 def measured(data: bytes) -> list[Measurement]:
@@ -69,7 +55,7 @@ def test_old_layout_text_to_text() -> None:
     same_but_rounding(emission.data, "\n".join(lines).encode())
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the corpus is not here")
+@needs_corpus
 def test_the_real_entry() -> None:
     data = (CORPUS / "hipblaslt" / "tuning_file_6.4_values_only.log").read_bytes()
     facts = {r.name: r.value for outcome in read(data) for r in outcome.records if isinstance(r, Fact)}

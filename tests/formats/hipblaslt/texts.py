@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[3]
-CORPUS = ROOT.parent / "shared" / "corpus"
-SAMPLES = ROOT / "sample_logs" / "hipblaslt"
+from tests import conftest
+
+SAMPLES = conftest.SAMPLES / "hipblaslt"
 
 
 class Launch(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,13 +14,11 @@ from logparse.errors import EmissionError
 from logparse.formats.miopen import driver
 from logparse.formats.miopen.problem_key import key_of
 from logparse.model import Call, ConvProblem, Message, Reject
+from tests import conftest
+from tests.conftest import needs_corpus
+from tests.formats.miopen.streams import read
 
-from . import streams
-
-ROOT = Path(__file__).parents[3]
-CORPUS = ROOT.parent / "shared" / "corpus" / "miopen"
-SAMPLES = ROOT / "sample_logs" / "miopen"
-needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here")
+CORPUS, SAMPLES = conftest.CORPUS / "miopen", conftest.SAMPLES / "miopen"
 
 ARGS = "-n 64 -c 256 -H 56 -W 57 -k 512 -y 3 -x 5 -p 1 -q 2 -u 2 -v 2 -l 1 -j 1 -m conv -g 32 -F 4 -t 1"
 PROBLEM = ConvProblem(
@@ -51,7 +48,7 @@ PROBLEM = ConvProblem(
     ],
 )  # fmt: skip
 def test_every_prefix(prefix: str, category: str, by_tool: bool, count: int) -> None:
-    records, units = streams.read(prefix + "convfp16 " + ARGS + "\n")
+    records, units = read(prefix + "convfp16 " + ARGS + "\n")
     assert records == [Call(problem=PROBLEM, category=category, count=count, by_tool=by_tool)]
     assert units == {"call": 1}
 
@@ -147,7 +144,7 @@ def test_shell_words_after_the_command_and_other_operations() -> None:
 def test_cut_and_spliced_lines_never_raise(at: int, gone: int, new: str) -> None:
     text = "MIOpen(HIP)   0.088: Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 " + ARGS
     driver.read(text[:at] + new + text[at + gone :])
-    streams.read((text[:at] + new.replace("\n", "") + text[at + gone :] + "\n").encode("utf-8", "replace"))
+    read((text[:at] + new.replace("\n", "") + text[at + gone :] + "\n").encode("utf-8", "replace"))
 
 
 @st.composite
@@ -185,7 +182,7 @@ def test_a_command_needs_its_sizes() -> None:
 
 
 def test_the_training_log() -> None:
-    records, units = streams.read((SAMPLES / "miopen_cmd_4242.log").read_bytes())
+    records, units = read((SAMPLES / "miopen_cmd_4242.log").read_bytes())
     calls = Counter(
         (c.category, c.problem.direction) for c in records if isinstance(c, Call) if isinstance(c.problem, ConvProblem)
     )
@@ -201,7 +198,7 @@ def test_the_training_log() -> None:
 
 def test_the_samples_commands_are_the_find_dbs_problems() -> None:
     keys = {line.split("=")[0] for line in (SAMPLES / "gfx942130.HIP.fdb.txt").read_text().splitlines()}
-    records, _ = streams.read((SAMPLES / "miopen_cmd_4242.log").read_bytes())
+    records, _ = read((SAMPLES / "miopen_cmd_4242.log").read_bytes())
     called = {key_of(c.problem) for c in records if isinstance(c, Call) if isinstance(c.problem, ConvProblem)}
     assert called <= keys
     assert len(keys - called) == 1  # the first layer's B
@@ -210,7 +207,7 @@ def test_the_samples_commands_are_the_find_dbs_problems() -> None:
 @needs_corpus
 def test_corpus_lists_are_read_whole() -> None:
     data = (CORPUS / "mituna_conv_configs.driver.txt").read_bytes()
-    records, units = streams.read(data)
+    records, units = read(data)
     assert units == {"call": 9, "blank": 5}
     problems = [c.problem for c in records if isinstance(c, Call)]
     random.Random(0).shuffle(problems)

@@ -6,10 +6,9 @@ import bz2
 import io
 import random
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.errors import EmissionError
-from logparse.formats.format import Head, Line, Outcome
+from logparse.formats.format import Head, Outcome
 from logparse.formats.miopen import find_db, find_db_columns
 from logparse.formats.miopen.find_db_columns import read_columns
 from logparse.formats.miopen.find_db_native import native_reader
@@ -25,31 +24,15 @@ from logparse.formats.miopen.find_db_record import DUPLICATE_KEY, read_record
 from logparse.formats.miopen.problem_key import TYPES, key_of, problem_from_key
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.model import CONV_FIELDS, ConvProblem, Fact, Measurement, Override, Reject, Solution
+from tests import conftest
+from tests.conftest import needs_corpus
+from tests.formats.reading import Memory
 
-ROOT = Path(__file__).parents[3]
-CORPUS = ROOT.parent / "shared" / "corpus" / "miopen"
-SAMPLES = ROOT / "sample_logs" / "miopen"
-needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here")
+CORPUS, SAMPLES = conftest.CORPUS / "miopen", conftest.SAMPLES / "miopen"
 
 
 READERS = (False, True) if native_reader(native=True) else (False,)
 needs_native = pytest.mark.skipif(len(READERS) == 1, reason="the native reader was not built")
-
-
-class Text:
-    """A source made of bytes."""
-
-    def __init__(self, data: bytes, name: str = "x.fdb.txt") -> None:
-        self.data, self.name = data, name
-
-    def open(self) -> BinaryIO:
-        return io.BytesIO(self.data)
-
-    def lines(self) -> Iterator[Line]:
-        raise NotImplementedError
-
-    def local_path(self) -> str:
-        raise NotImplementedError
 
 
 def rows_of(outcomes: list[Outcome]) -> list[dict[str, Any]]:
@@ -358,7 +341,7 @@ def test_one_bad_line_in_a_large_file_costs_only_itself() -> None:
     ],
 )  # fmt: skip
 def test_facts_of_the_name(name: str, facts: dict[str, str]) -> None:
-    outcomes = list(find_db.read(Text(b"", name)))
+    outcomes = list(find_db.read(Memory(b"", name)))
     found = {f.name: f.value for o in outcomes for f in o.records if isinstance(f, Fact)}
     assert found == facts
     assert all(o.lines == 0 for o in outcomes)
@@ -458,7 +441,7 @@ def test_the_written_file_is_read_back_as_it_was_meant() -> None:
         f"{KEY}=ConvHipImplicitGemmGroupWrwXdlops:0.2125,12,miopenConvolutionBwdWeightsAlgoImplicitGEMM;"
         "GemmWrwUniversal:5.45463,77,miopenConvolutionBwdWeightsAlgoGEMM\n"
     )
-    back = rows_of(list(find_db.read(Text(emission.data, emission.name))))
+    back = rows_of(list(find_db.read(Memory(emission.data, emission.name))))
     assert [(r["solution"], r["time_us"], r["workspace_bytes"], r["status"]) for r in back] == [
         ("miopen:ConvHipImplicitGemmGroupWrwXdlops", 212.5, 12, "ok"),
         ("miopen:GemmWrwUniversal", 5454.63, 77, "ok"),
@@ -471,7 +454,7 @@ def test_object_to_text_to_object(problem: ConvProblem, time_us: float, workspac
     solution = Solution("miopen", solver, solver, algorithm_name("GEMM", problem.direction))
     row = Override(problem=problem, solution=solution, target=TARGET, time_us=time_us, workspace_bytes=workspace)
     (emission,) = find_db.write([row], TARGET)
-    for outcome in find_db.read(Text(emission.data, emission.name)):
+    for outcome in find_db.read(Memory(emission.data, emission.name)):
         if outcome.unit == "reject":
             assert (problem.flops or 0) >= 2**63
         elif outcome.tables:

@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 from logparse.formats.miopen.problem_key import key_of, problem_from_key
 from logparse.model import Call, ConvProblem, Fact, Measurement, Message, Record, Reject
+from tests import conftest
+from tests.conftest import needs_corpus
+from tests.formats.miopen.streams import read
 
-from . import streams
-
-ROOT = Path(__file__).parents[3]
-CORPUS = ROOT.parent / "shared" / "corpus" / "miopen"
-SAMPLES = ROOT / "sample_logs" / "miopen"
-needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here")
+CORPUS, SAMPLES = conftest.CORPUS / "miopen", conftest.SAMPLES / "miopen"
 KEY = "256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32"
 
 
@@ -30,7 +28,7 @@ def rows(records: list[Record]) -> list[tuple[str, str, str, float | None, int |
 
 
 def test_a_normal_find() -> None:
-    records, units = streams.read((SAMPLES / "find.log").read_bytes())
+    records, units = read((SAMPLES / "find.log").read_bytes())
     assert units == {"call": 1, "fact": 4, "message": 15, "measurement": 7}
     facts = {r.name: r.value for r in records if isinstance(r, Fact)}
     assert facts == {
@@ -64,7 +62,7 @@ def test_the_command_tells_the_problem_where_no_key_does() -> None:
         "MIOpen(HIP)   0.100: Info [EvaluateInvokers] solution(current vs best):ConvX: a/b: 0.5 >= 0.2\n"
         "MIOpen(HIP)   0.100: Info [EvaluateInvokers] GemmFwdRest: : 1 < 2\n"
     )
-    records, units = streams.read(text)
+    records, units = read(text)
     assert rows(records) == [
         ("miopen-log", "GemmWrwUniversal", "ok", 8500.0, None),
         ("miopen-log", "ConvX", "ok", 500.0, None),
@@ -78,8 +76,8 @@ def test_times_of_a_fallback_are_no_measurements() -> None:
     )
     chosen = "MIOpen(HIP): Info [FillFindReturnParameters] BWrW Chosen Algorithm: GemmWrwUniversal , 12, 20\n"
     fallback = "MIOpen(HIP): Info2 [GetSolutionsFallback] Using TunaNet Fallback\n"
-    assert rows(streams.read(look_up + chosen)[0]) == [("miopen-chosen", "GemmWrwUniversal", "ok", 20000.0, 12)]
-    records, _ = streams.read(look_up + fallback + chosen)
+    assert rows(read(look_up + chosen)[0]) == [("miopen-chosen", "GemmWrwUniversal", "ok", 20000.0, 12)]
+    records, _ = read(look_up + fallback + chosen)
     assert rows(records) == [("miopen-chosen", "GemmWrwUniversal", "no_time", None, 12)]
     assert any("estimate" in (r.error or "") for r in records if isinstance(r, Measurement))
 
@@ -90,12 +88,12 @@ def test_threads_keep_their_finds_apart() -> None:
         f"host {tid} MIOpen(HIP): Info [SetValues] {key}, content inserted: a:1,0,miopenConvolutionBwdWeightsAlgoGEMM\n"
         for tid, key in ((1, KEY), (2, other))
     ) + "".join(f"host {tid} MIOpen(HIP): Info [EvaluateInvokers] GemmWrwX: : 1 < 2\n" for tid in (1, 2))
-    records, _ = streams.read(text)
+    records, _ = read(text)
     assert [r.key_text for r in records if isinstance(r, Measurement)] == [KEY, other, KEY, other]
 
 
 def test_an_api_block_that_does_not_end_is_said() -> None:
-    records, units = streams.read(
+    records, units = read(
         "MIOpen(HIP): miopenStatus_t miopenCreate(miopenHandle_t *){\nMIOpen(HIP): \thandle = 0x7fffaa00\n"
     )
     (message,) = records
@@ -107,7 +105,7 @@ def test_an_api_block_that_does_not_end_is_said() -> None:
 
 
 def test_driver_output() -> None:
-    records, units = streams.read((SAMPLES / "driver_output.txt").read_bytes())
+    records, units = read((SAMPLES / "driver_output.txt").read_bytes())
     assert units == {"call": 2, "message": 4, "fact": 2, "measurement": 11}
     measured = [r for r in records if isinstance(r, Measurement)]
     assert [
@@ -133,7 +131,7 @@ def test_a_failed_verification_is_wrong_not_slow() -> None:
         "GPU Kernel Time Backward Weights Conv. Elapsed: 0.5 ms (average)\n"
         "Backward Convolution Weights FAILED: 0.163441 > 0.0164\n"
     )
-    assert rows(streams.read(text)[0]) == [("driver", "ConvOclBwdWrW1x1", "wrong", 500.0, None)]
+    assert rows(read(text)[0]) == [("driver", "ConvOclBwdWrW1x1", "wrong", 500.0, None)]
 
 
 def test_bare_output_tells_part_of_the_problem() -> None:
@@ -142,7 +140,7 @@ def test_bare_output_tells_part_of_the_problem() -> None:
         "GPU Kernel Time Backward Data Conv. Elapsed: 0.25 ms (average)\n"
         "stats: bwdd-conv7x5u2, 2, 8, 7, 5, 3, 100, 99,  11642400, 1224, 237600, 490, 10, 0.25\n"
     )
-    (record,) = [r for r in streams.read(text)[0] if isinstance(r, Measurement)]
+    (record,) = [r for r in read(text)[0] if isinstance(r, Measurement)]
     problem = record.problem
     assert isinstance(problem, ConvProblem)
     assert (problem.direction, problem.n, problem.c, problem.k) == ("B", 2, 8, 3)
@@ -160,13 +158,13 @@ LINES = [line for name in ("find.log", "driver_output.txt") for line in (SAMPLES
 )
 def test_damaged_lines_never_raise_and_are_accounted(edits: list[tuple[str, int, int, str]]) -> None:
     text = "".join(line[:at] + new + line[at + gone :] + "\n" for line, at, gone, new in edits)
-    streams.read(text.encode("utf-8", "replace"))
+    read(text.encode("utf-8", "replace"))
 
 
 @needs_corpus
 @pytest.mark.parametrize("path", sorted([*CORPUS.glob("log*"), *CORPUS.glob("driver*")]), ids=lambda p: p.name)
 def test_corpus_lines_that_bear_a_marker_are_read(path: Path) -> None:
-    records, units = streams.read(path.read_bytes())
+    records, units = read(path.read_bytes())
     assert units["foreign"] == 0
     rejects = [r.reason for r in records if isinstance(r, Reject)]
     # Two commands of this excerpt were cut by hand, in the public text already.
@@ -176,7 +174,7 @@ def test_corpus_lines_that_bear_a_marker_are_read(path: Path) -> None:
 @needs_corpus
 def test_corpus_measurements() -> None:
     def of(name: str) -> list[tuple[str, str, str, float | None, int | None]]:
-        return rows(streams.read((CORPUS / name).read_bytes())[0])
+        return rows(read((CORPUS / name).read_bytes())[0])
 
     assert of("log_level5_find_gfx906_mlir_wrw.issue2017.log") == [
         ("miopen-log", "GemmWrwUniversal", "ok", 8560.64, 442368),

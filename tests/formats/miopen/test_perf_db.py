@@ -19,26 +19,17 @@ from logparse.formats.miopen import find_db, perf_db
 from logparse.formats.miopen.perf_db import perf_key_of, problem_from_perf_key
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.model import ConvProblem, Fact, Measurement, Override, Reject, Solution
+from tests import conftest
+from tests.conftest import needs_corpus
+from tests.formats.reading import Memory, from_file
 
-from .test_find_db import TARGET, Text, problems
+from .test_find_db import TARGET, problems
 
-ROOT = Path(__file__).parents[3]
-CORPUS = ROOT.parent / "shared" / "corpus" / "miopen"
-SAMPLES = ROOT / "sample_logs" / "miopen"
-needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here")
+CORPUS, SAMPLES = conftest.CORPUS / "miopen", conftest.SAMPLES / "miopen"
 LINE = (
     "2x512x28x28x1x1x1x1x256x64x0x0x0x2x2x0x1x1x0x0x1xNCHWxFP16xB="
     "ConvBinWinogradRxSf3x2:257;ConvHipImplicitGemmBwdXdlops:Device<256, 128> Filter1x1Stride1Pad0"
 )
-
-
-class File(Text):
-    def __init__(self, path: Path) -> None:
-        super().__init__(path.read_bytes(), path.name)
-        self.path = path
-
-    def local_path(self) -> str:
-        return str(self.path)
 
 
 def tuned(outcomes: list[Outcome]) -> list[Measurement]:
@@ -71,7 +62,7 @@ def test_the_samples_perf_db_is_of_the_samples_find_db() -> None:
         perf_key_of(problem_from_key(x.split("=")[0]))
         for x in (SAMPLES / "gfx942130.HIP.fdb.txt").read_text().splitlines()
     }
-    outcomes = list(perf_db.read(File(SAMPLES / "gfx942130.db.txt")))
+    outcomes = list(perf_db.read(from_file(SAMPLES / "gfx942130.db.txt")))
     assert {row.key_text for row in tuned(outcomes)} <= keys
     assert len(tuned(outcomes)) == 2 * 21
     assert Counter(o.unit for o in outcomes) == {"fact": 1, "measurement": 21}
@@ -100,7 +91,7 @@ def test_recognised() -> None:
 
 def test_text_to_object_to_text() -> None:
     text = (SAMPLES / "gfx942130.db.txt").read_text()
-    assert perf_db.records_text(tuned(list(perf_db.read(Text(text.encode(), "x.db.txt"))))) == text
+    assert perf_db.records_text(tuned(list(perf_db.read(Memory(text.encode(), "x.db.txt"))))) == text
 
 
 FIND_KEY = "512-28-28-1x1-256-56-56-64-0x0-2x2-1x1-0-NCHW-FP16-B"
@@ -163,7 +154,7 @@ def test_object_to_text_to_object(entries: list[tuple[ConvProblem, str, str]]) -
         wanted.setdefault((perf_key_of(problem), solver), text)
         overrides.append(Override(problem=problem, solution=Solution("miopen", solver), target=TARGET, parameters=text))
     for emission in perf_db.write(overrides, TARGET):
-        found = tuned(list(perf_db.read(Text(emission.data, emission.name))))
+        found = tuned(list(perf_db.read(Memory(emission.data, emission.name))))
         assert {(row.key_text, row.solution.id): row.solution.raw for row in found} == wanted
         assert found[0].solution.library == "miopen"
 
@@ -202,7 +193,7 @@ def test_sqlite_says_what_the_text_says(tmp_path: Path) -> None:
     path = tmp_path / "gfx942130.db"
     sqlite_of(path, text)
     assert perf_db.recognise(Head(path.name, path.read_bytes()[:65536]))
-    outcomes = list(perf_db.read(File(path)))
+    outcomes = list(perf_db.read(from_file(path)))
     assert perf_db.records_text(tuned(outcomes)) == text
     assert [f for o in outcomes for f in o.records if isinstance(f, Fact) and f.name == "perf_db"] == [
         Fact("perf_db", "system")
@@ -213,7 +204,7 @@ def test_a_damaged_database_is_a_reject(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     sqlite_of(path, LINE)
     path.write_bytes(path.read_bytes()[:5000])
-    outcomes = list(perf_db.read(File(path)))
+    outcomes = list(perf_db.read(from_file(path)))
     assert isinstance(outcomes[-1].records[0], Reject)
 
 
@@ -222,7 +213,7 @@ def test_the_shipped_database(tmp_path: Path) -> None:
     path = tmp_path / "gfx942130.db"
     path.write_bytes(bz2.decompress((CORPUS / "gfx942130.db.bz2").read_bytes()))
     assert perf_db.recognise(Head(path.name, path.read_bytes()[:65536]))
-    rows = tuned(list(perf_db.read(File(path))))
+    rows = tuned(list(perf_db.read(from_file(path))))
     assert len(rows) == 21_058
     assert Counter(row.solution.id for row in rows)["ConvBinWinogradRxSf3x2"] == 9_177
     assert len({row.key_text for row in rows}) <= 9_393
@@ -237,7 +228,7 @@ def test_the_shipped_database(tmp_path: Path) -> None:
 def test_perf_keys_of_shipped_find_db_keys_are_in_the_shipped_perf_db(tmp_path: Path) -> None:
     path = tmp_path / "gfx942130.db"
     path.write_bytes(bz2.decompress((CORPUS / "gfx942130.db.bz2").read_bytes()))
-    tuned_keys = {row.key_text for row in tuned(list(perf_db.read(File(path))))}
+    tuned_keys = {row.key_text for row in tuned(list(perf_db.read(from_file(path))))}
     find = bz2.decompress((CORPUS / "gfx942130.HIP.fdb.txt.bz2").read_bytes()).decode().splitlines()
     shared = sum(perf_key_of(problem_from_key(line.split("=")[0])) in tuned_keys for line in find)
     assert shared > 9_000

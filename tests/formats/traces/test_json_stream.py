@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.formats.traces.json_stream import JsonError, JsonStream, printable_text
-from tests.formats.traces.reading import drip
+from tests.formats.reading import drip
 
 VALUE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),

@@ -15,7 +15,7 @@ from logparse.formats.traces import ncu, nsys
 from logparse.ingest.input_file import InputFile
 from logparse.model import Kernel, Message
 from tests.conftest import SAMPLES
-from tests.formats.traces.reading import facts, outcomes, records, totals, units
+from tests.formats.reading import facts, outcomes, records_of, totals, units
 
 FOLDER = SAMPLES / "traces"
 DETAILS = (FOLDER / "ncu_details.csv").read_bytes()
@@ -23,7 +23,7 @@ DETAILS = (FOLDER / "ncu_details.csv").read_bytes()
 
 def test_nsys_gives_ranges() -> None:
     found = outcomes(nsys.FORMAT, FOLDER / "job.sqlite")
-    assert [(k.op, k.kernel, k.device, k.total_us) for k in records(found, Kernel)] == [
+    assert [(k.op, k.kernel, k.device, k.total_us) for k in records_of(found, Kernel)] == [
         ("step", "nvjet_sm90_tst_192x192", 0, 14.24),
         ("forward", "nvjet_sm90_tst_192x192", 0, 14.24),
         ("", "void relu<float>(float*)", 0, 4.0),
@@ -63,9 +63,9 @@ def test_nsys_recognise() -> None:
 def test_ncu_details() -> None:
     found = outcomes(ncu.FORMAT, FOLDER / "ncu_details.csv")
     assert totals(found) == {("", "nvjet_sm90"): (2, 30.0)}
-    (kernel,) = records(found, Kernel)
+    (kernel,) = records_of(found, Kernel)
     assert kernel.dram_gb_per_s == 2000.0  # the mean of 2.5 TB/s and 1,500 GB/s
-    (message,) = records(found, Message)
+    (message,) = records_of(found, Message)
     assert (message.function, message.count) == ("nvjet_sm90", 2)
     assert message.text == "achieved DRAM bandwidth: 2000.0 GB/s, mean of the launches"
     assert units(found) == {"foreign": 4, "measurement": 4, "reject": 1}
@@ -75,14 +75,14 @@ def test_ncu_details() -> None:
 def test_ncu_raw_page() -> None:
     found = outcomes(ncu.FORMAT, FOLDER / "ncu_raw.csv")
     assert totals(found) == {("", "copy"): (1, 10.0)}
-    assert [k.dram_gb_per_s for k in records(found, Kernel)] == [2000.0]
+    assert [k.dram_gb_per_s for k in records_of(found, Kernel)] == [2000.0]
 
 
 def test_ncu_bandwidth_without_a_time_is_said() -> None:
     lines = [line for line in DETAILS.splitlines(keepends=True) if b"gpu__time_duration" not in line]
     found = outcomes(ncu.FORMAT, b"".join(lines))
-    assert records(found, Kernel) == []
-    assert [(m.function, m.text, m.count) for m in records(found, Message)] == [
+    assert records_of(found, Kernel) == []
+    assert [(m.function, m.text, m.count) for m in records_of(found, Message)] == [
         ("nvjet_sm90", "bandwidth without a time", 2)
     ]
     assert units(found) == {"foreign": 4, "message": 2}

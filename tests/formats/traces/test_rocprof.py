@@ -13,7 +13,7 @@ from logparse.formats.traces import rocprof, rocprof_json
 from logparse.ingest.input_file import InputFile
 from logparse.model import Kernel, Message
 from tests.conftest import SAMPLES
-from tests.formats.traces.reading import everything, facts, outcomes, records, totals, units
+from tests.formats.reading import facts, outcomes, records, records_of, totals, units
 
 FOLDER = SAMPLES / "traces"
 GEMM = "Cijk_Ailk_Bljk_BBS_BH_MT256x256x64"
@@ -25,7 +25,7 @@ TRACE = (FOLDER / "4242_kernel_trace.csv").read_bytes()
 def test_kernel_trace() -> None:
     found = outcomes(rocprof.FORMAT, FOLDER / "4242_kernel_trace.csv")
     assert totals(found) == {("", GEMM): (2, 78.0), ("", RELU): (1, 4.0)}
-    assert [(k.min_us, k.max_us, k.device) for k in records(found, Kernel)] == [(38.5, 39.5, 4), (4.0, 4.0, 4)]
+    assert [(k.min_us, k.max_us, k.device) for k in records_of(found, Kernel)] == [(38.5, 39.5, 4), (4.0, 4.0, 4)]
     assert units(found) == {"foreign": 1, "measurement": 3, "reject": 1}
     (reject,) = [o for o in found if o.unit == "reject"]
     assert TRACE[reject.at :].startswith(b'"KERNEL_DISPATCH","Agent 4",1,1,4242,4')
@@ -50,7 +50,7 @@ def test_statistics_are_the_same_totals() -> None:
 
 def test_markers() -> None:
     found = outcomes(rocprof.FORMAT, FOLDER / "4242_marker_api_trace.csv")
-    assert [(m.text, m.count) for m in records(found, Message)] == [("hipblasLtMatmul", 2)]
+    assert [(m.text, m.count) for m in records_of(found, Message)] == [("hipblasLtMatmul", 2)]
     assert units(found) == {"foreign": 1, "message": 2}
 
 
@@ -89,7 +89,7 @@ def test_order_of_parts_does_not_matter() -> None:
     (process,) = json.loads(RESULTS)["rocprofiler-sdk-tool"]
     process["buffer_records"] = dict(reversed(process["buffer_records"].items()))
     text = json.dumps({"rocprofiler-sdk-tool": [dict(reversed(process.items()))]}).encode()
-    assert everything(outcomes(rocprof_json.FORMAT, text)) == everything(outcomes(rocprof_json.FORMAT, RESULTS))
+    assert records(outcomes(rocprof_json.FORMAT, text)) == records(outcomes(rocprof_json.FORMAT, RESULTS))
 
 
 @settings(max_examples=200)

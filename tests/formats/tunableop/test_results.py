@@ -13,7 +13,7 @@ from logparse.formats.format import Head
 from logparse.formats.tunableop import results, untuned
 from logparse.model import DEFAULT, Fact, Measurement, Override, Reject, Solution
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.tunableop.source import Memory, from_file, head, outcomes, records
+from tests.formats.reading import Memory, from_file, head, outcomes, records
 from tests.formats.tunableop.test_signature import keys
 
 FOLDER = SAMPLES / "tunableop"

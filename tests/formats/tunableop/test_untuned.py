@@ -12,7 +12,7 @@ from logparse.errors import EmissionError
 from logparse.formats.tunableop import results, untuned
 from logparse.model import DEFAULT, Call, Fact, Override, Reject
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.tunableop.source import Memory, from_file, head, outcomes, records
+from tests.formats.reading import Memory, from_file, head, outcomes, records
 from tests.formats.tunableop.test_signature import keys
 
 SAMPLE = from_file(SAMPLES / "tunableop/tunableop_untuned0.csv")

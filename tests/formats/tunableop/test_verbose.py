@@ -12,7 +12,7 @@ from logparse.formats.format import Outcome
 from logparse.formats.tunableop.verbose import FORMAT
 from logparse.model import Call, Fact, Measurement, Message, Record, Reject
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.tunableop.source import records, stream
+from tests.formats.reading import records, stream
 
 FOLDER = SAMPLES / "tunableop"
 

@@ -20,7 +20,7 @@ from logparse.ingest.input_file import InputFile
 from logparse.links import linked
 from logparse.model import Call, ConvProblem, Kernel, Measurement, Message, Problem, Reject
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.traces.reading import drip, everything, facts, outcomes, records, totals, units
+from tests.formats.reading import drip, facts, outcomes, records, records_of, totals, units
 
 FORMAT = profiler.FORMAT
 JOB = SAMPLES / "traces" / "job.trace.json"
@@ -30,7 +30,7 @@ H200 = CORPUS / "h200"
 
 
 def calls(found: list[Any]) -> dict[str, int | None]:
-    return {call.problem.label: call.count for call in records(found, Call)}
+    return {call.problem.label: call.count for call in records_of(found, Call)}
 
 
 def test_golden_calls() -> None:
@@ -45,12 +45,12 @@ def test_golden_calls() -> None:
         "W 32×64×56×56 k128 3×3 s2 FP16 NCHW": 1,
         "B+W 32×64×56×56 k128 3×3 s2 FP16 NCHW": 1,
     }
-    assert {call.category for call in records(found, Call)} == {"profiler"}
-    assert {call.device for call in records(found, Call)} == {0}
+    assert {call.category for call in records_of(found, Call)} == {"profiler"}
+    assert {call.device for call in records_of(found, Call)} == {0}
 
 
 def test_golden_measurements() -> None:
-    measured = {m.problem.label: m for m in records(outcomes(FORMAT, JOB), Measurement)}
+    measured = {m.problem.label: m for m in records_of(outcomes(FORMAT, JOB), Measurement)}
     twice = measured["NN 768×2048×3072 bf16_r"]
     assert (twice.time_us, twice.min_us, twice.max_us, twice.samples_us) == (39.0, 38.5, 39.5, (38.5, 39.5))
     assert twice.origin == "trace"
@@ -79,12 +79,12 @@ def test_golden_rest() -> None:
         "profiler_steps": "2",
         "profiler_steps_us": "1050.250",
     }
-    assert {(m.function, m.text, m.count) for m in records(found, Message)} == {
+    assert {(m.function, m.text, m.count) for m in records_of(found, Message)} == {
         ("aten::mm", "inputs not recorded or not readable", 1),
         ("", "Memset (Device)", 1),
     }
     assert totals(found)["aten::relu", 'void at::native::relu_kernel<"half">()'] == (1, 4.0)
-    kernels = records(found, Kernel)
+    kernels = records_of(found, Kernel)
     assert sum(k.calls for k in kernels) == 18
     unlike = {"aten::copy_", "aten::mm", "aten::relu", "aten::add_", "aten::gelu"}
     assert {k.op for k in kernels if k.problem is None} == unlike
@@ -122,7 +122,7 @@ def test_what_is_no_step_of_the_job() -> None:
 
 def test_operators_by_time_are_those_by_id() -> None:
     old = outcomes(FORMAT, SAMPLES / "traces" / "job_without_ids.trace.json.gz")
-    assert everything(old) == everything(outcomes(FORMAT, JOB))
+    assert records(old) == records(outcomes(FORMAT, JOB))
     assert units(old) == units(outcomes(FORMAT, JOB))
 
 
@@ -144,7 +144,7 @@ def shuffled_keys(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ids=["dump", "compact", "indented", "sorted", "other order", "BOM", "CRLF"],
 )
 def test_layout_does_not_matter(text: str) -> None:
-    assert everything(outcomes(FORMAT, text.encode())) == everything(outcomes(FORMAT, JOB))
+    assert records(outcomes(FORMAT, text.encode())) == records(outcomes(FORMAT, JOB))
     assert units(outcomes(FORMAT, text.encode())) == units(outcomes(FORMAT, JOB))
 
 
@@ -201,7 +201,7 @@ def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
     for spelled in (text, json.dumps(content), json.dumps(content, separators=(",", ":"))):
         found = outcomes(FORMAT, spelled.encode())
         assert units(found) == units(outcomes(FORMAT, parsed.encode()))
-        assert everything(found) == everything(outcomes(FORMAT, parsed.encode()))
+        assert records(found) == records(outcomes(FORMAT, parsed.encode()))
 
 
 def test_a_damaged_event_is_one_reject() -> None:
@@ -211,7 +211,7 @@ def test_a_damaged_event_is_one_reject() -> None:
     assert text[reject.at :].startswith(b'{\n    "ph": "X", "cat": "cpu_op", "name": aten::relu"')
     assert calls(found) == calls(outcomes(FORMAT, JOB))
     assert sum(units(found).values()) == len(CONTENT["traceEvents"])
-    kernels = records(found, Kernel)
+    kernels = records_of(found, Kernel)
     assert [k.op for k in kernels if "relu_kernel" in k.kernel] == [""]
 
 
@@ -227,8 +227,8 @@ def test_ids_of_several_operators_give_no_operator() -> None:
     found = outcomes(
         FORMAT, json.dumps({"traceEvents": [*events, *(e for e in events if e.get("cat") == "cpu_op")]}).encode()
     )
-    assert records(found, Call) == []
-    assert [m.count for m in records(found, Message) if "External id" in m.text] == [18]
+    assert records_of(found, Call) == []
+    assert [m.count for m in records_of(found, Message) if "External id" in m.text] == [18]
 
 
 @settings(max_examples=150, deadline=None)
@@ -296,14 +296,14 @@ def test_gradients(kernels: list[str], split: int | None) -> None:
 
 
 def problems(found: list[Any]) -> set[Problem]:
-    return {call.problem for call in records(found, Call)}
+    return {call.problem for call in records_of(found, Call)}
 
 
 @needs_corpus
 def test_gpt2_holds_what_the_log_and_the_untuned_file_hold() -> None:
     found = outcomes(FORMAT, H200 / "gpt2.trace.json.gz")
     assert sum(units(found).values()) == 11_579
-    assert units(found)["call"] == sum(call.count or 0 for call in records(found, Call)) == 150
+    assert units(found)["call"] == sum(call.count or 0 for call in records_of(found, Call)) == 150
     traced = problems(found)
     logged: set[Problem] = set()
     for line in InputFile(str(H200 / "cublaslt_mask31_588.log.gz")).lines():
@@ -321,7 +321,7 @@ def test_gpt2_holds_what_the_log_and_the_untuned_file_hold() -> None:
 @needs_corpus
 def test_gpt2_addmm_is_counted_once() -> None:
     found = outcomes(FORMAT, H200 / "gpt2.trace.json.gz")
-    addmm = [k for k in records(found, Kernel) if k.op == "aten::addmm"]
+    addmm = [k for k in records_of(found, Kernel) if k.op == "aten::addmm"]
     assert sum(k.calls for k in addmm) == 32
     assert {k.problem.a_type for k in addmm if k.problem} == {"bf16_r"}  # type: ignore[union-attr]
 
@@ -330,12 +330,12 @@ def test_gpt2_addmm_is_counted_once() -> None:
 def test_resnet50_kernels() -> None:
     found = outcomes(FORMAT, H200 / "resnet50.trace.json.gz")
     assert sum(units(found).values()) == 17_875
-    kernels = records(found, Kernel)
+    kernels = records_of(found, Kernel)
     assert round(sum(k.total_us for k in kernels) / 1e3, 1) == 22.8
     assert round(sum(k.total_us for k in kernels if k.problem is None) / 1e3, 1) == 12.9
-    measured = sum(sum(m.samples_us) for m in records(found, Measurement))
+    measured = sum(sum(m.samples_us) for m in records_of(found, Measurement))
     assert measured == pytest.approx(sum(k.total_us for k in kernels if k.problem))
-    conv = {c.problem.direction: 0 for c in records(found, Call) if isinstance(c.problem, ConvProblem)}
+    conv = {c.problem.direction: 0 for c in records_of(found, Call) if isinstance(c.problem, ConvProblem)}
     assert conv.keys() == {"F", "B", "W", "B+W"}
     assert facts(found)["convolution_backward_assigned"] == "0.8242"
     assert facts(found)["arch"] == "sm_90"
