@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logparse.formats import aiter, machine_facts, plain_table, rocblas
+from logparse.formats import aiter, inductor, machine_facts, plain_table, rocblas
 from logparse.formats.format import Format, Writer
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
 from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
@@ -51,6 +51,7 @@ FORMATS: tuple[Format, ...] = (
     traces_rocprof_json.FORMAT,
     traces_nsys.FORMAT,
     traces_ncu.FORMAT,
+    inductor.FORMAT,
     machine_facts.FORMAT,
 )
 """Every format that can be read.  Of whole-file formats the first that recognises a file reads it."""

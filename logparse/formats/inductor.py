@@ -1,0 +1,409 @@
+"""torch.compile's autotuning tables: what Inductor timed for a product before it chose a kernel.
+
+::
+
+    Autotune Choices Stats:
+    {"num_choices": 21, "num_triton_choices": 19, "best_kernel": "triton_mm_11", "best_time": 0.008704000152647495}
+    AUTOTUNE addmm(640x1536, 640x512, 512x1536)
+    strides: [0, 1], [512, 1], [1, 512]
+    dtypes: torch.bfloat16, torch.bfloat16, torch.bfloat16
+      triton_mm_11 0.0087 ms 100.0% ACC_TYPE='tl.float32', ALLOW_TF32=False, BLOCK_K=64, BLOCK_M=64, …, num_warps=4
+      bias_addmm 0.0092 ms 94.1%
+    SingleProcess AUTOTUNE benchmarking takes 0.2897 seconds and 4.0169 seconds precompiling for 21 choices
+
+Written to standard error by ``torch.compile(mode="max-autotune")`` or ``TORCHINDUCTOR_MAX_AUTOTUNE=1``; the ten fastest
+by default (``TORCHINDUCTOR_AUTOTUNE_NUM_CHOICES_DISPLAYED``).  torch 2.0 has neither strides nor types, its rows end
+after the share and its last line is ``SingleProcess AUTOTUNE takes 5.1835 seconds``; the statistics came with 2.8.
+Milliseconds.  Source: pytorch/pytorch torch/_inductor/select_algorithm.py (``log_results``,
+``_log_autotune_choices_stats``, ``make_precompile_fn``), torch 2.0 to 2.13.
+
+A table is one measurement per row.  The number in ``triton_mm_11`` counts the kernels of the process, so a solution is
+named by its configuration (``triton:mm,BLOCK_K=64,…``), and is ``triton:?`` or ``ck:?`` where the table has none.
+``aten:mm`` is PyTorch's own operator.  A choice that did not compile is a measurement of the table that follows it.
+The statistics repeat the winner's time with all digits.  Operators that are no single product or convolution
+(``flex_attention``, ``mm_plus_mm`` …) are messages.  A symbolic stride, or none, leaves the layout unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.ranks import ranked
+from logparse.formats.traces.torch.gemms import GEMM_TYPES
+from logparse.formats.traces.torch.operators import operation
+from logparse.model import GemmProblem, Measurement, Message, Problem, Record, Reject, Solution, Status
+
+ORIGIN = "inductor"
+CATEGORY = "inductor"
+
+_TABLE = re.compile(r"AUTOTUNE (?P<op>[A-Za-z_]\w*)\((?P<sizes>[^)]*)\)\s*\Z")
+_STRIDES = re.compile(r"strides: (?P<list>\[.*\])\s*\Z")
+_TYPES = re.compile(r"dtypes: (?P<list>torch\.\w+(?:, torch\.\w+)*)\s*\Z")
+_ROW = re.compile(
+    r"  (?P<name>\S.*?) (?P<ms>\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf|nan) ms"
+    r" (?:[\d.]+%|inf%|nan%|<DIVIDED BY ZERO ERROR>) ?(?P<config>.*)\Z"
+)
+_END = re.compile(r"(?:Single|Sub)Process AUTOTUNE (?:benchmarking )?takes ")
+_STATS = "Autotune Choices Stats:"
+_LOGGED = re.compile(r"(?:[VDIWEC]\d{4} [\d:.]+ +\d+ )?\S*torch/_inductor/select_algorithm\.py:\d+\] (?:\[[\d/_]+\] )?")
+_FAILED = re.compile(
+    r"(?:Exception )?(?P<why>.*?) for benchmark choice (?P<caller>\w+)\((?:(?P<path>[^,()]*), )?(?P<config>.*)\)\s*\Z"
+)
+_LIBRARIES = (
+    ("triton_", "triton"),
+    ("rocm_", "ck"),
+    ("cutlass_", "cutlass"),
+    ("cuda_cutlass_", "cutlass"),
+    ("xpu_cutlass_", "cutlass"),
+    ("cpp_", "cpp"),
+    ("cutedsl_", "cutedsl"),
+    ("nv_universal_gemm", "nv-universal-gemm"),
+    ("decompose_k_", "inductor"),
+    ("contiguous_", "inductor"),
+)
+"""Beginnings of Inductor's own kernel names; any other name is an operator that it calls."""
+_BY_NAME = ("aten", "inductor")
+"""Libraries whose kernels are named by what they do and not counted."""
+_CALLERS = {"TritonTemplateCaller": "triton", "ROCmTemplateCaller": "ck", "CUTLASSTemplateCaller": "cutlass"}
+_OPERATORS = {
+    "mm": "aten::mm",
+    "int_mm": "aten::_int_mm",
+    "addmm": "aten::addmm",
+    "bias_addmm": "aten::addmm",
+    "bmm": "aten::bmm",
+    "baddbmm": "aten::baddbmm",
+    "scaled_mm": "aten::_scaled_mm",
+}
+_MATRICES = {"aten::addmm": 1, "aten::baddbmm": 1}
+"""At which input the left matrix stands, where it is not the first."""
+_CPP_TYPES = {
+    "torch.float32": "float",
+    "torch.float64": "double",
+    "torch.float16": "c10::Half",
+    "torch.bfloat16": "c10::BFloat16",
+    "torch.int8": "signed char",
+    "torch.int32": "int",
+    "torch.complex64": "c10::complex<float>",
+    "torch.complex128": "c10::complex<double>",
+    "torch.float8_e4m3fn": "c10::Float8_e4m3fn",
+    "torch.float8_e5m2": "c10::Float8_e5m2",
+    "torch.float8_e4m3fnuz": "c10::Float8_e4m3fnuz",
+    "torch.float8_e5m2fnuz": "c10::Float8_e5m2fnuz",
+}
+_PATIENCE = 50
+"""Lines of others that may fall between two lines of a table."""
+_MOST_FAILED = 1000
+"""Choices without a table that are kept; more are messages."""
+_MOST_ROWS = 10_000
+_LEAST_MS = 1e-4
+"""Half of the last digit of a row and more: what the statistics' time may differ by."""
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A row of a table, or a choice that failed: its solution and what is known of its time."""
+
+    name: str
+    solution: Solution
+    config: str
+    """Its description with a comma between entries; empty where the file has none."""
+    ms: float | None = None
+    error: str | None = None
+    status: Status = "ok"
+
+
+@dataclass
+class _Table:
+    """One table while its lines come."""
+
+    title: str
+    op: str
+    sizes: list[list[int]]
+    failed: list[_Choice]
+    exact_ms: Mapping[str, float]
+    strides: list[list[int] | None] | None = None
+    types: list[str] | None = None
+    rows: list[_Choice] = field(default_factory=list)
+    patience: int = _PATIENCE
+
+
+class _Reader:
+    """The table under way in one stream, and what was written ahead of it."""
+
+    def __init__(self) -> None:
+        self._table: _Table | None = None
+        self._failed: list[_Choice] = []
+        self._exact_ms: Mapping[str, float] = {}
+        self._stats_follow = False
+
+    @property
+    def awake(self) -> bool:
+        return self._stats_follow or (self._table is not None and self._table.patience > 0)
+
+    def take(self, line: Line) -> Outcome | None:
+        text = line.text.rstrip("\r")
+        if self._stats_follow:
+            self._stats_follow = False
+            if text.startswith("{"):
+                return self._stats(text, line.offset)
+        if text.startswith(_STATS):
+            self._stats_follow = True
+            return Outcome("measurement", self._flush())
+        if text.startswith("AUTOTUNE "):
+            return self._begin(text, line.offset)
+        if _END.match(text):
+            return Outcome("measurement", self._flush()) if self._table else _message(text)
+        logged = _LOGGED.match(text)
+        if logged:
+            return self._logged(text[logged.end() :])
+        return self._in_table(text, line.offset) if self._table else None
+
+    def close(self) -> Iterable[Record]:
+        if self._table is not None:
+            yield Message(category="partial", text=f"{self._table.title} has no last line")
+        yield from self._flush()
+        yield from _without_table(self._failed)
+        self._failed = []
+
+    # ------------------------------------------------------------------------------------ one method per kind of line
+
+    def _begin(self, text: str, offset: int) -> Outcome | None:
+        match = _TABLE.match(text)
+        if match is None:
+            return None
+        held = self._flush()
+        try:
+            sizes = [_numbers(part.strip(), "x") for part in match["sizes"].split(",")]
+        except ValueError:
+            reason = Reject(f"autotune: sizes {match['sizes'][:80]!r} are no numbers", 0, len(text.encode()))
+            return Outcome("reject", [*held, reason], at=offset)
+        self._table = _Table(text.strip(), match["op"], sizes, self._failed, self._exact_ms)
+        self._failed, self._exact_ms = [], {}
+        return Outcome("measurement", held)
+
+    def _stats(self, text: str, offset: int) -> Outcome:
+        try:
+            stats = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            reason = Reject(f"autotune: statistics are not JSON: {error}", 0, len(text.encode()))
+            return Outcome("reject", [reason], at=offset)
+        pairs = (("best_kernel", "best_time"), ("best_triton_kernel", "best_triton_time"))
+        self._exact_ms = {
+            str(stats[name]): float(stats[ms])
+            for name, ms in pairs
+            if isinstance(stats, dict) and name in stats and isinstance(stats.get(ms), (int, float))
+        }
+        return Outcome("measurement")
+
+    def _logged(self, text: str) -> Outcome:
+        """A record of Python's logging, whose lines all bear its prefix."""
+        match = _FAILED.match(text)
+        if match is None or len(self._failed) >= _MOST_FAILED:
+            return _message(text)
+        config = _canonical(match["config"])
+        library = _CALLERS.get(match["caller"], "inductor")
+        status: Status = "out_of_memory" if "out of resource" in match["why"].lower() else "failed"
+        solution = Solution(library, config or "?", raw=match["config"])
+        self._failed.append(_Choice("", solution, config, error=match["why"][:200], status=status))
+        return Outcome("measurement")
+
+    def _in_table(self, text: str, offset: int) -> Outcome | None:
+        table = self._table
+        assert table is not None
+        row = _ROW.match(text)
+        if row is not None and len(table.rows) < _MOST_ROWS:
+            table.rows.append(_choice(row, table.exact_ms))
+            return Outcome("measurement")
+        if not table.rows and (match := _STRIDES.match(text)):
+            table.strides = [_strides(part) for part in re.findall(r"\[([^\]]*)\]", match["list"])]
+            return Outcome("measurement")
+        if not table.rows and (match := _TYPES.match(text)):
+            table.types = match["list"].split(", ")
+            return Outcome("measurement")
+        table.patience -= 1
+        return None
+
+    def _flush(self) -> list[Record]:
+        """What the table gives, when all its rows are known."""
+        table, self._table = self._table, None
+        if table is None:
+            return []
+        problem = _problem(table)
+        rows = _with_failed(table)
+        if problem is None:
+            texts = [f"{table.title}: {row.solution.text} {row.status} {row.ms} ms" for row in rows]
+            return [Message(category=CATEGORY, text=text) for text in texts]
+        return [_measured(problem, row, table) for row in rows]
+
+
+def _message(text: str) -> Outcome:
+    return Outcome("message", [Message(category=CATEGORY, text=text.strip())])
+
+
+def _without_table(failed: Iterable[_Choice]) -> list[Record]:
+    return [
+        Message(category=CATEGORY, text=f"a choice without its table: {x.solution.text}: {x.error}") for x in failed
+    ]
+
+
+def _choice(row: re.Match[str], exact_ms: Mapping[str, float]) -> _Choice:
+    name, config = row["name"], _canonical(row["config"])
+    if name.startswith("ExternKernelCaller("):
+        name = name[len("ExternKernelCaller(") :].rstrip(")").removeprefix("extern_kernels.")
+    elif "=" in name:  # the configuration in the name's place, by a PyTorch of early 2024
+        name, config = "", _canonical(name)
+    library = next((library for start, library in _LIBRARIES if name.startswith(start)), "aten" if name else "triton")
+    solution = Solution(library, name if library in _BY_NAME else _identity(name, config), raw=row["name"])
+    ms = float(row["ms"])
+    exact = exact_ms.get(row["name"])
+    if exact is not None and abs(exact - ms) < _LEAST_MS:
+        ms = exact
+    if not math.isfinite(ms):
+        return _Choice(name, solution, config, status="failed", error="did not run (time inf)")
+    if ms <= 0:
+        return _Choice(name, solution, config, status="no_time", error="time 0")
+    return _Choice(name, solution, config, ms)
+
+
+def _canonical(config: str) -> str:
+    return re.sub(r",? +", ",", config.strip())
+
+
+def _template(name: str) -> str:
+    """``mm`` of ``triton_mm_11``; empty for other libraries, whose configuration names the kernel whole."""
+    return re.sub(r"_\d+\Z", "", name).removeprefix("triton_") if name.startswith("triton_") else ""
+
+
+def _identity(name: str, config: str) -> str:
+    """What names a kernel in another process too: its template and its configuration, or ``?``."""
+    return ",".join(filter(None, (_template(name), config))) if config else "?"
+
+
+def _with_failed(table: _Table) -> list[_Choice]:
+    """The rows, and the choices that failed ahead of the table unless a row stands for them, too."""
+    rows = list(table.rows)
+    shown = {row.config: i for i, row in enumerate(rows) if row.config}
+    template = next((word for word in (_template(row.name) for row in rows) if word), "")
+    for failed in table.failed:
+        place = shown.get(failed.config)
+        if place is None:
+            identity = _identity(f"triton_{template}", failed.config) if template else failed.solution.id
+            same = failed.solution.library == "triton"
+            rows.append(replace(failed, solution=replace(failed.solution, id=identity)) if same else failed)
+        elif rows[place].status != "ok":
+            rows[place] = replace(rows[place], error=failed.error, status=failed.status)
+    return rows
+
+
+def _measured(problem: Problem, row: _Choice, table: _Table) -> Measurement:
+    return Measurement(
+        problem=problem,
+        solution=row.solution,
+        origin=ORIGIN,
+        status=row.status,
+        time_us=None if row.ms is None else round(row.ms * 1e3, 6),
+        error=row.error,
+        key_text=table.title.removeprefix("AUTOTUNE "),
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- the problem
+
+
+def _numbers(text: str, separator: str) -> list[int]:
+    return [int(part) for part in text.split(separator)] if text else []
+
+
+def _strides(text: str) -> list[int] | None:
+    """None where a stride is a symbol (``s0``) or an expression of some."""
+    try:
+        return [int(part) for part in text.split(",")] if text.strip() else []
+    except ValueError:
+        return None
+
+
+def _problem(table: _Table) -> Problem | None:
+    """The problem of a table; None for operators that are no single product, and where sizes do not fit."""
+    name = table.op.removeprefix("_")
+    if name == "convolution":
+        return _convolution(table)
+    operator = _OPERATORS.get(name)
+    if operator is None:
+        return None
+    found = _operation(operator, table)
+    if not isinstance(found, GemmProblem):
+        return _of_sizes(table, _MATRICES.get(operator, 0))
+    # The type of the result is an argument, which the table does not print.
+    chosen = operator == "aten::_scaled_mm" or any(row.name.endswith("_dtype") for row in table.rows)
+    return replace(found, c_type=None, d_type=None) if chosen else found
+
+
+def _operation(operator: str, table: _Table) -> Problem | None:
+    """What the profiler's reader makes of the operator's inputs, where all of them are known."""
+    strides = table.strides or []
+    if table.types is None or None in strides or not len(strides) == len(table.sizes) == len(table.types):
+        return None
+    none: list[list[int]] = [[]] * 2  # optional tensors that were not given
+    types = [_CPP_TYPES.get(name, name) for name in table.types]
+    inputs = {"Input Dims": [*table.sizes, *none], "Input Strides": [*strides, *none], "Input type": types}
+    found = operation(operator, {**inputs, "Concrete Inputs": []})
+    return found.problems[0] if found else None
+
+
+def _of_sizes(table: _Table, at: int) -> GemmProblem | None:
+    """The product as far as sizes and types tell: layouts stay unknown.  The result is row-major, as a new tensor."""
+    sizes, types = table.sizes[at : at + 2], (table.types or [])[at : at + 2]
+    if len(sizes) < 2 or len(sizes[0]) != len(sizes[1]) or len(sizes[0]) not in (2, 3):
+        return None
+    (*batch, rows, k), (*batches, same_k, columns) = sizes
+    if k != same_k or batch != batches:
+        return None
+    a_type, b_type = (GEMM_TYPES.get(_CPP_TYPES.get(name, "")) for name in reversed(types or ["", ""]))
+    return GemmProblem(
+        m=columns, n=rows, k=k, batch_count=batch[0] if batch else 1, a_type=a_type, b_type=b_type,
+        activation="none", gradient=False, aux=False,
+    )  # fmt: skip
+
+
+def _convolution(table: _Table) -> Problem | None:
+    """A forward convolution, where a Triton row states what the title does not.
+
+    Inductor has a Triton template for convolutions without dilation and transposition only (``kernel/conv.py``).
+    """
+    config = next((row.config for row in table.rows if "KERNEL_H=" in row.config), None)
+    if config is None or len(table.sizes) not in (2, 3) or table.types is None:
+        return None
+    entries = dict(entry.split("=", 1) for entry in config.split(",") if "=" in entry)
+    axes = "DHW"[5 - len(table.sizes[0]) :]
+    stride, padding = (
+        f"[{','.join(entries.get(f'{word}_{axis}', '?') for axis in axes)}]" for word in ("STRIDE", "PADDING")
+    )
+    types = [_CPP_TYPES.get(name, name) for name in table.types]
+    strides = table.strides or []
+    if None in strides or len(strides) != len(table.sizes):
+        strides = [[0] * len(size) for size in table.sizes]  # of no layout: a symbol leaves it unknown
+    args = {
+        "Input Dims": [*table.sizes[:2], []], "Input Strides": [*strides[:2], []], "Input type": [*types[:2], ""],
+        "Concrete Inputs": ["", "", "", stride, padding, "[1]", "False", "[0]", entries.get("GROUPS", "?")],
+    }  # fmt: skip
+    found = operation("aten::convolution", args)
+    return found.problems[0] if found else None
+
+
+_MARKERS = (
+    b"AUTOTUNE ",
+    _STATS.encode(),
+    b"torch/_inductor/select_algorithm.py:",
+)
+
+FORMAT = BlockFormat(
+    name="inductor-autotune",
+    about="torch.compile's autotuning: AUTOTUNE tables, choices' statistics, choices that failed",
+    markers=_MARKERS,
+    begin=ranked(_MARKERS, _Reader),
+)
