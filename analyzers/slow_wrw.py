@@ -22,7 +22,8 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.devices import Device, device_of
-from analyzers.evidence.joins import EVIDENCE, calls_of, facts_by_source, timed
+from analyzers.evidence.joins import calls_of, facts_by_source, timed
+from analyzers.evidence.origins import EVIDENCE
 from analyzers.evidence.program_changes import LAYOUT
 from analyzers.evidence.target import arch, same_device
 from analyzers.evidence.user_find_db import replaced_solvers, settled

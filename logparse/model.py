@@ -534,8 +534,8 @@ class Call:
 class Measurement:
     """A time (or the reason why there is none) of one solution for one problem, as a file or a replay says it.
 
-    ``origin`` names who measured (``find-db``, ``tunableop``, ``tunableop-verbose``, ``bench``, ``tuning-file``,
-    ``driver``, ``trace``, ``replay``); times of different origins are never compared without saying so.
+    ``origin`` names who measured, as its format declares (``formats.format.Origin``: ``find-db``, ``tunableop``,
+    ``trace`` …); times of different origins are never compared without saying so.
     """
 
     problem: Problem

@@ -12,20 +12,13 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.origins import CONFIRM, PICK
+from analyzers.evidence.origins import PICK, TRACE
 from logparse.model import DEFAULT
 
 LEVELS = ("exact", "layout", "shape")
 """Levels of links, the closest first."""
 DEFAULT_TEXT = DEFAULT.text
 """The library's own choice as a solution's text; in a replay its fact ``PICK`` names the solution that it was."""
-EVIDENCE = frozenset(
-    {"find-db", "tunableop", "tunableop-verbose", "bench", "tuning-file", "driver", "miopen-log", CONFIRM}
-)
-"""Origins whose times are measurements of named solutions.  Not among them: kernel times of traces, MIOpen's chosen
-solver (a pick), the driver's list of solutions (estimates where no record is known), and the races of a replay: of a
-replay only what was confirmed in a fresh process counts.
-"""
 
 
 def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:
@@ -59,7 +52,7 @@ def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tup
 
     Of several sources the largest ratio speaks.  Kernel times of traces are none of a call.
     """
-    rows = timed(measurements[(measurements["origin"] != "trace").to_numpy(dtype=bool)])
+    rows = timed(measurements[(measurements["origin"] != TRACE).to_numpy(dtype=bool)])
     keys = ["source_id", "origin", "problem"]
     own = rows[is_default(rows, facts)].groupby(keys)["time_us"].min().rename("own")
     times = rows.groupby([*keys, "solution"])["time_us"].min().reset_index().merge(own.reset_index(), on=keys)

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.joins import EVIDENCE, facts_by_source, timed
-from analyzers.evidence.origins import RACE
+from analyzers.evidence.joins import facts_by_source, timed
+from analyzers.evidence.origins import EVIDENCE, RACE, TRACE
 from analyzers.evidence.target import same_device
 from logparse.model import GemmProblem, problem_from_text
 
 Size: TypeAlias = Literal["m", "n", "k"]
 SIZES: tuple[Size, ...] = ("m", "n", "k")
-TRACE = "trace"
 ORIGINS = EVIDENCE | {TRACE, RACE}
 """Sources of the times: a trace counts too (it says what the job's own calls took), and so does a race: what is looked
 for here are factors, not percents.

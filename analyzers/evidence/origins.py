@@ -1,12 +1,26 @@
-"""Origins of measurements that a replay gives, and its fact of the pick."""
+"""Who took the times of measurements, and which of these times picks are compared by.
+
+A format declares its origins (``formats.format.Origin``); those of a replay are declared here.
+"""
 
 from __future__ import annotations
 
+from logparse.formats import FORMATS
+from logparse.formats.format import Origin
+
 RACE, CONFIRM = "replay", "replay-confirm"
-"""Origins of measurements: a race's samples; a confirmation's paired samples of a pick and a winner, two rows of one
+"""Origins of a replay: a race's samples; a confirmation's paired samples of a pick and a winner, two rows of one
 source, entry by entry of one block.
 """
-
-
+TRACE = "trace"
+"""Origin of kernel times in the job's own traces."""
 PICK = "pick"
-"""Fact of both: the solution that was the library's own choice on this machine."""
+"""Fact of both origins of a replay: the solution that was the library's own choice on this machine."""
+ORIGINS: tuple[Origin, ...] = (
+    *dict.fromkeys(origin for format in FORMATS for origin in format.origins),
+    Origin(RACE, evidence=False),  # the winner of a race was lucky in part: only a fresh process counts
+    Origin(CONFIRM, evidence=True),
+)
+"""Every origin of measurements."""
+EVIDENCE = frozenset(origin.name for origin in ORIGINS if origin.evidence)
+"""Names of the origins whose times are measurements of named solutions."""

@@ -16,7 +16,6 @@ import pandas as pd
 from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.joins import (
     DEFAULT_TEXT,
-    EVIDENCE,
     LEVELS,
     calls_by_problem,
     closest,
@@ -24,7 +23,7 @@ from analyzers.evidence.joins import (
     is_default,
     timed,
 )
-from analyzers.evidence.origins import CONFIRM
+from analyzers.evidence.origins import CONFIRM, EVIDENCE
 from analyzers.evidence.target import comparable, same_device
 
 CHOSEN = "miopen-chosen"

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.joins import EVIDENCE, timed
+from analyzers.evidence.joins import timed
 from analyzers.evidence.miopen_tuning import completed
+from analyzers.evidence.origins import EVIDENCE
 from analyzers.evidence.picks import picks
 from analyzers.evidence.target import machine, same_device, serves
 from logparse.model import Finding, Override, problem_from_text, solution_from_text

@@ -12,22 +12,12 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.joins import EVIDENCE, calls_by_problem, is_default, timed
-from analyzers.evidence.origins import CONFIRM
+from analyzers.evidence.joins import calls_by_problem, is_default, timed
+from analyzers.evidence.origins import CONFIRM, EVIDENCE, TRACE
 from analyzers.evidence.picks import picks
 
-TRACE = "trace"
-BASES = (
-    TRACE,
-    CONFIRM,
-    "driver",
-    "bench",
-    "tunableop-verbose",
-    "miopen-log",
-    "find-db",
-    "tunableop",
-    "tuning-file",
-)
+_NEAREST = (TRACE, CONFIRM, "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
+BASES = (*_NEAREST, *sorted(EVIDENCE - {*_NEAREST}))
 """Kinds of evidence, what is nearest to the job first."""
 
 COLUMNS = ("problem", "basis", "solution", "time_us", "noise")

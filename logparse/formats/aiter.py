@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from logparse.errors import EmissionError
-from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source, Writer
+from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
 from logparse.model import (
     NARROW,
     Call,
@@ -342,6 +342,10 @@ FORMAT = FileFormat(
     about="ROCm/aiter tuned and untuned GEMM tables, online tuning cache",
     recognise=recognise,
     read=read,
+    origins=(
+        Origin(ORIGIN, evidence=True),
+        Origin(ONLINE_ORIGIN, evidence=False),
+    ),
 )
 WRITER = Writer(
     name="aiter",

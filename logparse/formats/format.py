@@ -76,6 +76,18 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Who took the times that a format reads: ``name`` is the ``origin`` of its measurements.
+
+    ``evidence``: the times are measurements of named solutions, which picks are compared by.  Not so are kernel times
+    of traces, choices without a time, and estimates.
+    """
+
+    name: str
+    evidence: bool
+
+
+@dataclass(frozen=True)
 class LineFormat:
     """One line, one record: ``read`` gets each *distinct* line once and its result is counted.
 
@@ -91,6 +103,7 @@ class LineFormat:
     start: bytes
     read: Callable[[str], Outcome]
     prefixed: bool = False
+    origins: tuple[Origin, ...] = ()
 
 
 class BlockReader(Protocol):
@@ -118,6 +131,7 @@ class BlockFormat:
     about: str
     markers: tuple[bytes, ...]
     begin: Callable[[], BlockReader]
+    origins: tuple[Origin, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +142,7 @@ class FileFormat:
     about: str
     recognise: Callable[[Head], bool]
     read: Callable[[Source], Iterator[Outcome]]
+    origins: tuple[Origin, ...] = ()
 
 
 Format: TypeAlias = LineFormat | BlockFormat | FileFormat

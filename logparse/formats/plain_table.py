@@ -30,7 +30,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from logparse.formats.format import FileFormat, Head, Outcome, Source
+from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source
 from logparse.model import (
     CONV_FIELDS,
     GEMM_FIELDS,
@@ -247,4 +247,5 @@ FORMAT = FileFormat(
     about="CSV or Parquet table with documented columns: problems, solutions, time_us, calls",
     recognise=recognise,
     read=read,
+    origins=(Origin(ORIGIN, evidence=True),),
 )

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from logparse.errors import EmissionError
-from logparse.formats.format import BlockFormat, Emission, Line, LineFormat, Outcome, Writer
+from logparse.formats.format import BlockFormat, Emission, Line, LineFormat, Origin, Outcome, Writer
 from logparse.formats.ranks import ranked
 from logparse.model import Call, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
 
@@ -208,6 +208,7 @@ TUNE = BlockFormat(
     about="rocblas-gemm-tune's table, rocBLAS override file",
     markers=(_HEADER.encode(),),
     begin=ranked((_HEADER.encode(),), _Table),
+    origins=(Origin("rocblas-tune", evidence=False),),
 )
 
 

@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.hipblaslt import preamble
 from logparse.formats.hipblaslt.columns import problem, row
 from logparse.formats.ranks import ranked
@@ -229,4 +229,5 @@ FORMAT = BlockFormat(
     about="standard output of hipblaslt-bench (all column sets, Winner blocks, kernel info)",
     markers=_MARKERS,
     begin=ranked(_MARKERS, begin),
+    origins=(Origin("bench", evidence=True),),
 )

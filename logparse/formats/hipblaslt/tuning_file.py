@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from logparse.errors import EmissionError
-from logparse.formats.format import Emission, FileFormat, Head, Line, Outcome, Source, Writer
+from logparse.formats.format import Emission, FileFormat, Head, Line, Origin, Outcome, Source, Writer
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS, problem, row
 from logparse.formats.hipblaslt.enums import SCALE_CODES, tight_leading_dimensions
 from logparse.model import COMPLEX, NARROW, Fact, GemmProblem, Measurement, Override, Problem, Record, Reject, Solution
@@ -93,6 +93,7 @@ FORMAT = FileFormat(
     about="hipBLASLt tuning file (6.4 and 7.0+ layout), read by HIPBLASLT_TUNING_OVERRIDE_FILE",
     recognise=recognise,
     read=read,
+    origins=(Origin("tuning-file", evidence=True),),
 )
 
 # ------------------------------------------------------------------------------------------- writing

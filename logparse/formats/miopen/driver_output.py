@@ -31,7 +31,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.miopen.driver import Command, CommandError, read_command
 from logparse.formats.miopen.solvers import ID_OF_CODE, algorithm_name
 from logparse.formats.ranks import ranked
@@ -266,4 +266,8 @@ FORMAT = BlockFormat(
     about="MIOpenDriver's own output: solutions, kernel times, verification",
     markers=_MARKERS,
     begin=ranked(_MARKERS, Reader, apart=False),
+    origins=(
+        Origin(ORIGIN, evidence=True),
+        Origin(LIST_ORIGIN, evidence=False),
+    ),
 )

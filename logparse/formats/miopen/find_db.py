@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from logparse.errors import EmissionError
-from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source, Writer
+from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
 from logparse.formats.miopen.problem_key import is_key, key_of
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.model import ConvProblem, Fact, Override, Problem
@@ -206,6 +206,7 @@ FORMAT = FileFormat(
     about="MIOpen find-db, system (*.fdb.txt) and user (*.ufdb.txt), items of v2, v1 and v0",
     recognise=recognise,
     read=read,
+    origins=(Origin("find-db", evidence=True),),
 )
 WRITER = Writer(
     name="miopen-find-db",

@@ -30,7 +30,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.miopen.driver import PREFIX, CommandError, read_command
 from logparse.formats.miopen.find_db import facts_of_name
 from logparse.formats.miopen.find_db_record import read_item
@@ -331,4 +331,8 @@ FORMAT = BlockFormat(
     about="MIOpen's log (MIOPEN_LOG_LEVEL 4 to 7, MIOPEN_ENABLE_LOGGING=1): find timings, choices, warnings",
     markers=_MARKERS,
     begin=ranked(_MARKERS, Reader, apart=False),
+    origins=(
+        Origin(ORIGIN, evidence=True),
+        Origin(CHOSEN_ORIGIN, evidence=False),
+    ),
 )

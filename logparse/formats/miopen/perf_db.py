@@ -28,7 +28,7 @@ from functools import lru_cache
 from typing import Any
 
 from logparse.errors import EmissionError
-from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source, Writer
+from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
 from logparse.formats.miopen.find_db import FILE_NAME, facts_of_name, file_name
 from logparse.formats.miopen.problem_key import TYPES, problem_from_key, split_types
 from logparse.model import ConvProblem, Fact, Measurement, Override, Problem, Record, Reject, Solution
@@ -281,6 +281,7 @@ FORMAT = FileFormat(
     about="MIOpen perf-db, text (*.db.txt, *.udb.txt) and sqlite (*.db, *.udb): which solvers are tuned",
     recognise=recognise,
     read=read,
+    origins=(Origin(ORIGIN, evidence=False),),
 )
 WRITER = Writer(
     name="miopen-perf-db",

@@ -28,11 +28,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from logparse.errors import EmissionError
-from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source, Writer
+from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
 from logparse.formats.tunableop import signature, validators
 from logparse.formats.tunableop.solutions import name, solution, why_no_candidate
 from logparse.model import Fact, Measurement, Override, Reject, Status
 
+ORIGIN = "tunableop"
 FILE_NAME = "tunableop_results"
 _BOM = "\ufeff"
 _EMPTY_NAME = re.compile(r"(?!.*untuned)(?:.*tunableop.*|results\d.*|.*_results\d.*)\.csv\Z", re.IGNORECASE)
@@ -130,7 +131,7 @@ def row(text: str) -> Measurement | Reject:
     return Measurement(
         problem=problem,
         solution=solution(parts[2]),
-        origin="tunableop",
+        origin=ORIGIN,
         status=status,
         time_us=time_us,
         error=error_text,
@@ -169,6 +170,7 @@ FORMAT = FileFormat(
     about="PyTorch TunableOp results CSV: the tuned winner of each GEMM",
     recognise=recognise,
     read=read,
+    origins=(Origin(ORIGIN, evidence=True),),
 )
 
 

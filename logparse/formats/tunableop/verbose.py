@@ -35,9 +35,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.ranks import ranked
-from logparse.formats.tunableop import signature, validators
+from logparse.formats.tunableop import results, signature, validators
 from logparse.formats.tunableop.solutions import solution
 from logparse.model import Call, Family, GemmProblem, Measurement, Message, Record, Reject, Status
 
@@ -185,7 +185,7 @@ class _Reader:
         record = Measurement(
             problem=problem,
             solution=solution(match["sol"]),
-            origin=ORIGIN if key in self._done and not self._loading else "tunableop",
+            origin=ORIGIN if key in self._done and not self._loading else results.ORIGIN,
             status="failed" if failed else "ok" if time_us else "no_time",
             time_us=time_us or None,
             error="every candidate failed or was skipped" if failed else None,
@@ -378,4 +378,8 @@ FORMAT = BlockFormat(
     about="PyTorch TunableOp verbose log: every candidate's time",
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),
+    origins=(
+        Origin(ORIGIN, evidence=True),
+        Origin(results.ORIGIN, evidence=True),
+    ),
 )

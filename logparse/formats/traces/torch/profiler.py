@@ -47,7 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logparse.formats.format import FileFormat, Head, Outcome, Source
+from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source
 
 
 def recognise(head: Head) -> bool:
@@ -73,4 +73,5 @@ FORMAT = FileFormat(
     about="torch.profiler traces (Kineto JSON): GEMM and convolution operators with the kernels that each launched",
     recognise=recognise,
     read=read,
+    origins=(Origin("trace", evidence=False),),
 )
