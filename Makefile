@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO := build/demo
 
-.PHONY: demo test lint clean transcript screenshots
+.PHONY: demo test nightly lint ruff mypy pytest clean transcript screenshots
 
 # --system-site-packages keeps a torch that the machine already has (a ROCm image brings its own).
 $(VENV)/.installed: pyproject.toml setup.py logparse/ingest/_lines.c logparse/formats/miopen/_find_db.c
@@ -22,13 +22,26 @@ demo: $(VENV)/.installed
 	@rm -rf $(DEMO) overrides
 	@PATH="$(abspath $(BIN)):$$PATH" LOGPARSE_STORE=$(DEMO)/store sh sample_logs/demo.sh
 
-lint: $(VENV)/.tested
+ruff: $(VENV)/.tested
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+mypy: $(VENV)/.tested
 	$(BIN)/mypy
 
-test: lint
-	$(BIN)/python -m pytest -n auto
+# One worker holds the tests of a group (loadgroup): a Ray cluster, a browser and a store of samples are made once.
+pytest: $(VENV)/.tested
+	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+lint: ruff mypy
+
+# mypy uses one core, so the tests run beside it.
+test: ruff
+	@$(MAKE) --no-print-directory -j2 mypy pytest
+
+# Everything at full size: 1,000 examples per property, fuzzing of every format, every round of kills.  About an hour.
+nightly: lint
+	LOGPARSE_NIGHTLY=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
 clean:
 	rm -rf build overrides .pytest_cache .mypy_cache .ruff_cache

@@ -5,15 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from logparse.store import Store, open_store
 
-# A shared machine is slow at moments; how long an example takes says nothing about it.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
+NIGHTLY = "LOGPARSE_NIGHTLY" in os.environ
+"""Whether this is ``make nightly``, all tests at full size; ``make test`` takes five minutes on two cores."""
+
+# No deadline: a shared machine is slow at moments.
+settings.register_profile("ci", max_examples=25, deadline=None)
+settings.register_profile("nightly", max_examples=1000, deadline=None)
+settings.load_profile("nightly" if NIGHTLY else "ci")
+
+
+def sized(small: int, full: int) -> int:
+    """The size of a test that repeats something: rounds, runs, examples."""
+    return full if NIGHTLY else small
+
 
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "sample_logs"
@@ -66,6 +77,36 @@ def cluster() -> Iterator[None]:
         )
     yield
     ray.shutdown()
+
+
+# ``make test`` leaves out what is marked as nightly and says how much that is (with xdist each worker sees all tests).
+
+_LEFT = pytest.StashKey[int]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left = [item for item in items if item.get_closest_marker("nightly") and not NIGHTLY]
+    items[:] = [item for item in items if item not in left]
+    config.hook.pytest_deselected(items=left)
+    config.stash[_LEFT] = len(left)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left"] = session.config.stash.get(_LEFT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[_LEFT] = getattr(node, "workeroutput", {}).get("left", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if not NIGHTLY:
+        nightly, ci = (settings.get_profile(name).max_examples for name in ("nightly", "ci"))
+        left = f"{config.stash.get(_LEFT, 0)} tests, and the full size of others ({nightly} examples instead of {ci})"
+        terminalreporter.write_line(f"left to `make nightly`: {left}")
 
 
 # In CI a browser, torch or binding that is missing is a failure: a skip there would be a check that never ran.

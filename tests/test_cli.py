@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +13,7 @@ import pytest
 
 from logparse import __version__
 from tests.conftest import ROOT, SAMPLES
-
-
-def run(*words: str, cwd: Path = ROOT, **values: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "logparse", *words]
-    values.setdefault("env", {name: value for name, value in os.environ.items() if name != "COLUMNS"})
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **values)  # type: ignore[call-overload, no-any-return]
+from tests.program import run
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +38,10 @@ def test_every_verb_has_help_with_an_example(verb: str) -> None:
 
 
 def test_the_version_is_told() -> None:
-    assert run("--version").stdout == f"logparse {__version__}\n"
+    command = [sys.executable, "-m", "logparse", "--version"]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == (
+        f"logparse {__version__}\n"
+    )
 
 
 def test_ingest_prints_what_became_of_each_file(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
 from logparse.store import open_store
 from tests.conftest import SAMPLE_FILES, SAMPLES
+from tests.formats.reading import check_conservation
 
 GOLDENS = Path(__file__).parent / "goldens"
 SECTIONS = {
@@ -39,17 +40,19 @@ def golden_of(sample: Path) -> Path:
 
 
 def rendered(sample: Path, folder: Path) -> str:
-    """The rows that a sample gives, sorted, as CSV sections."""
+    """The rows that a sample gives, sorted, as CSV sections; each of its lines is counted once."""
     store = open_store(folder, create=True)
     ingest([str(sample)], store, run="golden")
+    check_conservation(store)
     row = store.sources().iloc[0]
     units = {name: int(row[name]) for name in row.index if name.endswith("_lines") and row[name]}
     pid = "" if pd.isna(row["pid"]) else int(row["pid"])
     pid_from = "" if pd.isna(row["pid_from"]) else row["pid_from"]
     out = [f"format {row['format']}", f"lines {row['lines']} splits {row['splits']} pid {pid} {pid_from}".rstrip()]
     out += [f"{name} {count}" for name, count in units.items()]
-    for name, sql in SECTIONS.items():
-        frame = store.query(f"{sql} order by all")
+    with store.connect() as con:
+        frames = {name: con.execute(f"{sql} order by all").df() for name, sql in SECTIONS.items()}
+    for name, frame in frames.items():
         if len(frame):
             out += [f"[{name}]", frame.to_csv(index=False, lineterminator="\n", float_format="%.9g").rstrip("\n")]
     return "\n".join(line.rstrip() for line in "\n".join(out).splitlines()) + "\n"

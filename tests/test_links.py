@@ -8,7 +8,7 @@ from itertools import product
 
 import duckdb
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.links import linked, links_sql
@@ -113,7 +113,6 @@ partial_convs = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(partial_gemms | partial_convs, max_size=12))
 def test_the_view_says_what_the_function_says(problems: list[Problem]) -> None:
     expected = {(a.text, b.text): level for a, b in product(problems, problems) if (level := linked(a, b))}

@@ -47,7 +47,7 @@ from logparse.store.schema import (
     commit_from_row,
     live,
 )
-from logparse.store.views import view_sql
+from logparse.store.views import named_in, view_sql
 
 if TYPE_CHECKING:
     import duckdb
@@ -212,11 +212,14 @@ class Store:
         """Where the store lies on this machine's disk; None for one behind a URL."""
         return Path(self.root) if isinstance(self.filesystem, pafs.LocalFileSystem) else None
 
-    def connect(self, run: str | None = None, *, direct: bool = False) -> duckdb.DuckDBPyConnection:
+    def connect(
+        self, run: str | None = None, *, direct: bool = False, sql: str | None = None
+    ) -> duckdb.DuckDBPyConnection:
         """An in-memory DuckDB connection with the views; ``run`` limits every view to one run.
 
-        ``direct`` lets DuckDB read the large tables of a local store by itself: a third less time and memory, but the
-        connection must keep its access to files, which SQL of strangers may not have.
+        ``sql`` limits the views to those that this text names and what they are made of: making all of them takes
+        longer than most queries.  ``direct`` lets DuckDB read the large tables of a local store by itself: a third
+        less time and memory, but the connection must keep its access to files, which untrusted SQL may not have.
         """
         import duckdb
 
@@ -230,7 +233,13 @@ class Store:
         commits, manifest = self.live_table(run), self.manifest()
         con.register("commits_", commits)
         attempts = set(commits["attempt"].to_pylist())
+        views = view_sql(run)
+        if sql is not None:
+            views = named_in(sql, views)
+            sql = " ".join([sql, *views.values()])
         for table, schema in SCHEMAS.items():
+            if sql is not None and f"{table}_" not in sql:
+                continue
             parts = self.parts(table, attempts, manifest)
             paths = parts if direct and table in _LARGE and self.folder is not None else []
             if paths:
@@ -248,20 +257,20 @@ class Store:
             if has_findings
             else FINDINGS_SCHEMA.empty_table(),
         )
-        for view, sql in view_sql(run).items():
-            con.execute(f"create view {view} as {sql}")
+        for view, definition in views.items():
+            con.execute(f"create view {view} as {definition}")
         return con
 
     def query(self, sql: str, run: str | None = None, parameters: Sequence[object] = ()) -> pd.DataFrame:
         """The result of trusted SQL over the views (for SQL of strangers see ``logparse.sql``)."""
-        with self.connect(run) as con:
+        with self.connect(run, sql=sql) as con:
             return con.execute(sql, list(parameters)).df()
 
     def frames(self, run: str | None = None, names: Sequence[str] = FRAMES) -> dict[str, pd.DataFrame]:
         """The tables that analyzers take: of one run (default the latest) where they are the run's own, else of all."""
         run = self.latest_run(run)
         out = {}
-        with self.connect() as con:
+        with self.connect(sql=" ".join(names)) as con:
             for name in names:
                 own = f"{_OWN[name]} where run = $run" if name in _OWN else None
                 out[name] = con.execute(f"select * from {own or name}", {"run": run} if own else None).df()

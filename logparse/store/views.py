@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from logparse.formats.format import UNITS
 from logparse.links import links_sql
 from logparse.store.schema import SCHEMAS
@@ -78,3 +81,12 @@ def view_sql(run: str | None) -> dict[str, str]:
             group by s.source_id, s.path, s.run, t.reason, coalesce(t.line, t."offset")""",
         "findings": "select * from findings_" + (f" where run = '{run.replace(chr(39), chr(39) * 2)}'" if run else ""),
     }
+
+
+def named_in(sql: str, views: Mapping[str, str]) -> dict[str, str]:
+    """The views that a text names, directly or through each other, in their order; all if it names none."""
+    words = set(re.findall(r"\w+", sql.lower()))
+    for view in reversed(list(views)):
+        if view in words:
+            words.update(re.findall(r"\w+", views[view].lower()))
+    return {view: text for view, text in views.items() if view in words} or dict(views)

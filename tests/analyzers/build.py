@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 import pandas as pd
 
@@ -29,10 +30,20 @@ NUMBERS = frozenset({"time_us", "min_us", "max_us", "std_us", "count", "calls", 
 
 
 def frame(table: str, rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
+    found = list(rows)
+    return _frame(table, found) if found else _empty(table).copy()
+
+
+@cache
+def _empty(table: str) -> pd.DataFrame:
+    return _frame(table, [])
+
+
+def _frame(table: str, rows: list[Mapping[str, object]]) -> pd.DataFrame:
     columns = COLUMNS[table].split()
-    out = pd.DataFrame(list(rows), columns=columns)
-    for name in columns:
-        out[name] = pd.to_numeric(out[name]) if name in NUMBERS else out[name]
+    out = pd.DataFrame(rows, columns=columns)
+    for name in NUMBERS.intersection(columns):
+        out[name] = pd.to_numeric(out[name])
         if name in ("pid", "count", "calls"):
             out[name] = out[name].astype("Int64")  # as DuckDB hands over integers that may be missing
     return out

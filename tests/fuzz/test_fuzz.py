@@ -1,9 +1,11 @@
-"""A few seconds of coverage-guided fuzzing per line language; longer runs are made by hand (see ``fuzz_lines``)."""
+"""Coverage-guided fuzzing: a short run over all line languages at once, in ``make nightly`` a longer one of each.
+
+Runs of hours are made by hand (see ``fuzz_lines``).
+"""
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import subprocess
 import sys
@@ -13,15 +15,15 @@ import pytest
 
 from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat
-from tests.conftest import ROOT
+from tests.conftest import ROOT, sized
 
-RUNS = int(os.environ.get("LOGPARSE_FUZZ_RUNS", "3000"))
-LANGUAGES = ["stream", *(f.name for f in FORMATS if not isinstance(f, FileFormat))]
+RUNS = sized(200, 3000)
+LANGUAGES = [pytest.param(f.name, marks=pytest.mark.nightly) for f in FORMATS if not isinstance(f, FileFormat)]
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", ["stream", *LANGUAGES])
 def test_nothing_raises(language: str, tmp_path: Path) -> None:
     options = [
         f"-runs={RUNS}",

@@ -23,7 +23,7 @@ from logparse.ingest import Ingested, ingest
 from logparse.ingest.counting import PlainCounter, new_counter
 from logparse.model import Fact
 from logparse.store import Store, open_store
-from tests.conftest import CORPUS, ROOT, SAMPLES, needs_corpus
+from tests.conftest import CORPUS, ROOT, SAMPLES, needs_corpus, sized
 from tests.formats.reading import check_conservation
 
 BENCH = (
@@ -400,7 +400,7 @@ def test_kill_at_random_moments_loses_and_doubles_nothing(tmp_path: Path) -> Non
     elsewhere = [*command[:5], str(tmp_path / "other"), *command[6:]]
     assert subprocess.run(elsewhere, cwd=ROOT, stdout=-3, check=False).returncode == 0
     whole_run = time.monotonic() - started
-    for _ in range(20):
+    for _ in range(sized(5, 20)):
         child = subprocess.Popen(command, cwd=ROOT, stdout=-3, stderr=-3)
         time.sleep(rng.uniform(0.3, 1.0) * whole_run)
         child.send_signal(signal.SIGKILL)
@@ -457,14 +457,12 @@ def test_unreadable_parts_of_the_disk_are_said(store: Store, tmp_path: Path) -> 
     assert result.state == ("new" if os.geteuid() == 0 else "failed")
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted(p for p in [*SAMPLES.rglob("*"), *(CORPUS.rglob("*") if CORPUS.is_dir() else [])] if p.is_file()),
-    ids=lambda p: p.name,
-)
-def test_conservation_on_every_file(store: Store, path: Path) -> None:
-    result = one(ingest([str(path)], store))
-    assert result.state == "new", result.error
+@needs_corpus
+def test_conservation_on_every_file_of_the_corpus(store: Store) -> None:
+    """Those of the samples: ``tests/test_goldens.py``."""
+    results = ingest([str(CORPUS)], store, jobs=1)
+    assert [(result.path, result.error) for result in results if result.state != "new"] == []
+    assert len(results) == sum(path.is_file() for path in CORPUS.rglob("*"))
     check_conservation(store)
 
 

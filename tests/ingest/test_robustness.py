@@ -23,16 +23,15 @@ from logparse.formats.format import UNITS, BlockFormat, FileFormat, Format, Head
 from logparse.ingest import Ingested, ingest
 from logparse.model import Reject
 from logparse.store import Store, open_store
-from tests.conftest import ROOT
+from tests.conftest import ROOT, sized
 from tests.damage import PIECES, damaged, seeds
 from tests.formats.reading import Memory, check_conservation
 from tests.ingest.test_ingest import BENCH, bench, counts
 
-EXAMPLES = int(os.environ.get("LOGPARSE_FUZZ_EXAMPLES", "150"))
 LINE_FORMATS = [f for f in FORMATS if isinstance(f, LineFormat)]
 BLOCK_FORMATS = [f for f in FORMATS if isinstance(f, BlockFormat)]
 FILE_FORMATS = [f for f in FORMATS if isinstance(f, FileFormat)]
-fuzz = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+fuzz = settings(suppress_health_check=list(HealthCheck))
 
 
 def by_name(format: Format) -> str:
@@ -119,7 +118,7 @@ def test_damaged_text_is_ingested_and_conserved(format: Format) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(f"{folder}/store", create=True)
 
-        @settings(fuzz, max_examples=max(EXAMPLES // 15, 5))
+        @settings(fuzz, max_examples=sized(3, 60))
         @given(st.lists(damaged(format), min_size=1, max_size=30))
         def check(found: list[tuple[str, bytes]]) -> None:
             if isinstance(format, FileFormat):
@@ -264,7 +263,7 @@ def test_a_disk_that_is_full_at_any_write_loses_and_doubles_nothing(tmp_path: Pa
     assert [result.state for result in results] == ["new"] * 3
     needed = enough - room.left
     assert needed > 30
-    for writes in range(0, needed, needed // 12):
+    for writes in range(0, needed, needed // sized(4, 12)):
         disk, whole, results = attempted(writes)
         assert disk.failed
         assert any(result.state == "failed" for result in results)

@@ -125,6 +125,16 @@ def test_an_unknown_run_names_those_there_are(filled: Store) -> None:
         filled.latest_run("other")
 
 
+def test_a_query_makes_the_views_that_it_names(filled: Store) -> None:
+    assert set(VIEWS) <= set(filled.query("show tables")["name"]), "all, where none is named"
+    with filled.connect() as con:
+        for view in VIEWS:
+            found = filled.query(f"SELECT * FROM {view.upper()} ORDER BY ALL")
+            pd.testing.assert_frame_equal(found, con.execute(f"select * from {view} order by all").df())
+    with filled.connect(sql="select * from workload") as con:
+        assert {"calls", "workload"} == {x for (x,) in con.execute("show tables").fetchall() if not x.endswith("_")}
+
+
 ATTACKS = [
     "copy (select 1) to '{tmp}/out.csv'",
     "with x as (copy (select 1) to '{tmp}/out.csv') select * from x",

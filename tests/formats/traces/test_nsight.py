@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.formats.format import Head
@@ -88,7 +88,6 @@ def test_ncu_bandwidth_without_a_time_is_said() -> None:
     assert units(found) == {"foreign": 4, "message": 2}
 
 
-@settings(max_examples=200)
 @given(st.integers(0, len(DETAILS)), st.integers(0, 60), st.binary(max_size=8).filter(lambda b: b"\n" not in b))
 def test_ncu_damage_is_counted(at: int, length: int, junk: bytes) -> None:
     text = (DETAILS[:at] + junk + DETAILS[at + length :]).rstrip(b"\n") + b"\n"

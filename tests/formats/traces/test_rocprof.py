@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.formats.format import Head
@@ -92,7 +92,6 @@ def test_order_of_parts_does_not_matter() -> None:
     assert records(outcomes(rocprof_json.FORMAT, text)) == records(outcomes(rocprof_json.FORMAT, RESULTS))
 
 
-@settings(max_examples=200)
 @given(st.sampled_from([RESULTS, TRACE]), st.integers(0, 3500), st.integers(0, 60), st.binary(max_size=8))
 def test_damage_never_raises(text: bytes, at: int, length: int, junk: bytes) -> None:
     format = rocprof_json.FORMAT if text is RESULTS else rocprof.FORMAT
@@ -104,7 +103,6 @@ def test_damage_never_raises(text: bytes, at: int, length: int, junk: bytes) -> 
         assert sum(units(found).values()) == lines
 
 
-@settings(max_examples=100)
 @given(st.recursive(st.none() | st.integers() | st.text(max_size=3), lambda x: st.lists(x, max_size=3), max_leaves=8))
 def test_any_json_is_read(value: object) -> None:
     process = json.loads(RESULTS)["rocprofiler-sdk-tool"][0]

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.formats.format import Head
@@ -154,7 +154,6 @@ def test_a_bare_list_is_a_trace() -> None:
     assert calls(found) == calls(outcomes(FORMAT, JOB))
 
 
-@settings(max_examples=30)
 @given(st.integers(1, 5000), st.booleans())
 def test_block_size_does_not_matter(size: int, kineto: bool) -> None:
     text = TEXT if kineto else json.dumps(CONTENT).encode()
@@ -231,7 +230,6 @@ def test_ids_of_several_operators_give_no_operator() -> None:
     assert [m.count for m in records_of(found, Message) if "External id" in m.text] == [18]
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.integers(0, len(TEXT)), st.integers(0, 200), st.binary(max_size=20))
 def test_damage_never_raises_and_everything_is_counted(at: int, length: int, junk: bytes) -> None:
     text = TEXT[:at] + junk + TEXT[at + length :]
