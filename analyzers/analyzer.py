@@ -1,6 +1,6 @@
 """What an analyzer is: a pure function from the tables of a run to findings.
 
-The tables are pandas DataFrames with the columns of the store's SQL views (README, "SQL views").  An analyzer never
+The tables are pandas DataFrames with the columns of the store's SQL views (docs/sql.md).  An analyzer never
 reads files, never prints, never changes its input; the order of rows does not matter; empty in, empty out.
 """
 

@@ -31,8 +31,8 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.joins import calls_by_problem
 from analyzers.evidence.neighbours import matrices
-from analyzers.proof.coverage import may_be
 from analyzers.stale_override import MIOPEN, TUNABLEOP, TUNING_FILE, override_sources
+from logparse.links import may_be
 from logparse.model import ConvProblem, Family, Finding, GemmProblem, Problem, problem_from_text
 
 NAME = "near-miss"

@@ -2,7 +2,7 @@
 
     python benchmarks/explore.py STORE [--rounds 5] [--chromium /usr/bin/chromium] [--out FILE]
 
-The README's claim is for the find-db of gfx90a with 104 CUs, which ROCm ships (193,590 problems, 648,924 times):
+The claim is for the find-db of gfx90a with 104 CUs, which ROCm ships (193,590 problems, 648,924 times):
 ``logparse ingest gfx90a68.HIP.fdb.txt --store STORE`` first.
 
 Prints, for a first look (nothing kept from an earlier one) and a second one, the seconds from the start of the program

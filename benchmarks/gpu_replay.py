@@ -1,4 +1,4 @@
-"""The measured records of the README, one command each, on a machine with torch and a GPU (no store, no DuckDB).
+"""The measured records of docs/results.md, one command each, on a machine with torch and a GPU (no store, no DuckDB).
 
     python benchmarks/gpu_replay.py gemms  --log cublaslt_mask31_588.log.gz [--wheels DIR] [--smoke]
     python benchmarks/gpu_replay.py gemms  --log profile_mask64.log         # hipBLASLt's profile lines do as well

@@ -1,28 +1,96 @@
-"""Writes the real output of the demo into README.md, between its two markers."""
+"""Write the real output of five commands into README.md, between its two markers.
+
+The commands run on copies of samples in a temporary folder, in a terminal of 120 columns.  Of each command the lines
+that match its pattern are kept; ``…`` stands for the others.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+SAMPLES = ROOT / "sample_logs"
 BEGIN, END = "<!-- transcript begins -->", "<!-- transcript ends -->"
+COLUMNS = 120
+FILES = (
+    "hipblaslt/hipblaslt_rank0_4242.log",
+    "hipblaslt/hipblaslt_rank1_4243.log",
+    "hipblaslt/bench_output.txt",
+    "miopen/miopen_cmd_4242.log",
+    "miopen/gfx942130.HIP.fdb.txt",
+    "tunableop/tunableop_results0.csv",
+)
+SHOWN = (
+    ("logparse ingest *.log *.txt *.csv --run before", r"^( file| ─|.*\.(log|txt|csv)\b|run:)"),
+    ("logparse top --by time -n 3", r"^( calls| ─| +\d)"),
+    (
+        "logparse recommend --target tunableop_results0.csv --out overrides -n 3",
+        r"^(ceiling|\d+ findings| saving_ms| ─| +\d|wrote .*(hipblaslt_tuning|apply)|    source)",
+    ),
+    ("logparse lint overrides/*/hipblaslt_tuning.txt", r""),
+    ("logparse verify before after overrides/*/hipblaslt_tuning.txt", r"^(before →|verified)"),
+)
+"""The commands, and which lines of their output are kept."""
+SERVED = {"91033": "91077", "91104": "91131", "91201": "91266", "104002": "104377"}
+"""Solution indices of the sample job → those of the tuning file: what the job logs once it reads the file."""
+
+
+def session(folder: Path) -> Iterator[str]:
+    """Run the commands in ``folder``; yields each with its output."""
+    for name in FILES:
+        shutil.copy(SAMPLES / name, folder)
+    environment = os.environ | {"COLUMNS": str(COLUMNS), "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    environment.pop("LOGPARSE_STORE", None)
+
+    def output(command: str) -> str:
+        words = command.replace("logparse", f"{sys.executable} -m logparse", 1)
+        return subprocess.run(
+            ["sh", "-euc", words], cwd=folder, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    for command, kept in SHOWN:
+        if command.startswith("logparse verify"):
+            served = (folder / "hipblaslt_rank0_4242.log").read_text(encoding="utf-8")
+            for old, new in SERVED.items():
+                served = served.replace(f"index {old}", f"index {new}")
+            (folder / "after").mkdir()
+            (folder / "after" / "hipblaslt_rank0_4300.log").write_text(served, encoding="utf-8")
+            output("logparse ingest after/*.log --run after")
+        lines = output(command).replace(f"{folder}/", "$PWD/").splitlines()
+        yield "\n".join([f"$ {command}", *shortened(lines, kept)])
+
+
+def shortened(lines: Iterable[str], kept: str) -> Iterator[str]:
+    """The lines that match, long ones wrapped; one ``…`` for each stretch of others."""
+    left_out = False
+    for line in lines:
+        if not re.search(kept, line):
+            left_out = True
+            continue
+        if left_out:
+            yield "…"
+        left_out = False
+        yield from (
+            textwrap.wrap(line, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
+            if len(line) > COLUMNS
+            else [line]
+        )
+    if left_out:
+        yield "…"
 
 
 def main() -> None:
-    """Run the demo against a store of its own and replace the transcript."""
+    """Replace the transcript in README.md."""
     with tempfile.TemporaryDirectory() as folder:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        environment = os.environ | {"LOGPARSE_STORE": f"{folder}/store", "PATH": path}
-        environment.pop("COLUMNS", None)  # whole rows, not a terminal's
-        demo = ["sh", str(ROOT / "sample_logs" / "demo.sh")]
-        out = subprocess.run(demo, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
-    text = "\n".join(line.rstrip() for line in out.strip().splitlines())
-    text = text.replace(str(ROOT), "$PWD").replace(f"{folder}/", "")
+        text = "\n\n".join(session(Path(folder)))
     readme = ROOT / "README.md"
     block = f"{BEGIN}\n```console\n{text}\n```\n{END}"
     pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)

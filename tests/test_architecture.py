@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -91,6 +92,45 @@ def test_no_circles_between_the_rooms_of_a_folder() -> None:
                 rooms = floors.setdefault(".".join(here[:depth]), {})
                 rooms.setdefault(here[depth], set()).add(there[depth])
     assert {folder: found for folder, rooms in floors.items() if (found := circle(rooms))} == {}
+
+
+DRAWN = re.compile(r"^<!-- imports begin -->\n```text\n(.*?)^```\n<!-- imports end -->$", re.MULTILINE | re.DOTALL)
+SHARED = ("model", "errors", "text", "links", "location", "output")
+"""Modules of ``logparse/`` that every folder may import: the drawing leaves them out."""
+QUESTIONS = ("lookup", "sql", "watch")
+
+
+def place(name: str) -> str:
+    """Where the drawing has a module: its folder, or for the few of a package's root what they are there for."""
+    package, *rest = name.split(".")
+    if not rest or (package == "logparse" and rest[0] in (*SHARED, "__main__")):
+        return package
+    if name == "analyzers.analyzer":
+        return "analyzers/analyzer.py"
+    if package == "analyzers" and len(rest) == 1 and MODULES[name].name != "__init__.py":
+        return "analyzers/<finding>.py"
+    if package == "logparse" and rest[0] in QUESTIONS:
+        return "logparse/" + "|".join(QUESTIONS)
+    return f"{package}/{rest[0]}"
+
+
+def test_the_drawing_in_contributing_is_true() -> None:
+    """Every import between folders is drawn, every drawn one is there, and none points up."""
+    (text,) = DRAWN.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    drawn: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        folder, _, others = line.partition("─▶")
+        drawn.setdefault(folder.strip() or list(drawn)[-1], set()).update(others.split())
+    found: dict[str, set[str]] = {}
+    for name, path in MODULES.items():
+        if name in ("logparse.cli", "logparse.__main__"):  # the program, which imports all
+            continue
+        here = place(name)
+        found.setdefault(here, set()).update(there for used in imports(path) if (there := place(used)) != here)
+    roots = {"logparse", "analyzers"}
+    assert drawn == {here: there - roots for here, there in found.items() if here not in roots}
+    floor = {folder: number for number, folder in enumerate(drawn)}
+    assert {(here, there) for here in drawn for there in drawn[here] if floor[there] <= floor[here]} == set()
 
 
 def test_the_roots_hold_what_they_say() -> None:

@@ -15,8 +15,8 @@ from analyzers.evidence.picks import compare
 from analyzers.evidence.target import Facts
 from analyzers.overrides.lint import by_format, key_facts
 from analyzers.overrides.rules import OverrideFile, Row, Rules
-from logparse.links import linked
-from logparse.model import GEMM_FIELDS, ConvProblem, Family, GemmProblem, Problem, problem_from_text
+from logparse.links import may_be
+from logparse.model import Family, Problem, problem_from_text
 
 State = Literal["hit", "miss", "unknown"]
 _NEAR_ROWS = 20_000
@@ -165,17 +165,6 @@ def times_of(tables: Tables) -> dict[str, float]:
     else:
         known = pd.Series(dtype="float64")
     return {**{str(k): float(v) for k, v in known.items()}, **{str(k): float(v) for k, v in traced.items()}}
-
-
-def may_be(row: Problem | None, problem: Problem) -> bool:
-    """Whether nothing that is known keeps the row's problem from being this one."""
-    if isinstance(row, Family):
-        if not isinstance(problem, GemmProblem):
-            return False
-        mine, theirs = row.problem.normal, problem.normal
-        pairs = ((getattr(mine, x), getattr(theirs, x)) for x in GEMM_FIELDS if x not in row.free)
-        return all(None in pair or pair[0] == pair[1] for pair in pairs)
-    return isinstance(row, (GemmProblem, ConvProblem)) and linked(row, problem) is not None
 
 
 # ------------------------------------------------------------------------------------------------ rows without a call

@@ -17,9 +17,8 @@ from analyzers.evidence.joins import against_default, calls_by_problem, timed
 from analyzers.evidence.target import BY_NAME, Facts, same_build, same_device
 from analyzers.overrides.lint import by_format, facts_of_run
 from analyzers.overrides.rules import OverrideFile, Row
-from analyzers.proof.coverage import may_be
 from analyzers.proof.timings import BASES, main_pick, timings
-from logparse.links import linked
+from logparse.links import linked, may_be
 from logparse.model import problem_from_text
 
 State = Literal["slower", "faster", "changed", "same", "new", "vanished", "unknown"]

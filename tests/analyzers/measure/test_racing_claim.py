@@ -1,4 +1,4 @@
-"""What racing saves (README, ``benchmarks/racing.py``), drawn again from the samples that an H200 recorded."""
+"""What racing saves (docs/results.md, ``benchmarks/racing.py``), drawn again from the samples that an H200 recorded."""
 
 from __future__ import annotations
 

@@ -1,0 +1,250 @@
+"""The documents: every command in them runs (or at least parses), and they list all that there is."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import logparse
+from logparse.cli import app
+from tests.conftest import ROOT, SAMPLES
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAM: Any = typer.main.get_command(app)
+UsageError = typer.BadParameter.__mro__[1]
+FENCE = re.compile(
+    r"(?:^<!-- (?P<note>not run: [^>]+|exit code \d) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+SHELL = re.compile(r"[|<>;&]|^\s*(?!logparse\b)\S")
+"""What needs a shell: pipes, redirections, and every other program than logparse."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a document; ``note`` is the HTML comment before it, which says what is expected of it."""
+
+    document: Path
+    line: int
+    language: str
+    note: str
+    text: str
+
+    @property
+    def commands(self) -> list[str]:
+        """Command lines: of a console those after the prompt, of a script all but comments."""
+        joined = self.text.replace("\\\n", " ")
+        if self.language == "console":
+            return [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
+        return [line for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+
+    @property
+    def runs(self) -> bool:
+        return not self.note.startswith("not run")
+
+    @property
+    def exit_code(self) -> int:
+        return int(self.note.rpartition(" ")[2]) if self.note.startswith("exit code") else 0
+
+
+def blocks_of(document: Path) -> Iterator[Block]:
+    text = document.read_text(encoding="utf-8")
+    for found in FENCE.finditer(text):
+        line = text.count("\n", 0, found.start("text")) + 1
+        yield Block(document, line, found["language"], found["note"] or "", found["text"])
+
+
+BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
+
+
+def words_of(command: str) -> list[str]:
+    """The words after ``logparse``, comments dropped and patterns expanded as a shell does."""
+    words = shlex.split(command, comments=True)[1:]
+    return [found for word in words for found in (sorted(glob.glob(word)) or [word])]
+
+
+def parse(words: Sequence[str]) -> None:
+    """Raise what the program raises for wrong options or arguments, and run nothing."""
+    context = PROGRAM.make_context("logparse", [words[0]])
+    name, verb, rest = PROGRAM.resolve_command(context, list(words))
+    verb.make_context(name, rest, parent=context)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a job: copies of samples, override files, and a store with the runs ``before`` and ``after``."""
+    folder = tmp_path_factory.mktemp("job")
+    for name in (
+        *(SAMPLES / "hipblaslt").glob("hipblaslt_rank*.log"),
+        SAMPLES / "hipblaslt" / "bench_output.txt",
+        SAMPLES / "tunableop" / "tunableop_results0.csv",
+        *(SAMPLES / "miopen").glob("gfx942*db.txt"),
+        SAMPLES / "miopen" / "miopen_cmd_4242.log",
+        SAMPLES / "capture" / "facts.json",
+    ):
+        shutil.copy(name, folder)
+    (folder / "sample_logs").symlink_to(SAMPLES)
+    after = (folder / "hipblaslt_rank0_4242.log").read_text(encoding="utf-8")
+    for old, new in (("91033", "91077"), ("91104", "91131"), ("91201", "91266"), ("104002", "104377")):
+        after = after.replace(f"index {old}", f"index {new}")
+    (folder / "after").mkdir()
+    (folder / "after" / "hipblaslt_rank0_4300.log").write_text(after, encoding="utf-8")
+    (folder / "bin").mkdir()
+    (folder / "bin" / "logparse").write_text(f'#!/bin/sh\nexec {sys.executable} -m logparse "$@"\n', encoding="utf-8")
+    (folder / "bin" / "logparse").chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("LOGPARSE_STORE", raising=False)
+        for command in (
+            "logparse ingest after/*.log --run after",
+            "logparse ingest hipblaslt_*.log bench_output.txt miopen_cmd_4242.log gfx942130.HIP.fdb.txt"
+            " tunableop_results0.csv --run before",
+            "logparse recommend --run before --target tunableop_results0.csv --out overrides",
+        ):
+            result = CliRunner().invoke(app, words_of(command))
+            assert result.exit_code == 0, result.output
+    shutil.copytree(folder / "logparse-store", folder / "other-store")
+    return folder
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_runs(document: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document is a session: its commands run in order, in a folder of their own."""
+    folder = tmp_path / "job"
+    shutil.copytree(job, folder, symlinks=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("LOGPARSE_STORE", raising=False)
+    environment = os.environ | {"PATH": f"{folder}/bin{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    for block in blocks_of(document):
+        if not block.runs or block.language not in ("sh", "console"):
+            continue
+        for command in block.commands:
+            where = f"{document.name}:{block.line}: {command}"
+            if SHELL.search(re.sub(r"'[^']*'|\"[^\"]*\"|\s#.*", "", command)):
+                done = subprocess.run(
+                    ["sh", "-euc", command], env=environment, capture_output=True, text=True, check=False, timeout=120
+                )
+                code, output = done.returncode, done.stdout + done.stderr
+            else:
+                result = CliRunner().invoke(app, words_of(command))
+                code, output = result.exit_code, f"{result.output}{result.exception or ''}"
+            assert code == block.exit_code, f"{where}\n{output}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_python_in_documents_runs(document: Path, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(job)
+    for block in blocks_of(document):
+        if block.language == "python":
+            exec(compile(block.text, f"{document.name}:{block.line}", "exec"), {})
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in BLOCKS if not block.runs], ids=lambda block: f"{block.document.name}:{block.line}"
+)
+def test_what_cannot_run_here_parses(block: Block, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(job)
+    for command in block.commands:
+        if command.startswith("logparse "):
+            parse(words_of(command))
+
+
+def test_an_option_that_does_not_exist_fails_to_parse() -> None:
+    with pytest.raises(UsageError):
+        parse(["replay", "--no-such-option"])
+
+
+def test_inline_commands_name_verbs_and_options_that_exist() -> None:
+    for document in [*DOCUMENTS, ROOT / "CONTRIBUTING.md"]:
+        text = FENCE.sub("", document.read_text(encoding="utf-8"))
+        for span in re.findall(r"`logparse ([^`]+)`", text):
+            verb, *rest = re.sub(r'"[^"]*"', "TEXT", span).split()
+            if verb.startswith("-"):
+                continue
+            command = PROGRAM.commands[verb.rstrip(",")]
+            known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+            known |= {"--help", "-h", "--"}
+            assert {word for word in rest if word.startswith("-") and len(word) > 1} <= known, (document.name, span)
+
+
+def test_every_block_names_its_language() -> None:
+    """An indented or unnamed block would be a command that no test sees."""
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        assert not re.search(r"\n\n    \S", FENCE.sub("", text)), f"{document.name} has an indented block"
+        assert text.count("\n```") + text.startswith("```") == 2 * len(list(blocks_of(document))), document.name
+
+
+def spelled(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def test_formats_are_all_described() -> None:
+    from logparse.formats import FORMATS, WRITERS
+
+    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    read, written = text.split("\n## What is written\n")
+    assert {f.name for f in FORMATS if f"`{spelled(f.name)}`" not in read} == set()
+    assert {w.name for w in WRITERS if f"| `{spelled(w.name)}` |" not in written} == set()
+
+
+def test_findings_are_all_described() -> None:
+    from analyzers import ANALYZERS
+
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    assert {a.name for a in ANALYZERS if f"| `{a.name}` |" not in text} == set()
+
+
+def test_views_are_all_described() -> None:
+    from logparse.store.schema import VIEWS
+
+    text = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
+    described = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| (.+) \|$", text, re.MULTILINE))
+    assert set(described) == set(VIEWS)
+
+
+def test_columns_of_views_exist(job: Path) -> None:
+    """The columns that docs/sql.md promises; ``…`` and ``*`` stand for several."""
+    text = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
+    store = logparse.open(job / "logparse-store")
+    for view, columns in re.findall(r"^\| `(\w+)` \| [^|]+ \| (.+) \|$", text, re.MULTILINE):
+        held = set(store.query(f"select * from {view} limit 0").columns)
+        promised = {x.strip() for x in re.sub(r"\([^)]*\)", "", columns).split(",")}
+        assert {x for x in promised if x.isidentifier()} <= held, view
+
+
+def test_verbs_and_their_options_are_all_described() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    assert set(PROGRAM.commands) <= set(sections)
+    for verb, command in PROGRAM.commands.items():
+        described = sections["For all commands"] + sections[verb]
+        options = {x for p in command.params if p.opts[0].startswith("-") for x in (*p.opts, *p.secondary_opts)}
+        missing = {x for x in options if not re.search(rf"(?<![\w-]){re.escape(x)}(?![\w-])", described)}
+        assert not missing, f"docs/commands.md, {verb}"
+
+
+def test_the_first_page_is_short_and_narrow() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 250
+    assert len(text.split()) <= 2200
+    assert [line for line in text.splitlines() if len(line) > 120] == []
+
+
+def test_links_lead_somewhere() -> None:
+    for document in [*DOCUMENTS, ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[\w-]+)?\)", document.read_text(encoding="utf-8")):
+            assert target.startswith("http") or (document.parent / target).exists(), f"{document.name}: {target}"
