@@ -398,7 +398,6 @@ _CONV_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("bias", ("bias",)),
     ("mode", ("mode",)),
 )
-CONV_WORDS = _CONV_WORDS  # the find-db reader builds these texts a column at a time
 CONV_FIELDS: tuple[str, ...] = ("direction", *(name for _, names in _CONV_WORDS for name in names))
 CONV_LAYOUT: tuple[str, ...] = ("in_layout", "weights_layout", "out_layout")
 

@@ -88,7 +88,7 @@ def _no_call(entry: Entry, context: _Context) -> str | None:
     return f"no call has {', '.join(f'{x} {entry.texts[x]!r}' for x in wrong)}" if wrong else None
 
 
-_DTYPES = frozenset(aiter.TORCH_TYPES)
+_DTYPES = frozenset(aiter.DTYPES)
 
 
 def _other_device(entry: Entry, context: _Context) -> str | None:

@@ -28,6 +28,7 @@ from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
+from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import (
     NARROW,
     Call,
@@ -45,17 +46,9 @@ from logparse.model import (
 
 ORIGIN = "aiter"
 ONLINE_ORIGIN = "aiter-online"
-TORCH_TYPES: Mapping[str, str] = {
-    "torch.bfloat16": "bf16_r",
-    "torch.float16": "f16_r",
-    "torch.float32": "f32_r",
-    "torch.int8": "i8_r",
-    "torch.float8_e4m3fnuz": "f8_fnuz_r",
-    "torch.float8_e4m3fn": "f8_r",
-    "torch.float8_e5m2fnuz": "bf8_fnuz_r",
-    "torch.float8_e5m2": "bf8_r",
-    "torch.float4_e2m1fn_x2": "f4_r",
-}
+_TABLED = frozenset({"bf16_r", "f16_r", "f32_r", "i8_r", "f8_fnuz_r", "f8_r", "bf8_fnuz_r", "bf8_r", "f4_r"})
+DTYPES: Mapping[str, str] = {x.python: x.blas for x in TORCH_TYPES if x.blas in _TABLED}
+"""Types that aiter's tables name, as they print them."""
 _ONLINE_TYPES: Mapping[str, str] = {
     **{name: name for name in ("f32_r", "f16_r", "bf16_r", "i8_r", "i32_r", "f64_r")},
     "f8_e4m3_fnuz_r": "f8_fnuz_r",
@@ -160,9 +153,9 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
 def _type(name: str | None) -> str | None:
     if not name:
         return None
-    if name not in TORCH_TYPES:
+    if name not in DTYPES:
         raise ValueError(f"unknown type {name!r}")
-    return TORCH_TYPES[name]
+    return DTYPES[name]
 
 
 def solution_of_row(values: Mapping[str, str]) -> Solution:
@@ -232,7 +225,7 @@ BY_KERNEL_NAME = frozenset({"asm", "flydsl"})
 """Backends that aiter finds a kernel of by its name, not by ``solidx``."""
 BACKENDS = BY_KERNEL_NAME | {"hipblaslt", "opus", "skinny", "triton", "torch"}
 """``libtype`` texts of aiter's table ``solMap``; any other raises a KeyError at the call."""
-_NAMES = {ours: theirs for theirs, ours in TORCH_TYPES.items()}
+_NAMES = {ours: theirs for theirs, ours in DTYPES.items()}
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:

@@ -119,8 +119,6 @@ EPILOGUES: Mapping[str, Epilogue] = {
 _MISPRINTED = {"DGELU_BGRADA": "BGRADA", "DGELU_BGRADB": "BGRADB"}
 """Texts that hipBLASLt up to December 2024 prints for BGRADA and BGRADB."""
 
-EPILOGUE_NAMES: Mapping[Epilogue, str] = {epilogue: name for name, epilogue in EPILOGUES.items()}
-
 
 def epilogue(text: str | None) -> Epilogue | None:
     """What an epilogue text of a prefixed line means, None where the library could not name it."""

@@ -103,7 +103,6 @@ class Reader:
     def __init__(self) -> None:
         self._finds: dict[str, _Find] = {}
         self._command: str | None = None
-        self._open_apis = 0
 
     @property
     def awake(self) -> bool:

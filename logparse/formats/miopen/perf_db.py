@@ -23,7 +23,7 @@ import contextlib
 import math
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -202,16 +202,6 @@ def _read_sqlite(source: Source) -> Iterator[Outcome]:
 
 
 # ---------------------------------------------------------------------------------------------------- writing
-
-
-def records_text(rows: Iterable[Measurement]) -> str:
-    """Perf-db rows as text, one line per key in order of first appearance; the first parameters of a solver win."""
-    by_key: dict[str, dict[str, str]] = {}
-    for row in rows:
-        if row.key_text is None or _KEY.fullmatch(row.key_text) is None:
-            raise EmissionError(f"no perf-db key for {row.problem.text}")
-        by_key.setdefault(row.key_text, {}).setdefault(row.solution.id, row.solution.raw)
-    return "".join(_line(key, solvers) for key, solvers in by_key.items())
 
 
 def accepts(override: Override) -> bool:

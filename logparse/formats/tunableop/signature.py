@@ -35,36 +35,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from logparse.errors import EmissionError
-from logparse.model import COMPLEX, Family, GemmProblem, Problem
+from logparse.formats.torch_types import TORCH_TYPES
+from logparse.model import COMPLEX, NARROW, Family, GemmProblem, Problem
 
 OP = re.compile(r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_")
 """Where an op signature begins."""
 
+_BIASES = ("Half", "BFloat16", "Float", "Double")
+_OP_COMPUTE = {"f64_r": "f64_r", **dict.fromkeys(("f32_r", "bf16_r", *NARROW), "f32_r")}
 _OP_TYPES: Mapping[str, tuple[str, str | None]] = {
-    "float": ("f32_r", "f32_r"),
+    **{
+        x.cpp if x.blas in COMPLEX else x.cpp.removeprefix("c10::"): (x.blas, _OP_COMPUTE.get(x.blas))
+        for x in TORCH_TYPES
+        if x.blas not in ("i8_r", "i32_r")
+    },
     "tf32": ("f32_r", "xf32_r"),
     "bfx9": ("f32_r", "bf16x9"),
-    "double": ("f64_r", "f64_r"),
-    "Half": ("f16_r", None),
-    "BFloat16": ("bf16_r", "f32_r"),
-    "c10::complex<float>": ("f32_c", None),
-    "c10::complex<double>": ("f64_c", None),
-    "Float8_e4m3fn": ("f8_r", "f32_r"),
-    "Float8_e5m2": ("bf8_r", "f32_r"),
-    "Float8_e4m3fnuz": ("f8_fnuz_r", "f32_r"),
-    "Float8_e5m2fnuz": ("bf8_fnuz_r", "f32_r"),
-    "Float4_e2m1fn_x2": ("f4_r", "f32_r"),
 }
 """PyTorch's type name in an op signature: data type, compute type (None: not guaranteed)."""
 
 _OP_NAMES: Mapping[str, str] = {data: name for name, (data, _) in _OP_TYPES.items() if name not in ("tf32", "bfx9")}
-_BIAS_TYPES: Mapping[str, str] = {
-    "Half": "f16_r",
-    "BFloat16": "bf16_r",
-    "Float": "f32_r",
-    "Double": "f64_r",
-}
-"""ATen's scalar names after ``_bias_`` (capital F, unlike the op signature's ``float``)."""
+_BIAS_TYPES: Mapping[str, str] = {x.scalar: x.blas for x in TORCH_TYPES if x.scalar in _BIASES}
+"""After ``_bias_`` (capital F, unlike the op signature's ``float``)."""
 
 _SCALINGS: Mapping[str, str] = {"0": "scalar", "1": "row", "2": "block16", "3": "block32"}
 """ATen's ScalingType (BlasBackend.h); the 128-wide block scalings have no name in the model and stay unknown."""

@@ -32,6 +32,14 @@ LINE = (
 )
 
 
+def text_of(rows: list[Measurement]) -> str:
+    """The file that holds these rows and no others, one line per key."""
+    by_key: dict[str, list[str]] = {}
+    for row in rows:
+        by_key.setdefault(str(row.key_text), []).append(f"{row.solution.id}:{row.solution.raw}")
+    return "".join(f"{key}={';'.join(items)}\n" for key, items in by_key.items())
+
+
 def tuned(outcomes: list[Outcome]) -> list[Measurement]:
     return [record for outcome in outcomes for record in outcome.records if isinstance(record, Measurement)]
 
@@ -91,7 +99,7 @@ def test_recognised() -> None:
 
 def test_text_to_object_to_text() -> None:
     text = (SAMPLES / "gfx942130.db.txt").read_text()
-    assert perf_db.records_text(tuned(list(perf_db.read(Memory(text.encode(), "x.db.txt"))))) == text
+    assert text_of(tuned(list(perf_db.read(Memory(text.encode(), "x.db.txt"))))) == text
 
 
 FIND_KEY = "512-28-28-1x1-256-56-56-64-0x0-2x2-1x1-0-NCHW-FP16-B"
@@ -194,7 +202,7 @@ def test_sqlite_says_what_the_text_says(tmp_path: Path) -> None:
     sqlite_of(path, text)
     assert perf_db.recognise(Head(path.name, path.read_bytes()[:65536]))
     outcomes = list(perf_db.read(from_file(path)))
-    assert perf_db.records_text(tuned(outcomes)) == text
+    assert text_of(tuned(outcomes)) == text
     assert [f for o in outcomes for f in o.records if isinstance(f, Fact) and f.name == "perf_db"] == [
         Fact("perf_db", "system")
     ]

@@ -5,31 +5,26 @@ Layouts stay None where input and weights differ: the library's wrapper converts
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from logparse.formats.torch_types import TORCH_TYPES
 from logparse.formats.traces.torch.inputs import Inputs, Operation, Reader, contiguous_strides
 from logparse.model import ConvProblem, Direction
 
-CONV_TYPES: Mapping[str, str] = {
-    "float": "FP32",
-    "double": "FP64",
-    "c10::Half": "FP16",
-    "c10::BFloat16": "BF16",
-    "signed char": "INT8",
-}
+_TYPES = {x.cpp: x.conv for x in TORCH_TYPES}
 
 
 @dataclass(frozen=True)
-class _Places:
-    """At which input a forward operator has what.  ``groups`` -1: as many as channels; -2: one."""
+class Places:
+    """Which input of a forward operator holds what.  ``groups`` -1: as many as channels; -2: one."""
 
     stride: int
     padding: int
     dilation: int
     groups: int
-    transposed: bool | int = False  # the input that tells, or whether it always is
+    transposed: bool | int = False  # its input, or whether the operator always is
     fused: bool = False
 
 
@@ -59,7 +54,7 @@ def _layout(tensor: tuple[list[int], list[int]]) -> str | None:
 
 
 def _convolution(
-    x: Inputs, at: _Places, input_: int, weight: int, grad_output: int | None
+    x: Inputs, at: Places, input_: int, weight: int, grad_output: int | None
 ) -> tuple[dict[str, Any], bool]:
     """Fields of the forward problem that the library solves, and whether it is a transposed operator.
 
@@ -94,8 +89,8 @@ def _convolution(
         values |= dict(zip((f"{stem}{axis}" for axis in "dhw"[3 - rank :]), numbers, strict=True))
     for stem, numbers in {"stride_": stride, "pad_": padding, "dilation_": dilation}.items():
         values |= dict(zip((f"{stem}{axis}" for axis in "dhw"[3 - rank :]), numbers, strict=True))
-    in_type = CONV_TYPES.get(x.type(input_))
-    values |= {"in_type": in_type, "weights_type": CONV_TYPES.get(x.type(weight)), "out_type": in_type}
+    in_type = _TYPES.get(x.type(input_))
+    values |= {"in_type": in_type, "weights_type": _TYPES.get(x.type(weight)), "out_type": in_type}
     values |= {"mode": "convolution", "bias": None if at.fused else 0}
     return values, transposed
 
@@ -109,7 +104,7 @@ def _layouts(x: Inputs, tensors: Sequence[int], library_converts: bool) -> dict[
     return dict.fromkeys(("in_layout", "weights_layout", "out_layout"), one)
 
 
-def _forward(at: _Places, miopen: bool = False) -> Reader:
+def forward(at: Places, miopen: bool = False) -> Reader:
     def read(x: Inputs) -> Operation:
         values, _ = _convolution(x, at, 0, 1, None)
         return Operation((ConvProblem(direction="F", **values, **_layouts(x, (0, 1), miopen)),))
@@ -117,7 +112,7 @@ def _forward(at: _Places, miopen: bool = False) -> Reader:
     return read
 
 
-def _forward_transposed(at: _Places) -> Reader:
+def forward_transposed(at: Places) -> Reader:
     """The operator has no output among its inputs; its size follows from ``output_padding`` before ``stride``."""
 
     def read(x: Inputs) -> Operation:
@@ -138,9 +133,9 @@ def _forward_transposed(at: _Places) -> Reader:
     return read
 
 
-def _backward(shift: int) -> Reader:
+def backward(shift: int) -> Reader:
     """convolution_backward(grad_output, input, weight, [bias_sizes,] stride, padding, dilation, transposed, …)."""
-    at = _Places(stride=3 + shift, padding=4 + shift, dilation=5 + shift, groups=8 + shift, transposed=6 + shift)
+    at = Places(stride=3 + shift, padding=4 + shift, dilation=5 + shift, groups=8 + shift, transposed=6 + shift)
 
     def read(x: Inputs) -> Operation | None:
         values, transposed = _convolution(x, at, 1, 2, 0)
@@ -156,35 +151,3 @@ def _backward(shift: int) -> Reader:
         return Operation(problems, whole if len(ran) == 2 else problems[0])
 
     return read
-
-
-_PLAIN = _Places(stride=3, padding=4, dilation=5, groups=8, transposed=6)
-_FUSED = _Places(stride=3, padding=4, dilation=5, groups=6, fused=True)
-_FUSED_ADD = _Places(stride=5, padding=6, dilation=7, groups=8, fused=True)
-_MIOPEN = _Places(padding=3, stride=4, dilation=5, groups=6)
-_DEPTHWISE = _Places(stride=4, padding=5, dilation=6, groups=-1)
-
-CONVOLUTION_OPERATORS: Mapping[str, Reader] = {
-    "aten::convolution": _forward(_PLAIN),
-    "aten::_convolution": _forward(_PLAIN),
-    "aten::convolution_overrideable": _forward(_PLAIN),
-    "aten::cudnn_convolution": _forward(_Places(padding=2, stride=3, dilation=4, groups=5)),
-    "aten::cudnn_convolution_relu": _forward(_FUSED),
-    "aten::cudnn_convolution_add_relu": _forward(_FUSED_ADD),
-    "aten::cudnn_convolution_transpose": _forward_transposed(
-        _Places(padding=2, stride=4, dilation=5, groups=6, transposed=True)
-    ),
-    "aten::miopen_convolution": _forward(_MIOPEN, miopen=True),
-    "aten::miopen_depthwise_convolution": _forward(_MIOPEN, miopen=True),
-    "aten::miopen_convolution_relu": _forward(_FUSED, miopen=True),
-    "aten::miopen_convolution_add_relu": _forward(_FUSED_ADD, miopen=True),
-    "aten::miopen_convolution_transpose": _forward_transposed(
-        _Places(padding=3, stride=5, dilation=6, groups=7, transposed=True)
-    ),
-    "aten::_conv_depthwise2d": _forward(_DEPTHWISE),
-    "aten::conv_depthwise3d": _forward(_DEPTHWISE),
-    "aten::_slow_conv2d_forward": _forward(_Places(stride=4, padding=5, dilation=-1, groups=-2)),
-    "aten::convolution_backward": _backward(1),
-    "aten::convolution_backward_overrideable": _backward(0),
-}
-"""By name.  Argument order: PyTorch ``aten/src/ATen/native/native_functions.yaml``."""

@@ -17,40 +17,15 @@ _scaled_mm                             also the scale modes that are no scalar a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from logparse.formats.traces.torch.inputs import Inputs, Operation, Reader, contiguous_strides
+from logparse.formats.torch_types import TORCH_TYPES
+from logparse.formats.traces.torch.inputs import Inputs, Operation, contiguous_strides
 from logparse.model import COMPLEX, Beta, GemmProblem, Trans
 
-GEMM_TYPES: Mapping[str, str] = {
-    "float": "f32_r",
-    "double": "f64_r",
-    "c10::Half": "f16_r",
-    "c10::BFloat16": "bf16_r",
-    "c10::complex<float>": "f32_c",
-    "c10::complex<double>": "f64_c",
-    "signed char": "i8_r",
-    "int": "i32_r",
-    "c10::Float8_e4m3fn": "f8_r",
-    "c10::Float8_e5m2": "bf8_r",
-    "c10::Float8_e4m3fnuz": "f8_fnuz_r",
-    "c10::Float8_e5m2fnuz": "bf8_fnuz_r",
-}
-"""Names of C++ types, as ``Input type`` prints them."""
-
-_SCALAR_TYPES: Mapping[str, str] = {
-    "5": "f16_r",
-    "6": "f32_r",
-    "7": "f64_r",
-    "15": "bf16_r",
-    "23": "bf8_r",
-    "24": "f8_r",
-    "25": "bf8_fnuz_r",
-    "26": "f8_fnuz_r",
-}
-"""``c10::ScalarType`` as a number, as ``Concrete Inputs`` prints an output type."""
+_TYPES = {x.cpp: x.blas for x in TORCH_TYPES if x.blas != "f4_r"}  # whose tensors hold two values per element
+_OUTPUT_TYPES = {str(x.number): x.blas for x in TORCH_TYPES}
 
 _COMPUTE = {"bf16_r": "f32_r", "f64_r": "f64_r", "i8_r": "i32_r"}
 _SCALE = {"bf16_r": "f32_r", "f64_r": "f64_r"}
@@ -144,26 +119,26 @@ def _letter(transposed: bool, a_type: str) -> Trans | None:
 
 
 def _type(text: str) -> str:
-    if text not in GEMM_TYPES:
+    if text not in _TYPES:
         raise ValueError(f"no type of a GEMM: {text}")
-    return GEMM_TYPES[text]
+    return _TYPES[text]
 
 
-def _mm(x: Inputs) -> Operation:
+def mm(x: Inputs) -> Operation:
     out = _matrix(x.tensor(2)) if len(x.dims) > 2 and x.dims[2] else None
     problem = _multiply(_matrix(x.tensor(0)), _matrix(x.tensor(1)), out, _type(x.type(0)))
     if x.type(2) == "Scalar":  # mm(…, out_dtype=…)
-        problem = replace(problem, d_type=_SCALAR_TYPES.get(x.value(2)), c_type=None)
+        problem = replace(problem, d_type=_OUTPUT_TYPES.get(x.value(2)), c_type=None)
     return Operation((problem,))
 
 
-def _int_mm(x: Inputs) -> Operation:
-    (problem,) = _mm(x).problems
+def int_mm(x: Inputs) -> Operation:
+    (problem,) = mm(x).problems
     assert isinstance(problem, GemmProblem)
     return Operation((replace(problem, c_type="i32_r", d_type="i32_r"),))
 
 
-def _addmm(x: Inputs) -> Operation:
+def addmm(x: Inputs) -> Operation:
     out = _matrix(x.tensor(5)) if len(x.dims) > 5 and x.dims[5] else None
     problem = _multiply(_matrix(x.tensor(1)), _matrix(x.tensor(2)), out, _type(x.type(1)))
     if _number(x.value(3)) != 0:
@@ -171,12 +146,12 @@ def _addmm(x: Inputs) -> Operation:
     return Operation((problem,))
 
 
-def _addmm_activation(x: Inputs) -> Operation:
+def addmm_activation(x: Inputs) -> Operation:
     problem = _multiply(_matrix(x.tensor(1)), _matrix(x.tensor(2)), None, _type(x.type(1)))
     return Operation((replace(problem, bias=None, beta=None, activation=None),))
 
 
-def _linear(x: Inputs) -> Operation:
+def linear(x: Inputs) -> Operation:
     dims, strides = x.tensor(0)
     rows, k = math.prod(dims[:-1]), dims[-1]
     folded = _Matrix(rows, k, k, 1)
@@ -190,11 +165,11 @@ def _linear(x: Inputs) -> Operation:
     return Operation((problem,))
 
 
-def _scaled_mm(x: Inputs) -> Operation:
+def scaled_mm(x: Inputs) -> Operation:
     left, right = _matrix(x.tensor(0)), _matrix(x.tensor(1))
     a_type, b_type = _type(x.type(1)), _type(x.type(0))  # BLAS' A is the right matrix
     problem = _multiply(left, right, None, a_type)
-    out_type = _SCALAR_TYPES.get(x.value(6)) if x.value(6) else b_type
+    out_type = _OUTPUT_TYPES.get(x.value(6)) if x.value(6) else b_type
     return Operation(
         (
             replace(
@@ -207,7 +182,7 @@ def _scaled_mm(x: Inputs) -> Operation:
                 scale_a=_scale_mode(x.dims[3], right.cols),
                 scale_b=_scale_mode(x.dims[2], left.rows),
                 bias=bool(x.dims[4]) if x.type(4) else False,
-                bias_type=GEMM_TYPES.get(x.type(4)),
+                bias_type=_TYPES.get(x.type(4)),
             ),
         )
     )
@@ -276,12 +251,12 @@ def _batch(x: Inputs, i: int) -> _Batched:
     return _Batched(dims, strides)
 
 
-def _bmm(x: Inputs) -> Operation:
+def bmm(x: Inputs) -> Operation:
     out = _batch(x, 2) if len(x.dims) > 2 and x.dims[2] else None
     return Operation((_batched(_batch(x, 0), _batch(x, 1), out, _type(x.type(0))),))
 
 
-def _baddbmm(x: Inputs) -> Operation:
+def baddbmm(x: Inputs) -> Operation:
     out = _batch(x, 5) if len(x.dims) > 5 and x.dims[5] else None
     problem = _batched(_batch(x, 1), _batch(x, 2), out, _type(x.type(1)))
     factor = _number(x.value(3))
@@ -289,19 +264,5 @@ def _baddbmm(x: Inputs) -> Operation:
     return Operation((replace(problem, beta=beta),))
 
 
-def _matmul(x: Inputs) -> Operation:
-    return _bmm(x) if len(x.dims[0]) == 3 else _mm(x)
-
-
-GEMM_OPERATORS: Mapping[str, Reader] = {
-    "aten::mm": _mm,
-    "aten::_int_mm": _int_mm,
-    "aten::addmm": _addmm,
-    "aten::_addmm_activation": _addmm_activation,
-    "aten::bmm": _bmm,
-    "aten::baddbmm": _baddbmm,
-    "aten::linear": _linear,
-    "aten::matmul": _matmul,
-    "aten::_scaled_mm": _scaled_mm,
-}
-"""By name.  Argument order: PyTorch ``aten/src/ATen/native/native_functions.yaml``."""
+def matmul(x: Inputs) -> Operation:
+    return bmm(x) if len(x.dims[0]) == 3 else mm(x)

@@ -1,0 +1,42 @@
+"""PyTorch's types, under every name that its files and those around it write.
+
+Source: pytorch/pytorch c10/core/ScalarType.h (numbers and names), torch/csrc/utils/tensor_dtypes.cpp (Python's names).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TorchType(NamedTuple):
+    """One type.  ``conv`` is None where no convolution has it."""
+
+    blas: str
+    """The model's name of a matrix type."""
+    cpp: str
+    """In C++, as ``Input type`` of a profiler event prints it; TunableOp's op signatures leave out a ``c10::``."""
+    scalar: str
+    """``c10::ScalarType``'s name, as TunableOp's keys print a bias type."""
+    number: int
+    """``c10::ScalarType``'s number, as ``Concrete Inputs`` of a profiler event prints an output type."""
+    python: str
+    """As aiter's tables print it."""
+    conv: str | None = None
+    """The model's name of a tensor type, which is MIOpen's."""
+
+
+TORCH_TYPES: tuple[TorchType, ...] = (
+    TorchType("i8_r", "signed char", "Char", 1, "torch.int8", "INT8"),
+    TorchType("i32_r", "int", "Int", 3, "torch.int32"),
+    TorchType("f16_r", "c10::Half", "Half", 5, "torch.float16", "FP16"),
+    TorchType("f32_r", "float", "Float", 6, "torch.float32", "FP32"),
+    TorchType("f64_r", "double", "Double", 7, "torch.float64", "FP64"),
+    TorchType("f32_c", "c10::complex<float>", "ComplexFloat", 9, "torch.complex64"),
+    TorchType("f64_c", "c10::complex<double>", "ComplexDouble", 10, "torch.complex128"),
+    TorchType("bf16_r", "c10::BFloat16", "BFloat16", 15, "torch.bfloat16", "BF16"),
+    TorchType("bf8_r", "c10::Float8_e5m2", "Float8_e5m2", 23, "torch.float8_e5m2"),
+    TorchType("f8_r", "c10::Float8_e4m3fn", "Float8_e4m3fn", 24, "torch.float8_e4m3fn"),
+    TorchType("bf8_fnuz_r", "c10::Float8_e5m2fnuz", "Float8_e5m2fnuz", 25, "torch.float8_e5m2fnuz"),
+    TorchType("f8_fnuz_r", "c10::Float8_e4m3fnuz", "Float8_e4m3fnuz", 26, "torch.float8_e4m3fnuz"),
+    TorchType("f4_r", "c10::Float4_e2m1fn_x2", "Float4_e2m1fn_x2", 45, "torch.float4_e2m1fn_x2"),
+)
