@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 
 from logparse.formats.format import BlockFormat, Line, Outcome
 from logparse.formats.ranks import ranked
-from logparse.formats.traces.torch.gemms import GEMM_TYPES
+from logparse.formats.torch_types import TORCH_TYPES
 from logparse.formats.traces.torch.operators import operation
 from logparse.model import GemmProblem, Measurement, Message, Problem, Record, Reject, Solution, Status
 
@@ -81,20 +81,8 @@ _OPERATORS = {
 }
 _MATRICES = {"aten::addmm": 1, "aten::baddbmm": 1}
 """At which input the left matrix stands, where it is not the first."""
-_CPP_TYPES = {
-    "torch.float32": "float",
-    "torch.float64": "double",
-    "torch.float16": "c10::Half",
-    "torch.bfloat16": "c10::BFloat16",
-    "torch.int8": "signed char",
-    "torch.int32": "int",
-    "torch.complex64": "c10::complex<float>",
-    "torch.complex128": "c10::complex<double>",
-    "torch.float8_e4m3fn": "c10::Float8_e4m3fn",
-    "torch.float8_e5m2": "c10::Float8_e5m2",
-    "torch.float8_e4m3fnuz": "c10::Float8_e4m3fnuz",
-    "torch.float8_e5m2fnuz": "c10::Float8_e5m2fnuz",
-}
+_CPP_TYPES = {x.python: x.cpp for x in TORCH_TYPES}
+_BLAS_TYPES = {x.python: x.blas for x in TORCH_TYPES if x.blas != "f4_r"}  # whose sizes count pairs
 _PATIENCE = 50
 """Lines of others that may fall between two lines of a table."""
 _MOST_FAILED = 1000
@@ -363,7 +351,7 @@ def _of_sizes(table: _Table, at: int) -> GemmProblem | None:
     (*batch, rows, k), (*batches, same_k, columns) = sizes
     if k != same_k or batch != batches:
         return None
-    a_type, b_type = (GEMM_TYPES.get(_CPP_TYPES.get(name, "")) for name in reversed(types or ["", ""]))
+    a_type, b_type = (_BLAS_TYPES.get(name) for name in reversed(types or ["", ""]))
     return GemmProblem(
         m=columns, n=rows, k=k, batch_count=batch[0] if batch else 1, a_type=a_type, b_type=b_type,
         activation="none", gradient=False, aux=False,

@@ -15,7 +15,7 @@ from logparse.formats import inductor
 from logparse.ingest.lines import LineReader
 from logparse.model import ConvProblem, GemmProblem, Measurement, Message, Record, Reject
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.tunableop.source import stream
+from tests.formats.reading import stream
 
 FOLDER = SAMPLES / "inductor"
 

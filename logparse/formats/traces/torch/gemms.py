@@ -24,7 +24,7 @@ from logparse.formats.torch_types import TORCH_TYPES
 from logparse.formats.traces.torch.inputs import Inputs, Operation, contiguous_strides
 from logparse.model import COMPLEX, Beta, GemmProblem, Trans
 
-_TYPES = {x.cpp: x.blas for x in TORCH_TYPES if x.blas != "f4_r"}  # whose tensors hold two values per element
+_TYPES = {x.cpp: x.blas for x in TORCH_TYPES if x.blas != "f4_r"}  # whose sizes count pairs
 _OUTPUT_TYPES = {str(x.number): x.blas for x in TORCH_TYPES}
 
 _COMPUTE = {"bf16_r": "f32_r", "f64_r": "f64_r", "i8_r": "i32_r"}
