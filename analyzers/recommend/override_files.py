@@ -17,6 +17,7 @@ from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.search_scripts import scripts, to_tune
 from analyzers.recommend.wildcards import exact, first, smallest
 from logparse.errors import EmissionError
+from logparse.formats import aiter_log
 from logparse.formats.format import Emission, Writer
 from logparse.formats.tunableop.signature import torch_version
 from logparse.model import Family, Finding, Override, Problem
@@ -90,7 +91,8 @@ def _searches(
         count = len({x.problem for x in to_tune(concerned)})
         note = f"no tool of NVIDIA's searches for solutions of {count:,} problem(s): `logparse replay` measures them"
         return [], [note] if count else []
-    return scripts(concerned, commands)
+    made, notes = scripts(concerned, commands)
+    return [*made, *aiter_log.untuned(of.aiter_misses)], notes
 
 
 def _sure(of: Recommendation, target: Facts, settings: Settings) -> tuple[list[Override], str]:

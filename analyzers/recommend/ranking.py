@@ -21,6 +21,7 @@ from analyzers.recommend.ceiling import BreakEven, Ceiling, break_even, ceiling,
 from analyzers.recommend.confidence import Judgement, completed, judgement, pre_us
 from analyzers.recommend.search_scripts import to_tune
 from analyzers.recommend.wildcards import Times
+from logparse.formats import aiter_log
 from logparse.model import Finding, Override, solution_from_text
 
 
@@ -30,7 +31,8 @@ class Recommendation:
 
     ``judgement`` holds what was tested.  ``left_out`` counts, by reason, the findings that are not among ``findings``.
     ``calls`` and ``times`` (µs per problem and solution, of the file that speaks for the problem) are what families of
-    rows are chosen by.  ``cuda``: the run's files are of NVIDIA GPUs.
+    rows are chosen by.  ``cuda``: the run's files are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's
+    tables lack.
     """
 
     run: str
@@ -43,6 +45,7 @@ class Recommendation:
     calls: Mapping[str, float]
     times: Times
     cuda: bool = False
+    aiter_misses: tuple[str, ...] = ()
 
     @property
     def overrides(self) -> tuple[Override, ...]:
@@ -75,7 +78,14 @@ def recommend(tables: Tables, settings: Settings) -> Recommendation:
         calls={str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()},
         times=_times(rows, tables),
         cuda=_of_cuda(tables),
+        aiter_misses=_aiter_misses(tables),
     )
+
+
+def _aiter_misses(tables: Tables) -> tuple[str, ...]:
+    said = tables.messages
+    missed = said[(said["category"] == aiter_log.CATEGORY) & (said["function"] == aiter_log.UNTUNED)]
+    return tuple(sorted(set(missed["text"])))
 
 
 def told_once(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:

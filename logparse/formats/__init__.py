@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logparse.formats import aiter, inductor, machine_facts, plain_table, rocblas
+from logparse.formats import aiter, aiter_log, inductor, machine_facts, plain_table, rocblas
 from logparse.formats.format import Format, Writer
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
 from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
@@ -45,6 +45,7 @@ FORMATS: tuple[Format, ...] = (
     rocblas.PROFILE,
     rocblas.TUNE,
     aiter.FORMAT,
+    aiter_log.FORMAT,
     plain_table.FORMAT,
     traces_torch_profiler.FORMAT,
     traces_rocprof.FORMAT,

@@ -94,7 +94,8 @@ class LineFormat:
     ``markers``: a line is of this language iff it holds one of these byte strings.  ``start`` is a regular expression
     (bytes) that matches where a record begins, used to split spliced lines; ``prefixed`` says that records begin with
     ``[date time][LIB][n]``, whose clock and third bracket ingest takes off (``read`` then gets
-    ``[LIB][Layer][function] body``) and that addresses may be masked (``0x@``, NULL stays as printed).
+    ``[LIB][Layer][function] body``) and that addresses may be masked (``0x@``, NULL stays as printed).  ``process``
+    returns the process that a line without such a prefix names, or None.
     """
 
     name: str
@@ -103,6 +104,7 @@ class LineFormat:
     start: bytes
     read: Callable[[str], Outcome]
     prefixed: bool = False
+    process: Callable[[str], int | None] | None = None
     origins: tuple[Origin, ...] = ()
 
 

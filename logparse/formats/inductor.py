@@ -32,7 +32,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.ranks import ranked
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.formats.traces.torch.operators import operation
@@ -394,4 +394,5 @@ FORMAT = BlockFormat(
     about="torch.compile's autotuning: AUTOTUNE tables, choices' statistics, choices that failed",
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),
+    origins=(Origin(ORIGIN, evidence=True),),
 )

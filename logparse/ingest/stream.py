@@ -87,6 +87,8 @@ class StreamRead:
             if not threads:
                 seen[entry.numbers] = True
             of = (nobody if threads else pids)[entry.numbers]
+            named = entry.format.process(entry.text) if entry.format.process is not None else None
+            of = of if named is None else np.full_like(of, named)
             at = seconds[entry.numbers]
             self._collector.add_counted(
                 outcome.records, entry.counts, of, at, offset=entry.offset, raw=entry.raw, text=entry.text

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 
-FOLDERS = ("inductor",)
+FOLDERS = ("aiter", "inductor")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

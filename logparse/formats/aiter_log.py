@@ -1,0 +1,155 @@
+"""aiter's own log lines in a server's output: which tuned GEMM tables were read, and which shapes they hold or lack.
+
+::
+
+    [aiter] merge tuned file under model_configs/ and configs/ /srv/bf16_tuned_gemm.csv:/srv/other.csv
+    [aiter] shape is M:512, N:4096, K:4096 dtype='torch.bfloat16' otype='torch.bfloat16' bias=False, scaleAB=False,
+        bpreshuffle=False, not found tuned config in /tmp/aiter_configs/bf16_tuned_gemm.csv, will use default config!
+        using torch solution:0                                                     (one line)
+    (Worker_TP4_EP4 pid=892) [aiter] shape is M:8192, N:1024, K:3072, not found tuned config in …, will use default …!
+    shape is M:16, N:9216, K:3072, found padded_M: 16, N:9216, K:3072 is tuned on cu_num = 256 in …, kernel name is …!
+    [aiter] [fused_moe] using 2stage default for ('gfx950', 256, 512, 6144, 512, 128, 4, …)
+
+Misses are printed always, hits with ``AITER_LOG_TUNED_CONFIG=1``.  A process looks each shape up once and remembers it
+(up to 4,096 of them), so **a line states that the shape ran, not how often**: a call without a count.  The process is
+the one that the engine's prefix names.  Where the line has no type, the table's name gives it; of 8-bit floats the
+kind stays unknown.  The line itself is also kept, as a message (function ``tuned`` or ``untuned``): it holds the key
+of the table and the padded M whose row serves the call.  Fused MoE is no single product: a message.
+Source: ROCm/aiter aiter/tuned_gemm.py, aiter/ops/gemm_op_a8w8.py, gemm_op_a4w4.py, batched_gemm_op_a8w8.py,
+aiter/fused_moe.py, aiter/jit/core.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+from logparse.formats.aiter import problem_of_row
+from logparse.formats.format import FOREIGN, Emission, LineFormat, Outcome
+from logparse.model import Call, Fact, Message, Record, Reject, Solution, SolutionName
+
+CATEGORY = "aiter"
+TUNED, UNTUNED, FUSED_MOE = "tuned", "untuned", "fused_moe"
+"""Functions of messages: a lookup that found a row, one that did not, and fused MoE."""
+
+_PREFIX = r"(?:\(\w+(?: \w+=\d+)*? pid=(?P<pid>\d+)\) )?(?:\[\d{4}-\d\d-\d\d[^\]]*\] )?"
+_OWN = r"\[aiter\] (?:\[pid=(?P<own>\d+) [^\]]*\] )?"
+_SHAPE = r"shape (?:is )?(?:B:\d+, ?)?M:\d"
+_LINE = re.compile(rf"{_PREFIX}(?:{_OWN})?(?P<body>.*)\Z")
+_LOOKUP = re.compile(
+    r"shape (?:is )?(?P<fields>(?:B:\d+, ?)?M:\d.*?),? (?:"
+    r"not found tuned config in (?P<missed>.*?)(?:, will use default.*?)?"
+    r"|listed in (?P<listed>.*?)"
+    r"|(?:found padded_M: ?(?P<padded>\d+), N:\d+, K:\d+ )?is tuned(?: on cu_num = (?P<cu_count>\d+))?"
+    r",? in (?P<file>.*?)"
+    r"(?: ?[,!] ?libtype is (?P<library>\w+))?(?: ?[,!] ?kernel ?[nN]ame is (?P<kernel>\S*?)(?: \(kernelId \S+\))?)?"
+    r"(?:, splitK is (?P<split>\S+?))?"
+    r")!?,?(?: using (?P<used>\w+) solution:(?P<index>-?\d+|None))?!?\s*\Z"
+)
+_FIELD = re.compile(r"(\w+)[:=] ?'?([\w.]+)'?")
+_MERGED = re.compile(r"merge tuned file under .*?(?: and configs/)? (?P<files>\S+)\s*\Z")
+_NAMES = {"otype": "outdtype"}
+_BYTES_OF_MESSAGE = 2000
+
+
+def read(text: str) -> Outcome:
+    """One line: a call with its message, a fact, or a message."""
+    line = _LINE.match(text)
+    body = line["body"] if line else text
+    if re.match(_SHAPE, body):
+        return _lookup(body, text)
+    if not line or "[aiter] " not in text[: line.start("body")]:
+        return FOREIGN
+    merged = _MERGED.match(body)
+    if merged:
+        return Outcome("fact", [Fact("aiter_tables", merged["files"])])
+    function = FUSED_MOE if body.startswith("[fused_moe] ") else ""
+    return Outcome("message", [Message(category=CATEGORY, function=function, text=body[:_BYTES_OF_MESSAGE])])
+
+
+def process(text: str) -> int | None:
+    """The process that a line names."""
+    line = _LINE.match(text)
+    number = (line["pid"] or line["own"]) if line else None
+    return int(number) if number and len(number) < 19 else None
+
+
+def _lookup(body: str, text: str) -> Outcome:
+    found = _LOOKUP.match(body)
+    if found is None:
+        return Outcome("reject", [Reject("aiter: a lookup of a shape that is cut off or of an unknown form")])
+    values = _values(found["fields"])
+    table = found["missed"] or found["listed"] or found["file"] or ""
+    try:
+        problem = problem_of_row(values, PurePosixPath(table).name)
+    except (KeyError, ValueError) as error:
+        return Outcome("reject", [Reject(f"aiter: {error}")])
+    hit = found["file"] is not None
+    solution = _solution(found)
+    records: list[Record] = [
+        Call(problem=problem, category=CATEGORY, count=None, solution=solution),
+        Message(category=CATEGORY, function=TUNED if hit else UNTUNED, text=body[:_BYTES_OF_MESSAGE]),
+    ]
+    if found["cu_count"]:
+        records.append(Fact("cu_count", found["cu_count"]))
+    if solution is not None and found["kernel"]:
+        records.append(SolutionName(solution=solution, kernel_name=found["kernel"]))
+    return Outcome("call", records)
+
+
+def _values(fields: str) -> dict[str, str]:
+    return {_NAMES.get(name, name): value for name, value in _FIELD.findall(fields)}
+
+
+def _solution(found: re.Match[str]) -> Solution | None:
+    """What runs the call: a hit names its kernel and not the number that the table has for it."""
+    if found["used"]:
+        index = "heuristic" if found["index"] in ("None", "-1") else found["index"]
+        return Solution(found["used"], index, raw=f"{found['used']} solution:{found['index']}")
+    if found["kernel"]:
+        split = f",splitK={found['split']}" if found["split"] not in (None, "0", "None") else ""
+        return Solution(found["library"] or "kernel", found["kernel"] + split, raw=found["kernel"])
+    return Solution(found["library"], "?") if found["library"] else None
+
+
+# ------------------------------------------------------------------------------------------------ what is to be tuned
+
+_UNTUNED_COLUMNS = ("B", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle", "q_dtype_w")
+_USE = """\
+# aiter's tuner of this table reads it; of bf16 (other tables have a tuner of their own under aiter/csrc/):
+#   python3 <aiter>/gradlib/gradlib/gemm_tuner.py --input_file {path} --tuned_file {folder}/tuned.csv
+"""
+
+
+def untuned(lines: Iterable[str]) -> list[Emission]:
+    """The CSVs that aiter's tuners read, one per table that lacked a shape: each shape once, in the order given.
+
+    ``lines`` are texts of messages of function ``untuned``.
+    """
+    tables: dict[str, dict[str, None]] = {}
+    for text in lines:
+        found = _LOOKUP.match(text)
+        table = PurePosixPath(found["missed"] or "").name if found else ""
+        if found is None or not table.endswith("_tuned_gemm.csv"):
+            continue  # CKGEMM and others that name no file: which tuner would read them is not known
+        values = _values(found["fields"])
+        columns = [name for name in _UNTUNED_COLUMNS if name in values]
+        name = table.replace("_tuned_gemm", "_untuned_gemm")
+        rows = tables.setdefault(name, {",".join(columns): None})
+        if next(iter(rows)) == ",".join(columns):
+            rows[",".join(values[name] for name in columns)] = None
+    return [Emission(name, "".join(f"{row}\n" for row in rows).encode(), _USE) for name, rows in tables.items()]
+
+
+FORMAT = LineFormat(
+    name="aiter-log",
+    about="aiter's log lines of a server: shapes with and without a tuned kernel, tables, fused MoE",
+    markers=(b"[aiter] ", b", not found tuned config in ", b" is tuned on cu_num = ", b" is tuned, in "),
+    start=(
+        rb"(?:\(\w+(?: \w+=\d+)*? pid=\d+\) )?(?:\[\d{4}-\d\d-\d\d[^\]\n]*\] )?"
+        rb"(?:\[aiter\] (?:\[pid=\d+ [^\]\n]*\] )?(?:shape (?:is )?(?:B:\d+, ?)?M:\d)?|shape (?:is )?(?:B:\d+, ?)?M:\d)"
+    ),
+    read=read,
+    process=process,
+)

@@ -1,0 +1,79 @@
+"""Makes ``sample_logs/aiter/``: run it from anywhere, the files are always the same.
+
+It writes aiter's log lines from the writer's source (see the folder's README) and imports nothing of logparse, so that
+the samples are evidence independent of the reader.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+OUT = Path(__file__).parent / "aiter"
+CONFIGS = "/tmp/aiter_configs"
+BF16 = "torch.bfloat16"
+
+
+def bf16(m: int, n: int, k: int, otype: str = BF16, bias: bool = False) -> str:
+    """A 16-bit shape as ``tuned_gemm.py`` prints it."""
+    return (
+        f"[aiter] shape is M:{m}, N:{n}, K:{k} dtype='{BF16}' otype='{otype}' bias={bias}, scaleAB=False,"
+        " bpreshuffle=False"
+    )
+
+
+def miss(shape: str, table: str, used: str = "") -> str:
+    """A lookup that found nothing."""
+    return f"{shape}, not found tuned config in {CONFIGS}/{table}_tuned_gemm.csv, will use default config!{used}"
+
+
+def hit(m: int, padded: int, n: int, k: int, kernel: str) -> str:
+    """A lookup in the 16-bit table that found a row, with AITER_LOG_TUNED_CONFIG=1."""
+    return (
+        f"{bf16(m, n, k)} found padded_M: {padded}, N:{n}, K:{k} is tuned on cu_num = 304 in"
+        f" {CONFIGS}/bf16_tuned_gemm.csv, {kernel}"
+    )
+
+
+def server() -> list[str]:
+    """A server of two workers."""
+    one, two = "(Worker_TP0_EP0 pid=4242) ", "(Worker_TP1_EP1 pid=4243) "
+    scaled = "[aiter] shape is M:{}, N:1536, K:7168"
+    torch = " using torch solution:0"
+    quantised = "[aiter] shape is M:64, N:9216, K:3584, q_dtype_w:torch.int8"
+    return [
+        "INFO 11-22 09:15:00 [core.py:58] Initializing a V1 LLM engine",
+        f"[aiter] merge tuned file under model_configs/ and configs/ {CONFIGS}/bf16_tuned_gemm.csv:/srv/mine.csv",
+        "[aiter] import [module_gemm_common] under /opt/aiter/jit/module_gemm_common.so",
+        "[aiter] [pid=4242 pname=Worker_TP0] start build [module_moe] under /opt/aiter/jit/build/module_moe",
+        one + miss(bf16(256, 7168, 2048), "bf16", torch),
+        two + miss(bf16(256, 7168, 2048), "bf16", torch),
+        one + miss(bf16(1, 129280, 7168, "torch.float32", bias=True), "bf16", " using skinny solution:2"),
+        one + miss(scaled.format(8192), "a8w8_blockscale"),
+        two + miss(scaled.format(8192), "a8w8_blockscale"),
+        two + miss(scaled.format(16), "a8w8_blockscale"),
+        one + miss(quantised, "a8w8"),
+        one + hit(300, 512, 7168, 2048, "libtype is opus, kernel name is opus_gemm_256x128"),
+        two + hit(7, 8, 512, 7168, "libtype is hipblaslt, kernel name is "),
+        f"shape is M:512, N:9216, K:3072, found padded_M: 512, N:9216, K:3072 is tuned on cu_num = 304 in {CONFIGS}/"
+        "a4w4_blockscale_tuned_gemm.csv, kernel name is _ZN5aiter_f4gemm_256x256E, splitK is 2!",
+        f"[aiter] shape is B:16, M:128, N:512, K:128, is tuned on cu_num = 304 in {CONFIGS}/"
+        "a8w8_tuned_batched_gemm.csv, kernel name is a8w8_batched_256x64x64x128, splitK is 0!",
+        f"[aiter] shape M:32, N:7168, K:2304 q_dtype_w:torch.float8_e4m3fnuz, found padded_M: 32, N:7168, K:2304 is"
+        f" tuned, in {CONFIGS}/a8w8_bpreshuffle_tuned_gemm.csv! libtype is ck! kernelName is a8w8_bp_7 (kernelId 7)!",
+        "[aiter] shape is M:4, N:64, K:512, not found tuned config in CKGEMM or asmGEMM, will use default config!",
+        one + "[aiter] [fused_moe] using 2stage default for ('gfx942', 304, 256, 7168, 256, 257, 9, 'Silu')",
+        "[aiter] shape is M:40, N:1024, K:204",
+        "[aiter] shape is M:40, N:1024, K:2048 dtype='torch.quint8' otype='torch.quint8' bias=False, scaleAB=False,"
+        f" bpreshuffle=False, not found tuned config in {CONFIGS}/bf16_tuned_gemm.csv, will use default config!",
+        "INFO 11-22 09:16:41 [loggers.py:116] Engine 000: Avg generation throughput: 341.0 tokens/s",
+    ]  # fmt: skip
+
+
+def main() -> None:
+    """Write all files."""
+    OUT.mkdir(exist_ok=True)
+    (OUT / "server.log").write_text("".join(f"{line}\n" for line in server()), encoding="utf-8", newline="")
+
+
+if __name__ == "__main__":
+    main()

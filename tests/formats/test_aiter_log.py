@@ -1,0 +1,136 @@
+"""aiter's lines in a server's log: real and invented ones, processes, what is to be tuned, damage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.analyzer import Settings
+from analyzers.recommend.verb import advise, write
+from logparse.formats import WRITERS, aiter, aiter_log
+from logparse.formats.format import Head
+from logparse.ingest import ingest
+from logparse.ingest.lines import LineReader
+from logparse.model import Call, Fact, GemmProblem, Message, Record
+from logparse.store import Store
+from tests.conftest import CORPUS, SAMPLES, needs_corpus
+
+SAMPLE = SAMPLES / "aiter" / "server.log"
+
+
+def read(path: Path) -> tuple[Counter[str], list[Record]]:
+    outcomes = [aiter_log.read(line) for line in path.read_text().splitlines()]
+    return Counter(outcome.unit for outcome in outcomes), [r for outcome in outcomes for r in outcome.records]
+
+
+def calls(records: list[Record]) -> list[Call]:
+    return [record for record in records if isinstance(record, Call)]
+
+
+def gemm(call: Call) -> GemmProblem:
+    assert isinstance(call.problem, GemmProblem)
+    return call.problem
+
+
+@needs_corpus
+def test_lines_that_users_posted() -> None:
+    units, records = read(CORPUS / "field" / "aiter-log" / "server_log.txt")
+    assert units == {"call": 5, "fact": 1, "message": 1}
+    assert [call.problem.label for call in calls(records)] == [
+        "TN 4096×512×4096 bf16_r",
+        "TN 1024×8192×3072 ?",
+        "TN 1024×8192×3072 ?",
+        "TN 512×16×4096 bf16_r",
+        "TN 9216×16384×3072 ?",
+    ]
+    assert Fact("aiter_tables", "/srv/cfg/bf16_tuned_gemm.csv:/srv/cfg/other.csv") in records
+
+
+def test_every_table_of_the_sample() -> None:
+    units, records = read(SAMPLE)
+    assert units == {"call": 13, "message": 3, "fact": 1, "reject": 2, "foreign": 2}
+    found = {call.problem.label: call for call in calls(records)}
+    assert all(call.count is None for call in calls(records)), "a shape is looked up once, however often it runs"
+    assert {label: call.solution.text if call.solution else None for label, call in found.items()} == {
+        "TN 7168×256×2048 bf16_r": "torch:0",
+        "TN 129280×1×7168 bf16_r": "skinny:2",
+        "TN 1536×8192×7168 ?": None,
+        "TN 1536×16×7168 ?": None,
+        "TN 9216×64×3584 i8_r": None,
+        "TN 7168×300×2048 bf16_r": "opus:opus_gemm_256x128",
+        "TN 512×7×7168 bf16_r": "hipblaslt:?",
+        "TN 9216×512×3072 f4_r": "kernel:_ZN5aiter_f4gemm_256x256E,splitK=2",
+        "TN 512×128×128 b16 ?": "kernel:a8w8_batched_256x64x64x128",
+        "TN 7168×32×2304 f8_fnuz_r": "ck:a8w8_bp_7",
+        "TN 64×4×512 ?": None,
+    }
+    lm_head = gemm(found["TN 129280×1×7168 bf16_r"])
+    assert (lm_head.bias, lm_head.d_type, lm_head.swizzle_a) == (True, "f32_r", False)
+    functions = Counter(record.function for record in records if isinstance(record, Message))
+    assert functions == {aiter_log.UNTUNED: 8, aiter_log.TUNED: 5, aiter_log.FUSED_MOE: 1, "": 2}
+    assert Fact("cu_count", "304") in records
+
+
+def test_calls_are_those_of_the_process_that_the_line_names(store: Store) -> None:
+    ingest([str(SAMPLE)], store, run="job")
+    found = store.query("select coalesce(pid, 0) as pid, count(*) as n from calls group by all order by all")
+    assert found.to_numpy().tolist() == [[0, 4], [4242, 5], [4243, 4]]
+    split = store.query("select splits, foreign_lines from sources")
+    assert split.iloc[0].tolist() == [0, 2]
+
+
+def test_a_call_links_to_the_row_that_serves_it(store: Store) -> None:
+    """The log's shape and the tuned table's are one problem but for what only one of them states."""
+    table = SAMPLES / "tables" / "aiter_bf16_tuned_gemm.csv"
+    (row, *_) = [line.split(",") for line in table.read_text().splitlines()[1:]]
+    ingest([str(table), str(SAMPLE)], store, run="job")
+    values = dict(zip(table.read_text().splitlines()[0].split(","), row, strict=True))
+    line = (
+        f"[aiter] shape is M:{values['M']}, N:{values['N']}, K:{values['K']} dtype='{values['dtype']}'"
+        f" otype='{values['outdtype']}' bias={values['bias']}, scaleAB=False, bpreshuffle=False, not found tuned config"
+        " in /tmp/bf16_tuned_gemm.csv, will use default config! using torch solution:0"
+    )
+    (call,) = calls(list(aiter_log.read(line).records))
+    assert call.problem.text in set(store.measurements()["problem"])
+
+
+def test_recommend_writes_what_the_tuners_read(store: Store, tmp_path: Path) -> None:
+    ingest([str(SAMPLE)], store, run="job")
+    settings = Settings()
+    written, _ = write(advise(store, settings), settings, WRITERS, tmp_path)
+    files = {one.path.name: one.path.read_text().splitlines() for one in written}
+    assert files["bf16_untuned_gemm.csv"] == [
+        "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle",
+        "1,129280,7168,True,torch.bfloat16,torch.float32,False,False",
+        "256,7168,2048,False,torch.bfloat16,torch.bfloat16,False,False",
+    ]
+    assert files["a8w8_blockscale_untuned_gemm.csv"] == ["M,N,K", "16,1536,7168", "8192,1536,7168"]
+    assert files["a8w8_untuned_gemm.csv"] == ["M,N,K,q_dtype_w", "64,9216,3584,torch.int8"]
+    assert len([name for name in files if "untuned" in name]) == 3, "of CKGEMM the table is not named"
+    head = Head("bf16_untuned_gemm.csv", "\n".join(files["bf16_untuned_gemm.csv"]).encode())
+    assert aiter.recognise(head)
+
+
+def test_of_one_table_rows_have_one_set_of_columns() -> None:
+    miss = ", not found tuned config in /x/a8w8_tuned_gemm.csv, will use default config!"
+    lines = [f"shape is M:1, N:2, K:3{miss}", f"shape is M:1, N:2, K:3, q_dtype_w:torch.int8{miss}", "no lookup"]
+    (file,) = aiter_log.untuned(lines)
+    assert file.data == b"M,N,K\n1,2,3\n"
+    assert aiter_log.untuned([]) == []
+
+
+DATA = SAMPLE.read_bytes()
+
+
+@given(st.integers(0, len(DATA)), st.integers(0, 60), st.binary(max_size=12))
+def test_damage_anywhere_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
+    reader = LineReader([aiter_log.FORMAT])
+    reader.feed(DATA[:place] + inserted + DATA[place + cut :], 0)
+    got = reader.take()
+    assert got.foreign + got.blank + sum(one.count for one in got.distinct) == got.lines + got.splits
+    for one in got.distinct:
+        aiter_log.read(one.text)
+        aiter_log.process(one.text)
