@@ -56,7 +56,7 @@ def test_every_table_of_the_sample() -> None:
     assert all(call.count is None for call in calls(records)), "a shape is looked up once, however often it runs"
     assert {label: call.solution.text if call.solution else None for label, call in found.items()} == {
         "TN 7168×256×2048 bf16_r": "torch:0",
-        "TN 129280×1×7168 bf16_r": "skinny:2",
+        "TN 129280×1×7168 bf16_r BIAS": "skinny:2",
         "TN 1536×8192×7168 ?": None,
         "TN 1536×16×7168 ?": None,
         "TN 9216×64×3584 i8_r": None,
@@ -67,7 +67,7 @@ def test_every_table_of_the_sample() -> None:
         "TN 7168×32×2304 f8_fnuz_r": "ck:a8w8_bp_7",
         "TN 64×4×512 ?": None,
     }
-    lm_head = gemm(found["TN 129280×1×7168 bf16_r"])
+    lm_head = gemm(found["TN 129280×1×7168 bf16_r BIAS"])
     assert (lm_head.bias, lm_head.d_type, lm_head.swizzle_a) == (True, "f32_r", False)
     functions = Counter(record.function for record in records if isinstance(record, Message))
     assert functions == {aiter_log.UNTUNED: 8, aiter_log.TUNED: 5, aiter_log.FUSED_MOE: 1, "": 2}
