@@ -180,9 +180,10 @@ def recommend(
     """Rank what is worth changing, and write the override files."""
     from analyzers.analyzer import Settings
     from analyzers.evidence.target import target_from
+    from analyzers.overrides import WRITERS
     from analyzers.recommend import render
     from analyzers.recommend.verb import advise, write
-    from logparse.formats import FORMATS, WRITERS
+    from logparse.formats import FORMATS
     from logparse.store import open_store
 
     settings = Settings(
@@ -395,7 +396,8 @@ def formats(format: FormatOption = TableFormat.table, output: OutputOption = Non
     """List what can be read and written."""
     import pandas as pd
 
-    from logparse.formats import FORMATS, WRITERS
+    from analyzers.overrides import WRITERS
+    from logparse.formats import FORMATS
 
     rows = [{"name": f.name, "what": "read", "about": f.about} for f in FORMATS]
     rows += [{"name": w.name, "what": "write", "about": w.about} for w in WRITERS]

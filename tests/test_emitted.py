@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from analyzers.evidence.target import target_from
+from analyzers.overrides import OVERRIDE_FORMATS, WRITERS
 from analyzers.overrides.convert import convert
 from analyzers.overrides.export import export
-from analyzers.overrides.lint import RULES, inspect
+from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
-from logparse.formats import FORMATS, WRITERS, rocblas
+from logparse.formats import FORMATS, rocblas
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db, perf_db
 from logparse.formats.miopen.find_db_record import read_record
@@ -114,7 +115,7 @@ def test_every_writer_has_a_case() -> None:
 
 @pytest.mark.parametrize("case", [x for x in CASES if not x.startswith("export")])
 def test_lint_finds_no_error_in_what_is_written(case: str) -> None:
-    formats = {rules.format for rules in RULES}
+    formats = {format.name for format in OVERRIDE_FORMATS}
     target = MIOPEN if "db" in case else OLD if case == "hipblaslt-6.4" else TARGET
     for file in CASES[case]():
         judged = inspect(file.name, file.data, target)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from analyzers.analyzer import Settings
 from analyzers.evidence.target import target_from
+from analyzers.overrides import WRITERS
 from analyzers.recommend.verb import advise, write
-from logparse.formats import FORMATS, WRITERS
+from logparse.formats import FORMATS
 from logparse.ingest import ingest
 from logparse.store import Store
 from tests.conftest import CORPUS, needs_corpus

@@ -3,14 +3,15 @@
 aiter reads them with ``pandas.read_csv`` and looks calls up in a dictionary: a cell's *type* decides whether it is
 found, and pandas gives one type to a whole column.  One cell that is no number makes every size a text that no call
 equals; two different rows of one key make the reader raise.  Device and CU count are part of the key, the library's
-build is not.  Of the bf16 table the key of a call is known (``aiter.key``); which of the others a call reads, no log
-tells.
-Source: ``aiter_tables``; ROCm/aiter ``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
+build is not.  Of the bf16 table the key of a call is known (``aiter.key``); no log shows which of the others a call
+reads.
+Source: ``aiter_lookup``; ROCm/aiter ``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +19,25 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from analyzers.evidence.target import Facts, arch
-from analyzers.overrides.aiter_lookup import BF16, Table, table_of
-from analyzers.overrides.rules import Note, OverrideFile, Row, Rule, Rules, judge, text_of
+from analyzers.overrides import hipblaslt_tuning
+from analyzers.overrides.aiter_lookup import BF16, VARIABLES, Table, stem, table_of
+from analyzers.overrides.override_format import (
+    Conversion,
+    Merging,
+    Note,
+    OverrideFile,
+    OverrideFormat,
+    Row,
+    Rule,
+    bytes_of,
+    in_order,
+    judge,
+    records_of,
+    text_of,
+)
+from logparse.errors import InputError
 from logparse.formats import aiter
-from logparse.formats.format import Head
+from logparse.formats.format import Emission, Head
 from logparse.model import GemmProblem, Solution
 
 Cell: TypeAlias = bool | int | float | str | None
@@ -163,7 +179,7 @@ ROW_RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("index", "error", "honoured", _bad_index, _RETUNE),
     Rule("kernel-name", "error", "honoured", _no_kernel, _RETUNE),
     Rule("heuristic", "info", None, _heuristic, "remove it"),
-    Rule("time", "warning", None, _failed, "remove it"),
+    Rule("time", "warning", None, _failed, "remove it", fault=True),
 )
 
 
@@ -263,12 +279,12 @@ def _file_notes(table: Table, columns: Sequence[str], found: Sequence[Entry]) ->
         remedy = "after a change remove aiter/jit's build folder and the module's .so: they are compiled again"
         yield Note(None, "info", "compiled", message, remedy)
     if any(entry.cells.get("libtype") == "hipblaslt" for entry in found):
-        message = "nothing tells which hipBLASLt the indices are of, and aiter does not check"
+        message = "the table does not name the hipBLASLt of its indices, and aiter does not check"
         yield Note(None, "info", "build", message, "keep it with the build it was made on")
 
 
 def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
-    """Judge the table; whether its indices are of the target's hipBLASLt nobody can tell."""
+    """Judge the table; whether its indices are of the target's hipBLASLt is unknown."""
     text, _ = text_of(data)
     columns, found, notes = entries(text)
     table = table_of(columns) or BF16
@@ -290,6 +306,7 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
                 problem=_problem(entry, name),
                 solution=_solution(entry, table),
                 verdicts=judged,
+                text=_csv([entry.texts.get(x, "") for x in columns]),
                 time_us=_time(entry),
             )
         )
@@ -303,8 +320,14 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
         facts=_own_facts(found),
         target=target,
         rows=tuple(rows),
-        notes=tuple(sorted(notes, key=lambda note: note.line or 0)),
+        notes=in_order(notes),
     )
+
+
+def _csv(cells: Sequence[str]) -> str:
+    sink = io.StringIO()
+    csv.writer(sink, lineterminator="").writerow(cells)
+    return sink.getvalue()
 
 
 def _problem(entry: Entry, name: str) -> GemmProblem | None:
@@ -352,18 +375,63 @@ def padded(key: str) -> list[str]:
     return list(dict.fromkeys(",".join((*cells[:2], str(x), *cells[3:])) for x in tries if x != m))
 
 
-RULES = Rules(
-    format=aiter.FORMAT.name,
+# ------------------------------------------------------------------------------------------------- merged, converted
+
+
+def _header(name: str, data: bytes) -> list[tuple[str, str]]:
+    """The operator and the columns of a table.  Raises InputError where aiter reads no table, or has no name for it."""
+    columns, _, damage = entries(text_of(data)[0])
+    notes = (*damage, *inspect(name, data, {}).notes)
+    broken = next((x for x in notes if x.severity == "error" and x.rule in ("columns", "values", "empty")), None)
+    if broken is not None:
+        raise InputError(broken.message)
+    operator = "bf16_tuned_gemm" if table_of(columns) is BF16 else stem(name)
+    if operator is None:
+        raise InputError(
+            "several of aiter's operators read such columns, the file's name decides; one of "
+            + ", ".join(sorted(VARIABLES))
+        )
+    return [("operator", operator), ("columns", _csv(columns))]
+
+
+def _merged(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    data = bytes_of([agreed["columns"], *(row.text for row in rows)])
+    operator = agreed["operator"]
+    return [Emission(f"{operator}.csv", data, f"export {VARIABLES[operator]}={{path}}")]
+
+
+def _takes(given: Solution, rocblas_version: str) -> Solution | None:
+    """Solutions of aiter's own backends, of which hipBLASLt is one."""
+    return given if given.library in aiter.BACKENDS else hipblaslt_tuning.takes(given, rocblas_version)
+
+
+_MERGING = Merging(
+    header=_header,
+    write=_merged,
+    note="the files do not name the libraries and kernels of their rows: merge files of one build only",
+)
+OVERRIDE_FORMAT = OverrideFormat(
+    name=aiter.FORMAT.name,
     kinds=frozenset({"gemm"}),
     recognise=recognise,
     inspect=inspect,
     key=aiter.key,
     instead=padded,
+    writer=aiter.WRITER,
+    merging=_MERGING,
+    conversion=Conversion(
+        word="aiter",
+        recognise=aiter.FORMAT.recognise,
+        read=records_of(aiter.FORMAT),
+        takes=_takes,
+        matched="aiter looks its calls up by M, N, K, bias and types; calls that do not go through it are not served",
+    ),
 )
-KERNEL_RULES = Rules(
-    format=KERNELS,
+KERNEL_TABLES = OverrideFormat(
+    name=KERNELS,
     kinds=frozenset({"gemm"}),
     recognise=recognise_kernels,
     inspect=inspect,
     key=lambda problem, facts: None,
+    merging=_MERGING,
 )

@@ -11,44 +11,25 @@ aiter table            ``hipblaslt,N``, and all of its online cache           hi
 rocBLAS override CSV   i                                                      ``rocblas:-i-10``
 =====================  =====================================================  ==================================
 
-An index means something for one build of the library on one arch, so a conversion needs to know that both sides are of
-it.  The libraries do not match calls by the same fields: a row may serve more calls afterwards, or fewer; the notes say
-so.  Source: hipblaslt_ext::getIndexFromAlgo, ROCm/rocm-libraries ``projects/rocblas/library/src/tensile_host.cpp``.
+An index means something for one build of the library on one arch, so both sides must be of one build.  The libraries
+do not match calls by the same fields: a row may serve more calls afterwards, or fewer, as the notes state.
+Source: hipblaslt_ext::getIndexFromAlgo, ROCm/rocm-libraries ``projects/rocblas/library/src/tensile_host.cpp``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analyzers.evidence.target import Facts, arch, machine, seen_by, serves
+from analyzers.overrides import OVERRIDE_FORMATS
+from analyzers.overrides.override_format import Conversion, OverrideFormat
 from logparse.errors import EmissionError, InputError
-from logparse.formats import aiter, rocblas
-from logparse.formats.format import Emission, FileFormat, Writer
-from logparse.formats.hipblaslt import tuning_file
-from logparse.formats.tunableop import results, validators
-from logparse.formats.tunableop.solutions import hipblaslt_index
+from logparse.formats.format import Emission, Writer
+from logparse.formats.tunableop import validators
 from logparse.ingest.input_file import InputFile
 from logparse.model import Fact, Measurement, Override, Record, Solution, SolutionName
-
-WRITERS: Mapping[str, Writer] = {
-    "tunableop": results.WRITER,
-    "hipblaslt": tuning_file.WRITER,
-    "aiter": aiter.WRITER,
-    "rocblas": rocblas.WRITER,
-}
-"""What can be converted to, by the word of ``--to``."""
-
-SOURCES: tuple[FileFormat, ...] = (results.FORMAT, tuning_file.FORMAT, aiter.FORMAT)
-"""What can be converted, beside the table of rocBLAS (which is no file of its own)."""
-
-_MATCHED = {
-    "tunableop": "PyTorch matches leading dimensions and whether there is a bias: a row serves only calls like its own",
-    "hipblaslt": "hipBLASLt does not match leading dimensions, strides, bias, epilogue: an entry serves all such calls",
-    "aiter": "aiter looks its calls up by M, N, K, bias and types; calls that do not go through it are not served",
-    "rocblas": "rocBLAS gives only calls to Tensile that hipBLASLt does not serve",
-}
 
 
 @dataclass(frozen=True)
@@ -63,9 +44,9 @@ class Converted:
 
 @dataclass(frozen=True)
 class _Rows:
-    """What a file says: its measured rows, its facts, and names of kernels."""
+    """The content of a file: its measured rows, its facts, and names of kernels."""
 
-    format: str
+    format: OverrideFormat
     measured: tuple[Measurement, ...]
     facts: Facts
     kernels: Mapping[Solution, str]
@@ -77,19 +58,18 @@ def convert(
     """Write the rows of files as a file of another library (or of another PyTorch that has the same libraries).
 
     ``target`` are facts of the machine that will read it; what they leave open is taken from the files, which then must
-    be of that machine.  ``same_build``: the user vouches for what no file tells.
+    be of that machine.  ``same_build``: the user vouches for a device or build that no file names.
 
     Raises InputError for an unknown ``to``, a file that cannot be converted, and where device or build of a file are
     known to be others than the target's, or not known and not vouched for.
     """
-    if to not in WRITERS:
-        raise InputError(f"--to {to}: one of {', '.join(WRITERS)}")
+    conversion, format, writer = _destination(to)
     files = [(path, _read(path)) for path in paths]
     facts: dict[str, str] = {}
     for path, rows in files:
         for name, value in rows.facts.items():
             if facts.setdefault(name, value) != value and name not in (target or {}):
-                raise InputError(f"{path}: {name} is {value}, other files say {facts[name]}; convert them apart")
+                raise InputError(f"{path}: {name} is {value}, in other files it is {facts[name]}; convert them apart")
     _one_build(facts, target or {})
     facts |= target or {}
     overrides: list[Override] = []
@@ -97,13 +77,21 @@ def convert(
     for path, rows in files:
         for measured in rows.measured:
             reason = _why_not(measured)
-            solution = _as(to, measured.solution, rows.facts.get("rocblas_version", ""))
+            solution = conversion.takes(measured.solution, rows.facts.get("rocblas_version", ""))
             if reason or solution is None:
                 refused[reason or f"{_kind(measured.solution)} is no solution of {to}"] += 1
                 continue
             _guard(path, solution.library, rows.facts, facts, same_build)
-            overrides.append(_override(measured, solution, facts, rows, to))
-    return _written(WRITERS[to], to, overrides, seen_by(gpus, facts), refused)
+            overrides.append(_override(measured, solution, facts, rows, format))
+    return _written(writer, conversion, overrides, seen_by(gpus, facts), refused)
+
+
+def _destination(to: str) -> tuple[Conversion, OverrideFormat, Writer]:
+    """The format of this word, and its writer.  Raises InputError."""
+    formats = {x.conversion.word: (x.conversion, x, x.writer) for x in OVERRIDE_FORMATS if x.conversion and x.writer}
+    if to not in formats:
+        raise InputError(f"--to {to}: one of {', '.join(formats)}")
+    return formats[to]
 
 
 def _one_build(files: Facts, target: Facts) -> None:
@@ -113,36 +101,30 @@ def _one_build(files: Facts, target: Facts) -> None:
         if validators.PREFIX + key in target:
             continue
         for fact in validators.facts({key: value}):
-            told = target.get(fact.name, fact.value)
-            if told != fact.value and (fact.name != "arch" or arch(target) != arch({"arch": value})):
+            wanted = target.get(fact.name, fact.value)
+            if wanted != fact.value and (fact.name != "arch" or arch(target) != arch({"arch": value})):
                 raise InputError(
-                    f"--target: {fact.name} is {told}, the files' validator {key} says {value}; for another build "
+                    f"--target: {fact.name} is {wanted}, the files' validator {key} is {value}; for another build "
                     "give --target a results CSV that it wrote"
                 )
 
 
 def _read(path: str) -> _Rows:
+    sources = [(x, x.conversion) for x in OVERRIDE_FORMATS if x.conversion]
     file = InputFile(path)
     try:
         head = file.head()
-        found = next((x for x in SOURCES if x.recognise(head)), None)
-        records = list(_table(file)) if found is None else [r for o in found.read(file) for r in o.records]
+        format, conversion = next(x for x in sources if x[1].recognise(head))
+        records: Iterable[Record] = list(conversion.read(file))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     measured = tuple(x for x in records if isinstance(x, Measurement))
     if not measured:
-        known = ", ".join((*(x.name for x in SOURCES), rocblas.TUNE.name))
+        known = ", ".join(x.name for x, _ in sources)
         raise InputError(f"{path}: no tuned GEMM in it; formats that can be converted: {known}")
     facts = machine({x.name: x.value for x in records if isinstance(x, Fact)})
     kernels = {x.solution: x.kernel_name for x in records if isinstance(x, SolutionName) and x.kernel_name}
-    return _Rows(rocblas.TUNE.name if found is None else found.name, measured, facts, kernels)
-
-
-def _table(file: InputFile) -> Iterator[Record]:
-    reader = rocblas.TUNE.begin()
-    for line in file.lines():
-        outcome = reader.take(line)
-        yield from () if outcome is None else outcome.records
+    return _Rows(format, measured, facts, kernels)
 
 
 def _why_not(measured: Measurement) -> str | None:
@@ -154,20 +136,6 @@ def _why_not(measured: Measurement) -> str | None:
     return None
 
 
-def _as(to: str, given: Solution, rocblas_version: str) -> Solution | None:
-    """The solution as the other library counts it; None where it has no such number."""
-    if to == "rocblas":
-        return given if given.library == "rocblas" else None
-    if to == "tunableop" and given.library in ("rocblas", "cublaslt"):
-        return given
-    if given.library == "rocblas" and given.id.lstrip("-").isdigit():
-        index = hipblaslt_index(given, rocblas_version)
-        return None if index is None else Solution("hipblaslt", str(index))
-    if to == "aiter" and given.library in aiter.BACKENDS:
-        return given
-    return given if given.library == "hipblaslt" and given.id.isdigit() else None
-
-
 def _kind(given: Solution) -> str:
     return f"{given.library}'s {'index' if given.id.lstrip('-').isdigit() else given.id}"
 
@@ -177,14 +145,14 @@ def _guard(path: str, library: str, mine: Facts, target: Facts, same_build: bool
     if fits is None and same_build:
         return
     if fits is not True:
-        what = "is of another" if fits is False else "does not tell the"
+        what = "is of another" if fits is False else "does not name the"
         vouch = "" if fits is False else "; --same-build if you know that it is the target's"
         raise InputError(f"{path} {what} device or build of {library}: an index means another kernel there{vouch}")
 
 
-def _override(measured: Measurement, solution: Solution, target: Facts, rows: _Rows, to: str) -> Override:
+def _override(measured: Measurement, solution: Solution, target: Facts, rows: _Rows, to: OverrideFormat) -> Override:
     """The row as an override; its key is taken along where it is already one of the library's own."""
-    own = WRITERS[to].name in rows.format
+    own = to is rows.format
     return Override(
         problem=measured.problem,
         solution=solution,
@@ -195,7 +163,9 @@ def _override(measured: Measurement, solution: Solution, target: Facts, rows: _R
     )
 
 
-def _written(writer: Writer, to: str, overrides: Sequence[Override], target: Facts, refused: Counter[str]) -> Converted:
+def _written(
+    writer: Writer, to: Conversion, overrides: Sequence[Override], target: Facts, refused: Counter[str]
+) -> Converted:
     good: dict[str, list[Override]] = {}
     for override in overrides:
         try:
@@ -212,7 +182,7 @@ def _written(writer: Writer, to: str, overrides: Sequence[Override], target: Fac
             names = ", ".join(sorted({x.solution.text for x in rows}))
             refused[f"several problems share the key {key} and have different solutions: {names}"] += len(rows)
     made = writer.write([replace(x, target=target) for rows in clear.values() for x in rows], target) if clear else []
-    return Converted(tuple(made), len(clear), dict(refused), (_MATCHED[to],) if clear else ())
+    return Converted(tuple(made), len(clear), dict(refused), (to.matched,) if clear else ())
 
 
 def _time(override: Override) -> tuple[bool, float]:

@@ -12,9 +12,8 @@ from dataclasses import replace
 from analyzers.analyzer import Tables
 from analyzers.evidence.joins import against_default
 from analyzers.evidence.target import Facts, machine
-from analyzers.overrides import aiter as rules_aiter
-from analyzers.overrides import hipblaslt, miopen_find_db, miopen_perf_db, rocblas, tunableop
-from analyzers.overrides.rules import Note, OverrideFile, Row, Rules
+from analyzers.overrides import OVERRIDE_FORMATS
+from analyzers.overrides.override_format import Note, OverrideFile, OverrideFormat, Row, in_order
 from logparse.errors import InputError
 from logparse.formats import FORMATS, aiter
 from logparse.formats.format import FileFormat, Head
@@ -23,25 +22,14 @@ from logparse.ingest.input_file import HEAD_BYTES, InputFile
 from logparse.links import linked
 from logparse.model import Family, Problem, problem_from_text
 
-RULES: tuple[Rules, ...] = (
-    hipblaslt.RULES,
-    miopen_find_db.RULES,
-    miopen_perf_db.RULES,
-    tunableop.RULES,
-    rocblas.RULES,
-    rules_aiter.RULES,
-    rules_aiter.KERNEL_RULES,
-)
-"""Every override format whose library's reading rules are known."""
-
-CHECKED = ", ".join(rules.format for rules in RULES)
+CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
 
 _BOM = b"\xef\xbb\xbf"
 _SHOWN = 4
 
 
 class NotAnOverrideError(InputError):
-    """A file that no library reads as overrides, or whose reading rules are not known; ``why`` says which."""
+    """A file that no library reads as overrides, or whose reading rules are unknown; ``why`` is which of the two."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}; what is checked: {CHECKED} (--as names it where it is one)")
@@ -56,31 +44,36 @@ def lint(
 
     Raises InputError for a file that is not there or of no override format.
     """
+    name, data = content_of(path)
+    facts = {**(_beside(target or {}, facts_of_run(against)) if against is not None else {}), **(target or {})}
+    judged = inspect(name, data, facts, format)
+    return judged if against is None else with_collisions(judged, against)
+
+
+def content_of(path: str) -> tuple[str, bytes]:
+    """A file's name (without folder and compression suffix) and its bytes.  Raises InputError."""
     file = InputFile(path)
     try:
         with file.open() as stream:
-            data = stream.read()
+            return file.name, stream.read()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
-    facts = {**(_beside(target or {}, facts_of_run(against)) if against is not None else {}), **(target or {})}
-    judged = inspect(file.name, data, facts, format)
-    return judged if against is None else with_collisions(judged, against)
 
 
 def inspect(name: str, data: bytes, target: Facts, format: str | None = None) -> OverrideFile:
     """The rules of the file's format applied to its bytes.  Raises InputError where no format fits."""
-    return rules_of(name, data, format).inspect(name, data, target)
+    return format_of(name, data, format).inspect(name, data, target)
 
 
-def rules_of(name: str, data: bytes, format: str | None = None) -> Rules:
-    """The rules for a file, by the format's name or by its content.  Raises InputError."""
+def format_of(name: str, data: bytes, format: str | None = None) -> OverrideFormat:
+    """The format of a file, by the format's name or by the file's content.  Raises InputError."""
     if format is not None:
-        found = next((rules for rules in RULES if rules.format == format), None)
+        found = next((x for x in OVERRIDE_FORMATS if x.name == format), None)
         if found is None:
             raise InputError(f"--as {format}: one of {CHECKED}")
         return found
     head = Head(name, data.removeprefix(_BOM)[:HEAD_BYTES])
-    found = next((rules for rules in RULES if rules.recognise(head)), None)
+    found = next((x for x in OVERRIDE_FORMATS if x.recognise(head)), None)
     if found is None:
         raise NotAnOverrideError(name, _what_else(head))
     return found
@@ -98,17 +91,17 @@ def _what_else(head: Head) -> str:
     return f"is {other.name} ({other.about}), which no library reads as overrides"
 
 
-def by_format(format: str) -> Rules:
-    """The rules of a format by its name."""
-    return next(rules for rules in RULES if rules.format == format)
+def by_name(format: str) -> OverrideFormat:
+    """The format of this name."""
+    return next(x for x in OVERRIDE_FORMATS if x.name == format)
 
 
 def facts_of_run(tables: Tables) -> dict[str, str]:
-    """Facts that all files of the run agree on; validators only where all that tell any tell the same set."""
+    """Facts that all files of the run agree on; validators only where all files that have any have the same set."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     sets: dict[str, set[tuple[str, str]]] = {}
-    told = facts[facts["name"].str.startswith(VALIDATOR)]
-    for source, name, value in zip(told["source_id"], told["name"], told["value"], strict=True):
+    checked = facts[facts["name"].str.startswith(VALIDATOR)]
+    for source, name, value in zip(*(checked[x] for x in ("source_id", "name", "value")), strict=True):
         sets.setdefault(source, set()).add((name, value))
     if len(set(map(frozenset, sets.values()))) > 1:
         facts = facts[~facts["name"].str.startswith(VALIDATOR)]
@@ -126,9 +119,9 @@ def _beside(target: Facts, run: Facts) -> Facts:
 # ------------------------------------------------------------------------------------------- calls that share a row
 
 
-def keys_of(problems: Sequence[str], rules: Rules, facts: Facts) -> dict[str, str | None]:
-    """Problem text → the library's key of such a call; None where it cannot be told."""
-    return {text: rules.key(problem_from_text(text), facts) for text in problems}
+def keys_of(problems: Sequence[str], format: OverrideFormat, facts: Facts) -> dict[str, str | None]:
+    """Problem text → the library's key of such a call; None where its log leaves a field of the key open."""
+    return {text: format.key(problem_from_text(text), facts) for text in problems}
 
 
 def key_facts(file: OverrideFile) -> Facts:
@@ -139,7 +132,7 @@ def key_facts(file: OverrideFile) -> Facts:
 def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
     """Problems that are certainly different → the texts that may mean each.
 
-    Two logs of one job tell one call more or less fully; the fuller text stands for both.
+    Two logs of one job may contain more or less of one call; the fuller text stands for both.
     """
     out: dict[str, list[str]] = {}
     by_shape: dict[str | None, list[Problem]] = {}
@@ -157,10 +150,10 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
     """The file with notes on rows that serve several problems of the workload, that lose on one, or whose recorded
     workspace is smaller than a measured one.
     """
-    rules = by_format(file.format)
-    work = tables.workload[tables.workload["kind"].isin(rules.kinds)]["problem"].drop_duplicates()
+    format = by_name(file.format)
+    work = tables.workload[tables.workload["kind"].isin(format.kinds)]["problem"].drop_duplicates()
     members: dict[str, list[str]] = {}
-    for text, key in keys_of(sorted(work), rules, key_facts(file)).items():
+    for text, key in keys_of(sorted(work), format, key_facts(file)).items():
         if key is not None:
             members.setdefault(key, []).append(text)
     ratios, needed = against_default(tables.measurements, tables.facts), _workspaces(tables)
@@ -169,7 +162,7 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
         if row.live and not isinstance(row.problem, Family):
             notes += _collision(row, same_calls(members.get(row.key, ())), ratios)
             notes += _workspace(row, needed)
-    return replace(file, notes=tuple(sorted((*file.notes, *notes), key=lambda note: note.line or 0)))
+    return replace(file, notes=in_order((*file.notes, *notes)))
 
 
 def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[tuple[str, str], float]) -> list[Note]:
@@ -195,7 +188,7 @@ def _workspace(row: Row, needed: Mapping[tuple[str, str], int]) -> list[Note]:
     known = needed.get((row.problem.text, row.solution.text), 0)
     if row.workspace_bytes >= known:
         return []
-    message = f"{row.solution.id} needs {known:,} bytes of workspace, the row says {row.workspace_bytes:,}"
+    message = f"{row.solution.id} needs {known:,} bytes of workspace, the row has {row.workspace_bytes:,}"
     return [Note(row.line, "error", "workspace", message, "copy it from a measured record: the call fails otherwise")]
 
 

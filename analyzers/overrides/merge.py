@@ -7,30 +7,55 @@ taken.  Where files disagree it is listed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from analyzers.overrides import aiter as rules_aiter
-from analyzers.overrides import merge_miopen, merge_tables, tunableop
-from analyzers.overrides.lint import rules_of
-from analyzers.overrides.merge_choice import Choice, Contents, Merged, choose, left_out, unusable
-from analyzers.overrides.tunableop_reader import read as read_tunableop
+from analyzers.overrides.lint import content_of, format_of
+from analyzers.overrides.override_format import OverrideFormat, Row, bytes_of, text_of
 from logparse.errors import InputError
-from logparse.formats import aiter, rocblas
 from logparse.formats.format import Emission
-from logparse.formats.hipblaslt import tuning_file
-from logparse.formats.miopen import find_db, perf_db
-from logparse.formats.tunableop import results, validators
-from logparse.ingest.input_file import InputFile
 
-MERGES: Mapping[str, Callable[[Contents], Merged]] = {
-    find_db.FORMAT.name: merge_miopen.find_dbs,
-    perf_db.FORMAT.name: merge_miopen.perf_dbs,
-    tuning_file.FORMAT.name: merge_tables.tuning_files,
-    rocblas.TUNE.name: merge_tables.rocblas_rows,
-    aiter.FORMAT.name: merge_tables.aiter_tables,
-    rules_aiter.KERNELS: merge_tables.aiter_tables,
-}
-"""By format, besides TunableOp's, which is written once per GPU."""
+
+@dataclass(frozen=True)
+class Choice:
+    """One file's row of a key."""
+
+    file: str
+    row: Row
+
+    @property
+    def line(self) -> int:
+        return self.row.line
+
+    @property
+    def time_us(self) -> float | None:
+        return self.row.time_us
+
+    @property
+    def solution(self) -> str:
+        """The solution as the file spells it."""
+        named = self.row.solution
+        return "" if named is None else named.raw or named.text
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A key for which files name different solutions; ``taken`` is the one that was written."""
+
+    key: str
+    taken: Choice
+    others: tuple[Choice, ...]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The files to write (one per GPU for TunableOp), how many keys they hold, the conflicts, and what was left out."""
+
+    emissions: tuple[Emission, ...]
+    keys: int
+    conflicts: tuple[Conflict, ...]
+    notes: tuple[str, ...]
 
 
 def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
@@ -38,72 +63,84 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
 
     Raises InputError where one cannot be read, and where they are of several formats, devices or builds.
     """
-    contents = []
-    for path in paths:
-        file = InputFile(path)
-        try:
-            with file.open() as stream:
-                contents.append((path, file.name, stream.read()))
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror or error}") from error
+    contents = [(path, *content_of(path)) for path in paths]
     full = [x for x in contents if x[2].strip()]
-    empty = [f"{path}: empty, nothing taken" for path, _, data in contents if not data.strip()]
+    notes = [f"{path}: empty, nothing taken" for path, _, data in contents if not data.strip()]
     if not full:
         raise InputError("nothing to merge: every file is empty")
-    formats = {path: rules_of(name, data).format for path, name, data in full}
-    if len(set(formats.values())) > 1:
-        said = ", ".join(f"{path} is {format}" for path, format in formats.items())
-        raise InputError(f"files of several formats cannot be merged: {said}")
-    format = next(iter(formats.values()))
-    if gpus > 1 and format != results.FORMAT.name:
-        raise InputError(f"--gpus: only TunableOp reads one file per device, these are {format}")
-    merged = _tunableop(full, gpus) if format == results.FORMAT.name else MERGES[format](full)
-    return Merged(merged.emissions, merged.keys, merged.conflicts, (*empty, *merged.notes))
+    format = _one_format({path: format_of(name, data) for path, name, data in full})
+    merging = format.merging
+    if gpus > 1 and not merging.per_device:
+        raise InputError(f"--gpus: only TunableOp reads one file per device, these are {format.name}")
+    notes += [merging.note] if merging.note else []
+    agreed: dict[str, tuple[str, str]] = {}
+    choices: list[Choice] = []
+    for path, name, data in full:
+        clean = bytes_of(text_of(data)[0].replace("\r\n", "\n").removesuffix("\n").split("\n"))
+        try:
+            header = merging.header(name, clean)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+        _agree(agreed, path, header)
+        for row in format.inspect(name, clean, {}).rows:
+            if row.solution is None or row.verdicts.fault:
+                notes.append(f"{path}, line {row.line}: left out: {row.verdicts.fault or 'no solution'}")
+            else:
+                choices.append(Choice(path, row))
+    rank = _time if merging.in_order else _order
+    slots = _grouped(choices, lambda choice: merging.slot(choice.row))
+    taken = [min(mine, key=rank).row for _, mine in sorted(slots.items())]
+    common = {name: value for name, (value, _) in agreed.items()}
+    emissions = tuple(merging.write(taken, full[0][1], common, gpus))
+    conflicts = tuple(_conflicts(choices, format, rank))
+    return Merged(emissions, len({row.key for row in taken}), conflicts, tuple(notes))
 
 
-def _tunableop(contents: Contents, gpus: int) -> Merged:
-    notes: list[str] = []
-    header: dict[str, str] = {}
-    found: dict[str, list[Choice]] = {}
-    for path, name, data in contents:
-        header = _agreed(header, _validators(data), contents[0][0], path)
-        file = tunableop.inspect(name, data, {})
-        for row in file.rows:
-            # Rows that PyTorch shadows or cannot read for a missing line end were measured all the same.
-            if row.solution is None or unusable(row):
-                notes.append(left_out(path, row.line, row.verdicts.why or "no solution"))
-                continue
-            choice = Choice(path, row.line, row.solution.raw or row.solution.text, row.time_us)
-            found.setdefault(row.key, []).append(choice)
-    # The set is the files' own, so complete whatever it holds: that is what a CUDA build's means to the writer.
-    lines = validators.lines({**_as_facts(header), "backend": "CUDA"})
-    taken, conflicts = choose(found)
-    body = [f"{key},{choice.solution},{_milliseconds(choice.time_us)}" for key, choice in sorted(taken.items())]
-    data = "".join(f"{line}\n" for line in [*lines, *body]).encode()
-    use = f"export PYTORCH_TUNABLEOP_FILENAME={{folder}}/{results.FILE_NAME}.csv"
-    emissions = tuple(Emission(f"{results.FILE_NAME}{gpu}.csv", data, use) for gpu in range(gpus))
-    return Merged(emissions, len(body), conflicts, tuple(notes))
+def _one_format(formats: Mapping[str, OverrideFormat]) -> OverrideFormat:
+    if len({format.name for format in formats.values()}) > 1:
+        named = ", ".join(f"{path} is {format.name}" for path, format in formats.items())
+        raise InputError(f"files of several formats cannot be merged: {named}")
+    return next(iter(formats.values()))
 
 
-def _validators(data: bytes) -> dict[str, str]:
-    # A byte order mark and CR LF keep PyTorch from reading a file, not us.
-    text = data.removeprefix(b"\xef\xbb\xbf")
-    return {key: value.removesuffix("\r") for key, value in read_tunableop(text).validators.items()}
+def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple[str, str]]) -> None:
+    """Compare a file's header with those before it, each value with the file that has it."""
+    for name, value in header:
+        first, where = agreed.setdefault(name, (value, path))
+        if first != value:
+            both = path if path == where else f"{path} and {where}"
+            raise InputError(
+                f"{both} cannot be merged, the rows are of different devices or builds: {name} is {value}, not {first}"
+            )
 
 
-def _agreed(known: Mapping[str, str], mine: Mapping[str, str], first: str, path: str) -> dict[str, str]:
-    if not mine:
-        raise InputError(f"{path}: no validators, so nobody can tell which PyTorch its rows are of")
-    if known and known != mine:
-        other = sorted(key for key in {*known, *mine} if known.get(key) != mine.get(key))
-        said = "; ".join(f"{key} is {mine.get(key, 'missing')}, not {known.get(key, 'missing')}" for key in other)
-        raise InputError(f"{path} and {first} were written by different builds, their times cannot be merged: {said}")
-    return dict(mine)
+def _time(choice: Choice) -> tuple[float, str]:
+    return math.inf if choice.time_us is None else choice.time_us, ""
 
 
-def _as_facts(header: Mapping[str, str]) -> dict[str, str]:
-    return {f"{validators.PREFIX}{key}": value for key, value in header.items()}
+def _order(choice: Choice) -> tuple[float, str]:
+    """The fastest first, without a time last; equal times by the solution's text, whatever the order of the files."""
+    return _time(choice)[0], choice.solution
 
 
-def _milliseconds(time_us: float | None) -> str:
-    return "0" if time_us is None else f"{time_us / 1000:.9f}".rstrip("0").rstrip(".")
+def _grouped(choices: Iterable[Choice], key: Callable[[Choice], str]) -> dict[str, list[Choice]]:
+    out: dict[str, list[Choice]] = {}
+    for choice in choices:
+        out.setdefault(key(choice), []).append(choice)
+    return out
+
+
+def _conflicts(
+    choices: Sequence[Choice], format: OverrideFormat, rank: Callable[[Choice], tuple[float, str]]
+) -> Iterable[Conflict]:
+    """The keys with several solutions; where a key's rows stand beside each other, by the fastest of each file."""
+    merging = format.merging
+    keys = _grouped(choices, lambda choice: choice.row.key if merging.several else merging.slot(choice.row))
+    for key, mine in sorted(keys.items()):
+        rivals = mine
+        if merging.several:
+            rivals = [min(x, key=rank) for x in _grouped(mine, lambda choice: choice.file).values()]
+        best = min(rivals, key=rank)
+        others = tuple(x for x in rivals if x.solution != best.solution)
+        if others:
+            yield Conflict(key, best, others)

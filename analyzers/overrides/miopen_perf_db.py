@@ -8,17 +8,25 @@ Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-from analyzers.evidence.target import Facts, arch
-from analyzers.overrides.miopen_find_db import parts_of
-from analyzers.overrides.rules import Note, OverrideFile, Row, Rule, Rules, judge, text_of
-from logparse.errors import EmissionError
-from logparse.formats.format import Head
+from analyzers.evidence.target import Facts
+from analyzers.overrides import miopen_records
+from analyzers.overrides.miopen_records import Item, items, line_notes, other_machine, unknown_solver, wanted
+from analyzers.overrides.override_format import (
+    Merging,
+    Note,
+    OverrideFile,
+    OverrideFormat,
+    Row,
+    Rule,
+    Verdicts,
+    text_of,
+)
+from logparse.errors import InputError
 from logparse.formats.miopen import find_db, perf_db
-from logparse.formats.miopen.solvers import TUNABLE, direction_of_solver, known_algorithm
-from logparse.model import ConvProblem, Solution
+from logparse.formats.miopen.solvers import TUNABLE
+from logparse.model import Solution
 
 SQLITE = b"SQLite format 3\0"
 _NAME = re.compile(r"gfx\w+?\.db\.txt|gfx\w+?(?:_\d)*\.u?db")
@@ -32,42 +40,10 @@ _LAYOUTS = frozenset({"NCHW", "NHWC", "CHWN", "NCHWc4", "NCHWc8", "CHWNc4", "CHW
 _RETUNE = "let MIOpen tune it on the target (MIOPEN_FIND_ENFORCE=3), or copy the row from a perf-db that it wrote"
 
 
-@dataclass(frozen=True)
-class Item:
-    """One item of a record; ``first`` is the line of the record that wins, where it is another one."""
-
-    line: int
-    key: str
-    problem: ConvProblem | None
-    text: str
-    first: int | None
-    repeated: bool
-
-    @property
-    def solver(self) -> str:
-        return self.text.partition(":")[0] if ":" in self.text else ""
-
-    @property
-    def parameters(self) -> str:
-        return self.text.partition(":")[2]
-
-
 # -------------------------------------------------------------------------------------------------- rules about items
 
 
-def _shadowed(item: Item, context: None) -> str | None:
-    return None if item.first is None else f"the key stands in line {item.first} already and the first record wins"
-
-
-def _no_item(item: Item, context: None) -> str | None:
-    return None if item.solver else f"no 'solver:parameters' in {item.text[:60]!r}"
-
-
-def _repeated(item: Item, context: None) -> str | None:
-    return f"{item.solver} stands in the record already, the first item wins" if item.repeated else None
-
-
-def _bad_key(item: Item, context: None) -> str | None:
+def _bad_key(item: Item, target: Facts) -> str | None:
     if item.key.startswith("\ufeff"):
         return "a byte order mark stands before the key"
     if item.problem is None or not any(pattern.fullmatch(item.key) for pattern in _KEYS):
@@ -77,46 +53,35 @@ def _bad_key(item: Item, context: None) -> str | None:
     return None
 
 
-def _no_parameters(item: Item, context: None) -> str | None:
-    if not item.solver or item.parameters.strip():
+def _no_parameters(item: Item, target: Facts) -> str | None:
+    if not item.solver or item.values[0].strip():
         return None
     return f"no parameters for {item.solver}: MIOpen warns of an invalid config and runs it at its defaults"
 
 
-def _line_end(item: Item, context: None) -> str | None:
+def _line_end(item: Item, target: Facts) -> str | None:
     return (
         "the line ends in a carriage return, which becomes part of the parameters" if item.text[-1:] == "\r" else None
     )
 
 
-def _solver_direction(item: Item, context: None) -> str | None:
-    direction = direction_of_solver(item.solver)
-    if item.problem is None or direction in (None, item.problem.direction):
-        return None
-    return f"{item.solver} is a solver of direction {direction}, the record is of {item.problem.direction}"
-
-
-def _unknown_solver(item: Item, context: None) -> str | None:
-    if not item.solver or known_algorithm(item.solver) is not None:
-        return None
-    return f"{item.solver} does not look like a solver: MIOpen never asks for its parameters"
-
-
-def _not_tunable(item: Item, context: None) -> str | None:
-    if _unknown_solver(item, context) or not item.solver or TUNABLE.match(item.solver):
+def _not_tunable(item: Item, target: Facts) -> str | None:
+    if unknown_solver(item, target) or not item.solver or TUNABLE.match(item.solver):
         return None
     return f"{item.solver} is not known to have parameters"
 
 
-ROW_RULES: tuple[Rule[Item, None], ...] = (
-    Rule("duplicate", "error", "read", _shadowed, "put both records' items into one"),
-    Rule("item", "error", "read", _no_item, _RETUNE),
-    Rule("duplicate", "warning", "read", _repeated, "remove it"),
-    Rule("bad-key", "error", "matched", _bad_key, _RETUNE),
-    Rule("parameters", "error", "honoured", _no_parameters, _RETUNE),
-    Rule("line-ends", "error", None, _line_end, "write it with LF line ends"),
-    Rule("solver-direction", "error", "honoured", _solver_direction, _RETUNE),
-    Rule("unknown-solver", "warning", None, _unknown_solver, _RETUNE),
+ROW_RULES = (
+    *miopen_records.rules(
+        "parameters",
+        "put both records' items into one",
+        _RETUNE,
+        (
+            Rule("bad-key", "error", "matched", _bad_key, _RETUNE),
+            Rule("parameters", "error", "honoured", _no_parameters, _RETUNE),
+            Rule("line-ends", "error", None, _line_end, "write it with LF line ends"),
+        ),
+    ),
     Rule("not-tunable", "info", None, _not_tunable, ""),
 )
 
@@ -124,17 +89,8 @@ ROW_RULES: tuple[Rule[Item, None], ...] = (
 # ------------------------------------------------------------------------------------------------------- the file
 
 
-def items(text: str) -> Iterator[Item]:
-    """Every item of every record, in order."""
-    for part in parts_of(text, perf_db.problem_from_perf_key):
-        yield Item(part.line, part.key, part.problem, part.text, part.winner, part.repeated)
-
-
-def _line_notes(text: str) -> Iterator[Note]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        key, equals, _ = line.partition("=")
-        if line.strip() and (not equals or not key):
-            yield Note(number, "error", "no-key", "no 'key=' in the line: MIOpen skips it with an error", "remove it")
+def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
+    return id, (rest,)
 
 
 def _name_notes(name: str, target: Facts) -> Iterator[Note]:
@@ -145,66 +101,60 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
         yield Note(None, "error", "file-name", message, _wanted(target))
         return
     own = {fact.name: fact.value for fact in perf_db.facts_of_file(name)}
-    theirs = {**target, "arch": arch(target) or ""}
-    own["arch"] = arch(own) or ""
-    words = ("arch", "cu_count", "backend", "miopen_version", "miopen_tweak")
-    wrong = [x for x in words if own.get(x) and theirs.get(x) and own[x] != theirs[x]]
-    if wrong:
-        said = ", ".join(f"{x} {own[x]} (target: {theirs[x]})" for x in wrong)
-        message = f"the name is of another device or build, the target's MIOpen never opens it: {said}"
-        yield Note(None, "error", "file-name", message, _wanted(target))
+    yield from other_machine(own, target, _wanted(target))
     if user and re.match(r"[012]\.|3\.[01]\.", own.get("miopen_version", "")):
         message = f"MIOpen {own['miopen_version']} keeps its perf-db in sqlite and reads no text (it does from 3.2 on)"
         yield Note(None, "error", "file-name", message, _RETUNE)
 
 
 def _wanted(target: Facts) -> str:
-    try:
-        return f"name it {find_db.file_name(target, 'udb')}"
-    except EmissionError:
-        return "it has the name of the .ufdb.txt beside it, with .udb.txt at the end"
-
-
-def recognise(head: Head) -> bool:
-    """As the format does, sqlite files too (they are judged by their name alone)."""
-    return perf_db.recognise(head)
+    return wanted(target, "udb", "it has the name of the .ufdb.txt beside it, with .udb.txt at the end")
 
 
 def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
     """Judge the file for a target; without facts of one its name is taken to be right where it is one at all."""
     text, bom = text_of(b"" if data.startswith(SQLITE) else data)
     text = "\ufeff" * bom + text
-    notes = [*_name_notes(name, target), *_line_notes(text)]
+    notes = [*_name_notes(name, target), *line_notes(text)]
     if data.startswith(SQLITE):
         message = "a sqlite database: read by MIOpen before 3.2 only, its rows are not judged here"
         notes.append(Note(None, "info", "sqlite", message, "`logparse ingest` reads it"))
     elif not text.strip("\ufeff\r\n "):
         notes.append(Note(None, "error", "empty", "no record in the file", _RETUNE))
-    ignored = any(note.rule == "file-name" for note in notes)
-    known = all(target.get(word) for word in ("arch", "cu_count", "miopen_version", "miopen_tweak"))
-    accepted = False if ignored else True if known else None
-    rows = []
-    for item in items(text):
-        judged, more = judge(item.line, item, None, ROW_RULES, accepted, "MIOpen never opens a file of this name")
-        notes += more
-        solution = Solution("miopen", item.solver, item.parameters) if item.solver else None
-        rows.append(Row(line=item.line, key=item.key, problem=item.problem, solution=solution, verdicts=judged))
-    return OverrideFile(
+    file = OverrideFile(
         format=perf_db.FORMAT.name,
         name=name,
-        accepted=accepted,
+        accepted=None,
         facts={fact.name: fact.value for fact in perf_db.facts_of_file(name)},
         target=target,
-        rows=tuple(rows),
-        notes=tuple(sorted(notes, key=lambda note: note.line or 0)),
+        rows=(),
+        notes=tuple(notes),
     )
+    return miopen_records.judged(file, items(text, perf_db.problem_from_perf_key, _split), ROW_RULES, _row)
 
 
-RULES = Rules(
-    format=perf_db.FORMAT.name,
+def _row(item: Item, judged: Verdicts) -> Row:
+    text = item.text.rstrip("\r")
+    solution = Solution("miopen", item.solver, text) if item.solver else None
+    return Row(line=item.line, key=item.key, problem=item.problem, solution=solution, verdicts=judged, text=text)
+
+
+def _header(name: str, data: bytes) -> list[tuple[str, str]]:
+    if data.startswith(SQLITE):
+        raise InputError("a sqlite database, as MIOpen before 3.2 keeps it: MIOpen itself merges those")
+    return miopen_records.header("udb")(name, data)
+
+
+OVERRIDE_FORMAT = OverrideFormat(
+    name=perf_db.FORMAT.name,
     kinds=frozenset({"conv"}),
-    recognise=recognise,
+    recognise=perf_db.recognise,
     inspect=inspect,
     key=perf_db.key,
+    compared=("miopen_version", "miopen_tweak"),
     selects=False,
+    writer=perf_db.WRITER,
+    lines=miopen_records.lines,
+    keep_refusal=miopen_records.keep_refusal,
+    merging=Merging(header=_header, write=miopen_records.write, slot=miopen_records.slot, in_order=True),
 )

@@ -1,4 +1,4 @@
-"""What lint, merge, convert and export say, as lines and tables."""
+"""Results of lint, merge, convert and export as lines and tables."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pandas as pd
 from analyzers.overrides.convert import Converted
 from analyzers.overrides.export import Exported
 from analyzers.overrides.lint import CHECKED
-from analyzers.overrides.merge_choice import Merged
-from analyzers.overrides.rules import OverrideFile
+from analyzers.overrides.merge import Merged
+from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.verbs import Unread
 
 _SHOWN = 8

@@ -1,8 +1,8 @@
 """What can be wrong with a rocBLAS override CSV, and which of its rows Tensile reads and matches.
 
-Tensile skips any line that is no row of 15 or 18 cells, without a word; numbers are read as far as they go (``64x`` is
-64); of the types it compares those of input and output, and of the compute type only whether it is wider than the
-input's.  Nothing in the file tells which build or GPU its indices are of, and nothing is checked.
+Tensile silently skips any line that is no row of 15 or 18 cells; numbers are read as far as they go (``64x`` is 64); of
+the types it compares those of input and output, and of the compute type only whether it is wider than the input's.  The
+file names neither the build nor the GPU of its indices, and nothing is checked.
 Source: ROCm/Tensile ``Tensile/Source/lib/source/UserDrivenTuningParser.cpp``, rocBLAS ``tensile_host.cpp``.
 """
 
@@ -14,10 +14,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from analyzers.evidence.target import Facts
-from analyzers.overrides.rules import Note, OverrideFile, Row, Rule, Rules, judge, text_of
+from analyzers.overrides.override_format import (
+    Conversion,
+    Merging,
+    Note,
+    OverrideFile,
+    OverrideFormat,
+    Row,
+    Rule,
+    bytes_of,
+    in_order,
+    judge,
+    text_of,
+)
 from logparse.formats import rocblas
-from logparse.formats.format import Head
-from logparse.model import GemmProblem, Problem, Solution
+from logparse.formats.format import Emission, Head, Source
+from logparse.model import GemmProblem, Problem, Record, Solution
 
 _HEADING = "transA"
 _COUNTS = (15, 18)
@@ -236,7 +248,7 @@ def _text(
 
 
 def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
-    """Judge the file; whether its indices are of the target's build nobody can tell."""
+    """Judge the file; whether its indices are of the target's build is unknown."""
     text, bom = text_of(data)
     found = list(entries("\ufeff" * bom + text))
     keys = {entry.line: row_key(entry) for entry in found}
@@ -254,9 +266,8 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
         index = entry.numbers["index"] if entry.whole else None
         solution = Solution("rocblas", str(-index - rocblas.RESERVED), str(index)) if index and index > 0 else None
         problem = rocblas.row(",".join(entry.cells).rstrip("\r"))
-        rows.append(
-            Row(line=entry.line, key=keys[entry.line] or "", problem=problem, solution=solution, verdicts=judged)
-        )
+        key, text = keys[entry.line] or "", ",".join(entry.cells)
+        rows.append(Row(line=entry.line, key=key, problem=problem, solution=solution, verdicts=judged, text=text))
     return OverrideFile(
         format=rocblas.TUNE.name,
         name=name,
@@ -264,7 +275,7 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
         facts={},
         target=target,
         rows=tuple(rows),
-        notes=tuple(sorted(notes, key=lambda note: note.line or 0)),
+        notes=in_order(notes),
     )
 
 
@@ -272,14 +283,48 @@ def _file_notes(found: Sequence[Entry]) -> Iterator[Note]:
     if not found:
         yield Note(None, "error", "empty", "no row in the file", _REWRITE)
         return
-    message = "nothing tells which rocBLAS and GPU the indices are of, and rocBLAS does not check"
+    message = "the file does not name the rocBLAS and GPU of its indices, and rocBLAS does not check"
     yield Note(None, "info", "build", message, "keep it with the build it was made on")
 
 
-RULES = Rules(
-    format=rocblas.TUNE.name,
+# ------------------------------------------------------------------------------------------------- merged, converted
+
+
+def _merged(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    data = bytes_of([rocblas.HEADING, *(row.text for row in rows)])
+    return [Emission("rocblas_override.csv", data, "export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}")]
+
+
+def _records(file: Source) -> Iterator[Record]:
+    """The rows of the table, which rocblas-gemm-tune prints among other lines."""
+    reader = rocblas.TUNE.begin()
+    for line in file.lines():
+        outcome = reader.take(line)
+        yield from () if outcome is None else outcome.records
+
+
+def _takes(given: Solution, rocblas_version: str) -> Solution | None:
+    return given if given.library == "rocblas" else None
+
+
+OVERRIDE_FORMAT = OverrideFormat(
+    name=rocblas.TUNE.name,
     kinds=frozenset({"gemm"}),
     recognise=recognise,
     inspect=inspect,
     key=key,
+    writer=rocblas.WRITER,
+    merging=Merging(
+        header=lambda name, data: (),
+        write=_merged,
+        in_order=True,
+        note="the files do not name the rocBLAS and GPU of their indices: merge files of one build only",
+    ),
+    conversion=Conversion(
+        word="rocblas",
+        recognise=lambda head: True,  # the table may stand anywhere in the output of rocblas-gemm-tune
+        read=_records,
+        takes=_takes,
+        matched="rocBLAS gives only calls to Tensile that hipBLASLt does not serve",
+    ),
 )

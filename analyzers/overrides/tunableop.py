@@ -7,12 +7,27 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.evidence.target import Facts
-from analyzers.overrides.rules import Note, OverrideFile, Row, Rule, Rules, Verdicts, judge
+from analyzers.overrides.override_format import (
+    Conversion,
+    Merging,
+    Note,
+    OverrideFile,
+    OverrideFormat,
+    Row,
+    Rule,
+    Verdicts,
+    bytes_of,
+    in_order,
+    judge,
+    records_of,
+)
 from analyzers.overrides.tunableop_reader import Entry, Reading, read, rejection
+from logparse.errors import InputError
+from logparse.formats.format import Emission
 from logparse.formats.tunableop import results, signature, validators
 from logparse.formats.tunableop.solutions import solution, why_no_candidate
 from logparse.model import Family, GemmProblem, Measurement, Solution
@@ -157,8 +172,15 @@ def _time(entry: Entry, context: _Context) -> str | None:
 
 
 ROW_RULES: tuple[Rule[Entry, _Context], ...] = (
-    Rule("duplicate", "warning", "read", lambda e, c: _shadowed(True, e, c), "remove the later row"),
-    Rule("conflict", "error", "read", lambda e, c: _shadowed(False, e, c), "`logparse merge` keeps the faster one"),
+    Rule("duplicate", "warning", "read", lambda e, c: _shadowed(True, e, c), "remove the later row", fault=False),
+    Rule(
+        "conflict",
+        "error",
+        "read",
+        lambda e, c: _shadowed(False, e, c),
+        "`logparse merge` keeps the faster one",
+        fault=False,
+    ),
     Rule("no-op", "warning", "matched", _header, "remove it"),
     Rule("bad-key", "error", "matched", _bad_key, _RETUNE),
     Rule("key-dialect", "error", "matched", _leading_dims, _RETUNE),
@@ -180,7 +202,7 @@ ROW_RULES: tuple[Rule[Entry, _Context], ...] = (
 # ---------------------------------------------------------------------------------------------- rules about the file
 
 
-def _file_notes(name: str, data: bytes, reading: Reading, own: Facts, target: Facts) -> Iterator[Note]:
+def _file_notes(name: str, data: bytes, reading: Reading, target: Facts) -> Iterator[Note]:
     if not data:
         yield Note(
             None, "error", "empty", "the file is empty", "a worker that was killed (PyTorch up to 2.9) leaves it"
@@ -254,13 +276,13 @@ def _glued(text: str) -> list[int]:
 
 
 def running_validators(target: Facts) -> dict[str, str]:
-    """The validators that a target's PyTorch compares with, as its facts tell them."""
+    """The validators of a target's PyTorch among its facts."""
     size = len(validators.PREFIX)
     return {name[size:]: value for name, value in target.items() if name.startswith(validators.PREFIX)}
 
 
 def own_facts(reading: Reading) -> dict[str, str]:
-    """What the file says of the PyTorch that wrote it, its rows included (leading dimensions, CUDA)."""
+    """Facts of the PyTorch that wrote the file, from its validators and its rows (CUDA)."""
     values = {key: value.strip() for key, value in reading.validators.items()}
     out = {fact.name: fact.value for fact in validators.facts(values)}
     libraries = {solution(x.solution.strip()).library for x in reading.entries}
@@ -275,7 +297,7 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
     own = own_facts(reading)
     by = target if signature.torch_version(target) else {**own, **target}
     running = running_validators(target)
-    notes = list(_file_notes(name, data, reading, own, target))
+    notes = list(_file_notes(name, data, reading, target))
     broken = any(note.rule in ("empty", "byte-order-mark", "line-ends", "validators") for note in notes)
     reason = rejection(reading.validators, running) if running else None
     accepted = False if reason or (broken and "PT_VERSION" not in reading.validators) else True if running else None
@@ -289,11 +311,14 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
         {entry.line: entry.solution for entry in reading.entries},
     )
     rows = []
+    texts = data.decode("utf-8", "surrogateescape").split("\n")
     for entry in reading.entries:
         judged, found = judge(entry.line, entry, context, ROW_RULES, accepted, "PyTorch rejects the whole file")
         notes += found
-        rows.append(_row(entry, judged))
-    rows += _glued_rows(data, reading)
+        text = texts[entry.line - 1]
+        starts = _glued(text)
+        rows.append(_row(entry, judged, text[: starts[0]] if starts else text))
+        rows += _glued_rows(entry.line, text, starts)
     return OverrideFile(
         format=results.FORMAT.name,
         name=name,
@@ -301,11 +326,11 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
         facts=own,
         target=target,
         rows=tuple(sorted(rows, key=lambda row: row.line)),
-        notes=tuple(sorted(notes, key=lambda note: note.line or 0)),
+        notes=in_order(notes),
     )
 
 
-def _row(entry: Entry, judged: Verdicts) -> Row:
+def _row(entry: Entry, judged: Verdicts, text: str) -> Row:
     timed = 0 < entry.time_ms < math.inf
     named: Solution | None = solution(entry.solution) if entry.solution else None
     return Row(
@@ -315,27 +340,28 @@ def _row(entry: Entry, judged: Verdicts) -> Row:
         solution=named,
         time_us=entry.time_ms * 1000 if timed else None,
         verdicts=judged,
+        text=text.rstrip("\r"),
     )
 
 
-def _glued_rows(data: bytes, reading: Reading) -> list[Row]:
-    texts = data.decode("utf-8", "surrogateescape").split("\n")
+def _glued_rows(line: int, text: str, starts: Sequence[int]) -> list[Row]:
+    """The rows that stand behind the first one of a line; nothing is wrong with them but their place."""
+    verdicts = Verdicts(read=False, why=f"glued to line {line}, PyTorch does not read it")
     out = []
-    for entry in reading.entries:
-        starts = _glued(texts[entry.line - 1])
-        for start, end in zip(starts, [*starts[1:], None], strict=False):
-            record = results.row(texts[entry.line - 1][start:end])
-            if isinstance(record, Measurement):
-                out.append(
-                    Row(
-                        line=entry.line,
-                        key=str(record.key_text),
-                        problem=record.problem,
-                        solution=record.solution,
-                        verdicts=Verdicts(read=False, why=f"glued to line {entry.line}, PyTorch does not read it"),
-                        time_us=record.time_us,
-                    )
+    for start, end in zip(starts, [*starts[1:], None], strict=False):
+        record = results.row(text[start:end])
+        if isinstance(record, Measurement):
+            out.append(
+                Row(
+                    line=line,
+                    key=str(record.key_text),
+                    problem=record.problem,
+                    solution=record.solution,
+                    verdicts=verdicts,
+                    time_us=record.time_us,
+                    text=text[start:end].rstrip("\r"),
                 )
+            )
     return out
 
 
@@ -360,12 +386,53 @@ def foreign(key: str, facts: Facts) -> str | None:
     return _leading_dims(entry, context) or _other_spelling(entry, context)
 
 
-RULES = Rules(
-    format=results.FORMAT.name,
+# ------------------------------------------------------------------------------------------- merged, kept, converted
+
+
+def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
+    """The validators, and which there are: PyTorch compares whole sets.  Raises InputError where there are none."""
+    found = read(data).validators
+    if not found:
+        raise InputError("no validators, so the PyTorch of its rows is unknown")
+    return [*found.items(), ("the set of validators", ", ".join(sorted(found)))]
+
+
+def _merged(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    # The set is the files' own, so complete whatever it holds: that is what a CUDA build's means to the writer.
+    facts = {f"{validators.PREFIX}{key}": value for key, value in agreed.items() if " " not in key}
+    head = validators.lines({**facts, "backend": "CUDA"})
+    data = bytes_of([*head, *(row.text for row in rows)])
+    use = f"export PYTORCH_TUNABLEOP_FILENAME={{folder}}/{results.FILE_NAME}.csv"
+    return [Emission(f"{results.FILE_NAME}{gpu}.csv", data, use) for gpu in range(gpus)]
+
+
+def _takes(given: Solution, rocblas_version: str) -> Solution | None:
+    own = given.library in ("rocblas", "cublaslt") or (given.library == "hipblaslt" and given.id.isdigit())
+    return given if own else None
+
+
+OVERRIDE_FORMAT = OverrideFormat(
+    name=results.FORMAT.name,
     kinds=frozenset({"gemm", "grouped"}),
     recognise=results.recognise,
     inspect=inspect,
     key=signature.key,
+    compared=(validators.PREFIX,),
     matches=matches,
     foreign=foreign,
+    signs=(
+        ("Failed validator", "PyTorch rejected the TunableOp file: a validator differs"),
+        ("Unmatched validator", "PyTorch rejected the TunableOp file: its set of validators differs"),
+        ("missing candidate", "PyTorch does not have a row's solution and ran the default"),
+    ),
+    writer=results.WRITER,
+    keep_refusal=lambda own, emitted: None,
+    merging=Merging(header=_validator_pairs, write=_merged, per_device=True),
+    conversion=Conversion(
+        word="tunableop",
+        recognise=results.FORMAT.recognise,
+        read=records_of(results.FORMAT),
+        takes=_takes,
+        matched="PyTorch matches leading dimensions and whether there is a bias: a row serves only calls like its own",
+    ),
 )

@@ -1,7 +1,7 @@
 """What PyTorch's TunableOp makes of the bytes of a results file: accepted or not, its rows, and what a call does.
 
-This is PyTorch's own reader said again in Python, without judgement; ``rules_tunableop`` explains.  It is held to
-``torch.cuda.tunable.read_file`` on a GPU by ``benchmarks/gpu_tunableop.py``.
+This is PyTorch's own reader transcribed to Python; ``tunableop`` adds the explanations.
+``benchmarks/gpu_tunableop.py`` compares it with ``torch.cuda.tunable.read_file`` on a GPU.
 
 Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp (``TuningContext::ReadFile``,
 ``TuningResultsValidator::ValidateAll``), torch 2.3 to 2.15.
@@ -63,7 +63,7 @@ class Prediction:
 
 
 def read(data: bytes) -> Reading:
-    """Split as ``std::getline`` does: lines at LF only, fields at every comma, an empty last field is none."""
+    """Split as ``std::getline`` does: lines at LF only, fields at every comma, an empty last field is dropped."""
     validators: dict[str, str] = {}
     entries: list[Entry] = []
     ignored: list[int] = []

@@ -14,8 +14,8 @@ from analyzers.overrides import convert as _convert
 from analyzers.overrides import export as _export
 from analyzers.overrides.convert import Converted
 from analyzers.overrides.export import Exported
-from analyzers.overrides.lint import NotAnOverrideError, lint, rules_of
-from analyzers.overrides.rules import OverrideFile
+from analyzers.overrides.lint import NotAnOverrideError, format_of, lint
+from analyzers.overrides.override_format import OverrideFile
 from logparse.errors import InputError
 from logparse.formats import FORMATS
 from logparse.model import Problem, problem_from_text
@@ -33,8 +33,8 @@ def export(
     sql: str | None = None,
     target: Sequence[str] = (),
 ) -> Exported:
-    """Problems of a run in a tool's own language: the most called, or those that a SELECT names in a column ``problem``
-    (and, if it likes, ``calls``).
+    """Problems of a run in a tool's own language: the most called, or those of a SELECT with a column ``problem`` (and
+    optionally ``calls``).
     """
     chosen: list[tuple[Problem, int | None]]
     if sql is not None:
@@ -79,13 +79,14 @@ class Unread:
 def lint_files(
     paths: Sequence[str], target: Sequence[str] = (), against: Tables | None = None, format: str | None = None
 ) -> tuple[list[OverrideFile], list[Unread]]:
-    """Judge override files for the machine that ``--target`` words and the run ``against`` tell of.
+    """Judge override files for the machine that ``--target`` words and the run ``against`` describe.
 
-    Of several files (``dir/*``) those that are none are told beside the others.  Raises InputError for a single one.
+    Of several files (``dir/*``) those that are no override files are returned beside the others.  Raises InputError for
+    a single one.
     """
     facts = target_from(target, FORMATS)
     if format is not None:
-        rules_of("", b"", format)
+        format_of("", b"", format)
     judged: list[tuple[str, OverrideFile]] = []
     unread = []
     for path in dict.fromkeys(paths):

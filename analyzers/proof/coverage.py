@@ -13,8 +13,8 @@ from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.joins import calls_by_problem
 from analyzers.evidence.picks import compare
 from analyzers.evidence.target import Facts
-from analyzers.overrides.lint import by_format, key_facts
-from analyzers.overrides.rules import OverrideFile, Row, Rules
+from analyzers.overrides.lint import by_name, key_facts
+from analyzers.overrides.override_format import OverrideFile, OverrideFormat, Row
 from logparse.links import may_be
 from logparse.model import Family, Problem, problem_from_text
 
@@ -25,7 +25,7 @@ _NEAR_ROWS = 20_000
 
 @dataclass(frozen=True)
 class Use:
-    """One problem of the workload against the file: ``line`` is the row that serves it, ``time_us`` its time in all."""
+    """One problem of the workload against the file: ``line`` is the row that serves it, ``time_us`` its total time."""
 
     problem: str
     label: str
@@ -36,12 +36,12 @@ class Use:
     state: State
     reason: str
     maybe: tuple[int, ...] = ()
-    """Lines of rows that may serve it, where its key cannot be told."""
+    """Lines of rows that may serve it, where its key is unknown."""
 
 
 @dataclass(frozen=True)
 class Idle:
-    """A row that serves no call: ``never`` says that no workload could change that."""
+    """A row that serves no call; ``never``: no workload could change that."""
 
     line: int
     key: str
@@ -55,7 +55,7 @@ class Coverage:
     """What the file does for the run's calls."""
 
     file: str
-    format: str
+    format: OverrideFormat
     run: str
     uses: tuple[Use, ...]
     idle: tuple[Idle, ...]
@@ -75,12 +75,12 @@ class Coverage:
 def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> Coverage:
     """Replay the run's calls against the file.
 
-    ``wildcards`` says that PyTorch's wildcard fallback is on (off by default).  A problem whose key cannot be formed
+    ``wildcards``: PyTorch's wildcard fallback is on (off by default).  A problem whose key cannot be formed
     because its log leaves a field open is ``unknown`` where some row may be meant, else a miss.
     """
-    rules, times = by_format(file.format), times_of(tables)
-    book = _Book.of(file, rules, wildcards)
-    work = tables.workload[tables.workload["kind"].isin(rules.kinds)]
+    format, times = by_name(file.format), times_of(tables)
+    book = _Book.of(file, format, wildcards)
+    work = tables.workload[tables.workload["kind"].isin(format.kinds)]
     uses = []
     for text, count in sorted(calls_by_problem(work).items()):
         problem = problem_from_text(str(text))
@@ -88,12 +88,12 @@ def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> 
         calls = None if pd.isna(count) else int(count)
         line = row.line if row else None
         uses.append(Use(str(text), problem.label, calls, times.get(str(text)), key, line, state, reason, maybe))
-    return Coverage(file.title, file.format, tables.run, tuple(uses), tuple(_idle(file, uses, wildcards)))
+    return Coverage(file.title, format, tables.run, tuple(uses), tuple(_idle(file, uses, wildcards)))
 
 
 def served_by(file: OverrideFile, problems: Sequence[str], *, wildcards: bool = False) -> dict[str, Row]:
     """Problem text → the row that the library would use for it, for those that the file certainly serves."""
-    book = _Book.of(file, by_format(file.format), wildcards)
+    book = _Book.of(file, by_name(file.format), wildcards)
     found = ((text, book.look_up(problem_from_text(text))[1]) for text in problems)
     return {text: row for text, row in found if row is not None}
 
@@ -103,7 +103,7 @@ class _Book:
     """The live rows of a file, ready to be looked up."""
 
     file: OverrideFile
-    rules: Rules
+    format: OverrideFormat
     facts: Facts
     exact: Mapping[str, Row]
     patterns: Sequence[Row]
@@ -111,18 +111,18 @@ class _Book:
     by_shape: Mapping[str | None, Sequence[Row]]
 
     @classmethod
-    def of(cls, file: OverrideFile, rules: Rules, wildcards: bool) -> _Book:
+    def of(cls, file: OverrideFile, format: OverrideFormat, wildcards: bool) -> _Book:
         live = [row for row in file.rows if row.live]
         families = [row for row in live if isinstance(row.problem, Family)]
         plain = [row for row in live if not isinstance(row.problem, Family)]
         # The first row of a key wins; of a record's items the fastest that has a time.
-        order = sorted(plain, key=lambda row: row.time_us or math.inf) if rules.fastest else plain
+        order = sorted(plain, key=lambda row: row.time_us or math.inf) if format.fastest else plain
         by_shape: dict[str | None, list[Row]] = {}
         for row in plain:
             by_shape.setdefault(row.problem.shape if row.problem else None, []).append(row)
         return cls(
             file,
-            rules,
+            format,
             key_facts(file),
             {row.key: row for row in reversed(order)},
             families if wildcards else [],
@@ -132,16 +132,16 @@ class _Book:
 
     def look_up(self, problem: Problem) -> tuple[str | None, Row | None, State, str, tuple[int, ...]]:
         """The call's key, the row that serves it, the state and its reason, and the lines that may serve it."""
-        key = self.rules.key(problem, self.facts)
+        key = self.format.key(problem, self.facts)
         if key is None:
             near = [*self.by_shape.get(problem.shape, ()), *self.patterns]
             maybe = tuple(sorted({row.line for row in near if may_be(row.problem, problem)}))
             if not maybe:
                 return None, None, "miss", "no row", ()
             lines = ", ".join(map(str, maybe[:3]))
-            return None, None, "unknown", f"the log does not tell the whole key; line {lines} may serve it", maybe
-        row = next((self.exact[x] for x in (key, *self.rules.instead(key)) if x in self.exact), None)
-        row = row or next((x for x in self.patterns if self.rules.matches(x.key, key)), None)
+            return None, None, "unknown", f"the log leaves part of the key open; line {lines} may serve it", maybe
+        row = next((self.exact[x] for x in (key, *self.format.instead(key)) if x in self.exact), None)
+        row = row or next((x for x in self.patterns if self.format.matches(x.key, key)), None)
         if row is not None:
             assumed = "if the target is of the build that wrote the file" if self.file.accepted is None else ""
             return key, row, "hit", assumed, ()
@@ -152,7 +152,7 @@ class _Book:
 
 
 def times_of(tables: Tables) -> dict[str, float]:
-    """Time in all (µs) per problem of the run: of a trace, else calls × the pick's time, else × the best known time."""
+    """Total time (µs) per problem of the run: of a trace, else calls × the pick's time, else × the best known time."""
     kernels = tables.kernels
     if "run" in kernels:
         kernels = kernels[kernels["run"] == tables.run]
@@ -209,6 +209,6 @@ def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
 
 
 def _contradict(one: str, other: str) -> bool:
-    """Whether two words of problems' texts say different things (``?`` and ``-`` say nothing)."""
+    """Whether two words of problems' texts contradict each other (``?`` and ``-`` are unknown)."""
     pairs = zip(one.partition("=")[2].split(","), other.partition("=")[2].split(","), strict=False)
     return one.partition("=")[0] != other.partition("=")[0] or any(a != b and not {a, b} & {"?", "-"} for a, b in pairs)

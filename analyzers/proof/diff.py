@@ -15,8 +15,8 @@ import pandas as pd
 from analyzers.analyzer import Tables
 from analyzers.evidence.joins import against_default, calls_by_problem, timed
 from analyzers.evidence.target import BY_NAME, Facts, same_build, same_device
-from analyzers.overrides.lint import by_format, facts_of_run
-from analyzers.overrides.rules import OverrideFile, Row
+from analyzers.overrides.lint import by_name, facts_of_run
+from analyzers.overrides.override_format import OverrideFile, Row
 from analyzers.proof.timings import BASES, main_pick, timings
 from logparse.links import linked, may_be
 from logparse.model import problem_from_text
@@ -187,12 +187,12 @@ def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_O
     ratios = against_default(b.measurements[b.measurements["run"] == b.run], b.facts)
     out = []
     for file in files:
-        rules = by_format(file.format)
-        work = b.workload[b.workload["kind"].isin(rules.kinds)]["problem"].drop_duplicates()
+        format = by_name(file.format)
+        work = b.workload[b.workload["kind"].isin(format.kinds)]["problem"].drop_duplicates()
         served: dict[str | None, list[str]] = {}
         for text in work:
-            served.setdefault(rules.key(problem_from_text(text), {**file.facts, **facts}), []).append(text)
-        ignored = any(file.facts[x] != facts[x] for x in file.facts if _tells_build(x) and x in facts)
+            served.setdefault(format.key(problem_from_text(text), {**file.facts, **facts}), []).append(text)
+        ignored = any(file.facts[x] != facts[x] for x in file.facts if x.startswith(format.compared) and x in facts)
         for row in file.rows:
             action, reason = _action(file, row, facts, served if len(work) else None, ratios, floor)
             reason += "; write it again, the new build ignores this file" if ignored and action == "keep" else ""
@@ -201,13 +201,9 @@ def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_O
     return out
 
 
-def _untold(row: Row, texts: Sequence[str]) -> bool:
-    """Whether one of these calls, whose logs do not tell the whole key, may be the row's."""
+def _may_serve(row: Row, texts: Sequence[str]) -> bool:
+    """Whether the row may serve one of these calls, whose logs leave part of the key open."""
     return any(may_be(row.problem, problem_from_text(text)) for text in texts)
-
-
-def _tells_build(fact: str) -> bool:
-    return fact.startswith("validator:") or fact in ("hipblaslt_revision", "miopen_version", "miopen_tweak")
 
 
 def _action(
@@ -218,16 +214,16 @@ def _action(
     ratios: Mapping[tuple[str, str], float],
     floor: float,
 ) -> tuple[Action, str]:
-    rules = by_format(file.format)
+    format = by_name(file.format)
     if not row.live:
         return "drop", row.verdicts.why
-    foreign = rules.foreign(row.key, facts)
+    foreign = format.foreign(row.key, facts)
     if foreign is not None:
         return "re-measure", foreign
     calls = (
-        [] if served is None else [x for k, texts in served.items() if k and rules.matches(row.key, k) for x in texts]
+        [] if served is None else [x for k, texts in served.items() if k and format.matches(row.key, k) for x in texts]
     )
-    if served is not None and not calls and not _untold(row, served.get(None, ())):
+    if served is not None and not calls and not _may_serve(row, served.get(None, ())):
         return "drop", "the new run does not call it"
     library = row.solution.library if row.solution else ""
     name = row.solution.text if row.solution else ""

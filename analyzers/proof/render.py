@@ -21,21 +21,18 @@ _SHOWN, _WIDE = 8, 60
 _NO_XML = {i: f"\\x{i:02x}" for i in range(32) if i not in (9, 10, 13)}
 
 
-# --------------------------------------------------------------------------------------------------------------- lint
-
-
 # ----------------------------------------------------------------------------------------------------------- coverage
 
 
 def coverage_lines(found: Coverage) -> list[str]:
     """``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, because …``."""
-    what = "convolution" if found.format.startswith("miopen") else "GEMM"
+    what = "convolution" if found.format.convolutions else "GEMM"
     calls, time = found.share("calls"), found.share("time_us")
     parts = ["an unknown share of calls (no log counts them)" if calls is None else f"{calls:.1%} of calls"]
     parts.append(f"{what} time: unknown" if time is None else f"{time:.1%} of the known {what} time")
     unknown = found.share("calls", "unknown")
     if unknown:
-        parts.append(f"a further {unknown:.1%} of calls cannot be told")
+        parts.append(f"a further {unknown:.1%} of calls are unknown")
     hits = sum(use.state == "hit" for use in found.uses)
     out = [f"{found.file} covers {', '.join(parts)} ({hits:,} of {len(found.uses):,} problems of run {found.run})"]
     if not found.uses:
@@ -57,7 +54,7 @@ def coverage_lines(found: Coverage) -> list[str]:
 def count_lines(tables: Tables, found: Sequence[Coverage]) -> list[str]:
     """Where the numbers of calls that the files are held against may be too large or too small."""
     rows = by_log(tables.calls)
-    rows = rows[rows["conv"].isin({x.format.startswith("miopen") for x in found})]
+    rows = rows[rows["conv"].isin({x.format.convolutions for x in found})]
     return [f"note: {remark}" for remark in remarks(rows, tables.sources)]
 
 

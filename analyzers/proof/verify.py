@@ -14,8 +14,9 @@ import pandas as pd
 
 from analyzers.analyzer import Tables
 from analyzers.evidence.joins import calls_by_problem
-from analyzers.overrides.lint import by_format, facts_of_run, same_calls
-from analyzers.overrides.rules import OverrideFile
+from analyzers.overrides import OVERRIDE_FORMATS
+from analyzers.overrides.lint import by_name, facts_of_run, same_calls
+from analyzers.overrides.override_format import OverrideFile
 from analyzers.proof.coverage import Idle, coverage, served_by
 from analyzers.proof.diff import FAIL_ON, diff
 from analyzers.proof.timings import kernels_of, main_pick
@@ -26,17 +27,8 @@ Effect = Literal["applied", "not applied", "unchanged kernel", "changed kernel",
 Move = Literal["faster", "slower", "same", "unknown"]
 V = TypeVar("V")
 
-SIGNS: tuple[tuple[str, str], ...] = (
-    ("the override file git version are not the same", "hipBLASLt refused the tuning file: another git revision"),
-    ("No valid entries found in override file", "hipBLASLt found no usable entry in the tuning file"),
-    ("No valid solution index found in override file", "hipBLASLt could not use an entry's solution for a call"),
-    ("Failed validator", "PyTorch rejected the TunableOp file: a validator differs"),
-    ("Unmatched validator", "PyTorch rejected the TunableOp file: its set of validators differs"),
-    ("missing candidate", "PyTorch does not have a row's solution and ran the default"),
-    ("Bad algorithm", "MIOpen threw at an item of the find-db"),
-    ("Not enough workspace has been provided", "MIOpen could not run a recorded solver: its workspace is larger"),
-)
-"""Texts by which a library says that it did not honour an override, and what each means."""
+SIGNS = tuple(sign for format in OVERRIDE_FORMATS for sign in format.signs)
+"""Texts by which a library reports that it did not honour an override, and what each means."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +108,9 @@ def verify(
     moved = {str(row["problem"]): row for row in diff(before, after, fail_on).rows.to_dict("records")}
     evidence = _Evidence(_Ran.of(before), _Ran.of(after), moved, facts_of_run(after).get("rocblas_version", ""))
     outcomes = []
-    choosing = [file for file in files if by_format(file.format).selects]
+    choosing = [file for file in files if by_name(file.format).selects]
     for file in choosing:
-        kinds = by_format(file.format).kinds
+        kinds = by_name(file.format).kinds
         known = {str(x) for t in (before, after) for x in t.workload.loc[t.workload["kind"].isin(kinds), "problem"]}
         served = served_by(file, sorted(known))
         for text, same in sorted(same_calls(served).items()):

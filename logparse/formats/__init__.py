@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logparse.formats import aiter, aiter_log, inductor, machine_facts, plain_table, rocblas
-from logparse.formats.format import Format, Writer
+from logparse.formats.format import Format
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
 from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
 from logparse.formats.hipblaslt import info as hipblaslt_info
@@ -56,14 +56,3 @@ FORMATS: tuple[Format, ...] = (
     machine_facts.FORMAT,
 )
 """Every format that can be read.  Of whole-file formats the first that recognises a file reads it."""
-
-WRITERS: tuple[Writer, ...] = (
-    hipblaslt_tuning_file.WRITER,
-    miopen_find_db.WRITER,
-    miopen_perf_db.WRITER,
-    tunableop_results.WRITER,
-    tunableop_untuned.WRITER,
-    rocblas.WRITER,
-    aiter.WRITER,
-)
-"""Every override file that a library reads back."""

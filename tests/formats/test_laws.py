@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from analyzers.overrides import WRITERS
 from logparse.errors import InputError
-from logparse.formats import FORMATS, WRITERS
+from logparse.formats import FORMATS
 from logparse.ingest.one_input import chosen
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from analyzers.analyzer import Settings, Tables
+from analyzers.overrides import WRITERS
 from analyzers.recommend.override_files import emissions, targets
 from analyzers.recommend.ranking import recommend
-from logparse.formats import WRITERS
 from logparse.formats.miopen import find_db, perf_db
 from logparse.model import Override
 from tests.analyzers.build import facts, measurement, tables, work

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from analyzers.overrides.aiter import KERNELS, padded
 from analyzers.overrides.aiter_lookup import table_of
-from analyzers.overrides.lint import inspect, rules_of
-from analyzers.overrides.rules import OverrideFile
+from analyzers.overrides.lint import format_of, inspect
+from analyzers.overrides.override_format import OverrideFile
 from analyzers.proof.coverage import coverage
 from logparse.errors import InputError
 from logparse.formats import aiter
@@ -89,7 +89,7 @@ def test_samples() -> None:
     eight = inspect("x.csv", (SAMPLES / "tables/a8w8_bpreshuffle_tuned_gemm.csv").read_bytes(), {})
     assert (eight.format, eight.ok, [note.rule for note in eight.notes]) == (KERNELS, True, ["compiled"])
     with pytest.raises(InputError):
-        rules_of("x.csv", (SAMPLES / "tables/hip_online_tuning_res.csv").read_bytes())
+        format_of("x.csv", (SAMPLES / "tables/hip_online_tuning_res.csv").read_bytes())
 
 
 TABLES = {
@@ -143,7 +143,7 @@ def test_what_is_particular_to_a_table() -> None:
     assert said(TABLES["moe"].replace(",one,", ",,")) == [(2, "error", "kernel-name")]
     assert said(TABLES["a8w8"].replace("gfx,", "").replace("gfx942,", "")) == [(1, "warning", "columns")]
     with pytest.raises(InputError):
-        rules_of("x.csv", TABLES["moe"].replace(",block_m", ",_tag,block_m").encode())
+        format_of("x.csv", TABLES["moe"].replace(",block_m", ",_tag,block_m").encode())
 
 
 def test_calls_of_the_other_tables_are_unknown_not_missed() -> None:

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.evidence.target import target_from
-from analyzers.overrides.convert import WRITERS, Converted, convert
+from analyzers.overrides.convert import Converted, convert
 from analyzers.overrides.lint import inspect
 from logparse.errors import InputError
 from logparse.formats import FORMATS, aiter
 from logparse.formats.hipblaslt import tuning_file
-from logparse.formats.tunableop import results
+from logparse.formats.tunableop import results, signature
 from logparse.model import GemmProblem, Override, Solution
 from tests.analyzers.example import gemm
 from tests.conftest import SAMPLES
@@ -69,7 +69,7 @@ def test_another_build_is_refused_and_an_unknown_one_needs_a_word() -> None:
         convert([TUNING], "tunableop", TARGET | {"hipblaslt_revision": "other"}, same_build=True)
     with pytest.raises(InputError, match="is of another"):
         convert([TUNING], "tunableop", TARGET | {"arch": "gfx90a"})
-    with pytest.raises(InputError, match=r"does not tell the device or build of hipblaslt.*--same-build"):
+    with pytest.raises(InputError, match=r"does not name the device or build of hipblaslt.*--same-build"):
         convert([AITER], "hipblaslt", FACTS)
     vouched = convert([AITER], "hipblaslt", FACTS, same_build=True)
     assert list(rows(vouched).values()) == ["hipblaslt:104377"]
@@ -170,7 +170,7 @@ def test_every_row_of_every_conversion_serves_its_own_problem(
     }
     path = tmp_path_factory.mktemp("c") / "tunableop_results0.csv"
     path.write_bytes(results.write(list(overrides.values()), FACTS)[0].data)
-    for to, key in (("hipblaslt", tuning_file.key), ("aiter", aiter.key), ("tunableop", WRITERS["tunableop"].key)):
+    for to, key in (("hipblaslt", tuning_file.key), ("aiter", aiter.key), ("tunableop", signature.key)):
         made = convert([str(path)], to, FACTS)
         if not made.emissions:
             continue

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.overrides.lint import inspect
-from analyzers.overrides.rules import OverrideFile
+from analyzers.overrides.override_format import OverrideFile
 from analyzers.proof.coverage import coverage
 from logparse.formats.miopen import perf_db
 from logparse.model import ConvProblem, Override, Solution

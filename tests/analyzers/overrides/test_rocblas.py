@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.overrides.lint import inspect, rules_of
+from analyzers.overrides.lint import format_of, inspect
+from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.rocblas import key
-from analyzers.overrides.rules import OverrideFile
 from logparse.formats import rocblas
 from logparse.model import GemmProblem, Override, Solution
 from tests.analyzers.example import gemm
@@ -76,8 +76,8 @@ def test_rules(text: str, wanted: list[tuple[int | None, str, str]]) -> None:
 
 def test_recognised() -> None:
     for text in (HEAD + ROW, ROW, "\ufeff" + BATCH):
-        assert rules_of("x.csv", text.encode()).format == "rocblas-tune"
-    assert rules_of("t.txt", (SAMPLES / "hipblaslt/tuning_7.0.txt").read_bytes()).format == "hipblaslt-tuning-file"
+        assert format_of("x.csv", text.encode()).name == "rocblas-tune"
+    assert format_of("t.txt", (SAMPLES / "hipblaslt/tuning_7.0.txt").read_bytes()).name == "hipblaslt-tuning-file"
 
 
 def test_a_call_is_compared_as_tensile_does() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.overrides.lint import inspect
-from analyzers.overrides.rules import OverrideFile
+from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.tunableop import matches
 from analyzers.overrides.tunableop_reader import atof, lookup, predict, read
 from logparse.formats.tunableop import signature

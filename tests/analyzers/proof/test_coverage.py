@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.analyzer import Tables
-from analyzers.overrides.lint import RULES, facts_of_run, inspect, lint, with_collisions
+from analyzers.overrides.lint import facts_of_run, inspect, lint, with_collisions
 from analyzers.proof.coverage import coverage, served_by, times_of
 from logparse.errors import InputError
 from logparse.formats import aiter
@@ -217,14 +217,6 @@ def test_what_is_written_is_covered_and_nothing_else(problems: list[object], cou
         keys = {key(p, rocm) for p in gemms}
         for use in coverage(file, t).uses:
             assert (use.state == "hit") == (use.key in keys)
-
-
-def test_every_writer_that_a_library_reads_back_has_rules() -> None:
-    from logparse.formats import WRITERS
-
-    read_only = {"aiter-kernels"}  # whose kernels nobody but aiter's tuner can time
-    ruled = {rules.format.removesuffix("-results").removesuffix("-tune") for rules in RULES} - read_only
-    assert ruled == {writer.name for writer in WRITERS} - {"tunableop-untuned"}
 
 
 def test_a_padded_row_of_aiter_serves_a_call() -> None:

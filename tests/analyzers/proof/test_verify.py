@@ -7,8 +7,8 @@ import pytest
 
 from analyzers.analyzer import Tables
 from analyzers.overrides.lint import inspect
+from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.render import lint_frame, lint_lines, rows_frame
-from analyzers.overrides.rules import OverrideFile
 from analyzers.proof.render import verify_frame, verify_lines
 from analyzers.proof.verify import SIGNS, promises, same_solution, verify
 from logparse.formats.hipblaslt import tuning_file

@@ -14,10 +14,11 @@ import pytest
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.target import target_from
+from analyzers.overrides import WRITERS
 from analyzers.recommend import verb
 from analyzers.recommend.documents import TargetFiles, document, earlier_files, report
 from analyzers.recommend.ranking import recommend
-from logparse.formats import FORMATS, WRITERS
+from logparse.formats import FORMATS
 from logparse.ingest import ingest
 from logparse.store import Store
 from tests.analyzers.build import tables

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.overrides.lint import inspect
-from analyzers.overrides.rules import OverrideFile
+from analyzers.overrides.override_format import OverrideFile
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
 from logparse.model import GemmProblem, Override, Solution

@@ -1,8 +1,8 @@
 """What can be wrong with a hipBLASLt tuning file, and which of its entries the library reads, matches and honours.
 
 There are two readers.  ROCm 6.4 takes every line with a comma and wants exactly 37 values; 7.0 wants a header line
-before each entry and finds eleven columns by name, in a fixed order.  Which one the target has is told by its
-``hipblaslt_version`` (1500 and later: by name); where that is unknown, a row is judged by what both say.
+before each entry and finds eleven columns by name, in a fixed order.  The target's ``hipblaslt_version`` decides which
+one it has (1500 and later: by name); where that is unknown, a row is judged by both.
 
 Source: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/UserDrivenTuningParser.cpp``.
 """
@@ -13,11 +13,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from analyzers.evidence.target import Facts, arch
-from analyzers.overrides.rules import Note, OverrideFile, Row, Rule, Rules, judge, text_of
-from logparse.formats.format import Head
+from analyzers.overrides.override_format import (
+    Conversion,
+    Merging,
+    Note,
+    OverrideFile,
+    OverrideFormat,
+    Row,
+    Rule,
+    bytes_of,
+    in_order,
+    judge,
+    records_of,
+    text_of,
+)
+from logparse.errors import InputError
+from logparse.formats.format import Emission, Head
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS, problem
 from logparse.formats.hipblaslt.enums import BENCH_COMPUTE_TYPES, BENCH_TYPES
+from logparse.formats.tunableop.solutions import hipblaslt_index
 from logparse.model import GemmProblem, Solution
 
 _FIRST = "Git Version: "
@@ -31,7 +46,7 @@ _RETUNE = "tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)"
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of values: ``header`` its column names (None: it has no header line), ``cells`` what they say."""
+    """One line of values: ``header`` its column names (None: it has no header line), ``cells`` values by column."""
 
     line: int
     values: tuple[str, ...]
@@ -41,6 +56,12 @@ class Entry:
     @property
     def index(self) -> str:
         return next((self.cells[name] for name in _INDEX if name in self.cells), "")
+
+    @property
+    def text(self) -> str:
+        """The entry as a file holds it: its header line, if it has one, and its values."""
+        lines = [self.values] if self.header is None else [self.header, self.values]
+        return "\n".join("    " + ",".join(words) for words in lines)
 
 
 @dataclass(frozen=True)
@@ -272,25 +293,27 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
         notes += more
         key = context.keys.get(entry.line)
         if key is None and judged.read is not False:
-            judged = replace(judged, matched=False, why=judged.why or "no call has this key")
+            none = "no call has this key"
+            judged = replace(judged, matched=False, why=judged.why or none, fault=judged.fault or none)
         rows.append(
             Row(
                 line=entry.line,
                 key=key or "",
                 problem=_gemm(entry),
-                solution=Solution("hipblaslt", entry.index, entry.index) if entry.index.isdigit() else None,
+                solution=Solution("hipblaslt", entry.index) if entry.index.isdigit() else None,
                 verdicts=judged,
+                text=entry.text,
                 time_us=_positive(entry.cells.get("us", "")),
             )
         )
     return OverrideFile(
-        format="hipblaslt-tuning-file",
+        format=tuning_file.FORMAT.name,
         name=name,
         accepted=accepted,
         facts=own,
         target=target,
         rows=tuple(rows),
-        notes=tuple(sorted(notes, key=lambda note: note.line or 0)),
+        notes=in_order(notes),
     )
 
 
@@ -339,10 +362,63 @@ def _positive(text: str) -> float | None:
     return value if 0 < value < float("inf") else None
 
 
-RULES = Rules(
-    format="hipblaslt-tuning-file",
+# ------------------------------------------------------------------------------------------- merged, kept, converted
+
+
+def _header(name: str, data: bytes) -> list[tuple[str, str]]:
+    """Revision, device and layout of a file.  Raises InputError where it has no revision."""
+    text = text_of(data)[0]
+    found = list(entries(text))
+    revision = _own_facts(text, found).get("hipblaslt_revision")
+    if revision is None:
+        raise InputError("it does not begin with 'Git Version: …': the hipBLASLt of its rows is unknown")
+    device = (("arch", "gcnArchName"), ("cu_count", "CUs"))
+    pairs = {(word, entry.cells.get(column, "")) for word, column in device for entry in found}
+    pairs |= {("layout", _LAYOUTS[entry.header is not None]) for entry in found}
+    return [("revision", revision), *sorted(x for x in pairs if x[1] not in ("", "0"))]
+
+
+_LAYOUTS = ("values only (ROCm 6.4)", "a header line each (ROCm 7)")
+
+
+def _merged(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    data = bytes_of([_FIRST + agreed["revision"], *(row.text for row in rows)])
+    return [Emission("hipblaslt_tuning.txt", data, "export HIPBLASLT_TUNING_OVERRIDE_FILE={path}")]
+
+
+def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
+    layouts = [{"\n" in row.text for row in file.rows} for file in (own, emitted)]
+    return None if layouts[0] == layouts[1] else "its layout is of another version of hipBLASLt"
+
+
+def takes(given: Solution, rocblas_version: str) -> Solution | None:
+    """An index of hipBLASLt, also one that rocBLAS hands on."""
+    if given.library == "rocblas" and given.id.lstrip("-").isdigit():
+        index = hipblaslt_index(given, rocblas_version)
+        return None if index is None else Solution("hipblaslt", str(index))
+    return given if given.library == "hipblaslt" and given.id.isdigit() else None
+
+
+OVERRIDE_FORMAT = OverrideFormat(
+    name=tuning_file.FORMAT.name,
     kinds=frozenset({"gemm", "grouped"}),
     recognise=recognise,
     inspect=inspect,
     key=tuning_file.key,
+    compared=("hipblaslt_revision",),
+    signs=(
+        ("the override file git version are not the same", "hipBLASLt refused the tuning file: another git revision"),
+        ("No valid entries found in override file", "hipBLASLt found no usable entry in the tuning file"),
+        ("No valid solution index found in override file", "hipBLASLt could not use an entry's solution for a call"),
+    ),
+    writer=tuning_file.WRITER,
+    keep_refusal=_keep_refusal,
+    merging=Merging(header=_header, write=_merged, in_order=True),
+    conversion=Conversion(
+        word="hipblaslt",
+        recognise=tuning_file.FORMAT.recognise,
+        read=records_of(tuning_file.FORMAT),
+        takes=takes,
+        matched="hipBLASLt does not match leading dimensions, strides, bias, epilogue: an entry serves all such calls",
+    ),
 )

@@ -1,0 +1,199 @@
+"""What MIOpen's find-db and perf-db have in common: lines ``key=id:values;id:values``, in files found by their name.
+
+The name contains device and build; a file of another name is silently ignored.  Keys are compared as text, and of
+several records of one key, or items of one id in a record, the first wins.
+
+Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/readonlyramdb.cpp``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from analyzers.evidence.target import Facts, arch
+from analyzers.overrides.override_format import Note, OverrideFile, Row, Rule, Verdicts, bytes_of, in_order, judge
+from logparse.errors import EmissionError, InputError
+from logparse.formats.format import Emission
+from logparse.formats.miopen import find_db
+from logparse.formats.miopen.solvers import direction_of_solver, known_algorithm
+from logparse.model import ConvProblem
+
+_MACHINE = ("arch", "cu_count", "backend", "miopen_version", "miopen_tweak")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item of a record, split at its first ``:`` and at commas; ``solver`` is empty where there is no ``:``.
+
+    ``first`` is the line of an earlier record of the key, ``repeated`` whether the record has an earlier item of the
+    solver: either wins.
+    """
+
+    line: int
+    key: str
+    problem: ConvProblem | None
+    text: str
+    solver: str
+    values: tuple[str, ...]
+    first: int | None
+    repeated: bool
+
+
+Split = Callable[[str, str], tuple[str, Sequence[str]]]
+"""Id and values of an item → its solver and its values as the newest version of the format orders them."""
+
+
+def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> Iterator[Item]:
+    """The items of every record, in order.  Lines without key or ``=`` have none."""
+    first: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        key, equals, payload = line.partition("=")
+        if not equals or not key:
+            continue
+        winner = first.setdefault(key, number)
+        try:
+            problem = problem_of(key)
+        except ValueError:
+            problem = None
+        seen: set[str] = set()
+        parts = payload.split(";")
+        for part in parts[:-1] if len(parts) > 1 and not parts[-1].strip() else parts:
+            id, colon, rest = part.partition(":")
+            solver, values = split(id, rest) if colon else ("", ())
+            other = winner if winner != number else None
+            yield Item(number, key, problem, part, solver, tuple(values), other, id in seen)
+            seen.add(id)
+
+
+# -------------------------------------------------------------------------------------------------- rules about items
+
+
+def _shadowed(item: Item, target: Facts) -> str | None:
+    return None if item.first is None else f"the key stands in line {item.first} already and the first record wins"
+
+
+def _repeated(item: Item, target: Facts) -> str | None:
+    return f"{item.solver} stands in the record already, the first item wins" if item.repeated else None
+
+
+def _solver_direction(item: Item, target: Facts) -> str | None:
+    direction = direction_of_solver(item.solver)
+    if item.problem is None or direction in (None, item.problem.direction):
+        return None
+    return f"{item.solver} is a solver of direction {direction}, the record is of {item.problem.direction}"
+
+
+def unknown_solver(item: Item, target: Facts) -> str | None:
+    """Whether the solver's name is none of MIOpen's."""
+    if not item.solver or known_algorithm(item.solver) is not None:
+        return None
+    return f"{item.solver} does not look like a solver: MIOpen ignores names that it does not know"
+
+
+def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts]]) -> list[Rule[Item, Facts]]:
+    """The rules of a database: those of both, and its own between what it reads and what it knows."""
+
+    def no_item(item: Item, target: Facts) -> str | None:
+        return None if item.solver else f"no 'solver:{about}' in {item.text[:60]!r}"
+
+    return [
+        Rule("duplicate", "error", "read", _shadowed, shadowed, fault=False),
+        Rule("item", "error", "read", no_item, remedy),
+        Rule("duplicate", "warning", "read", _repeated, "remove it"),
+        *own,
+        Rule("solver-direction", "error", "honoured", _solver_direction, remedy),
+        Rule("unknown-solver", "warning", None, unknown_solver, remedy),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------- the file
+
+
+def line_notes(text: str) -> Iterator[Note]:
+    """Lines without a key."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        key, equals, _ = line.partition("=")
+        if line.strip() and (not equals or not key):
+            yield Note(number, "error", "no-key", "no 'key=' in the line: MIOpen skips it with an error", "remove it")
+
+
+def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
+    """Where the facts of a name are not the target's."""
+    mine, theirs = ({**facts, "arch": arch(facts) or ""} for facts in (own, target))
+    wrong = [x for x in _MACHINE if mine.get(x) and theirs.get(x) and mine[x] != theirs[x]]
+    if wrong:
+        named = ", ".join(f"{x} {mine[x]} (target: {theirs[x]})" for x in wrong)
+        message = f"the name is of another device or build, the target's MIOpen never opens it: {named}"
+        yield Note(None, "error", "file-name", message, remedy)
+
+
+def wanted(target: Facts, suffix: str, otherwise: str) -> str:
+    """The remedy for a name under which the target does not look."""
+    try:
+        return f"name it {find_db.file_name(target, suffix)}"
+    except EmissionError:
+        return otherwise
+
+
+def judged(
+    file: OverrideFile,
+    found: Iterable[Item],
+    rules: Sequence[Rule[Item, Facts]],
+    row: Callable[[Item, Verdicts], Row],
+) -> OverrideFile:
+    """The file, given without rows, with those of its items and their notes."""
+    notes, rows = list(file.notes), []
+    known = all(file.target.get(word) for word in _MACHINE if word != "backend")
+    accepted = False if any(note.rule == "file-name" for note in notes) else True if known else None
+    for item in found:
+        verdicts, more = judge(item.line, item, file.target, rules, accepted, "MIOpen never opens a file of this name")
+        notes += more
+        rows.append(row(item, verdicts))
+    return OverrideFile(
+        format=file.format,
+        name=file.name,
+        accepted=accepted,
+        facts=file.facts,
+        target=file.target,
+        rows=tuple(rows),
+        notes=in_order(notes),
+    )
+
+
+# --------------------------------------------------------------------------------------------------- merged, kept
+
+
+def lines(rows: Sequence[Row]) -> list[str]:
+    """One record per key, its items in the order of the rows."""
+    records: dict[str, list[str]] = {}
+    for row in rows:
+        records.setdefault(row.key, []).append(row.text)
+    return [f"{key}={';'.join(texts)}" for key, texts in records.items()]
+
+
+def slot(row: Row) -> str:
+    """Rows compete per solver: a record has several."""
+    return f"{row.key}={row.solution.id if row.solution else ''}"
+
+
+def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
+    """A file of another name is of another device or build."""
+    return None if own.name == emitted.name else f"its name is of another device or build than {emitted.name}"
+
+
+def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
+    """What databases must agree on: their name, which must be one under which MIOpen looks for a user's ``kind``."""
+
+    def check(name: str, data: bytes) -> list[tuple[str, str]]:
+        match = find_db.FILE_NAME.fullmatch(name)
+        if match is None or match["kind"] != kind or not match["version"]:
+            raise InputError("its name does not name a device and build, as MIOpen's own names do")
+        return [("name", name)]
+
+    return check
+
+
+def write(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+    """The merged database under the name of all."""
+    return [Emission(name, bytes_of(lines(rows)), "export MIOPEN_USER_DB_PATH={folder}")]

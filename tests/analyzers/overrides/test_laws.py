@@ -1,0 +1,146 @@
+"""Laws of the override formats, over their list: what each writes it recognises, reads back, merges and keeps."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import logparse.formats
+from analyzers.evidence.target import Facts
+from analyzers.overrides import OVERRIDE_FORMATS, WRITERS
+from analyzers.overrides.merge import merge
+from analyzers.overrides.override_format import OverrideFile, OverrideFormat
+from analyzers.overrides.own_rows import with_own
+from logparse.formats.format import Emission, Head, Writer
+from tests.conftest import SAMPLES
+from tests.test_emitted import CASES, MIOPEN, OLD, TARGET
+
+KERNEL_TABLE = SAMPLES / "tables/a8w8_bpreshuffle_tuned_gemm.csv"
+EMITTED = [case for case in CASES if not case.startswith("export")]
+
+
+@cache
+def samples() -> dict[str, list[tuple[Emission, Facts]]]:
+    """Format → files that are written for it, each with its target; of aiter's kernel tables aiter's own."""
+    out: dict[str, list[tuple[Emission, Facts]]] = {x.name: [] for x in OVERRIDE_FORMATS}
+    out["aiter-kernels"].append((Emission(KERNEL_TABLE.name, KERNEL_TABLE.read_bytes(), ""), {}))
+    for case in EMITTED:
+        for file in CASES[case]():
+            accepted = [x.name for x in OVERRIDE_FORMATS if x.recognise(Head(file.name, file.data))]
+            assert len(accepted) == 1, f"{case}: one format recognises {file.name}, not {accepted}"
+            target = MIOPEN if "db" in case else OLD if case == "hipblaslt-6.4" else TARGET
+            out[accepted[0]].append((file, target))
+    return out
+
+
+def solutions(file: OverrideFile) -> dict[str, set[tuple[str, float | None]]]:
+    out: dict[str, set[tuple[str, float | None]]] = {}
+    for row in file.rows:
+        out.setdefault(row.key, set()).add((row.solution.text if row.solution else "", row.time_us))
+    return out
+
+
+@pytest.fixture(params=OVERRIDE_FORMATS, ids=lambda format: format.name)
+def format(request: pytest.FixtureRequest) -> OverrideFormat:
+    return request.param  # type: ignore[no-any-return]
+
+
+def test_each_recognises_its_own_samples_and_no_other(format: OverrideFormat) -> None:
+    assert samples()[format.name], "a format without a sample tests nothing"
+    for name, files in samples().items():
+        for file, _ in files:
+            assert format.recognise(Head(file.name, file.data)) is (name == format.name)
+
+
+def test_names_are_unique_and_every_writer_is_in_the_list() -> None:
+    assert len({x.name for x in OVERRIDE_FORMATS}) == len(OVERRIDE_FORMATS)
+    modules = [
+        importlib.import_module(x.name) for x in pkgutil.walk_packages(logparse.formats.__path__, "logparse.formats.")
+    ]
+    assert {x.WRITER.name for x in modules if isinstance(getattr(x, "WRITER", None), Writer)} == {
+        x.name for x in WRITERS
+    }
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"\xef\xbb\xbf", b"\0\xff,=;:\n=,\n", b"Git Version: \n,\n"])
+def test_nothing_raises_and_an_empty_file_has_no_row(format: OverrideFormat, data: bytes) -> None:
+    judged = format.inspect("x", data, {})
+    assert not any(row.live for row in judged.rows)
+    assert judged.notes, "a file without effect has a note"
+
+
+@given(st.data())
+def test_no_damage_raises(data: st.DataObject) -> None:
+    """Damaged bytes of a format's own samples: cut, doubled, or with other bytes in them."""
+    format = data.draw(st.sampled_from(OVERRIDE_FORMATS))
+    file, target = data.draw(st.sampled_from(samples()[format.name]))
+    start, end = sorted((data.draw(st.integers(0, len(file.data))), data.draw(st.integers(0, len(file.data)))))
+    other = data.draw(st.sampled_from([b"", b",", b"\r\n", b"=", b";", b":", b"\0\xff", b"-1", b"nan", file.data]))
+    damaged = file.data[:start] + other + file.data[end:]
+    judged = format.inspect(file.name, damaged, target)
+    assert all(not row.live for row in judged.rows) or judged.accepted is not False
+
+
+def test_what_is_written_is_live_and_has_the_key_of_its_call(format: OverrideFormat) -> None:
+    for file, target in samples()[format.name]:
+        judged = format.inspect(file.name, file.data, target)
+        assert judged.format == format.name
+        assert judged.ok, judged.notes
+        assert all(row.live for row in judged.rows)
+        for row in judged.rows:
+            assert row.problem is not None
+            known = format.key(row.problem, target)
+            assert known in (row.key, None)
+            assert known is None or format.matches(row.key, known)
+        if format.writer is not None:
+            keys = [format.key(row.problem, target) for row in judged.rows if row.problem is not None]
+            assert any(keys), "the law is about some key"
+
+
+def test_a_merge_of_a_file_with_itself_is_itself(format: OverrideFormat, tmp_path: Path) -> None:
+    for number, (file, target) in enumerate(samples()[format.name]):
+        paths = []
+        for copy in ("a", "b"):
+            folder = tmp_path / f"{number}{copy}"
+            folder.mkdir()
+            paths.append(folder / file.name)
+            paths[-1].write_bytes(file.data)
+        one, two = merge([str(paths[0])]), merge([str(path) for path in paths])
+        assert one.emissions == two.emissions
+        assert two.conflicts == ()
+        (made,) = two.emissions
+        before, after = (format.inspect(file.name, x, target) for x in (file.data, made.data))
+        assert solutions(after) == solutions(before)
+        paths[0].write_bytes(made.data)
+        assert merge([str(paths[0])]).emissions[0].data == made.data
+
+
+@pytest.mark.parametrize("format", [x for x in OVERRIDE_FORMATS if x.keep_refusal], ids=lambda format: format.name)
+def test_a_users_own_rows_are_kept_once(format: OverrideFormat, tmp_path: Path) -> None:
+    for file, target in samples()[format.name]:
+        path = tmp_path / file.name
+        path.write_bytes(file.data)
+        assert with_own([file], [str(path)], target)[0] == [file], "it has them all"
+        judged = format.inspect(file.name, file.data, target)
+        last = judged.rows[-1].key
+        shorter = [row for row in judged.rows if row.key != last]
+        head = file.data.split(judged.rows[0].text.encode())[0]
+        fewer = Emission(
+            file.name,
+            (head if "db" not in format.name else b"") + "".join(f"{x}\n" for x in format.lines(shorter)).encode(),
+            "",
+        )
+        (made,), _ = with_own([fewer], [str(path)], target)
+        assert solutions(format.inspect(made.name, made.data, target)) == solutions(judged)
+
+
+def test_a_merge_and_a_conversion_have_a_destination() -> None:
+    words = [x.conversion.word for x in OVERRIDE_FORMATS if x.conversion]
+    assert len(set(words)) == len(words)
+    assert all(x.writer for x in OVERRIDE_FORMATS if x.conversion), "what can be converted to has a writer"
