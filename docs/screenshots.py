@@ -19,7 +19,7 @@ from playwright.sync_api import sync_playwright
 from werkzeug.serving import make_server
 
 from analyzers.explore.page.app import application
-from analyzers.explore.page.board import Board
+from analyzers.explore.page.data import PageData
 from logparse.ingest import ingest
 from logparse.store import open_store
 
@@ -42,8 +42,8 @@ logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
 def pictures(store: str, views: Mapping[str, tuple[str, str]], out: Path, chromium: str) -> None:
     """One picture per view, of the part of the page above the table."""
-    board = Board(store)
-    server = make_server("127.0.0.1", 0, application(board).server, threaded=True)
+    data = PageData(store)
+    server = make_server("127.0.0.1", 0, application(data).server, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         with sync_playwright() as playwright:
@@ -62,7 +62,7 @@ def pictures(store: str, views: Mapping[str, tuple[str, str]], out: Path, chromi
             browser.close()
     finally:
         server.shutdown()
-        board.close()
+        data.close()
 
 
 def main() -> None:

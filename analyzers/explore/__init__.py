@@ -9,7 +9,7 @@
     explore.roofline(store.conv_problems(), store.measurements()).show()   # or straight from the views
 
 Every function returns a ``plotly.graph_objects.Figure`` and leaves its input as it was.  An empty table gives a figure
-that says what to do next.  They stand in ``figures``, which is imported when the first of them is asked for: the page's
+that names the next step.  They stand in ``figures``, which is imported when the first of them is asked for: the page's
 reader draws nothing.
 """
 

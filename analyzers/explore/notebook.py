@@ -104,7 +104,7 @@ def parallel(
     """M, N, K, batch, TFLOP/s and time as parallel coordinates."""
     with queries.over(_points(problems, measurements)) as con:
         drawn = queries.sample(con, Selection(), ("id", "label", *_shapes.SIZES), tuple(_shapes.SIZES), 250)
-    return _checked(_shapes.parallel(drawn.rows, theme_of(theme), title="Sizes side by side", told=drawn.note))
+    return _checked(_shapes.parallel(drawn.rows, theme_of(theme), title="Sizes side by side", note=drawn.note))
 
 
 def timeline(calls: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:

@@ -51,7 +51,7 @@ _KERNEL = re.compile(r"(?:void )?(?:cutlass::Kernel2?<(\w+)>|(.+))\([^()]*\)")
 
 def solution_name(text: str) -> str:
     """A solution's name where there is little room: without its library, and of a kernel's C++ signature the part that
-    tells it from another (``kernel:void cutlass::Kernel2<NAME>(NAME::Params)`` is ``NAME``).
+    distinguishes it from another (``kernel:void cutlass::Kernel2<NAME>(NAME::Params)`` is ``NAME``).
     """
     name = text.partition(":")[2] or text
     kernel = _KERNEL.fullmatch(name)

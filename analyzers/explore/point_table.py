@@ -65,7 +65,7 @@ FOUND: Mapping[str, str] = {
     **dict.fromkeys(("held_us", "per_call_us"), _NUMBER),
     "override": "bool",
 }
-"""Columns of what the analyzers say that are read here, with their types."""
+"""Columns of the analyzers' results that are read here, with their types."""
 HELD = ("pick_us", "user_us", "best_us")
 """What a finding calls the time that is lost against, the first that its evidence has."""
 
@@ -101,7 +101,7 @@ def points(
 ) -> pd.DataFrame:
     """The table from DataFrames with the views' columns; ``problems`` is ``gemm_problems``, ``conv_problems`` or both.
 
-    ``calls`` and ``links`` say which texts count for another one (as for ``logparse top``);
+    ``calls`` and ``links`` decide which texts count for another one (as for ``logparse top``);
     ``compared`` is the result of ``analyzers.evidence.picks.compare``; without it only a timed ``Default`` counts as a
     pick.
     """
@@ -127,16 +127,16 @@ def build(
     others: Path | None = None,
 ) -> None:
     """Create the tables ``points`` and ``sums`` from the views that ``con`` has, with what is known of picks, findings
-    and another store's times (as of ``said``).
+    and another store's times (as of ``points_sql``).
     """
     survey(con, run)
-    with said(con, compared, findings, others) as sql:
+    with points_sql(con, compared, findings, others) as sql:
         con.execute(f"create or replace table points as {sql}")
     con.execute(f"create or replace table sums as {sums()}")
 
 
 def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Create the view ``bases``, what the files themselves say of each problem, from the views that ``con`` has.
+    """Create the view ``bases``, what the files themselves contain of each problem, from the views that ``con`` has.
 
     Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).
     """
@@ -173,7 +173,7 @@ def _means(con: duckdb.DuckDBPyConnection, run: str) -> str:
 
 
 @contextmanager
-def said(
+def points_sql(
     con: duckdb.DuckDBPyConnection,
     compared: pd.DataFrame | None = None,
     findings: pd.DataFrame | None = None,
@@ -203,8 +203,8 @@ def _peaks(con: duckdb.DuckDBPyConnection) -> tuple[pa.Table, pa.Table]:
     Of two values of one fact the smaller text counts, as for ``joins.facts_by_source``.
     """
     facts: dict[str, dict[str, str]] = {}
-    told = con.execute("select source_id, name, min(value) from facts where value is not null group by all")
-    for source, name, value in told.fetchall():
+    rows = con.execute("select source_id, name, min(value) from facts where value is not null group by all")
+    for source, name, value in rows.fetchall():
         facts.setdefault(str(source), {})[str(name)] = str(value)
     sources, rates = [], dict[str, list[dict[str, object]]]()
     for source, known in facts.items():
@@ -311,12 +311,12 @@ _STAGES: Mapping[str, str] = {
         """,
     "dimensions_": f"select *, hash(problem) as h, hash(layer) as layer_h from ({_DIMENSIONS})",
     "rows_": """
-        with told_ as (
+        with counted_ as (
           select coalesce(m.other, w.problem) as problem, kind, calls, calls_from
           from workload w left join means m on m.problem = w.problem where run = $run),
         work as (
           select hash(problem) as h, any_value(kind) as kind, sum(calls)::double as calls,
-                 min(calls_from) as calls_from from told_ group by h)
+                 min(calls_from) as calls_from from counted_ group by h)
         select '' as part, w.h, w.kind, w.calls, w.calls_from, t.* exclude (h, kind)
         from work w left join (
             select * from tried_ qualify row_number() over (

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DRAWN = 2_000
-"""Points that one chart draws; more cannot be told apart, and the browser would take longer than 300 ms."""
+"""Points that one chart draws; more cannot be distinguished, and the browser would take longer than 300 ms."""
 ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls last, id"
 """The order of the page's table, and that in which ``points`` lies: what is asked for first is found first."""
 
@@ -61,7 +61,7 @@ TICKS = """
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of ``points`` to draw, the dearest first, and how many the selection has."""
+    """Rows of ``points`` to draw, the costliest first, and how many the selection has."""
 
     rows: pd.DataFrame
     total: int
@@ -71,7 +71,9 @@ class Sample:
         """What is not drawn; empty where everything is."""
         if len(self.rows) >= self.total:
             return ""
-        return f"{len(self.rows):,} of {self.total:,} problems drawn: the dearest half, and an even sample of the rest"
+        return (
+            f"{len(self.rows):,} of {self.total:,} problems drawn: the costliest half, and an even sample of the rest"
+        )
 
 
 AMOUNTS: Mapping[str, str] = {
@@ -82,7 +84,7 @@ AMOUNTS: Mapping[str, str] = {
     "saving_us": "sum(saving_us)",
     "savings": "count(*) filter (saving_us > 0)",
 }
-"""What ``sums`` and ``totals`` tell of many problems; each can be summed up further."""
+"""What ``sums`` and ``totals`` give of many problems; each can be summed up further."""
 
 
 def sums(table: str = "points", where: str = "true") -> str:
@@ -112,8 +114,8 @@ def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
             x: f"coalesce(sum({x}), 0)" if sql.startswith("count") else f"sum({x})" for x, sql in AMOUNTS.items()
         }
         source = "sums"
-    told = ", ".join(f"{sql} as {name}" for name, sql in amounts.items())
-    return con.execute(f"select {told} from {source} where {where}", parameters).df().iloc[0]
+    columns = ", ".join(f"{sql} as {name}" for name, sql in amounts.items())
+    return con.execute(f"select {columns} from {source} where {where}", parameters).df().iloc[0]
 
 
 def groups(
@@ -147,7 +149,7 @@ def sample(
     known: Sequence[str] = (),
     size: int = DRAWN,
 ) -> Sample:
-    """These columns of at most ``size`` rows in which each of ``known`` has a value: half the dearest, half spread
+    """These columns of at most ``size`` rows in which each of ``known`` has a value: half the costliest, half spread
     evenly.  Texts are most of the work, hence columns by name.
     """
     where, parameters = chosen.where()
@@ -211,7 +213,7 @@ def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -
     """Problems that differ in one size only, where that size takes at least four values: ``family, axis, size,
     time_us, id, label``.
 
-    The size is M, else N; of the 10,000 dearest problems.  Texts are fetched last, of what is drawn.
+    The size is M, else N; of the 10,000 costliest problems.  Texts are fetched last, of what is drawn.
     Over it a good library's time grows evenly; steps are cliffs, a flat line is a fixed cost.
     """
     where, parameters = chosen.where()
@@ -351,7 +353,7 @@ def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[objec
 
 
 def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
-    """The row of a problem, None where there is none of that id."""
+    """The row of a problem, None if there is no such id."""
     found = con.execute("select * from points where id = ?", [problem_id]).df()
     return found.iloc[0] if len(found) else None
 

@@ -1,4 +1,4 @@
-"""The report: one HTML file with the charts, the table and the solutions of the dearest problems.
+"""The report: one HTML file with the charts, the table and the solutions of the costliest problems.
 
 It opens offline from an e-mail: plotly.js, styles and data are in it, and its Content-Security-Policy allows no request
 and no script but the three that it was written with.  Data of a log stand in JSON blocks, which a browser never runs,
@@ -99,8 +99,8 @@ def write_report(
 
 
 def _beside(url: str, folder: Path) -> Beside:
-    told = analyse(open_store(url))
-    return Beside(url, told.run, other_times(url, folder, told))
+    analysis = analyse(open_store(url))
+    return Beside(url, analysis.run, other_times(url, folder, analysis))
 
 
 def report(store: Store, analysis: Analysis, top: int = TOP, beside: Beside | None = None) -> Report:
@@ -147,7 +147,7 @@ def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, Figure]:
         "Backward weights": backward_weights(layers.rows, LIGHT, remark=layers.note),
         "Shapes": shape_map(queries.cells(con, everything), LIGHT),
         "Time over one size": cost_curves(queries.families(con, everything), LIGHT),
-        "Sizes side by side": parallel(sizes.rows, LIGHT, told=sizes.note),
+        "Sizes side by side": parallel(sizes.rows, LIGHT, note=sizes.note),
         "Timeline": timeline(ticks, LIGHT),
         "What the files held": completeness(sources, LIGHT),
     }
@@ -168,7 +168,7 @@ def _details(con: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> Mapping[str,
         same = mine[mine["source_id"] == row["source_id"]]
         mine = same if len(same) else mine
         pick = row["pick"] if isinstance(row["pick"], str) else None
-        told = advice(row, mine, facts.get(str(row["source_id"]), {}))
+        advised = advice(row, mine, facts.get(str(row["source_id"]), {}))
         made[str(row["id"])] = {
             "figure": _lean(solutions(mine, LIGHT, pick=pick).plain()) if len(mine) else None,
             "layer": [
@@ -176,7 +176,7 @@ def _details(con: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> Mapping[str,
                 for x in passes(row, lambda texts: tries[tries["problem"].isin(texts)])
             ],
             "problem": str(row["problem"]),
-            **asdict(told),
+            **asdict(advised),
         }
     return made
 
@@ -255,11 +255,11 @@ def _name(url: str) -> str:
     return url.rstrip("/").rsplit("/", 1)[-1]
 
 
-def _remarks(told: Sequence[str]) -> str:
+def _remarks(remarks: Sequence[str]) -> str:
     """The first ones, and the others behind a line that opens them."""
-    rest = "".join(f"<li>{x}</li>" for x in told[SHOWN:])
-    more = f"<details><summary>{len(told) - SHOWN} more</summary><ul>{rest}</ul></details>" if rest else ""
-    return "".join(f"<p class=remark>{x}</p>" for x in told[:SHOWN]) + more
+    rest = "".join(f"<li>{x}</li>" for x in remarks[SHOWN:])
+    more = f"<details><summary>{len(remarks) - SHOWN} more</summary><ul>{rest}</ul></details>" if rest else ""
+    return "".join(f"<p class=remark>{x}</p>" for x in remarks[:SHOWN]) + more
 
 
 def _hash(script: str) -> str:

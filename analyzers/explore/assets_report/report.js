@@ -82,7 +82,7 @@
     figure.layout.uirevision = state.chart;  // a zoom stays while filters change; the next chart has axes of its own
     plot($('chart'), figure);
   };
-  const isProblem = (told) => /^[0-9a-f]{12}$/.test(told);
+  const isProblem = (mark) => /^[0-9a-f]{12}$/.test(mark);
   const highlight = (figure) => {
     const shown = new Set(visible().map((i) => columns.id[i]));
     for (const trace of figure.data) {
@@ -107,9 +107,9 @@
       sums.set(columns[facet][i], (sums.get(columns[facet][i]) || 0) + weight);
     }
     if (open) state.facets[facet] = open;
-    for (const told of trace.customdata) told[4] = total ? (sums.get(told[1]) || 0) / total : 0;
+    for (const mark of trace.customdata) mark[4] = total ? (sums.get(mark[1]) || 0) / total : 0;
     if (trace.type !== 'bar') return;
-    trace.x = trace.customdata.map((told) => told[4]);
+    trace.x = trace.customdata.map((mark) => mark[4]);
     if (open) trace.marker.color = trace.customdata.map((x, i) => open.has(x[1]) ? [].concat(trace.marker.color)[i] || [].concat(trace.marker.color)[0] : '#99a3ad');
   };
 
@@ -152,8 +152,8 @@
   };
 
   const drawDetail = () => {
-    const box = clear($('detail')), told = data.details[state.problem], i = place.get(state.problem);
-    if (!told) {
+    const box = clear($('detail')), mark = data.details[state.problem], i = place.get(state.problem);
+    if (!mark) {
       if (state.problem) box.append(make('p', 'The solutions of this problem are not in this file; logparse explore has them.', { class: 'faint' }));
       return;
     }
@@ -168,16 +168,16 @@
       pair.append(make('dt', name), make('dd', number(columns[column][i]) || 'unknown'));
       numbers.append(pair);
     }
-    section.append(head, make('p', told.sentence, { class: 'sentence' }), numbers);
+    section.append(head, make('p', mark.sentence, { class: 'sentence' }), numbers);
     const chart = make('div');
     section.append(chart);
-    if (told.layer.length) {
+    if (mark.layer.length) {
       const table = make('table', undefined, { id: 'layer' });
       table.append(make('caption', 'The fastest of F and B of this layer'));
-      for (const cells of told.layer) { const row = table.insertRow(); for (const cell of cells) row.append(make('td', cell)); }
+      for (const cells of mark.layer) { const row = table.insertRow(); for (const cell of cells) row.append(make('td', cell)); }
       section.append(table);
     }
-    for (const [title, text, note] of [['Bench command', told.command, told.command_note], [told.override_name ? `Override row (${told.override_name})` : 'Override row', told.override, told.override_note]]) {
+    for (const [title, text, note] of [['Bench command', mark.command, mark.command_note], [mark.override_name ? `Override row (${mark.override_name})` : 'Override row', mark.override, mark.override_note]]) {
       const bar = make('div', undefined, { class: 'bar' });
       bar.append(make('h3', title));
       if (text) {
@@ -195,11 +195,11 @@
       if (text) section.append(pre);
     }
     const key = make('details');
-    key.append(make('summary', 'Full key'), make('code', told.problem));
+    key.append(make('summary', 'Full key'), make('code', mark.problem));
     section.append(key);
     box.append(section);
-    if (!told.figure) { section.removeChild(chart); return; }
-    const shared = data.charts[Object.keys(data.charts)[0]].layout.template.layout, figure = JSON.parse(JSON.stringify(told.figure));
+    if (!mark.figure) { section.removeChild(chart); return; }
+    const shared = data.charts[Object.keys(data.charts)[0]].layout.template.layout, figure = JSON.parse(JSON.stringify(mark.figure));
     for (const name of ['font', 'hoverlabel', 'colorway', 'paper_bgcolor', 'plot_bgcolor', 'hovermode']) figure.layout[name] = shared[name];
     plot(chart, copy(figure));
   };
@@ -269,11 +269,11 @@
   };
   const octave = (value) => value === null ? null : Math.floor(Math.log2(value));
   $('chart').on('plotly_click', (event) => {
-    const told = event.points[0].customdata;
-    if (!Array.isArray(told)) return;
-    if (data.facets.includes(told[0])) { toggle(told[0], told[1]); draw(); } else if (isProblem(told[0])) open(told[0]);
-    else if (told[0] === 'regret') mark((i) => columns.regret[i] !== null && Math.max(0, columns.regret[i] / 100) >= told[1] && columns.regret[i] / 100 < told[2]);
-    else if (state.chart === 'Shapes') mark((i) => octave(columns.m[i]) === told[0] && octave(columns.n[i]) === told[1]);
+    const mark = event.points[0].customdata;
+    if (!Array.isArray(mark)) return;
+    if (data.facets.includes(mark[0])) { toggle(mark[0], mark[1]); draw(); } else if (isProblem(mark[0])) open(mark[0]);
+    else if (mark[0] === 'regret') mark((i) => columns.regret[i] !== null && Math.max(0, columns.regret[i] / 100) >= mark[1] && columns.regret[i] / 100 < mark[2]);
+    else if (state.chart === 'Shapes') mark((i) => octave(columns.m[i]) === mark[0] && octave(columns.n[i]) === mark[1]);
   });
   $('chart').on('plotly_deselect', () => { if (state.ids) { state.ids = null; draw(); } });
   $('chart').on('plotly_selected', (event) => {

@@ -77,11 +77,11 @@ def compare(
     figure.update_xaxes(title={"text": f"{here}: time of one call (µs)"}, **axis, row=1, col=1)
     figure.update_yaxes(title={"text": f"{there}: time of one call (µs)"}, **axis, row=1, col=1)
     figure.update_layout(dragmode="select")
-    headline(figure, _told(totals, noise), theme, lines=2)
+    headline(figure, _summary(totals, noise), theme, lines=2)
     return note(figure, remark, theme) if remark else figure
 
 
-def _told(totals: pd.Series, noise: float) -> str:
+def _summary(totals: pd.Series, noise: float) -> str:
     here, there = float(totals["here_us"]), float(totals["there_us"])
     return (
         f"{int(totals['problems']):,} problems timed in both: {duration(here)} here, {duration(there)} there "
@@ -91,7 +91,7 @@ def _told(totals: pd.Series, noise: float) -> str:
 
 
 def _short(names: tuple[str, str]) -> list[str]:
-    """The folders' own names of two stores' paths, with as many folders above as tell them apart."""
+    """The folders' own names of two stores' paths, with as many folders above as distinguish them."""
     paths = [name.rstrip("/").split("/") for name in names]
     deep = 1
     while paths[0][-deep:] == paths[1][-deep:] and deep < max(map(len, paths)):

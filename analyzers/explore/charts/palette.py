@@ -1,8 +1,8 @@
 """Colours and the look of a figure, dark and light.
 
 Categories take the colours of Okabe and Ito ("Color Universal Design", 2008), which people with any of the common
-colour deficiencies tell apart; numbers take steps of cividis, which also read in grey.  Symbols repeat what a colour
-says.
+colour deficiencies distinguish; numbers take steps of cividis, which also read in grey.  Symbols repeat the colours'
+meaning.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
 
 
 def theme_of(name: str | Theme | None) -> Theme:
-    """A theme by name; light where the name says nothing."""
+    """A theme by name; light for an unknown name."""
     return name if isinstance(name, Theme) else THEMES.get(name or "", LIGHT)
 
 
@@ -135,12 +135,12 @@ def colour_bar(title: str, theme: Theme, **more: Any) -> dict[str, Any]:
 
 
 def headline(figure: Figure, text: str, theme: Theme, *, lines: int = 1) -> None:
-    """What a figure says, in ``lines`` of words above it and its legend, under its title where it has one."""
+    """The figure's headline, in ``lines`` of words above it and its legend, under its title where it has one."""
     height, title = figure.layout["height"], figure.layout.get("title", {}).get("text", "")
-    told = f"{title}<br><span style='font-size:13px'>{text}</span>" if title else text
+    words = f"{title}<br><span style='font-size:13px'>{text}</span>" if title else text
     below = 12 + 18 * lines + (24 if title else 0)
     figure.update_layout(
-        title={"text": told, "x": 0, "xref": "container", "y": 1 - (below - 18) / height, "yref": "container",
+        title={"text": words, "x": 0, "xref": "container", "y": 1 - (below - 18) / height, "yref": "container",
                "yanchor": "bottom", "pad": {"l": 12}, "font": {"size": 15 if title else 13, "color": theme.ink}},
         legend={"y": 1 - below / height},
         margin={"t": below + 34},
@@ -169,7 +169,7 @@ def remark(text: str, theme: Theme) -> dict[str, Any]:
 
 
 def blank(text: str, theme: Theme, *, title: str = "", height: int = 300) -> Figure:
-    """A figure without data that says what to do next."""
+    """A figure without data with a text that names the next step."""
     figure = styled(Figure(), theme, title=title, height=height)
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)

@@ -71,7 +71,7 @@ def _class_name(low: float, high: float) -> str:
 
 
 def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int) -> str:
-    """The curve; its remark says how few rows give most."""
+    """The curve; its remark states how few rows give most."""
     count, total = int(savings["count"].iloc[0]), float(savings["total_saving_us"].iloc[0])
     needed = rows_for(savings)
     curve = savings["saving_us"].cumsum() / 1e3

@@ -145,11 +145,11 @@ MARKS = 15
 """Symbols that a curve bears, so that it is known without its colour; each costs the browser time."""
 
 
-def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", told: str = "") -> Figure:
+def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", note: str = "") -> Figure:
     """M, N, K, batch, TFLOP/s and time side by side, all logarithmic; a line is a problem, bright is fast.
 
     Lines of plain SVG, few enough to follow; plotly's own parallel coordinates take over a second to draw where there
-    is no GPU, and select nothing elsewhere.  Marks that nobody sees stand along each axis; their ``customdata`` is
+    is no GPU, and select nothing elsewhere.  Invisible marks stand along each axis; their ``customdata`` is
     ``["", low, high]``, the powers of ten at its ends, so that a box over it can be read as an interval (``SIZES``).
     """
     rows = points[(points[list(SIZES)] > 0).all(axis=1)]
@@ -171,7 +171,7 @@ def parallel(points: pd.DataFrame, theme: Theme, *, title: str = "", told: str =
             figure.add_trace(_lines(part, heights[group == i], colour))
     figure.add_trace(_handles(scales))
     styled(figure, theme, title=title, height=LINES)
-    _axes(figure, scales, theme, told)
+    _axes(figure, scales, theme, note)
     return figure
 
 
@@ -233,7 +233,7 @@ def _handles(scales: Sequence[tuple[int, int]]) -> Trace:
     )
 
 
-def _axes(figure: Figure, scales: Sequence[tuple[int, int]], theme: Theme, told: str) -> None:
+def _axes(figure: Figure, scales: Sequence[tuple[int, int]], theme: Theme, note: str) -> None:
     marks = []
     for i, (low, high) in enumerate(scales):
         step = -(-(high - low) // 8)
@@ -245,10 +245,10 @@ def _axes(figure: Figure, scales: Sequence[tuple[int, int]], theme: Theme, told:
                     "opacity": 0.85,
                 }
             )  # fmt: skip
-    marks += [remark(told, theme)] if told else []
+    marks += [remark(note, theme)] if note else []
     figure.update_layout(
         annotations=marks, dragmode="select", hovermode="closest",
-        margin={"l": 56, "r": 40, "t": 84 if "title" in figure.layout else 36, "b": UNDER if told else 52},
+        margin={"l": 56, "r": 40, "t": 84 if "title" in figure.layout else 36, "b": UNDER if note else 52},
     )  # fmt: skip
     figure.update_xaxes(
         tickvals=list(range(len(scales))), ticktext=list(SIZES.values()), range=[-0.35, len(scales) - 0.85],

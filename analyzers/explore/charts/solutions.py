@@ -38,7 +38,7 @@ def solutions(tries: pd.DataFrame, theme: Theme, *, pick: str | None = None, tit
     data += _failures(rows[~(rows["time_us"] > 0)], names, timed, theme)
     spread = float(timed["time_us"].max()) / float(timed["time_us"].min()) if len(timed) else 1.0
     shared = axis_look(theme)
-    # Close ones fill the width, so that samples and intervals can be told apart; else zero is in sight.
+    # Close ones fill the width, so that samples and intervals can be distinguished; else zero is in sight.
     linear: dict[str, Any] = {"type": "linear", "rangemode": "tozero" if spread > 2 else "normal", "nticks": 8}
     across = log_axis(timed["time_us"]) if spread > 20 else linear
     unit = {**shared["title"], "text": "time of one call (µs)" + (", logarithmic" if spread > 20 else "")}
@@ -65,7 +65,7 @@ def solutions(tries: pd.DataFrame, theme: Theme, *, pick: str | None = None, tit
 
 
 def _workspaces(rows: pd.DataFrame, names: dict[str, str]) -> list[dict[str, Any]]:
-    """What each solution needs, as a column of text at the right; none where no file says it."""
+    """What each solution needs, as a column of text at the right; none where no file has it."""
     known = rows[rows["workspace_bytes"].notna()].groupby("solution")["workspace_bytes"].max()
     if not len(known):
         return []

@@ -65,7 +65,7 @@ def _skew(rows: pd.DataFrame, z: np.ndarray) -> str:
     """How far apart the processes began, and how different their numbers of calls are."""
     counts = z.sum(axis=1)
     firsts = pd.to_datetime(rows["second"]).groupby(rows["pid"]).min().sort_values()
-    told = f"Calls per process: {int(counts.min()):,} to {int(counts.max()):,}"
+    text = f"Calls per process: {int(counts.min()):,} to {int(counts.max()):,}"
     if len(firsts) > 1 and (apart := int((firsts.iloc[-1] - firsts.iloc[0]).total_seconds())) > 0:
-        told += f"; first calls up to {apart:,} s apart, process {firsts.index[-1]:.0f} last"
-    return told
+        text += f"; first calls up to {apart:,} s apart, process {firsts.index[-1]:.0f} last"
+    return text

@@ -1,4 +1,4 @@
-"""What the analyzers say of a run, in the few tables and sentences that the page shows."""
+"""The analyzers' results for a run, in the few tables and sentences that the page shows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NOTHING = (
     "or ingest tuning files"
 )
 _FIRST = ("suboptimal-pick", "slow-wrw")
-"""Analyzers whose remarks say where time is lost; what others say of the logs comes after."""
+"""Analyzers whose remarks state where time is lost; remarks on the logs come after."""
 
 
 def headline(result: Recommendation) -> str:

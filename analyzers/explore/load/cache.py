@@ -42,7 +42,7 @@ def place(store: Store, run: str, other: str | None, target: Mapping[str, str] =
 
 
 def restore(kept: Path | None, folder: Path) -> bool:
-    """Copy what is kept into ``folder``, so that removing it cannot hurt who reads.  False where there is none."""
+    """Copy what is kept into ``folder``, so that removing it does not disturb a reader.  False if there is none."""
     if kept is None or not kept.is_dir():
         return False
     try:
@@ -78,7 +78,7 @@ def _commits(store: Store) -> list[str]:
 
 
 def _program() -> Iterator[str]:
-    """Names, sizes and times of the files of both packages: whoever edits an analyzer sees what it now says."""
+    """Names, sizes and times of the files of both packages: an edited analyzer is run again."""
     yield version("duckdb")  # of whose files one is kept
     for package in (logparse, analyzers):
         root = Path(str(package.__file__)).parent

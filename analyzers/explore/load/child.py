@@ -1,8 +1,8 @@
 """Reading a store for the page, in processes of their own (``reading`` starts them).
 
 Reading 200,000 problems takes more than half a gigabyte for some seconds, which the page must not keep.  So a child
-reads the store, writes what the page needs into a folder and says after each step that it is there.  The first step is
-all that the first view needs; what the analyzers say comes later, at a lower priority than the page.
+reads the store, writes what the page needs into a folder and reports each step when it is done.  The first step is
+all that the first view needs; the analyzers' results come later, at a lower priority than the page.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(job: Mapping[str, Any]) -> None:
     """What a child runs: a line of JSON on standard output for each step.  Never raises."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the page, and the page ends its readers
     pa.set_memory_pool(pa.system_memory_pool())  # the other pools hold on to what was freed
-    with contextlib.suppress(BrokenPipeError):  # nobody listens any more
+    with contextlib.suppress(BrokenPipeError):  # the page has ended
         for step, text in _steps(Job(**job)):
             print(json.dumps((step, text)), flush=True)
 
@@ -60,7 +60,7 @@ def _steps(job: Job) -> Iterator[tuple[str, str]]:
         yield from _judge(job) if job.judge else _read(job)
     except (LogparseError, OSError) as error:
         yield FAILED, str(error)
-    except Exception as error:  # the page must say why it stays empty, whatever it was
+    except Exception as error:  # of any kind: the page shows why it stays empty
         yield FAILED, f"{type(error).__name__}: {error}"
 
 
@@ -73,7 +73,7 @@ class _WithoutPandas:
 
 
 def _read(job: Job) -> Iterator[tuple[str, str]]:
-    """What the files say, the first view first."""
+    """The files' own data, the first view first."""
     sys.meta_path.insert(0, _WithoutPandas())
     store, folder = open_store(job.url), Path(job.folder)
     run = store.latest_run(job.run)
@@ -86,12 +86,12 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
     with _connect(store) as con:
         point_table.survey(con, run)
         con.execute("set force_compression = 'uncompressed'")  # which takes as long as all else; the judge does it
-        with point_table.said(con, None, None, others) as points:
+        with point_table.points_sql(con, None, None, others) as points:
             _database(con, folder / FIRST, run, points)
         (folder / "run.json").write_text(json.dumps({"run": run, "runs": store.runs()}))
         yield READY, ""
         os.nice(15)  # the page draws its first view now
-        con.execute("set threads = 1")  # the other one began before, and is as nice as it was
+        con.execute("set threads = 1")  # DuckDB's older thread keeps its priority
         for name in _BASES:
             _write(con, f"select * from {name}", folder / f"{name}.parquet")
     _tries(store, folder)
@@ -105,22 +105,22 @@ def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str)
     for name, sql in {"points": points, **_SMALL}.items():
         given = {"run": run} if "$run" in sql else None
         columns = con.execute(f"describe {sql}", given).fetchall()
-        told = ", ".join(f"{x} {kind}{_PLAIN if x in _OFTEN else ''}" for x, kind, *_ in columns)
-        con.execute(f"create table out_.{name} ({told})")
+        typed = ", ".join(f"{x} {kind}{_PLAIN if x in _OFTEN else ''}" for x, kind, *_ in columns)
+        con.execute(f"create table out_.{name} ({typed})")
         con.execute(f"insert into out_.{name} {sql}", given)
     con.execute(f"create table out_.sums as {queries.sums('out_.points')}")
     con.execute("detach out_")
 
 
-def other_times(url: str, folder: Path, told: Analysis | None = None) -> Path:
+def other_times(url: str, folder: Path, analysis: Analysis | None = None) -> Path:
     """The file in the folder that holds the times of the other store, ``problem, other_us``.
 
-    ``told``: what the analyzers say of that store, wherever they have spoken of this one: a time is that of the pick
-    then, and of the best known solution before, in both stores alike.
+    ``analysis``: the analyzers' results of that store, once this one has been analysed: then a time is the pick's,
+    before it is the best known solution's, in both stores alike.
     """
     path, store = folder / "others.parquet", open_store(url)
     with _connect(store) as con:
-        point_table.build(con, store.latest_run(), *((told.compared, told.found) if told else ()))
+        point_table.build(con, store.latest_run(), *((analysis.compared, analysis.found) if analysis else ()))
         _write(con, "select problem, min(time_us) as other_us from points group by problem", path)
     return path
 
@@ -132,7 +132,7 @@ def _tries(store: Store, folder: Path) -> None:
 
 
 def _judge(job: Job) -> Iterator[tuple[str, str]]:
-    """What the analyzers say; and keep it all."""
+    """Run the analyzers, add their results, and keep everything."""
     os.nice(5)
     from analyzers.analyzer import Settings
     from analyzers.explore.load.analysis import analyse
@@ -140,13 +140,13 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     store, folder = open_store(job.url), Path(job.folder)
     run = str(json.loads((folder / "run.json").read_text())["run"])
     settings = Settings(target=job.target)
-    told = analyse(store, run, settings)
-    (folder / "verdict.json").write_text(json.dumps({"headline": told.headline, "lines": told.lines}))
+    analysis = analyse(store, run, settings)
+    (folder / "verdict.json").write_text(json.dumps({"headline": analysis.headline, "lines": analysis.lines}))
     others = other_times(job.other, folder, analyse(open_store(job.other), None, settings)) if job.other else None
     with _connect(store) as con:
         for name in _BASES:
             con.execute(f"create view {name} as from read_parquet({_quoted(folder / f'{name}.parquet')})")
-        with point_table.said(con, told.compared, told.found, others) as points:
+        with point_table.points_sql(con, analysis.compared, analysis.found, others) as points:
             con.execute("set preserve_insertion_order = true")
             _database(con, folder / JUDGED, run, f"{points} order by {queries.ORDER}")
     yield VERDICT, ""

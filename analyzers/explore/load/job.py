@@ -1,4 +1,4 @@
-"""What the page and the processes that read a store for it tell each other."""
+"""What the page and the processes that read a store for it exchange."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ KEPT, READY, TRIES, VERDICT, FAILED, DONE = "kept", "ready", "tries", "verdict",
 no more (with the folder in which all of it is to be kept).
 """
 FIRST, JUDGED = "first.duckdb", "judged.duckdb"
-"""The page's tables: as the files say, and with what the analyzers say."""
+"""The page's tables: from the files alone, and with the analyzers' results."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is read, for whom, into which folder; first what the files say, then (``judge``) what the analyzers say."""
+    """What is read, for whom, into which folder; first the files, then (``judge``) the analyzers."""
 
     url: str | None
     run: str | None
@@ -24,4 +24,4 @@ class Job:
     folder: str
     judge: bool = False
     kept: str = ""
-    """Where the folder is kept for the next look, said by the first process; empty: nowhere."""
+    """Where the folder is kept for the next look, given by the first process; empty: nowhere."""

@@ -51,13 +51,13 @@ class Reading:
 
     def steps(self) -> Iterator[tuple[str, str]]:
         """What is there, as soon as it is: ``(step, text)``.  Raises EOFError where a process dies."""
-        told = yield from self._told()
-        if told is not None and not self.restored and not self._closed:
-            self._process = _started(replace(self._job, judge=True, kept=told))
-            yield from self._told()
+        kept = yield from self._steps_of_process()
+        if kept is not None and not self.restored and not self._closed:
+            self._process = _started(replace(self._job, judge=True, kept=kept))
+            yield from self._steps_of_process()
 
-    def _told(self) -> Generator[tuple[str, str], None, str | None]:
-        """The steps of the present process; returns what it says at its end, None where it failed."""
+    def _steps_of_process(self) -> Generator[tuple[str, str], None, str | None]:
+        """The steps of the present process; returns the text of its last step, None if it failed."""
         with self._process as process:
             for line in process.stdout or ():
                 step, text = json.loads(line)
@@ -101,7 +101,7 @@ def _locked(folder: Path) -> int | None:
 
 
 def _sweep() -> None:
-    """Remove the folders of pages that were killed: those whose lock nobody holds any more (or not yet: the new ones
+    """Remove the folders of pages that were killed: those whose lock no process holds (new ones, not locked yet,
     stay).
     """
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):

@@ -1,6 +1,6 @@
 """The page in the browser: a Dash app on the loopback interface.
 
-The URL holds the state; a click on anything gives a new URL, and every part of the page is made anew from it.
+The URL holds the state; a click on anything gives a new URL, and every part of the page is drawn again from it.
 Nothing is loaded from elsewhere (Content-Security-Policy forbids it), and only requests that name this host are
 answered, so that a foreign page cannot reach the server through a name of its own (DNS rebinding).
 """
@@ -23,7 +23,7 @@ from analyzers.explore.charts.palette import theme_of
 from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.page import components
 from analyzers.explore.page.address import LOOPBACK, tunnel
-from analyzers.explore.page.board import Board
+from analyzers.explore.page.data import PageData
 from analyzers.explore.page.paste import advice
 from analyzers.explore.page.views import BELOW, clicked, draw, draw_below
 from analyzers.explore.selection import Selection, from_url
@@ -34,18 +34,18 @@ SQL_SECONDS, SQL_ROWS = 20.0, 50_000
 CSV_ROWS = 1_000_000
 
 
-def application(board: Board, host: str = "127.0.0.1", port: int = 8050) -> Dash:
-    """The app of a board.  Requests whose ``Host`` is neither ``host`` nor a name of this machine are refused."""
+def application(page: PageData, host: str = "127.0.0.1", port: int = 8050) -> Dash:
+    """The app of a page.  Requests whose ``Host`` is neither ``host`` nor a name of this machine are refused."""
     app = Dash(
         __name__, title="logparse explore", update_title="", serve_locally=True, suppress_callback_exceptions=True
     )
-    app.layout = lambda: components.layout(board.url, tunnel(port), board.version)
+    app.layout = lambda: components.layout(page.url, tunnel(port), page.version)
     app.index_string = _INDEX
     _navigation(app)
-    _content(app, board)
-    _details(app, board)
-    _grid(app, board)
-    _sql(app, board)
+    _content(app, page)
+    _details(app, page)
+    _grid(app, page)
+    _sql(app, page)
     _guard(app, host)
     return app
 
@@ -63,8 +63,8 @@ _INDEX = """<!DOCTYPE html>
 def _guard(app: Dash, host: str) -> None:
     """Answer only requests that name this host, and let pages load nothing from elsewhere.
 
-    Plotly's WebGL makes its drawing functions with ``Function``, hence 'unsafe-eval': without it plotly.js 4 says that
-    WebGL is not supported, and the bundle that does without is not in the Python package.  Scripts come from here only.
+    Plotly's WebGL makes its drawing functions with ``Function``, hence 'unsafe-eval': without it plotly.js 4 reports
+    WebGL as not supported, and the bundle that does without is not in the Python package.  Scripts come from here only.
     """
     names = set(LOOPBACK) | {host}
     scripts = " ".join(app.csp_hashes())  # of the inline scripts so far: call this last
@@ -112,7 +112,7 @@ def _navigation(app: Dash) -> None:
             new = _moved(new, one["prop_id"], one["value"])
         return no_update if new == chosen else new.url()
 
-    # What the URL says stands in the boxes and is shown by the table, also after "back", and in a link from somebody.
+    # The state in the URL appears in the boxes and the table, also after "back" and in a link that was sent.
     # The boxes are set, and are no Output: what leads to the URL must not wait for what follows from it, or a click
     # beside a change of the URL leaves Dash with two callbacks that wait for each other, and the page stands still.
     app.clientside_callback(  # type: ignore[no-untyped-call]
@@ -125,12 +125,12 @@ def _navigation(app: Dash) -> None:
         State("sql-text", "value"),
     )
 
-    # The colours are the browser's business: the system's wish, until somebody chooses.  So is whether it has WebGL,
-    # which many a machine without a GPU has not.
+    # The browser decides on the colours (the system preference until the user chooses) and whether it has WebGL, which
+    # machines without a GPU often lack.
     app.clientside_callback(  # type: ignore[no-untyped-call]
         """(clicks, theme, webgl) => {
-            const wish = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
-            const now = theme || wish;
+            const preferred = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+            const now = theme || preferred;
             const next = clicks ? (now === 'dark' ? 'light' : 'dark') : now;
             document.documentElement.dataset.theme = next;
             document.documentElement.dataset.agThemeMode = next;
@@ -157,7 +157,7 @@ def _moved(chosen: Selection, prop: str, value: Any) -> Selection:
     return chosen
 
 
-def _content(app: Dash, board: Board) -> None:
+def _content(app: Dash, page: PageData) -> None:
     """Everything that follows from the selection."""
     charts = [Output(f"chart-{i}", "figure") for i in range(3)] + [Output(f"chart-{i}", "style") for i in range(3)]
 
@@ -167,8 +167,8 @@ def _content(app: Dash, board: Board) -> None:
         prevent_initial_call=True,  # what shows a version would wait for this one first
     )  # fmt: skip  # type: ignore[untyped-decorator]
     def watch(_: int | None, shown: int) -> Any:
-        version = board.version
-        return (no_update if version == shown else version), board.finished, board.doing
+        version = page.version
+        return (no_update if version == shown else version), page.finished, page.doing
 
     @app.callback(
         Output("verdict", "children"),
@@ -188,7 +188,7 @@ def _content(app: Dash, board: Board) -> None:
         frame = (components.tabs(chosen), components.chips(chosen))
         styles = ({"display": "block" if sql else "none"}, {"display": "none" if sql else "block"})
         try:
-            with board.cursor() as con:
+            with page.cursor() as con:
                 total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
         except LogparseError as error:
             return (
@@ -199,11 +199,9 @@ def _content(app: Dash, board: Board) -> None:
                 "",
                 *styles,
             )
-        told = components.verdict(
-            board.headline, board.lines, total, board.run, error=board.error, finished=board.finished
-        )
-        aside = ([], components.columns(board.columns(), chosen)) if sql else (components.facets(groups, chosen), [])
-        return told, *frame, *aside, components.INTRO[chosen.view], *styles
+        top = components.verdict(page.headline, page.lines, total, page.run, error=page.error, finished=page.finished)
+        aside = ([], components.columns(page.columns(), chosen)) if sql else (components.facets(groups, chosen), [])
+        return top, *frame, *aside, components.INTRO[chosen.view], *styles
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("explore", "filters"), Output("facets", "data-seen"), Input("filters", "data")
@@ -217,12 +215,12 @@ def _content(app: Dash, board: Board) -> None:
     def figures(search: str | None, theme: str, webgl: bool | None, version: int, shown: list[Any] | None) -> Any:
         chosen = from_url(search).charted()
         now = [chosen.url(), theme, version, chosen.view in BELOW]
-        if not theme or webgl is None or now == shown:  # the browser is about to say it, or all of it is there
+        if not theme or webgl is None or now == shown:  # the browser has not reported these yet, or all of it is drawn
             return no_update
         anew = shown is None or [from_url(shown[0]).view, *shown[1:]] != [chosen.view, *now[1:]]
         try:
-            with board.cursor() as con:
-                made = draw(con, chosen, theme_of(theme), (board.url, board.other or ""), anew=anew)
+            with page.cursor() as con:
+                made = draw(con, chosen, theme_of(theme), (page.url, page.other or ""), anew=anew)
         except LogparseError:
             made = []
         drawn = [no_update if x is None else x.plain(webgl=webgl) for x in made]  # None: no filter changes it
@@ -244,19 +242,19 @@ def _content(app: Dash, board: Board) -> None:
         prevent_initial_call=True,
     )  # fmt: skip  # type: ignore[untyped-decorator]
     def below(shown: tuple[str, str, int, bool] | None) -> Any:
-        if not shown:  # Dash asks once although the browser had nothing to say
+        if not shown:  # Dash calls once before the browser has sent anything
             return no_update, no_update
         search, theme, *_ = shown
         chosen = from_url(search)
         try:
-            with board.cursor() as con:
+            with page.cursor() as con:
                 made = draw_below(con, chosen, theme_of(theme))
         except LogparseError:
             made = None
         return (no_update, {"display": "none"}) if made is None else (made.plain(), components.height_of(made))
 
 
-def _details(app: Dash, board: Board) -> None:
+def _details(app: Dash, page: PageData) -> None:
     @app.callback(
         Output("detail", "children"),
         Input("opened", "data"),  # the URL where a problem is open, else nothing: most clicks ask for none
@@ -269,13 +267,13 @@ def _details(app: Dash, board: Board) -> None:
         if not chosen.problem:
             return None
         try:
-            with board.cursor() as con:
+            with page.cursor() as con:
                 row = queries.one(con, chosen.problem)
             if row is None:
                 return html.P("This problem is not in the store (any more).", className="faint")
-            tries = board.tries(row)
-            layer = board.layer(row)
-            told = advice(row, tries, board.facts(row["source_id"]), target=board.target)
+            tries = page.tries(row)
+            layer = page.layer(row)
+            advised = advice(row, tries, page.facts(row["source_id"]), target=page.target)
         except LogparseError as error:
             return html.P(str(error))
         pick = row["pick"] if isinstance(row["pick"], str) else None
@@ -283,7 +281,7 @@ def _details(app: Dash, board: Board) -> None:
         chart = dcc.Graph(
             id="solutions", figure=figure.plain(), config=components.CHART_CONFIG, style=components.height_of(figure)
         )
-        return components.detail(row, told, chart, layer, replace(chosen, problem="").url())
+        return components.detail(row, advised, chart, layer, replace(chosen, problem="").url())
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
         """(children) => { if (children) { const e = document.getElementById('detail');
@@ -294,7 +292,7 @@ def _details(app: Dash, board: Board) -> None:
     )
 
 
-def _grid(app: Dash, board: Board) -> None:
+def _grid(app: Dash, page: PageData) -> None:
     @app.callback(
         Output("table", "getRowsResponse"),
         Output("table-note", "children"),
@@ -306,7 +304,7 @@ def _grid(app: Dash, board: Board) -> None:
         if not asked:
             return no_update, no_update
         try:
-            frame, count = _rows(board, from_url(search), asked, int(asked["startRow"]), int(asked["endRow"]))
+            frame, count = _rows(page, from_url(search), asked, int(asked["startRow"]), int(asked["endRow"]))
         except LogparseError:
             return {"rowData": [], "rowCount": 0}, ""
         return {"rowData": records(frame), "rowCount": count}, components.count(count, asked)
@@ -319,12 +317,14 @@ def _grid(app: Dash, board: Board) -> None:
         prevent_initial_call=True,
     )  # type: ignore[untyped-decorator]
     def export(_: int, asked: Mapping[str, Any] | None, search: str | None) -> Any:
-        frame, _count = _rows(board, from_url(search), asked or {}, 0, CSV_ROWS)
+        frame, _count = _rows(page, from_url(search), asked or {}, 0, CSV_ROWS)
         return {"content": csv(frame), "filename": "logparse-problems.csv", "type": "text/csv"}
 
 
-def _rows(board: Board, chosen: Selection, asked: Mapping[str, Any], start: int, end: int) -> tuple[pd.DataFrame, int]:
-    with board.cursor() as con:
+def _rows(
+    page: PageData, chosen: Selection, asked: Mapping[str, Any], start: int, end: int
+) -> tuple[pd.DataFrame, int]:
+    with page.cursor() as con:
         return queries.table(
             con, chosen, start=start, end=end, sort=asked.get("sortModel") or (), filters=asked.get("filterModel") or {}
         )
@@ -348,7 +348,7 @@ def csv(frame: pd.DataFrame) -> str:
     return str(out.to_csv(index=False))
 
 
-def _sql(app: Dash, board: Board) -> None:
+def _sql(app: Dash, page: PageData) -> None:
     @app.callback(
         Output("sql-result", "children"),
         Output("sql-note", "children"),
@@ -365,9 +365,9 @@ def _sql(app: Dash, board: Board) -> None:
     def ask(_: int, text: str | None, theme: str, search: str | None) -> Any:
         hidden, url = {"display": "none"}, replace(from_url(search), sql=text or "").url()
         try:
-            frame = components.frame_of(query(board.url, text or "", timeout_s=SQL_SECONDS, max_rows=SQL_ROWS))
+            frame = components.frame_of(query(page.url, text or "", timeout_s=SQL_SECONDS, max_rows=SQL_ROWS))
         except LogparseError as error:
             return None, str(error), {}, hidden, url
         drawn = anything(frame, theme_of(theme))
-        told = f"{len(frame):,} row{'s' * (len(frame) != 1)}"
-        return components.result_table(frame), told, drawn.plain(), components.height_of(drawn), url
+        note = f"{len(frame):,} row{'s' * (len(frame) != 1)}"
+        return components.result_table(frame), note, drawn.plain(), components.height_of(drawn), url

@@ -1,6 +1,6 @@
 """The page: what stands where.  Pure: a selection and small tables in, Dash components out.
 
-Every filter is a link, so that it can be reached by keyboard, opened in a new tab and sent to somebody; the URL is the
+Every filter is a link, so that it can be reached by keyboard, opened in a new tab and sent to others; the URL is the
 state.  All text of a log goes into components as text, which React never reads as HTML.
 """
 
@@ -22,7 +22,7 @@ from analyzers.explore.page.other_passes import Timed
 from analyzers.explore.page.paste import Advice
 from analyzers.explore.plain_text import duration, percent, sentence, visible
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
-from logparse.store.schema import VIEWS as VIEWS_TOLD
+from logparse.store.schema import VIEWS as VIEW_TEXTS
 
 CHART_CONFIG: Any = {"displaylogo": False, "responsive": True, "toImageButtonOptions": {"format": "svg"}}
 INTRO = {
@@ -42,7 +42,7 @@ from measurements group by all order by times desc"""
 
 
 def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
-    """The frame of the page; callbacks fill it.  ``version``: of the board, so that only what comes later is fetched
+    """The frame of the page; callbacks fill it.  ``version``: of the data, so that only what comes later is fetched
     again.
     """
     return html.Div(
@@ -117,7 +117,7 @@ def _aria(**attributes: str) -> dict[str, Any]:
 
 
 def _data(**attributes: str) -> dict[str, Any]:
-    """For ``assets/explore.js``, which does what these say."""
+    """Attributes that ``assets/explore.js`` reads."""
     return {f"data-{name}": value for name, value in attributes.items()}
 
 
@@ -325,7 +325,7 @@ def columns(views: Mapping[str, Sequence[str]], chosen: Selection) -> list[objec
     made: list[object] = [html.P("Views and their columns; filters do not apply here.", className="faint")]
     for name, fields in views.items():
         first = replace(chosen, sql=f"select * from {name} limit 100").url()
-        inside = [html.P(VIEWS_TOLD.get(name, ""), className="faint"), html.Code(", ".join(fields))]
+        inside = [html.P(VIEW_TEXTS.get(name, ""), className="faint"), html.Code(", ".join(fields))]
         made.append(html.Details([html.Summary(name), *inside, html.P(dcc.Link("First rows", href=first))]))
     return made
 
@@ -370,19 +370,17 @@ def verdict(
     gap = f"; {int(untimed):,} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
     saving = f"; findings claim up to {duration(float(total['saving_us']))}" if total["savings"] else ""
     made: list[object] = [
-        html.Strong(
-            visible(headline) if headline else "Reading what the analyzers say …" if not finished else "No verdict"
-        ),
+        html.Strong(visible(headline) if headline else "The analyzers are running …" if not finished else "No verdict"),
         html.P(f"Selected: {calls}{int(total['problems']):,} problems{time}{once}{gap}{saving}. Run {visible(run)}."),
     ]
-    told = [visible(sentence(x)) for x in lines]
-    made += [html.P(x, className="remark") for x in told[:REMARKS]]
-    if rest := told[REMARKS:]:
+    remarks = [visible(sentence(x)) for x in lines]
+    made += [html.P(x, className="remark") for x in remarks[:REMARKS]]
+    if rest := remarks[REMARKS:]:
         made.append(html.Details([html.Summary(f"{len(rest)} more"), html.Ul([html.Li(x) for x in rest])]))
     return made
 
 
-def detail(row: pd.Series, told: Advice, chart: dcc.Graph, layer: Sequence[Timed], close: str) -> html.Section:
+def detail(row: pd.Series, advised: Advice, chart: dcc.Graph, layer: Sequence[Timed], close: str) -> html.Section:
     """One problem: what to do, its numbers, every solution, and what to paste where."""
     numbers = [
         ("Now", duration(row["time_us"])),
@@ -395,16 +393,16 @@ def detail(row: pd.Series, told: Advice, chart: dcc.Graph, layer: Sequence[Timed
     if pd.notna(row["other_us"]):
         numbers.append(("In the other store", duration(row["other_us"])))
     head = [html.H2(visible(str(row["label"]))), dcc.Link("Close", href=close, className="close")]
-    title = f"Override row ({told.override_name})" if told.override_name else "Override row"
+    title = f"Override row ({advised.override_name})" if advised.override_name else "Override row"
     return html.Section(
         [
             html.Div(head, className="bar"),
-            html.P(visible(told.sentence), className="sentence"),
+            html.P(visible(advised.sentence), className="sentence"),
             html.Dl([html.Div([html.Dt(name), html.Dd(value)]) for name, value in numbers]),
             chart,
             *_layer(layer),
-            _paste("Bench command", told.command, told.command_note, "bench"),
-            _paste(title, told.override, told.override_note, "override"),
+            _paste("Bench command", advised.command, advised.command_note, "bench"),
+            _paste(title, advised.override, advised.override_note, "override"),
             html.Details([html.Summary("Full key"), html.Code(visible(str(row["problem"])))]),
         ],
         id="problem",

@@ -19,8 +19,8 @@ from logparse.model import Override, Problem, Solution, problem_from_text, solut
 
 @dataclass(frozen=True)
 class Advice:
-    """``sentence`` says what to do; ``command`` and ``override`` are for the clipboard, empty where there is none
-    (then ``*_note`` says why).  ``override_note`` also says on which target the row was measured.
+    """``sentence`` is the recommendation; ``command`` and ``override`` are for the clipboard, empty where there is none
+    (then ``*_note`` has the reason).  ``override_note`` also names the target on which the row was measured.
     """
 
     sentence: str
@@ -40,7 +40,7 @@ def advice(
 ) -> Advice:
     """For a row of ``points``, the measurements of its problem, and the facts of the file that made them.
 
-    The override is for ``target`` where that is given, and there is none where the time was measured elsewhere.
+    The override is for ``target`` if that is given; empty if the time was measured elsewhere.
     """
     problem = problem_from_text(str(row["problem"]))
     command, command_note = _command(problem, {**facts, **target})

@@ -17,7 +17,7 @@ from analyzers.explore.page.address import LOOPBACK, tunnel
 from logparse.errors import LogparseError
 
 if TYPE_CHECKING:
-    from analyzers.explore.page.board import Board
+    from analyzers.explore.page.data import PageData
 
 
 @contextmanager
@@ -66,9 +66,9 @@ def explore(
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         if browser:  # it starts while this process imports; its first request waits in the socket
             threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
-        make_server, application, board = _server(store.url, run, compare, facts, reading)
-        server = make_server(host, port, application(board, host, port).server, threaded=True, fd=listening.fileno())
-        threading.Thread(target=board.warm, daemon=True).start()
+        make_server, application, data = _server(store.url, run, compare, facts, reading)
+        server = make_server(host, port, application(data, host, port).server, threaded=True, fd=listening.fileno())
+        threading.Thread(target=data.warm, daemon=True).start()
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         say(f"{address}  (Ctrl-C ends it)")
         say(tunnel(port))
@@ -102,10 +102,10 @@ def _facts(target: Sequence[str]) -> Mapping[str, str]:
 
 def _server(
     url: str, run: str | None, other: str | None, target: Mapping[str, str], reading: Reading
-) -> tuple[Callable[..., Any], Callable[..., Any], Board]:
-    from analyzers.explore.page.board import Board
+) -> tuple[Callable[..., Any], Callable[..., Any], PageData]:
+    from analyzers.explore.page.data import PageData
 
-    board = Board(url, run, other, target, reading)
+    data = PageData(url, run, other, target, reading)
     try:
         from werkzeug.serving import make_server
 
@@ -113,7 +113,7 @@ def _server(
             from analyzers.explore.page.app import application
     except ImportError as error:
         raise LogparseError(f"the page needs Dash ({error}): pip install 'logparse[explore]'") from None
-    return make_server, application, board
+    return make_server, application, data
 
 
 @contextmanager

@@ -66,19 +66,19 @@ def clicked(chosen: Selection, chart: int, data: Mapping[str, Any] | None, *, bo
     if boxed:
         return _boxed(chosen, chart, data)
     marks = (data or {}).get("points") or [{}]
-    told = marks[0].get("customdata")
-    if not isinstance(told, list) or not told:
+    mark = marks[0].get("customdata")
+    if not isinstance(mark, list) or not mark:
         return chosen
-    if chosen.view == "overview" and chart == 0 and told[0] in FACETS:
-        return chosen.toggled(str(told[0]), str(told[1]))
-    if chosen.view == "regret" and told[0] == "regret":
-        return chosen.limited({"regret": (float(told[1]), float(told[2]) * (1 - 1e-12))})
+    if chosen.view == "overview" and chart == 0 and mark[0] in FACETS:
+        return chosen.toggled(str(mark[0]), str(mark[1]))
+    if chosen.view == "regret" and mark[0] == "regret":
+        return chosen.limited({"regret": (float(mark[1]), float(mark[2]) * (1 - 1e-12))})
     if chosen.view == "shapes" and chart == 0:
-        m, n = (2.0 ** float(x) for x in told[:2])
+        m, n = (2.0 ** float(x) for x in mark[:2])
         return chosen.limited({"m": (m, 2 * m - 1), "n": (n, 2 * n - 1)})
     if chosen.view == "timeline":
-        return chosen.during((str(told[0]), str(told[1])))
-    return replace(chosen, problem=told[0]) if isinstance(told[0], str) else chosen
+        return chosen.during((str(mark[0]), str(mark[1])))
+    return replace(chosen, problem=mark[0]) if isinstance(mark[0], str) else chosen
 
 
 def _boxed(chosen: Selection, chart: int, data: Mapping[str, Any] | None) -> Selection:
@@ -101,7 +101,7 @@ def _boxed(chosen: Selection, chart: int, data: Mapping[str, Any] | None) -> Sel
 
 
 def _sizes(data: Mapping[str, Any]) -> dict[str, tuple[float, float] | None]:
-    """The intervals of the axes of ``parallel`` that a box covers; what an axis runs between its points tell."""
+    """The intervals of the axes of ``parallel`` that a box covers; the points hold the ends of each axis."""
     limits, out = (data.get("range") or {}), dict[str, tuple[float, float] | None]()
     if len(limits.get("x") or ()) != 2 or len(limits.get("y") or ()) != 2:
         return out
@@ -151,7 +151,7 @@ def _shapes(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: 
 
 def _side_by_side(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme) -> Figure:
     drawn = queries.sample(con, chosen, ("id", "label", *SIZES), tuple(SIZES), LINES)
-    return parallel(drawn.rows, theme, title="Sizes side by side", told=drawn.note)
+    return parallel(drawn.rows, theme, title="Sizes side by side", note=drawn.note)
 
 
 def _timeline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:

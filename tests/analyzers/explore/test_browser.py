@@ -98,24 +98,24 @@ def seen(browser: Browser) -> Iterator[Visit]:
 @dataclass
 class Served:
     url: str
-    board: Any
+    data: Any
 
 
 def _serve(store: Store, other: str | None = None) -> Iterator[Served]:
     from werkzeug.serving import make_server
 
     from analyzers.explore.page.app import application
-    from analyzers.explore.page.board import Board
+    from analyzers.explore.page.data import PageData
 
-    board = Board(store.url, other=other)
-    server = make_server("127.0.0.1", 0, application(board).server, threaded=True)
+    data = PageData(store.url, other=other)
+    server = make_server("127.0.0.1", 0, application(data).server, threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield Served(f"http://127.0.0.1:{server.port}/", board)
+    yield Served(f"http://127.0.0.1:{server.port}/", data)
     server.shutdown()
     thread.join()
     server.server_close()
-    board.close()
+    data.close()
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.picks import compare
 from analyzers.explore.load import cache
 from analyzers.explore.load.analysis import analyse
-from analyzers.explore.page.board import Board
+from analyzers.explore.page.data import PageData
 from analyzers.explore.point_table import found
 from analyzers.recommend.ranking import recommend
 from logparse.ingest import ingest
@@ -31,29 +31,29 @@ def store(tmp_path: Path) -> Store:
     return made
 
 
-def finished(store: Store) -> tuple[pd.DataFrame, Board]:
+def finished(store: Store) -> tuple[pd.DataFrame, PageData]:
     """The page's table once the analyzers have spoken."""
-    board = Board(store.url)
-    board.wait(60.0)
-    assert board.error == ""
-    with board.cursor() as con:
-        return con.execute("select * from points order by id").df(), board
+    data = PageData(store.url)
+    data.wait(60.0)
+    assert data.error == ""
+    with data.cursor() as con:
+        return con.execute("select * from points order by id").df(), data
 
 
 def test_a_second_look_reads_nothing_and_shows_the_same(store: Store) -> None:
-    first, board = finished(store)
-    said = (board.headline, board.lines, board.run)
-    board.close()
+    first, data = finished(store)
+    said = (data.headline, data.lines, data.run)
+    data.close()
     kept = cache.place(store, "demo", None)
     assert kept is not None
     assert (kept / "judged.duckdb").is_file()
-    again, board = finished(store)
-    assert board.reading.restored, "nothing was read a second time"
-    assert (board.headline, board.lines, board.run) == said
+    again, data = finished(store)
+    assert data.reading.restored, "nothing was read a second time"
+    assert (data.headline, data.lines, data.run) == said
     pd.testing.assert_frame_equal(again, first)
-    with board.cursor() as con:
-        assert len(board.tries(con.execute("select * from points limit 1").df().iloc[0]))
-    board.close()
+    with data.cursor() as con:
+        assert len(data.tries(con.execute("select * from points limit 1").df().iloc[0]))
+    data.close()
 
 
 def test_what_was_made_of_fewer_files_is_never_used(store: Store) -> None:
@@ -104,8 +104,8 @@ def test_a_kill_leaves_nothing_that_is_read_and_it_is_swept(
 
 
 def test_a_sweep_and_forget_leave_the_store_readable(store: Store) -> None:
-    _, board = finished(store)
-    board.close()
+    _, data = finished(store)
+    data.close()
     assert store.folder is not None
     kept = list((store.folder / cache.FOLDER).iterdir())
     assert store.sweep(older_than_s=0) == 0

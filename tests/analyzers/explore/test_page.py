@@ -16,7 +16,7 @@ from flask.testing import FlaskClient
 
 from analyzers.explore.page.address import tunnel
 from analyzers.explore.page.app import SQL_SECONDS, application, csv, records
-from analyzers.explore.page.board import Board
+from analyzers.explore.page.data import PageData
 from analyzers.explore.page.views import clicked
 from analyzers.explore.plain_text import solution_name
 from analyzers.explore.queries import changes
@@ -28,9 +28,9 @@ from tests.analyzers.explore.conftest import asked
 
 @pytest.fixture(scope="module")
 def client(planted: Store) -> Iterator[FlaskClient]:
-    board = Board(planted.url)
-    yield application(board).server.test_client()
-    board.close()
+    data = PageData(planted.url)
+    yield application(data).server.test_client()
+    data.close()
 
 
 def test_no_callback_waits_for_one_that_waits_for_it(client: FlaskClient) -> None:
@@ -90,25 +90,25 @@ def test_requests_of_other_sites_are_refused(client: FlaskClient) -> None:
 
 
 def test_a_store_that_cannot_be_read_says_why(tmp_path: object) -> None:
-    board = Board(f"{tmp_path}/nothing")
+    data = PageData(f"{tmp_path}/nothing")
     try:
         with pytest.raises(LogparseError, match="no store at"):
-            board.cursor()
+            data.cursor()
     finally:
-        board.close()
+        data.close()
 
 
 def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -> None:
     """What the analyzers say of picks counts for both stores: a time "now" here is one "now" there."""
     url = shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore"))
-    board = Board(str(url), other=str(url))
+    data = PageData(str(url), other=str(url))
     try:
-        assert board.wait(60), "the store is read and judged"
-        with board.cursor() as con:
+        assert data.wait(60), "the store is read and judged"
+        with data.cursor() as con:
             told = changes(con, Selection(), 0.05)
             lost = con.execute("select count(*) from points where loss_us > 0").fetchone()
     finally:
-        board.close()
+        data.close()
     assert lost != (0,), "the time of some pick is not the best known one"
     assert told["problems"] > 20
     assert (told["faster"], told["slower"]) == (0, 0)

@@ -25,7 +25,7 @@ pytest.importorskip("dash", reason="the extra `explore` is not installed")
 
 from analyzers.explore.load.reader import Reading, _locked, _sweep
 from analyzers.explore.page import app, serve
-from analyzers.explore.page.board import Board
+from analyzers.explore.page.data import PageData
 from logparse.store import Store
 from tests.analyzers.explore.conftest import asked
 
@@ -46,13 +46,13 @@ def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, m
 
     def loaded(*arguments: Any) -> tuple[Any, ...]:
         assert asked.wait(60), "nobody could ask yet"
-        make_server, application, board = load(*arguments)
+        make_server, application, data = load(*arguments)
 
         def kept(*words: Any, **more: Any) -> Any:
             servers.append(make_server(*words, **more))
             return servers[0]
 
-        return kept, application, board
+        return kept, application, data
 
     monkeypatch.setattr(webbrowser, "open", browse)
     monkeypatch.setattr(serve, "_server", loaded)
@@ -77,8 +77,8 @@ class Stepwise(Reading):
 def test_the_page_says_what_is_done_until_the_verdict_is_there(sampled: Store, tmp_path: Path) -> None:
     url = str(shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore")))
     reading = Stepwise(url)
-    board = Board(url, reading=reading)
-    client = app.application(board).server.test_client()
+    data = PageData(url, reading=reading)
+    client = app.application(data).server.test_client()
 
     def line() -> str:
         told = asked(client, "doing.children", {"version.data": 0})
@@ -95,12 +95,12 @@ def test_the_page_says_what_is_done_until_the_verdict_is_there(sampled: Store, t
             assert re.search(r" … \d+ s\Z", line())
             assert not asked(client, "doing.children", {})["pulse"]["disabled"], "more is to come"
         reading.next.release()
-        assert board.wait(120)
+        assert data.wait(120)
         assert line() == ""
         assert asked(client, "doing.children", {})["pulse"]["disabled"]
-        assert board.headline
+        assert data.headline
     finally:
-        board.close()
+        data.close()
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])

@@ -37,35 +37,35 @@
     return [...node.children];
   };
   const entry = () => make('li', '', make('a', 'entry', make('span', 'name'), make('span', 'share'), make('span', 'level')));
-  const showEntry = (node, told) => {
+  const showEntry = (node, given) => {
     const link = node.firstChild, [name, share, level] = link.children;
-    put(link, 'className', told.on ? 'entry on' : 'entry');
-    if (link.getAttribute('href') !== told.href) link.setAttribute('href', told.href);
-    put(link, 'ariaCurrent', told.on ? 'true' : null);
-    put(name, 'textContent', told.name);
-    put(name, 'title', told.whole);
-    put(share, 'textContent', told.share);
-    put(level.style, 'width', told.level);
+    put(link, 'className', given.on ? 'entry on' : 'entry');
+    if (link.getAttribute('href') !== given.href) link.setAttribute('href', given.href);
+    put(link, 'ariaCurrent', given.on ? 'true' : null);
+    put(name, 'textContent', given.name);
+    put(name, 'title', given.whole);
+    put(share, 'textContent', given.share);
+    put(level.style, 'width', given.level);
   };
   const group = () => make('details', '', make('summary'), make('ul'), make('p', 'faint more'));
-  const showGroup = (node, told) => {
+  const showGroup = (node, given) => {
     const [title, list, more] = node.children;
-    if (title.textContent !== told.title) node.open = told.open;  // another one than before; else as the reader left it
-    if (told.entries.some((x) => x.on)) node.open = true;
-    put(title, 'textContent', told.title);
-    put(more, 'textContent', told.more);
-    children(list, told.entries.length, entry).forEach((x, i) => showEntry(x, told.entries[i]));
+    if (title.textContent !== given.title) node.open = given.open;  // another one than before; else as the reader left it
+    if (given.entries.some((x) => x.on)) node.open = true;
+    put(title, 'textContent', given.title);
+    put(more, 'textContent', given.more);
+    children(list, given.entries.length, entry).forEach((x, i) => showEntry(x, given.entries[i]));
   };
-  // A chart is reached by the keyboard, says what it is, and leads to the table, which lists what it draws.
+  // A chart is reached by the keyboard, has a name, and leads to the table, which lists what it draws.
   const describe = (chart) => {
     const title = chart.querySelector('.gtitle')?.textContent || document.querySelector('nav .here')?.textContent || '';
-    const told = {
+    const given = {
       tabindex: '0',
       role: 'group',
       'aria-label': `Chart: ${title}. The table below lists the same problems; Enter leads there.`,
       'aria-describedby': 'intro table-note',
     };
-    for (const [name, value] of Object.entries(told)) if (chart.getAttribute(name) !== value) chart.setAttribute(name, value);
+    for (const [name, value] of Object.entries(given)) if (chart.getAttribute(name) !== value) chart.setAttribute(name, value);
   };
   const arrangement = (grid) => {
     const sort = grid.getColumnState().filter((x) => x.sort).sort((a, b) => a.sortIndex - b.sortIndex).map((x) => [x.colId, x.sort]);
@@ -81,12 +81,12 @@
     dash_clientside.set_props('url', { search: `?${search}` });
   };
   window.dash_clientside = Object.assign(window.dash_clientside || {}, { explore: {
-    filters: (told) => {
-      const groups = told || [];
+    filters: (given) => {
+      const groups = given || [];
       children(document.getElementById('facets'), groups.length, group).forEach((x, i) => showGroup(x, groups[i]));
       return groups.length;
     },
-    // What the URL says, wherever else it stands: in the boxes and the table. Gives the URL where a problem is open.
+    // Shows the URL's state in the boxes and the table. Returns the URL if a problem is open.
     follow: (search, version, opened, text, query) => {
       const url = new URLSearchParams(search || ''), choice = new URLSearchParams(url), before = chosen;
       ['view', 'problem', 'table', 'sql'].forEach((name) => choice.delete(name));  // they choose no rows
@@ -109,7 +109,7 @@
       document.querySelectorAll('#charts .chart').forEach(describe);
       return shown?.[3] ? shown : dash_clientside.no_update;
     },
-    // The table sorted and filtered as the URL says; what its reader changes goes there.
+    // The table sorted and filtered as in the URL; what the user changes goes there.
     arrange: async (wanted) => {
       const grid = await dash_ag_grid.getApiAsync('table');
       asked = wanted;
@@ -118,11 +118,11 @@
         for (const name of ['sortChanged', 'filterChanged']) grid.addEventListener(name, () => arranged(grid));
       }
       if (arrangement(grid) === wanted) return;
-      let told = {};
-      try { told = JSON.parse(wanted) || {}; } catch (unreadable) { told = {}; }
-      const state = (Array.isArray(told.sort) ? told.sort : []).map(([colId, sort], sortIndex) => ({ colId, sort, sortIndex }));
+      let given = {};
+      try { given = JSON.parse(wanted) || {}; } catch (unreadable) { given = {}; }
+      const state = (Array.isArray(given.sort) ? given.sort : []).map(([colId, sort], sortIndex) => ({ colId, sort, sortIndex }));
       grid.applyColumnState({ state, defaultState: { sort: null } });
-      grid.setFilterModel(told.filter || null);
+      grid.setFilterModel(given.filter || null);
     },
   } });
   // WebGL draws as many pixels as the screen has: plotly's default, four times as many, costs a machine without a GPU

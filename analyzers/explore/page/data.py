@@ -29,7 +29,7 @@ DOING = {
 _NO_TRIES = pd.DataFrame(columns=["solution", "status", "time_us", "samples_us"])
 
 
-class Board:
+class PageData:
     """Starts to read a store at once and answers as soon as it can.  Safe to use from several threads."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Board:
             return con.execute(sql, dict(zip(("one", "two"), problems, strict=True))).df()
 
     def facts(self, source_id: object) -> dict[str, str]:
-        """What a source says of the place where it was made."""
+        """The facts of a source: device, library builds."""
         with self.cursor() as con:
             rows = con.execute(
                 "select name, value from facts where source_id = ? order by name, value desc", [source_id]
@@ -151,7 +151,7 @@ class Board:
                 self.version += step == VERDICT
         except EOFError:
             self.error = self.error or "the process that reads the store died (out of memory?)"
-        except Exception as error:  # the page must say why it stays as it is, whatever it was
+        except Exception as error:  # of any kind: the page shows why it stays as it is
             self.error = f"{type(error).__name__}: {error}"
         finally:
             self._finished.set()
