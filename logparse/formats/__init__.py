@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logparse.formats import aiter, aiter_log, inductor, machine_facts, plain_table, rocblas
+from logparse.formats import aiter, aiter_log, inductor, machine_facts, moe_config, plain_table, rocblas
 from logparse.formats.format import Format
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
 from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
@@ -53,6 +53,8 @@ FORMATS: tuple[Format, ...] = (
     traces_nsys.FORMAT,
     traces_ncu.FORMAT,
     inductor.FORMAT,
+    moe_config.TABLE,
+    moe_config.LOG,
     machine_facts.FORMAT,
 )
 """Every format that can be read.  Of whole-file formats the first that recognises a file reads it."""

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 
-FOLDERS = ("aiter", "inductor")
+FOLDERS = ("aiter", "inductor", "moe")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

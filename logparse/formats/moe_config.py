@@ -1,0 +1,141 @@
+"""Fused-MoE configurations of vLLM and SGLang: the tables of Triton tiles, and the log lines about missing ones.
+
+::
+
+    E=128,N=1024,device_name=AMD_Instinct_MI325X,dtype=fp8_w8a8.json
+    {"triton_version": "3.4.0", "1": {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1,
+     "num_warps": 4, "num_stages": 2}, "64": {…}}
+
+    WARNING 05-03 17:42:23 [fused_moe.py:668] Using default MoE config. Performance might be sub-optimal! Config file
+        not found at /…/configs/E=16,N=1536,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8,block_shape=[128,128].json
+    INFO 05-03 17:42:23 [fused_moe.py:655] Using configuration from /…/E=8,N=3584,device_name=….json for MoE layer.
+
+A table is looked up by its *name*: experts, width, device, type, block; a batch takes the entry whose number of tokens
+is nearest.  Made by ``benchmarks/kernels/benchmark_moe.py --tune`` (vLLM) and ``benchmark/kernels/fused_moe_triton/``
+(SGLang), read from ``VLLM_TUNED_CONFIG_FOLDER``, ``SGLANG_MOE_CONFIG_DIR`` or the packages' own folders.  Lines about
+block-scaled 8-bit products are the same and name ``N=…,K=…`` tables.
+
+The name lacks the hidden size and an entry lacks its time, so neither is a problem or a measurement.  Members of a
+table and lines of a log become messages whose function is the table's name without ``.json``: an entry's text is
+``M=64: BLOCK_SIZE_M=16 …``, a line's text is ``not found``, ``fallback`` or ``found``.
+Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_moe_configs``,
+``get_config_file_name``), sgl-project/sglang python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from logparse.formats.format import FOREIGN, FileFormat, Head, LineFormat, Outcome, Source
+from logparse.model import Fact, Message, Record, Reject
+
+CATEGORY = "moe-config"
+MISSING, FALLBACK, FOUND = "not found", "fallback", "found"
+"""Texts of log lines: no table, that of another Triton version, the table itself."""
+
+NAME = re.compile(r"(?:E=\d+,)?N=\d+,(?:K=\d+,)?device_name=[^/\s'\"]+?(?=\.json)")
+"""A table's name without ``.json``; SGLang's ``block_shape=[128, 128]`` has a space, which ``_names`` takes."""
+_SPACED = re.compile(r"(block_shape=\[\d+), (\d+\])")
+_TABLE = re.compile(
+    rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:triton_version"\s*:\s*"[^"]*"\s*,\s*"\d+|\d+)"\s*:\s*\{\s*"[A-Za-z_]+"'
+)
+_FOUND = re.compile(r"Using (?:configuration|(?:MoE kernel )?config) from ")
+_PID = re.compile(r"\(\w+(?: \w+=\d+)*? pid=(\d{1,18})\)")
+_MOST_BYTES = 8 << 20
+
+
+# ------------------------------------------------------------------------------------------------ tables
+
+
+def recognise(head: Head) -> bool:
+    """An object of numbers of tokens with tiles."""
+    return _TABLE.match(head.data) is not None and b'"BLOCK_SIZE_M"' in head.data
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Each member of the object is a unit: an entry, the Triton version, or a reject."""
+    with source.open() as stream:
+        data = stream.read(_MOST_BYTES + 1)
+    try:
+        if len(data) > _MOST_BYTES:
+            raise ValueError(f"more than {_MOST_BYTES >> 20} MiB")
+        members = json.loads(data.decode("utf-8-sig"), object_pairs_hook=list)
+        if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+            raise ValueError("no object")
+    except (ValueError, RecursionError) as error:
+        yield Outcome("reject", [Reject(f"MoE configurations: no JSON object: {error}", 0, len(data))])
+        return
+    names = _names(source.name)
+    name = names[0] if names else source.name.removesuffix(".json")
+    yield Outcome("fact", _facts(name), lines=0)
+    for key, value in members:
+        yield _member(name, key, value, len(data))
+
+
+def _member(name: str, key: str, value: object, length: int) -> Outcome:
+    if key == "triton_version" and isinstance(value, str):
+        return Outcome("fact", [Fact("triton_version", value)])
+    if not (key.isascii() and key.isdigit() and len(key) < 10 and _is_tile(value)):
+        reason = f"MoE configurations: {key[:40]!r} is no number of tokens with a tile"
+        return Outcome("reject", [Reject(reason, 0, length)])
+    assert isinstance(value, list)
+    text = " ".join(f"{word}={number}" for word, number in value)
+    return Outcome("message", [Message(category=CATEGORY, function=name, text=f"M={int(key)}: {text}")])
+
+
+def _is_tile(value: object) -> bool:
+    """Whether it is an object of numbers and words (pairs, as ``object_pairs_hook`` gives them)."""
+    if not isinstance(value, list) or not value:
+        return False
+    pairs = [x for x in value if isinstance(x, tuple) and len(x) == 2]
+    return len(pairs) == len(value) and all(isinstance(x, (int, str, bool)) or x is None for _, x in pairs)
+
+
+def _facts(name: str) -> list[Record]:
+    device = re.search(r"device_name=([^,]+)", name)
+    return [Fact("device", device[1].replace("_", " "))] if device else []
+
+
+# ------------------------------------------------------------------------------------------------ log lines
+
+
+def read_line(text: str) -> Outcome:
+    """One line: a message per table that it names; a warning that names none is a message, too."""
+    names = _names(text)
+    if not names:
+        start = text.find("Using default MoE ")
+        if start < 0:
+            return FOREIGN
+        return Outcome("message", [Message(category=CATEGORY, text=text[start : start + 300])])
+    found = _FOUND.search(text) is not None and "not found" not in text
+    what = FOUND if found else FALLBACK if "allback" in text else MISSING
+    return Outcome("message", [Message(category=CATEGORY, function=name, text=what) for name in names])
+
+
+def _names(text: str) -> list[str]:
+    """Tables that a text names, each once and without the space that SGLang's names have."""
+    return list(dict.fromkeys(NAME.findall(_SPACED.sub(r"\1,\2", text))))
+
+
+def process(text: str) -> int | None:
+    """The process that the engine's prefix names."""
+    match = _PID.match(text)
+    return int(match[1]) if match else None
+
+
+TABLE = FileFormat(
+    name="moe-config",
+    about="Triton tiles of fused MoE and block-scaled products (vLLM, SGLang): E=…,N=…,device_name=….json",
+    recognise=recognise,
+    read=read,
+)
+LOG = LineFormat(
+    name="moe-config-log",
+    about="lines of vLLM and SGLang about MoE configurations that were found or are missing",
+    markers=(b",device_name=", b"Using default MoE "),
+    start=rb"^[^\n]*?(?:,device_name=|Using default MoE )",
+    read=read_line,
+    process=process,
+)
