@@ -1,6 +1,7 @@
 """The operators of PyTorch that are problems of the math libraries, and how the inputs of each are read.
 
-A new one is one line of ``OPERATORS``: its name, and a reader of ``gemms`` or ``convolutions``.
+A new one is one line of ``OPERATORS``: its name, and a reader of ``gemms`` or ``convolutions``; one of an inference
+engine is a line of ``serving.PRODUCTS``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 from logparse.formats.traces.torch import gemms
 from logparse.formats.traces.torch.convolutions import Places, backward, forward, forward_transposed
 from logparse.formats.traces.torch.inputs import Inputs, Operation, Reader
+from logparse.formats.traces.torch.serving import PRODUCTS, product
 
 _PLAIN = Places(stride=3, padding=4, dilation=5, groups=8, transposed=6)
 _FUSED = Places(stride=3, padding=4, dilation=5, groups=6, fused=True)
@@ -49,8 +51,9 @@ OPERATORS: Mapping[str, Reader] = {
     "aten::_slow_conv2d_forward": forward(_SLOW),
     "aten::convolution_backward": backward(1),
     "aten::convolution_backward_overrideable": backward(0),
+    **{name: product(at) for name, at in PRODUCTS.items()},
 }
-"""By name.  Argument order: PyTorch ``aten/src/ATen/native/native_functions.yaml``."""
+"""By name.  Argument order of ``aten``: PyTorch ``aten/src/ATen/native/native_functions.yaml``."""
 
 
 def operation(name: str, args: Mapping[str, Any]) -> Operation | None:
