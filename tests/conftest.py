@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from logparse.ingest import ingest
 from logparse.store import Store, open_store
+
+# A shell's background job ignores SIGINT, and so would every process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NIGHTLY = "LOGPARSE_NIGHTLY" in os.environ
 """Whether this is ``make nightly``, all tests at full size; ``make test`` takes five minutes on two cores."""
@@ -44,6 +50,14 @@ needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of rea
 def store(tmp_path: Path) -> Store:
     """An empty store."""
     return open_store(tmp_path / "store", create=True)
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """All sample logs as one run; for reading only."""
+    store = open_store(tmp_path_factory.mktemp("samples") / "store", create=True)
+    assert {result.state for result in ingest([str(SAMPLES)], store, run="samples", jobs=1)} == {"new"}
+    return store
 
 
 @pytest.fixture(scope="session")
@@ -82,12 +96,17 @@ def cluster() -> Iterator[None]:
 # ``make test`` leaves out what is marked as nightly and says how much that is (with xdist each worker sees all tests).
 
 _LEFT = pytest.StashKey[int]()
+_GROUPS = {"browser", "cluster"}
+"""Fixtures that are made once in a run: with ``--dist loadgroup`` one worker gets all tests that use one of them."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left = [item for item in items if item.get_closest_marker("nightly") and not NIGHTLY]
     items[:] = [item for item in items if item not in left]
+    for item in items:
+        for name in _GROUPS.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(name))
     config.hook.pytest_deselected(items=left)
     config.stash[_LEFT] = len(left)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,16 +13,14 @@ import pandas as pd
 import pytest
 
 from logparse import __version__
+from logparse.store import Store
 from tests.conftest import ROOT, SAMPLES
 from tests.program import run
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = str(tmp_path_factory.mktemp("cli") / "store")
-    out = run("ingest", str(SAMPLES), "--store", path, "--run", "samples")
-    assert out.returncode == 0, out.stderr
-    return path
+@pytest.fixture
+def store(samples: Store) -> str:
+    return samples.url
 
 
 VERBS = [
@@ -113,7 +112,8 @@ def test_show_of_nonsense_says_what_can_be_pasted(store: str) -> None:
     assert (out.returncode, "find-db key" in out.stderr) == (1, True)
 
 
-def test_recommend_writes_a_folder_per_target(store: str, tmp_path: Path) -> None:
+def test_recommend_writes_a_folder_per_target(samples: Store, tmp_path: Path) -> None:
+    store = str(shutil.copytree(samples.url, tmp_path / "store"))
     out = run("recommend", "--store", store, "--out", str(tmp_path / "overrides"))
     assert out.returncode == 0, out.stderr
     assert "ceiling:" in out.stdout

@@ -19,7 +19,7 @@ from logparse.executors.local import LocalExecutor, usable_cores
 from tests.executors.tasks import die, die_once, double, fail_odd, plenty, slow_at_first, stay
 
 
-@pytest.fixture(params=["local", "ray"])
+@pytest.fixture(params=["local", pytest.param("ray", marks=pytest.mark.xdist_group("cluster"))])
 def executor(request: pytest.FixtureRequest) -> Executor:
     if request.param == "local":
         return LocalExecutor(2)

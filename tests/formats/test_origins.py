@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from analyzers.evidence.origins import EVIDENCE, ORIGINS
 from logparse.formats import FORMATS
-from logparse.ingest import ingest
 from logparse.store import Store
-from tests.conftest import SAMPLES
 
 
-def test_every_origin_of_the_samples_is_declared_by_a_format(store: Store) -> None:
-    ingest([str(SAMPLES)], store, run="samples")
-    given = set(store.measurements()["origin"])
+def test_every_origin_of_the_samples_is_declared_by_a_format(samples: Store) -> None:
+    given = set(samples.measurements()["origin"])
     declared = {origin.name for format in FORMATS for origin in format.origins}
     assert len(given) > 5
     assert given <= declared

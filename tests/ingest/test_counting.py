@@ -221,7 +221,8 @@ VIEWS = (
 def views_of(log: Path, store_path: Path, jobs: int) -> dict[str, str]:
     store = open_store(store_path, create=True)
     ingest([str(log)], store, run="r", jobs=jobs)
-    frames = {view: store.query(f"select * from {view}") for view in VIEWS}
+    with store.connect() as con:
+        frames = {view: con.execute(f"select * from {view}").df() for view in VIEWS}
     frames["sources"] = frames["sources"].drop(columns=["ingested_at", "seconds"])
     return {name: frame.sort_values(list(frame.columns)).to_csv(index=False) for name, frame in frames.items()}
 

@@ -24,16 +24,22 @@ from logparse.store.schema import VIEWS
 from tests.conftest import SAMPLES
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = open_store(tmp_path / "store", create=True)
+@pytest.fixture(scope="module")
+def three_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = open_store(tmp_path_factory.mktemp("three_runs") / "store", create=True)
     for run, folder in (("one", "hipblaslt"), ("two", "tunableop"), ("three", "miopen")):
         ingest([str(SAMPLES / folder)], store, run=run)
     return store
 
 
+@pytest.fixture
+def store(three_runs: Store, tmp_path: Path) -> Store:
+    return open_store(shutil.copytree(three_runs.url, tmp_path / "store"))
+
+
 def views(store: Store) -> dict[str, pd.DataFrame]:
-    frames = {view: store.query(f"select * from {view}") for view in VIEWS}
+    with store.connect() as con:
+        frames = {view: con.execute(f"select * from {view}").df() for view in VIEWS}
     return {name: frame.sort_values(list(frame.columns), key=lambda x: x.astype(str)) for name, frame in frames.items()}
 
 

@@ -6,6 +6,8 @@ import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pandas as pd
 import pyarrow as pa
@@ -16,11 +18,14 @@ import logparse
 from logparse.errors import QueryError, StoreError
 from logparse.ingest import ingest
 from logparse.model import problem_from_text
-from logparse.sql import query
+from logparse.sql import _child, query
 from logparse.store import Store, open_store
 from logparse.store.parts import Attempt
 from logparse.store.schema import VIEWS, Commit
 from tests.conftest import ROOT, SAMPLES
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 CONTRACT = {
     "sources": "source_id run path format bytes lines splits call_lines message_lines measurement_lines"
@@ -43,11 +48,9 @@ CONTRACT = {
 }
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    store = open_store(tmp_path_factory.mktemp("filled") / "store", create=True)
-    ingest([str(SAMPLES)], store, run="samples")
-    return store
+@pytest.fixture
+def filled(samples: Store) -> Store:
+    return samples
 
 
 @pytest.mark.parametrize("view", CONTRACT)
@@ -161,7 +164,17 @@ ATTACKS = [
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_sql_cannot_write_read_files_or_change_settings(filled: Store, tmp_path: Path, attack: str) -> None:
+    """As in the child process that runs such a query, without its start; two that are run there follow below."""
     frame = attack  # noqa: F841 - a Python name that a replacement scan would find
+    sent: list[tuple[str, object]] = []
+    sender = SimpleNamespace(send=sent.append, close=lambda: None)
+    _child(cast("Connection", sender), filled.url, attack.format(tmp=tmp_path, root=ROOT), None, 1000)
+    assert [kind for kind, _ in sent] == ["error"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("attack", ["copy (select 1) to '{tmp}/out.csv'", "select * from glob('{root}/*')"])
+def test_the_process_of_a_query_cannot_either(filled: Store, tmp_path: Path, attack: str) -> None:
     with pytest.raises(QueryError):
         query(filled.url, attack.format(tmp=tmp_path, root=ROOT), timeout_s=30)
     assert not list(tmp_path.iterdir())

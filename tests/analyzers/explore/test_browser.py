@@ -81,7 +81,7 @@ def visit(browser: Browser, theme: str = "light") -> Visit:
     return made
 
 
-@pytest.fixture(params=["light", "dark"])
+@pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.nightly)])
 def themed(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Visit]:
     made = visit(browser, request.param)
     yield made
@@ -391,6 +391,7 @@ def test_charts_are_reached_by_keyboard_and_lead_to_the_table(seen: Visit, demo:
     seen.clean()
 
 
+@pytest.mark.parametrize("themed", ["light", "dark"], indirect=True)
 def test_both_themes_draw_every_view(themed: Visit, demo: Served) -> None:
     from analyzers.explore.charts.palette import THEMES
     from analyzers.explore.selection import VIEWS

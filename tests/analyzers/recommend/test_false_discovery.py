@@ -16,8 +16,9 @@ from logparse.ingest import record
 from logparse.model import DEFAULT, Call, Fact, solution_from_text
 from logparse.store import Store
 from tests.analyzers.null import confirmation, confirmations, null_tables
+from tests.conftest import sized
 
-STORES, PROBLEMS = 200, 6
+STORES, PROBLEMS = sized(60, 200), 6
 
 
 def most(stores: int, rate: float, doubt: float = 1e-3) -> int:
