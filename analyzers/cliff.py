@@ -18,7 +18,7 @@ when a problem grows gives no finding.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -27,7 +27,7 @@ from analyzers.evidence.joins import calls_by_problem, calls_of, facts_by_source
 from analyzers.evidence.neighbours import SIZES, Timed, at_best, fastest, linked_to, matrices, neighbours
 from analyzers.evidence.program_changes import PADDING
 from analyzers.evidence.what_ifs import WhatIf, evidence, meant, what_ifs
-from logparse.model import TYPE_BYTES, Finding, GemmProblem, problem_from_text
+from logparse.model import TYPE_BYTES, Evidence, Finding, GemmProblem, problem_from_text
 
 NAME = "cliff"
 PADDED = r"torch:pad=\d+(?:,stored)?"
@@ -127,9 +127,7 @@ def _asked(tables: Tables, padded: dict[str, list[WhatIf]]) -> pd.Series:
     return pd.Series([*sorted(work), *(x for x in sorted(padded) if x not in {*work, *linked})], dtype="object")
 
 
-def _padding(
-    problem: GemmProblem, what: WhatIf, ways: list[WhatIf], calls: int | None, shown: dict[str, object]
-) -> Finding:
+def _padding(problem: GemmProblem, what: WhatIf, ways: list[WhatIf], calls: int | None, shown: Evidence) -> Finding:
     where = ", ".join(unaligned(problem)) or "no size is a multiple of the tile"
     stored = what.solution.endswith(",stored")
     message = (
@@ -146,7 +144,7 @@ def _padding(
         per_call_us=what.saving_us if what.confirmed else None,
         calls=calls,
         saving_us=what.saving_us * calls if what.confirmed and calls is not None else None,
-        evidence=shown | {"what_ifs": others, "unaligned": unaligned(problem)},
+        evidence=replace(shown, details={**shown.details, "what_ifs": others, "unaligned": unaligned(problem)}),
         advice=PADDING,
     )
 
@@ -161,17 +159,20 @@ def _unmeasured(cliff: Cliff, calls: int | None) -> Finding:
             f"only {beyond.time_us:.4g} µs ({edge.origin}); padding is not measured"
         ),
         calls=calls,
-        evidence={
-            "source_id": edge.source_id,
-            "origin": edge.origin,
-            "time_us": edge.time_us,
-            "solution": edge.solution,
-            "neighbour": beyond.problem.text,
-            "neighbour_us": beyond.time_us,
-            "unaligned": unaligned(edge.problem),
-            "best": "torch:pad=8",  # the remedy, of which no time is known
-            "confidence": 0.3,
-        },
+        evidence=Evidence(
+            now_us=edge.time_us,
+            source_id=edge.source_id,
+            origin=edge.origin,
+            best="torch:pad=8",  # the remedy, of which no time is known
+            details={
+                "time_us": edge.time_us,
+                "solution": edge.solution,
+                "neighbour": beyond.problem.text,
+                "neighbour_us": beyond.time_us,
+                "unaligned": unaligned(edge.problem),
+                "confidence": 0.3,
+            },
+        ),
         advice="Measure the padded call: logparse replay --kind gemm --backend torch.",
     )
 

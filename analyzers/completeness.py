@@ -13,7 +13,7 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.double_counts import by_log, remarks
 from analyzers.evidence.runs import tables_of_logs
-from logparse.model import Finding
+from logparse.model import Evidence, Finding
 from logparse.store import Store
 
 NAME = "completeness"
@@ -40,7 +40,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Mask bits, a LEVEL that may have disabled MASK, cut ends, uneven ranks, profile against bench."""
     out = [*_mask(tables), *_ends(tables), *_silent(tables), *_ranks(tables), *_profile(tables), *_counted(tables)]
     out += _assigned(tables)
-    return [Finding(analyzer=NAME, message=message, evidence=evidence) for message, evidence in out]
+    return [Finding(analyzer=NAME, message=message, evidence=Evidence(details=evidence)) for message, evidence in out]
 
 
 def missing(store: Store) -> list[str]:

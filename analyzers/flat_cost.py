@@ -27,11 +27,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.devices import device_of
 from analyzers.evidence.joins import calls_of, facts_by_source
 from analyzers.evidence.neighbours import Size, Timed, at_best, fastest, linked_to, neighbours
-from analyzers.measure.roofline import input_type
-from logparse.model import Finding
+from analyzers.evidence.roofline import roofline_us
+from logparse.model import Evidence, Finding
 
 NAME = "flat-cost"
 LATENCY_US = 20.0
@@ -124,8 +123,6 @@ def _finding(flat: Flat, calls: int | None, known: Mapping[str, str]) -> Finding
         f"({large.time_us:.4g} µs for {work:.3g}× the work, {small.origin}); at the same rates it would take "
         f"{flat.expected_us:.4g} µs"
     )
-    device, dtype = device_of(known), input_type(small.problem)
-    least = device.least_us(_flops(small), small.problem.bytes or 0.0, dtype) if device and dtype else None
     return Finding(
         analyzer=NAME,
         problem=small.problem,
@@ -133,20 +130,23 @@ def _finding(flat: Flat, calls: int | None, known: Mapping[str, str]) -> Finding
         per_call_us=flat.loss_us,
         calls=calls,
         saving_us=None if calls is None else calls * flat.loss_us,
-        evidence={
-            "source_id": small.source_id,
-            "origin": small.origin,
-            "solution": small.solution,
-            "time_us": small.time_us,
-            "expected_us": flat.expected_us,
-            "larger": large.problem.text,
-            "larger_us": large.time_us,
-            "larger_solution": large.solution,
-            "roofline_us": least,
-            "arch": known.get("arch"),
-            "cu_count": known.get("cu_count"),
-            "confidence": 0.4,  # the larger problem shows what the device can do, not that a kernel exists
-        },
+        evidence=Evidence(
+            now_us=small.time_us,
+            source_id=small.source_id,
+            origin=small.origin,
+            arch=known.get("arch"),
+            cu_count=known.get("cu_count"),
+            details={
+                "solution": small.solution,
+                "time_us": small.time_us,
+                "expected_us": flat.expected_us,
+                "larger": large.problem.text,
+                "larger_us": large.time_us,
+                "larger_solution": large.solution,
+                "roofline_us": roofline_us(small.problem, known),
+                "confidence": 0.4,  # the larger problem shows what the device can do, not that a kernel exists
+            },
+        ),
         advice="Let the library search (tune_hipblaslt.sh) or replay it: the kernel that runs is made for more rows.",
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from logparse.model import Finding
+from logparse.model import Evidence, Finding
 
 NAME = "heuristic-queries"
 FUNCTIONS = frozenset(
@@ -59,13 +59,15 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
                 per_call_us=settings.query_cost_us,
                 calls=extra,
                 saving_us=extra * settings.query_cost_us,
-                evidence={
-                    "pid": None if pd.isna(pid) else int(pid),
-                    "queries": int(asked),
-                    "problems": int(problems),
-                    "time": "host",
-                    "confidence": 0.3,  # host time only counts where the GPU waits for it
-                },
+                evidence=Evidence(
+                    details={
+                        "pid": None if pd.isna(pid) else int(pid),
+                        "queries": int(asked),
+                        "problems": int(problems),
+                        "time": "host",
+                        "confidence": 0.3,  # host time only counts where the GPU waits for it
+                    }
+                ),
                 advice="Ask once per problem, keep the algo and pass it to every matmul of that problem.",
             )
         )

@@ -14,7 +14,7 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.joins import calls_by_problem
-from logparse.model import Finding, GemmProblem, problem_from_text
+from logparse.model import Evidence, Finding, GemmProblem, problem_from_text
 
 NAME = "library-hint"
 _SIZE = re.compile(r"number of (rows|columns) in matrix ([A-D]) \((\d+)\) is not (\d+) aligned")
@@ -45,7 +45,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             for problem in meant:
                 about.setdefault((source, problem, int(size[3]), int(size[4])), []).append((text, int(count)))
         if not meant:
-            evidence = {"source_id": source, "hints": int(count)}
+            evidence = Evidence(source_id=source, details={"hints": int(count)})
             out.append(Finding(analyzer=NAME, message=f"the library hints: {text!r}", evidence=evidence))
     calls = calls_by_problem(tables.workload)
     for (source, problem, given, step), said in about.items():
@@ -56,11 +56,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
                 message=f"the library hints: {'; '.join(repr(text) for text, _ in said)}",
                 problem=problem,
                 calls=None if known is None or pd.isna(known) else int(known),
-                evidence={
-                    "source_id": source,
-                    "hints": sum(count for _, count in said),
-                    "best": f"torch:pad={step}",  # the remedy, of which no time is known
-                },
+                evidence=Evidence(
+                    source_id=source,
+                    best=f"torch:pad={step}",  # the remedy, of which no time is known
+                    details={"hints": sum(count for _, count in said)},
+                ),
                 advice=f"Pad {given} to {padded}, a multiple of {step}, and measure both.",
             )
         )

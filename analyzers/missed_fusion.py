@@ -26,7 +26,7 @@ from analyzers.evidence.joins import calls_by_problem, facts_by_source
 from analyzers.evidence.program_changes import FUSION
 from analyzers.evidence.what_ifs import WhatIf, evidence, what_ifs
 from logparse.links import linked
-from logparse.model import Finding, GemmProblem, problem_from_text
+from logparse.model import Evidence, Finding, GemmProblem, problem_from_text
 
 NAME = "missed-fusion"
 FUSED = r"torch:fused"
@@ -143,7 +143,7 @@ def _counts(tables: Tables) -> _Counts:
     return _Counts(*({str(k): int(v) for k, v in x.items()} for x in (run, traced)))
 
 
-def _finding(tail: Tail, way: WhatIf | None, counts: _Counts, shown: Mapping[str, object]) -> Finding:
+def _finding(tail: Tail, way: WhatIf | None, counts: _Counts, shown: Evidence) -> Finding:
     calls = counts.of(tail.problem.text, tail.calls)
     each = tail.us / tail.calls
     steps = " and ".join(tail.steps) if len(tail.steps) < 3 else "a GELU that is written out"
@@ -162,12 +162,16 @@ def _finding(tail: Tail, way: WhatIf | None, counts: _Counts, shown: Mapping[str
         per_call_us=way.saving_us if way is not None else None,
         calls=calls,
         saving_us=way.saving_us * calls if way is not None and calls is not None else None,
-        evidence={**shown, "steps": tail.steps, "at_most_us": tail.us, "traced_calls": tail.calls},
+        evidence=_with_steps(shown, tail.steps, tail.us, tail.calls),
         advice=_ADVICE,
     )
 
 
-_UNMEASURED: Mapping[str, object] = {"best": "torch:fused", "confidence": 0.4}
+def _with_steps(shown: Evidence, steps: tuple[str, ...], us: float, calls: int) -> Evidence:
+    return replace(shown, details={**shown.details, "steps": steps, "at_most_us": us, "traced_calls": calls})
+
+
+_UNMEASURED = Evidence(best="torch:fused", details={"confidence": 0.4})
 """The evidence of a remedy of which no time is known."""
 _ADVICE = f"{FUSION} Measure it by a replay of the problem with this bias and activation."
 
@@ -187,7 +191,7 @@ def _copies(tables: Tables, counts: _Counts) -> Iterator[Finding]:
                 "bias in the epilogue would save at most that, which is not measured"
             ),
             calls=counts.of(str(text), int(calls)),
-            evidence={"steps": ("copy",), "at_most_us": float(us), "traced_calls": int(calls), **_UNMEASURED},
+            evidence=_with_steps(_UNMEASURED, ("copy",), float(us), int(calls)),
             advice="PyTorch uses the bias epilogue where the bias is a contiguous vector of the output's type.",
         )
 

@@ -33,7 +33,7 @@ from analyzers.evidence.joins import calls_by_problem
 from analyzers.evidence.neighbours import matrices
 from analyzers.stale_override import MIOPEN, TUNABLEOP, TUNING_FILE, override_sources
 from logparse.links import may_be
-from logparse.model import ConvProblem, Family, Finding, GemmProblem, Problem, problem_from_text
+from logparse.model import ConvProblem, Evidence, Family, Finding, GemmProblem, Problem, problem_from_text
 
 NAME = "near-miss"
 CLOSE = 0.02
@@ -232,14 +232,16 @@ def _finding(problem: Problem, row: Row, one: Difference, calls: int | None) -> 
             "in the call, which therefore runs untuned; what it would gain is not measured"
         ),
         calls=calls,
-        evidence={
-            "source_id": row.source_id,
-            "row": row.problem.text,
-            "key_text": row.key_text,
-            "field": one.what,
-            "of_row": one.of_row,
-            "of_call": one.of_call,
-        },
+        evidence=Evidence(
+            source_id=row.source_id,
+            details={
+                "row": row.problem.text,
+                "key_text": row.key_text,
+                "field": one.what,
+                "of_row": one.of_row,
+                "of_call": one.of_call,
+            },
+        ),
         advice="Tune this problem too, or give the program the shape that was tuned.",
     )
 

@@ -31,7 +31,7 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.joins import DEFAULT_TEXT
 from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
-from logparse.model import Finding, problem_from_text
+from logparse.model import Evidence, Finding, problem_from_text
 
 NAME = "precision-risk"
 WORSE = 4.0
@@ -125,13 +125,13 @@ def _finding(row: Mapping[str, object], signs: Sequence[str]) -> Finding:
         problem=problem,
         message=f"before using {row['best']}: {'; '.join(signs)}",
         calls=calls,
-        evidence={
-            "pick": row["pick"],
-            "best": row["best"],
-            "signs": tuple(signs),
-            "source_id": row["source_id"],
-            "measured": row["measured"],
-        },
+        evidence=Evidence(
+            pick=str(row["pick"]),
+            best=str(row["best"]),
+            source_id=str(row["source_id"]),
+            measured=str(row["measured"]),
+            details={"signs": tuple(signs)},
+        ),
         advice="Compare a few steps of the loss with and without the override before a long run.",
     )
 

@@ -25,10 +25,11 @@ from analyzers.evidence.devices import Device, device_of
 from analyzers.evidence.joins import calls_of, facts_by_source, timed
 from analyzers.evidence.origins import EVIDENCE
 from analyzers.evidence.program_changes import LAYOUT
+from analyzers.evidence.roofline import input_type, roofline_us
 from analyzers.evidence.target import arch, same_device
 from analyzers.evidence.user_find_db import replaced_solvers, settled
 from analyzers.evidence.what_ifs import WhatIf, meant, what_ifs
-from logparse.model import Finding, problem_from_text
+from logparse.model import Evidence, Finding, problem_from_text
 
 NAME = "slow-wrw"
 GENERIC = r"Naive|:[Gg]emm|Wino"
@@ -197,7 +198,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     replaced = replaced_solvers(NAME, w, tables, settings, facts, calls)
     better = {(x.evidence["system"], x.problem) for x in replaced}
     better |= {(source, problem_from_text(text)) for source, text in settled(w[w["slow"]], tables, settings, facts)}
-    findings = [x for x in findings if (x.evidence["source_id"], x.problem) not in better]
+    findings = [x for x in findings if (x.evidence.source_id, x.problem) not in better]
     return [*_with_layouts(findings, tables, settings, facts), *replaced]
 
 
@@ -255,8 +256,7 @@ def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, s
             "the device's roofline judges them" if device_of(known) else "their device's peaks are unknown: skipped"
         )
         message += f" {missing:,} have no F or B beside them; {judged}."
-    evidence = {
-        "source_id": total.source_id,
+    evidence: dict[str, object] = {
         "problems": total.problems,
         "slow": total.slow,
         "slow_with_both_siblings": total.slow_both,
@@ -269,7 +269,12 @@ def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, s
         "only_generic_solvers": int(rows["generic"].sum()),
         "dear_second_choice": int((rows["second_us"] > DEAR * rows["best_us"]).sum()),
     }
-    return Finding(analyzer=NAME, message=message, evidence=evidence, advice=_advice(known) if total.slow else None)
+    return Finding(
+        analyzer=NAME,
+        message=message,
+        evidence=Evidence(source_id=total.source_id, details=evidence),
+        advice=_advice(known) if total.slow else None,
+    )
 
 
 def _finding(
@@ -285,18 +290,21 @@ def _finding(
         *(["only naive, GEMM and Winograd solvers are offered"] if row["generic"] else []),
         *([f"the second best takes {second / float(row['best_us']):.0f}×"] if dear else []),  # type: ignore[arg-type]
     ]
-    evidence = {
-        "source_id": row["source_id"],
-        "best_us": row["best_us"],
-        "solution": row["solution"],
-        "solutions": int(row["solutions"]),  # type: ignore[call-overload]
-        **{name: row[name] for name in ("f_us", "b_us") if not pd.isna(row[name])},  # type: ignore[call-overload]
-        "signs": tuple(signs),
-        "arch": known.get("arch"),
-        "cu_count": known.get("cu_count"),
-        "confidence": 0.5,  # a sibling shows what the device can do, not that a solution exists
-        **more,
-    }
+    evidence = Evidence(
+        now_us=float(str(row["best_us"])),
+        best_us=float(str(row["best_us"])),
+        source_id=str(row["source_id"]),
+        arch=known.get("arch"),
+        cu_count=known.get("cu_count"),
+        details={
+            "solution": row["solution"],
+            "solutions": int(row["solutions"]),  # type: ignore[call-overload]
+            **{name: row[name] for name in ("f_us", "b_us") if not pd.isna(row[name])},  # type: ignore[call-overload]
+            "signs": tuple(signs),
+            "confidence": 0.5,  # a sibling shows what the device can do, not that a solution exists
+            **more,
+        },
+    )
     per_call = float(loss) if isinstance(loss, float) else None
     return Finding(
         analyzer=NAME,
@@ -341,12 +349,8 @@ def _without_siblings(
         return
     for row in _rows(rows[rows["best_us"] > settings.slow_floor_ms * 1e3]):
         problem = problem_from_text(str(row["problem"]))
-        flops, moved, dtype = problem.flops, problem.bytes, problem.in_type  # type: ignore[union-attr]
-        if flops is None or moved is None or dtype is None:
-            continue
-        least = device.least_us(flops, moved, dtype)
-        best = float(row["best_us"])  # type: ignore[arg-type]
-        if least is None or least / best >= LOW_ROOFLINE.get(dtype, 0.05):
+        least, best = roofline_us(problem, known), float(str(row["best_us"]))
+        if least is None or least / best >= LOW_ROOFLINE.get(input_type(problem) or "", 0.05):
             continue
         message = (
             f"W takes {_ms(best)} with {str(row['solution']).partition(':')[2]}, {least / best:.1%} of what "
@@ -367,7 +371,7 @@ def _with_layouts(
     ways = meant(tables, pd.Series(texts, dtype="object"), measured) if measured and texts else {}
     out = []
     for finding in findings:
-        own = facts.get(str(finding.evidence.get("source_id")), {})
+        own = facts.get(str(finding.evidence.source_id), {})
         known = ways.get(finding.problem.text, []) if finding.problem else []
         known = [x for x in known if same_device(facts.get(x.source_id, {}), own) is not False]
         out.append(_with_layout(finding, known, settings) if known else finding)
@@ -383,19 +387,22 @@ def _with_layout(finding: Finding, ways: Sequence[WhatIf], settings: Settings) -
         f"{finding.message}; measured: {best.solution} takes {_ms(best.time_us)} ({charged}; {certain}), "
         f"the default {_ms(best.default_us)}"
     )
-    evidence = {**finding.evidence, "what_ifs": tuple((x.solution, x.time_us, x.default_us) for x in ways)}
+    tried = tuple((x.solution, x.time_us, x.default_us) for x in ways)
+    evidence = replace(finding.evidence, details={**finding.evidence.details, "what_ifs": tried})
     if not best.confirmed or not best.faster(settings.floor_share):
         return replace(finding, message=message, evidence=evidence)
     count = finding.calls
-    evidence |= {
-        "pick": best.pick,
-        "pick_us": best.default_us,
-        "best": best.solution,
-        "best_us": best.time_us,
-        "measured": best.problem,
-        "what_if_source": best.source_id,
-        "confidence": 0.9,
-    }
+    evidence = replace(
+        evidence,
+        certainty="measured",
+        now_us=best.default_us,
+        pick=best.pick,
+        best=best.solution,
+        best_us=best.time_us,
+        measured=best.problem,
+        what_if_source=best.source_id,
+        details={**evidence.details, "pick_us": best.default_us, "confidence": 0.9},
+    )
     return replace(
         finding,
         message=message,

@@ -24,7 +24,7 @@ from logparse.formats import aiter, plain_table
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.miopen import find_db, perf_db
 from logparse.formats.tunableop import results, untuned
-from logparse.model import Finding
+from logparse.model import Evidence, Finding
 
 NAME = "stale-override"
 TUNABLEOP, TUNING_FILE = results.FORMAT.name, tuning_file.FORMAT.name
@@ -106,7 +106,7 @@ def _finding(
             f"{'/'.join(path.split('/')[-2:])}: its {rows:,} rows were made for {'; '.join(words)}. {EFFECT[format_]}; "
             "what these rows gain is unknown until they are measured here"
         ),
-        evidence={"source_id": source, "format": format_, "rows": rows, "differ": dict(differ)},
+        evidence=Evidence(source_id=source, details={"format": format_, "rows": rows, "differ": dict(differ)}),
         advice="Tune again on this machine, or keep the file for the other one: logparse lint FILE --target says why.",
     )
 

@@ -8,7 +8,7 @@ hides that a few problems hold nearly all of it.  Where the pick has no time of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from analyzers.evidence.miopen_tuning import completed
 from analyzers.evidence.picks import BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED, compare
 from analyzers.evidence.program_changes import advice, by_hand
 from analyzers.evidence.target import arch, machine, same_device, serves
-from logparse.model import Finding, Override, Problem, Solution, problem_from_text, solution_from_text
+from logparse.model import Evidence, Finding, Override, Problem, Solution, problem_from_text, solution_from_text
 
 NAME = "suboptimal-pick"
 BAD_REGRET = 0.10
@@ -97,7 +97,7 @@ def _distribution(rows: pd.DataFrame) -> Finding:
     evidence: dict[str, object] = {"unmeasured": unmeasured, "agreeing": agreeing, "incomparable": incomparable}
     if regret is not None:
         evidence |= vars(regret) | {"by_default": int((compared["basis"] == BY_DEFAULT).sum())}
-    return Finding(analyzer=NAME, message="; ".join(words) + ".", evidence=evidence)
+    return Finding(analyzer=NAME, message="; ".join(words) + ".", evidence=Evidence(details=evidence))
 
 
 def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], settings: Settings) -> Finding | None:
@@ -106,10 +106,17 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
     best = Solution(*_parts(row), str(row["best_raw"] or ""), _text(row["algorithm"]))
     best_us, calls = float(str(row["best_us"])), _number(row["calls"])
     count = None if calls is None else round(calls)
-    evidence = {
-        name: row[name]
-        for name in ("basis", "pick", "source_id", "origin", "measured", "level", "choices", "fan", "candidates")
-    } | {"best": best.text, "best_us": best_us, "confidence": _confidence(row)}
+    evidence = Evidence(
+        pick=str(row["pick"]),
+        best=best.text,
+        best_us=best_us,
+        measured=str(row["measured"]),
+        source_id=str(row["source_id"]),
+        origin=str(row["origin"]),
+        level=str(row["level"]),
+        details={name: row[name] for name in ("basis", "choices", "fan", "candidates")}
+        | {"confidence": _confidence(row)},
+    )
     if row["basis"] == UNMEASURED:
         if row["pick"] == DEFAULT_TEXT:
             return None  # nothing was picked that a file contradicts
@@ -134,7 +141,13 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
         per_call_us=loss,
         calls=count,
         saving_us=None if calls is None else loss * calls,
-        evidence=evidence | {"pick_us": pick_us, "noise_us": _number(row["noise_us"])},
+        evidence=replace(
+            evidence,
+            certainty="measured",
+            now_us=pick_us,
+            noise_us=_number(row["noise_us"]),
+            details={**evidence.details, "pick_us": pick_us},
+        ),
         override=_override(problem, best, row, facts.get(str(row["source_id"]), {}), settings),
         advice=advice(best),
     )
@@ -237,14 +250,18 @@ def _hidden(row: Mapping[object, object], user: Mapping[str, str], calls: Mappin
         per_call_us=user_us - system_us,
         calls=count,
         saving_us=None if count is None else count * (user_us - system_us),
-        evidence={
-            "user": row["source_id_user"],
-            "system": row["source_id_system"],
-            "user_us": user_us,
-            "system_us": system_us,
-            "arch": arch(user),
-            "confidence": 0.4,
-        },
+        evidence=Evidence(
+            certainty="measured",
+            now_us=user_us,
+            arch=arch(user),
+            details={
+                "user": row["source_id_user"],
+                "system": row["source_id_system"],
+                "user_us": user_us,
+                "system_us": system_us,
+                "confidence": 0.4,
+            },
+        ),
         advice="Drop this row from the user find-db, or let MIOpen measure it again (tune_miopen.sh).",
     )
 

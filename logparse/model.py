@@ -656,13 +656,77 @@ class Override:
     fallback: Override | None = None
 
 
+Certainty = Literal["measured", "inferred"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence(Mapping[str, object]):
+    """What a finding rests on: the fields that ranking and confidence read, and what the analyzer shows besides.
+
+    As a mapping it holds what is shown: the fields that are known, but for ``certainty`` and ``now_us`` (columns of
+    their own), and all ``details``.  Raises ValueError where a detail has the name of a field.
+    """
+
+    certainty: Certainty = "inferred"
+    """``measured``: ``now_us`` and what one call would take are times of solutions that were both measured."""
+    now_us: float | None = None
+    """What one call takes now, µs."""
+    pick: str | None = None
+    """Text of the solution that runs now."""
+    best: str | None = None
+    """Text of the solution that is proposed."""
+    best_us: float | None = None
+    """Time of ``best``, µs; where none is proposed, of the fastest that is known and that is too slow."""
+    noise_us: float | None = None
+    """How far two times of the pick lie apart in one file, µs."""
+    measured: str | None = None
+    """Text of the measured problem, where it is not the finding's own."""
+    source_id: str | None = None
+    """The source that the finding is about."""
+    what_if_source: str | None = None
+    """The source that holds the times of ``pick`` and ``best``, where it is another."""
+    origin: str | None = None
+    level: str | None = None
+    """Level of the link over which the measurement was taken."""
+    arch: str | None = None
+    cu_count: str | None = None
+    file: str | None = None
+    versions: Mapping[str, str] | None = None
+    """Path of the source of the times, and the facts of the machine where it was made."""
+    details: Mapping[str, object] = field(default_factory=dict)
+    """What the analyzer shows besides; nothing is computed from it."""
+
+    def __post_init__(self) -> None:
+        doubled = self.details.keys() & {f.name for f in fields(self)}
+        if doubled:
+            raise ValueError(f"evidence has fields of these names: {', '.join(sorted(doubled))}")
+
+    @cached_property
+    def _shown(self) -> Mapping[str, object]:
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NOT_SHOWN}
+        return {name: value for name, value in own.items() if value is not None} | dict(self.details)
+
+    def __getitem__(self, name: str) -> object:
+        return self._shown[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shown)
+
+    def __len__(self) -> int:
+        return len(self._shown)
+
+
+_NOT_SHOWN = frozenset({"certainty", "now_us", "details"})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """What an analyzer found about one problem (or, with ``problem`` None, about the run).
 
     ``saving_us`` is per run of the workload, with ``saving_low_us``/``saving_high_us`` where an interval is known;
     ``per_call_us`` is the loss of one call, with its own interval.  ``interval_from`` says what the interval is of, and
-    ``p`` is the p-value of a confirmation (``docs/findings.md``).  None means unknown, never zero.
+    ``p`` is the p-value of a confirmation (``docs/findings.md``).  None means unknown, never zero.  ``reasons`` are the
+    messages of findings about the same problem whose savings this one's stands for.
     """
 
     analyzer: str
@@ -678,9 +742,10 @@ class Finding:
     interval_from: str | None = None
     p: float | None = None
     calls: int | None = None
-    evidence: Mapping[str, object] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=Evidence)
     override: Override | None = None
     advice: str | None = None
+    reasons: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str | None:

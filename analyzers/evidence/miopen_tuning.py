@@ -19,7 +19,7 @@ from analyzers.evidence.target import Facts, same_build, same_device
 from logparse.formats.miopen import perf_db
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import TUNABLE
-from logparse.model import ConvProblem, Finding, Override, Solution, solution_from_text
+from logparse.model import ConvProblem, Evidence, Finding, Override, Solution, solution_from_text
 
 
 def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
@@ -47,11 +47,10 @@ def _completed(finding: Finding, measurements: pd.DataFrame, tuned: _Tuned) -> F
     return replace(finding, override=replace(override, parameters=tuned.parameters(override), fallback=second))
 
 
-def _second(override: Override, evidence: Mapping[str, object], measurements: pd.DataFrame) -> Override | None:
+def _second(override: Override, evidence: Evidence, measurements: pd.DataFrame) -> Override | None:
     """The next fastest solver of the record (source, origin, problem) that the override rests on."""
-    same = measurements["problem"] == evidence.get("measured")
-    for name in ("source_id", "origin"):
-        same &= measurements[name] == evidence.get(name)
+    same = measurements["problem"] == evidence.measured
+    same &= (measurements["source_id"] == evidence.source_id) & (measurements["origin"] == evidence.origin)
     rows = timed(measurements[same & (measurements["library"] == "miopen")]).sort_values(["time_us", "solution"])
     rows = rows[rows["solution"] != override.solution.text]
     if not len(rows):

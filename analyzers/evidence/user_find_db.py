@@ -17,7 +17,7 @@ from analyzers.evidence.miopen_tuning import completed
 from analyzers.evidence.origins import EVIDENCE
 from analyzers.evidence.picks import picks
 from analyzers.evidence.target import machine, same_device, serves
-from logparse.model import Finding, Override, problem_from_text, solution_from_text
+from logparse.model import Evidence, Finding, Override, problem_from_text, solution_from_text
 
 
 def replaced_solvers(
@@ -107,19 +107,23 @@ def _finding(
         per_call_us=system_us - best_us,
         calls=calls,
         saving_us=None if calls is None else (system_us - best_us) * calls,
-        evidence={
-            "source_id": row["source_id_user"],
-            "system": row["source_id_system"],
-            "pick_us": system_us,
-            "best": text,
-            "best_us": best_us,
-            "origin": "find-db",
-            "measured": row["problem"],
-            "criterion": "user find-db",
-            "arch": facts.get("arch"),
-            "cu_count": facts.get("cu_count"),
-            "confidence": 0.7 if logged else 0.5,
-        },
+        evidence=Evidence(
+            certainty="measured",
+            now_us=system_us,
+            source_id=str(row["source_id_user"]),
+            best=text,
+            best_us=best_us,
+            origin="find-db",
+            measured=str(row["problem"]),
+            arch=facts.get("arch"),
+            cu_count=facts.get("cu_count"),
+            details={
+                "system": row["source_id_system"],
+                "pick_us": system_us,
+                "criterion": "user find-db",
+                "confidence": 0.7 if logged else 0.5,
+            },
+        ),
         override=None
         if serves(facts, target, "miopen") is not True
         else Override(

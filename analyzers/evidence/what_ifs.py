@@ -19,6 +19,7 @@ from analyzers.evidence.joins import closest, facts_by_source, is_default, timed
 from analyzers.evidence.origins import CONFIRM, RACE
 from analyzers.evidence.stats import paired_ratio
 from analyzers.evidence.target import same_device
+from logparse.model import Evidence
 
 CLEAR = 1.25
 """What was only raced is worth a word from this ratio on: a race's noise and its lucky winners stay below."""
@@ -122,19 +123,19 @@ def meant(tables: Tables, problems: pd.Series, measured: Mapping[str, list[WhatI
     return {str(x): measured[str(y)] for x, y in zip(links["problem"], links["other"], strict=True)}
 
 
-def evidence(what: WhatIf, facts: Mapping[str, Mapping[str, str]]) -> dict[str, object]:
+def evidence(what: WhatIf, facts: Mapping[str, Mapping[str, str]]) -> Evidence:
     """The evidence of a finding that proposes this formulation: what ``suboptimal-pick`` says of a pick."""
     known = facts.get(what.source_id, {})
-    return {
-        "basis": "default",
-        "pick": what.pick,
-        "pick_us": what.default_us,
-        "best": what.solution,
-        "best_us": what.time_us,
-        "source_id": what.source_id,
-        "origin": CONFIRM if what.confirmed else RACE,
-        "measured": what.problem,
-        "arch": known.get("arch"),
-        "cu_count": known.get("cu_count"),
-        "confidence": 0.9 if what.confirmed else 0.4,
-    }
+    return Evidence(
+        certainty="measured",
+        now_us=what.default_us,
+        pick=what.pick,
+        best=what.solution,
+        best_us=what.time_us,
+        source_id=what.source_id,
+        origin=CONFIRM if what.confirmed else RACE,
+        measured=what.problem,
+        arch=known.get("arch"),
+        cu_count=known.get("cu_count"),
+        details={"basis": "default", "pick_us": what.default_us, "confidence": 0.9 if what.confirmed else 0.4},
+    )

@@ -66,8 +66,6 @@ FOUND: Mapping[str, str] = {
     "override": "bool",
 }
 """Columns of the analyzers' results that are read here, with their types."""
-HELD = ("pick_us", "user_us", "best_us")
-"""What a finding calls the time that is lost against, the first that its evidence has."""
 
 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
@@ -75,17 +73,12 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
     import pandas as pd
 
     rows = [
-        (x.problem.text, x.analyzer, x.message, x.advice, _held(x), x.per_call_us, x.override is not None)
+        (x.problem.text, x.analyzer, x.message, x.advice, x.evidence.now_us, x.per_call_us, x.override is not None)
         for x in findings
         if x.problem is not None
     ]
     frame = pd.DataFrame(rows, columns=list(FOUND)).drop_duplicates("problem", ignore_index=True)
     return frame.astype({name: kind for name, kind in FOUND.items() if kind != _TEXT})
-
-
-def _held(finding: Finding) -> float | None:
-    known = (finding.evidence.get(name) for name in HELD)
-    return next((float(x) for x in known if isinstance(x, float | int)), None)
 
 
 def points(

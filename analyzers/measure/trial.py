@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from analyzers.evidence.roofline import bound_us
 from analyzers.evidence.stats import median
 from analyzers.measure.backend import Backend, Conditions, OutOfMemoryError, Place, UnsupportedError
 from analyzers.measure.confirm import Pairs, interleave
@@ -14,7 +15,6 @@ from analyzers.measure.correctness import error_bound
 from analyzers.measure.drift import Drift
 from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
-from analyzers.measure.roofline import bound_us
 from analyzers.measure.sampler import Announce, Sampler
 from logparse.model import DEFAULT, Family, GemmProblem, Measurement, Problem, Solution
 

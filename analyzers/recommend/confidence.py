@@ -1,9 +1,7 @@
 """How sure a finding is: its interval, the p-value of its confirmation, and where it was measured.
 
-A finding of any analyzer is completed from the measurements that its evidence names: ``source_id``, ``measured`` (the
-measured problem's text; the finding's own where it is absent), ``pick`` and ``best`` (texts of solutions); where both
-were timed in another source than the one that the finding is about, ``what_if_source`` names it.  There are four kinds
-of interval, and the narrowest that the measurements allow is taken:
+A finding of any analyzer is completed from the measurements that its evidence names (``logparse.model.Evidence``).
+There are four kinds of interval, and the narrowest that the measurements allow is taken:
 
 ==========  ===========================================================================================
 bootstrap   95 % of the paired samples of a confirmation, which is the only kind that is a test
@@ -141,44 +139,37 @@ def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) ->
 
 
 def basis(finding: Finding) -> Basis:
-    """How a finding's saving is known."""
-    if finding.p is not None:
-        return "confirmed"
-    return "measured" if "pick_us" in finding.evidence or "user_us" in finding.evidence else "inferred"
+    """How a finding's saving is known: what its analyzer states, unless a confirmation tested it."""
+    return "confirmed" if finding.p is not None else finding.evidence.certainty
 
 
 def pre_us(finding: Finding) -> float | None:
-    """What one call takes now, µs, as the evidence says it: the pick's time, else the best known that is too slow."""
-    if finding.evidence.get("basis") == "unmeasured":
-        return None
-    known = (finding.evidence.get(name) for name in ("pick_us", "user_us", "time_us", "best_us"))
-    return next((float(x) for x in known if isinstance(x, float | int)), None)
+    """What one call takes now, µs; None where that is not known."""
+    return finding.evidence.now_us
 
 
 def post_us(finding: Finding) -> float | None:
     """What one call would take, µs; None where that is not known."""
     before = pre_us(finding)
-    if before is None or finding.per_call_us is None:
-        best = finding.evidence.get("best_us")
-        return float(best) if isinstance(best, float | int) and before is None else None
-    return before - finding.per_call_us
+    if before is None:
+        return finding.evidence.best_us
+    return None if finding.per_call_us is None else before - finding.per_call_us
 
 
 def _source(finding: Finding) -> str:
     """The source that holds the times which a finding compares."""
-    return str(finding.evidence.get("what_if_source") or finding.evidence.get("source_id") or "")
+    return finding.evidence.what_if_source or finding.evidence.source_id or ""
 
 
 def _measured(finding: Finding) -> str:
-    own = finding.problem.text if finding.problem else ""
-    return str(finding.evidence.get("measured") or own)
+    return finding.evidence.measured or (finding.problem.text if finding.problem else "")
 
 
 def _with_interval(finding: Finding, index: Mapping[tuple[str, ...], _Row], tested: Judgement) -> Finding:
     if finding.per_call_us is None or finding.per_call_low_us is not None:
         return finding  # nothing to bound, or the analyzer knows better
     source = _source(finding)
-    pick, best = (str(finding.evidence.get(name)) for name in ("pick", "best"))
+    pick, best = str(finding.evidence.pick), str(finding.evidence.best)
     test, before = tested.by_source.get(source), pre_us(finding)
     if test is not None and before is not None and (test.pick, test.winner) == (pick, best):
         ratio = test.confirmation.speedup
@@ -188,8 +179,8 @@ def _with_interval(finding: Finding, index: Mapping[tuple[str, ...], _Row], test
         proven = replace(finding, per_call_us=gain, saving_us=saving, p=test.confirmation.p)
         return _bounded(proven, low, high, "bootstrap")
     slow, fast = (index.get((source, _measured(finding), text)) for text in (pick, best))
-    noise = finding.evidence.get("noise_us")
-    if isinstance(noise, float) and noise > 0:
+    noise = finding.evidence.noise_us or 0.0
+    if noise > 0:
         return _bounded(finding, finding.per_call_us - noise, finding.per_call_us + noise, "repeat")
     if slow is None or fast is None:
         return finding
@@ -220,8 +211,8 @@ def _with_place(finding: Finding, paths: Mapping[str, str], facts: Mapping[str, 
     source = _source(finding)
     if source not in paths:
         return finding
-    where = {"file": str(paths[source]), "versions": machine(facts.get(source, {}))}
-    return replace(finding, evidence={**finding.evidence, **where})
+    evidence = replace(finding.evidence, file=str(paths[source]), versions=machine(facts.get(source, {})))
+    return replace(finding, evidence=evidence)
 
 
 def _number(value: object) -> float | None:

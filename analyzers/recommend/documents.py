@@ -155,7 +155,12 @@ def _details(recommendation: Recommendation) -> list[str]:
     out = []
     for number, finding in enumerate(recommendation.findings[:_LONG], 1):
         label = finding.problem.label if finding.problem else ""
-        out += [f"### {number}. {_escaped(label)}", "", f"{_escaped(finding.message)}", ""]
+        out += [
+            f"### {number}. {_escaped(label)}",
+            "",
+            _escaped("; also ".join((finding.message, *finding.reasons))),
+            "",
+        ]
         out += [f"* {name}: {_escaped(str(value))}" for name, value in _evidence(finding)]
         out.append("")
     if len(recommendation.findings) > _LONG:
@@ -165,13 +170,13 @@ def _details(recommendation: Recommendation) -> list[str]:
 
 def _evidence(finding: Finding) -> list[tuple[str, object]]:
     """Where it was measured and how sure it is, without what the table tells."""
-    versions = finding.evidence.get("versions")
+    versions = finding.evidence.versions
     told = [
-        ("measured in", finding.evidence.get("file")),
-        ("versions", ", ".join(f"{k} {v}" for k, v in versions.items()) if isinstance(versions, Mapping) else None),
+        ("measured in", finding.evidence.file),
+        ("versions", ", ".join(f"{k} {v}" for k, v in versions.items()) if versions else None),
         ("interval from", finding.interval_from),
         ("p", None if finding.p is None else f"{finding.p:.2g}"),
-        ("joined at level", finding.evidence.get("level")),
+        ("joined at level", finding.evidence.level),
         ("problem", f"`{finding.problem.text}`" if finding.problem else None),
         ("advice", finding.advice),
     ]

@@ -157,7 +157,8 @@ def _written(writer: Writer, overrides: Sequence[Override], target: Facts) -> tu
 
 def _concerns(finding: Finding, target: Facts) -> bool:
     """Whether a finding may be true of the target: not one that was measured on another device."""
-    place = {name: str(finding.evidence[name]) for name in ("arch", "cu_count") if finding.evidence.get(name)}
+    known = {"arch": finding.evidence.arch, "cu_count": finding.evidence.cu_count}
+    place = {name: value for name, value in known.items() if value is not None}
     return same_device(place, target) is not False
 
 

@@ -18,7 +18,7 @@ from analyzers.evidence.joins import calls_by_problem, timed
 from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.evidence.program_changes import by_hand
 from analyzers.recommend.ceiling import BreakEven, Ceiling, break_even, ceiling, gpu_us
-from analyzers.recommend.confidence import Judgement, completed, judgement, pre_us
+from analyzers.recommend.confidence import Judgement, basis, completed, judgement, pre_us
 from analyzers.recommend.search_scripts import to_tune
 from analyzers.recommend.wildcards import Times
 from logparse.formats import aiter_log
@@ -92,10 +92,40 @@ def told_once(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]
     """The same better solution saves its time only once.
 
     A plain pick that another analyzer explains is left out, and the explanation takes over its override; so is a
-    library's hint to pad where padding was measured.  Of a problem whose calls nobody counts and which may be a counted
-    one (a TunableOp key beside the log's line), only findings are kept that the counted one does not have.
+    library's hint to pad where padding was measured.  An inferred saving beside another one of the problem becomes a
+    reason of that.  Of a problem whose calls nobody counts and which may be a counted one (a TunableOp key beside the
+    log's line), only findings are kept that the counted one does not have.
     """
-    return _without_echoes(_explained(findings), links)
+    return _one_saving(_without_echoes(_explained(findings), links))
+
+
+def _one_saving(findings: Sequence[Finding]) -> list[Finding]:
+    """Of the findings that claim a saving of one problem the surest and then largest keeps it, and an inferred one
+    beside it becomes a reason: the same time cannot be saved twice.
+    """
+    best: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.problem is not None and finding.per_call_us is not None:
+            text = finding.problem.text
+            best[text] = min(best.get(text, finding), finding, key=_surest)
+    why: dict[str, list[str]] = {}
+    out = []
+    for finding in findings:
+        mine = best.get(finding.problem.text) if finding.problem else None
+        if mine is None or finding is mine or finding.per_call_us is None or basis(finding) != "inferred":
+            out.append(finding)
+        elif finding.problem is not None:
+            why.setdefault(finding.problem.text, []).append(f"{finding.analyzer}: {finding.message}")
+    return [
+        replace(x, reasons=(*x.reasons, *why[x.problem.text]))
+        if x.problem is not None and x.problem.text in why and best[x.problem.text] is x
+        else x
+        for x in out
+    ]
+
+
+def _surest(finding: Finding) -> tuple[bool, float, str, str]:
+    return basis(finding) == "inferred", -(finding.per_call_us or 0.0), finding.analyzer, finding.message
 
 
 def _without_echoes(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
@@ -131,15 +161,15 @@ def _explained(findings: Sequence[Finding]) -> list[Finding]:
 
 def _remedy(finding: Finding) -> tuple[str, str] | None:
     """The problem and the kind of change that a finding proposes: ``torch:pad`` of ``torch:pad=8,stored``."""
-    best = finding.evidence.get("best")
-    if finding.problem is None or not isinstance(best, str) or not best.startswith("torch:"):
+    best = finding.evidence.best
+    if finding.problem is None or best is None or not best.startswith("torch:"):
         return None
     return finding.problem.text, best.partition("=")[0]
 
 
 def _better(finding: Finding) -> tuple[str, object] | None:
     """The problem and the better solution of which a finding claims a saving."""
-    best = finding.evidence.get("best")
+    best = finding.evidence.best
     if finding.problem is None or best is None or finding.per_call_us is None:
         return None
     return finding.problem.text, best
@@ -159,8 +189,8 @@ def action(finding: Finding) -> str:
     if to_tune([finding]):
         return "tune"
     # A better one is known: one that no file can make a library take, or of another build or device than the target.
-    best = finding.evidence.get("best")
-    if isinstance(best, str) and by_hand(solution_from_text(best)) and finding.per_call_us is not None:
+    best = finding.evidence.best
+    if best is not None and by_hand(solution_from_text(best)) and finding.per_call_us is not None:
         return f"by hand: {best}"
     return "see its advice" if finding.advice else "measure on the target"
 

@@ -121,8 +121,7 @@ def proposed(finding: Finding) -> str | None:
     """The solution, layout or other code that a finding proposes, also where no override can say it."""
     if finding.override:
         return finding.override.solution.text
-    best = finding.evidence.get("best")
-    return best if isinstance(best, str) else None
+    return finding.evidence.best
 
 
 def brief(frame: pd.DataFrame) -> pd.DataFrame:
@@ -163,7 +162,7 @@ def row(finding: Finding, run: str) -> dict[str, object]:
         "kind": finding.kind,
         "problem": problem.text if problem else None,
         "label": problem.label if problem else None,
-        "message": finding.message,
+        "message": "; also ".join((finding.message, *finding.reasons)),
         "calls": finding.calls,
         "pre_us": pre_us(finding),
         "post_us": post_us(finding),

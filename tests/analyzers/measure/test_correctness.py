@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from analyzers.evidence.roofline import bound_us
 from analyzers.measure.correctness import acceptable, depth, error_bound
 from analyzers.measure.drift import Drift, noise
 from analyzers.measure.results import environment_key
-from analyzers.measure.roofline import bound_us
 from analyzers.measure.sampler import executions
 from tests.analyzers.measure.problems import SMALL_W, gemm
 

@@ -12,7 +12,7 @@ from analyzers.measure.plan import cost_s
 from analyzers.recommend import render
 from analyzers.recommend.ceiling import ASSUMED_SOLUTIONS, STEPS, STEPS_US, ceiling
 from analyzers.recommend.ranking import recommend
-from logparse.model import Finding
+from logparse.model import Evidence, Finding
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import B, F, W, gemm
 
@@ -115,10 +115,10 @@ def test_measured_findings_are_below_the_ceiling() -> None:
         per_call_us=60.0,
         calls=5,
         saving_us=300.0,
-        evidence={"pick_us": 80.0},
+        evidence=Evidence(certainty="measured", now_us=80.0),
     )
     twice = replace(known, problem=gemm())
-    guess = replace(known, problem=B, evidence={"best_us": 80.0})
+    guess = replace(known, problem=B, evidence=Evidence(now_us=80.0))
     found = ceiling(rows, [known, replace(known, saving_us=250.0), twice, guess], t, Settings())
     assert (found.default_us, found.saving_us, found.problems) == (90.0 + 400.0, 10.0 + 300.0, 2)
     assert found.calls_share == 1.0

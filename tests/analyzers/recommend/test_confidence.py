@@ -11,7 +11,7 @@ from analyzers.evidence.origins import CONFIRM
 from analyzers.measure.confirm import Pairs
 from analyzers.recommend.confidence import CONFIDENCE, basis, completed, judgement, post_us, pre_us
 from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, action, recommend
-from logparse.model import Finding
+from logparse.model import Evidence, Finding
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH, gemm
 from tests.analyzers.null import confirmation
@@ -162,7 +162,7 @@ def test_the_floor() -> None:
 
 def test_a_finding_may_name_another_source_for_its_times() -> None:
     given = confirmed(*FAST)
-    evidence = {"source_id": "db", "what_if_source": "c", "pick": "Default", "best": "hipblaslt:9", "pick_us": 101.0}
+    evidence = Evidence(source_id="db", what_if_source="c", pick="Default", best="hipblaslt:9", now_us=101.0)
     finding = Finding(analyzer="x", message="", problem=P, per_call_us=50.0, calls=10, evidence=evidence)
     [done] = completed([finding], given, judgement(given, 0.03))
     assert done.p == 2**-12
@@ -173,14 +173,14 @@ def test_a_finding_may_name_another_source_for_its_times() -> None:
 
 
 def test_times_before_and_after() -> None:
-    def of(per_call_us: float | None = None, **evidence: object) -> tuple[float | None, float | None]:
-        finding = Finding(analyzer="x", message="", per_call_us=per_call_us, evidence=evidence)
+    def of(per_call_us: float | None = None, **evidence: float) -> tuple[float | None, float | None]:
+        finding = Finding(analyzer="x", message="", per_call_us=per_call_us, evidence=Evidence(**evidence))  # type: ignore[arg-type]
         return pre_us(finding), post_us(finding)
 
-    assert of(40.0, pick_us=100.0, best_us=60.0) == (100.0, 60.0)
-    assert of(40.0, best_us=100.0) == (100.0, 60.0)
-    assert of(None, best_us=100.0) == (100.0, None)
-    assert of(None, basis="unmeasured", best_us=100.0) == (None, 100.0)
+    assert of(40.0, now_us=100.0, best_us=60.0) == (100.0, 60.0)
+    assert of(40.0, now_us=100.0) == (100.0, 60.0)
+    assert of(None, now_us=100.0) == (100.0, None)
+    assert of(None, best_us=100.0) == (None, 100.0)
     assert of() == (None, None)
 
 

@@ -19,7 +19,7 @@ from analyzers.recommend.ranking import recommend, told_once
 from logparse.errors import EmissionError, InputError
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission, Writer
-from logparse.model import Finding, Override, Problem, Solution
+from logparse.model import Evidence, Finding, Override, Problem, Solution
 from logparse.store import Store
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH, F, W, everything, gemm
@@ -47,19 +47,42 @@ def test_ranking_and_ceiling() -> None:
 def test_a_better_solution_that_is_explained_counts_once() -> None:
     problem = gemm()
     use = Override(problem=problem, solution=Solution("hipblaslt", "7"), target={}, time_us=20.0)
-    shown = {"best": "hipblaslt:7"}
+    shown = Evidence(certainty="measured", best="hipblaslt:7")
     pick = Finding(
         analyzer="suboptimal-pick", message="slow", problem=problem, per_call_us=30.0, evidence=shown, override=use
     )
     why = replace(pick, analyzer="cliff", override=None)
-    other = replace(pick, evidence={"best": "hipblaslt:8"}, override=None)
+    other = replace(pick, evidence=Evidence(certainty="measured", best="hipblaslt:8"), override=None)
     risk = replace(pick, analyzer="precision-risk", per_call_us=None, override=None)
     links = pd.DataFrame({"problem": [], "other": []})
     assert told_once([pick, other, why, risk], links) == [other, replace(why, override=use), risk]
-    padded = replace(why, evidence={"best": "torch:pad=64,stored"})
-    hint = replace(why, analyzer="library-hint", per_call_us=None, evidence={"best": "torch:pad=8"})
+    padded = replace(why, evidence=Evidence(certainty="measured", best="torch:pad=64,stored"))
+    hint = replace(why, analyzer="library-hint", per_call_us=None, evidence=Evidence(best="torch:pad=8"))
     assert told_once([padded, hint], links) == [padded], "what the hint proposes was measured"
     assert told_once([hint, risk], links) == [hint, risk]
+
+
+def test_an_inferred_saving_is_never_added_to_another_of_its_problem() -> None:
+    links = pd.DataFrame({"problem": [], "other": []})
+    flat = Finding(analyzer="flat-cost", message="flat", problem=gemm(), per_call_us=300.0, saving_us=3e3, calls=10)
+    guess = replace(flat, analyzer="slow-wrw", message="slow", per_call_us=200.0, saving_us=2e3)
+    hint = replace(flat, analyzer="library-hint", message="hint", per_call_us=None, saving_us=None)
+    assert told_once([guess, hint, flat], links) == [hint, replace(flat, reasons=("slow-wrw: slow",))]
+    shown = Evidence(certainty="measured", best="hipblaslt:7", now_us=400.0)
+    known = replace(flat, analyzer="suboptimal-pick", per_call_us=30.0, saving_us=300.0, evidence=shown)
+    assert told_once([flat, known], links) == [replace(known, reasons=("flat-cost: flat",))]
+    elsewhere = replace(flat, problem=gemm(1))
+    assert told_once([elsewhere, known], links) == [elsewhere, known]
+
+
+def test_evidence_has_no_unwritten_keys() -> None:
+    with pytest.raises(TypeError, match="pickus"):
+        Evidence(pickus=3.0)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="now_us"):
+        Evidence(details={"now_us": 3.0})
+    shown = Evidence(now_us=3.0, best="a:1", details={"pick_us": 3.0})
+    assert dict(shown) == {"best": "a:1", "pick_us": 3.0}
+    assert shown.certainty == "inferred", "no number among the details makes a measurement of an estimate"
 
 
 def test_a_text_without_calls_says_nothing_that_the_counted_one_says() -> None:

@@ -1,7 +1,8 @@
-"""The least time that a device allows a problem, and so the most that any other solution can save.  Pure.
+"""The least time that a device allows a problem: the one roofline, over ``Device.least_us``.  Pure.
 
-The peaks are data-sheet values (``devices.csv``), which no kernel exceeds: a bound, never an estimate.  A
-device or type that is not there has no bound.
+``roofline_us`` is that of the direct algorithm with all operands in device memory, which efficiency is told against;
+``bound_us`` is what no algorithm and no cache can beat, which ends a race.  The peaks are data-sheet values
+(``devices.csv``), which no kernel exceeds.  A device or type that is not there has no roofline.
 """
 
 from __future__ import annotations
@@ -19,6 +20,14 @@ def input_type(problem: Problem) -> str | None:
     if isinstance(problem, GemmProblem):
         return "xf32_r" if problem.a_type == "f32_r" and problem.compute_type not in (None, "f32_r") else problem.a_type
     return None
+
+
+def roofline_us(problem: Problem, facts: Mapping[str, str]) -> float | None:
+    """The longer of computing the problem directly and moving its operands once, µs; None where that is not known."""
+    device, dtype = device_of(facts), input_type(problem)
+    if device is None or dtype is None or isinstance(problem, Family) or problem.flops is None or not problem.bytes:
+        return None
+    return device.least_us(problem.flops, problem.bytes, dtype)
 
 
 def bound_us(problem: Problem, facts: Mapping[str, str], *, hot: bool = False) -> float | None:
