@@ -221,6 +221,9 @@ class _Pasted:
     def lines(self) -> Iterator[Line]:
         yield Line(self.text, 0)
 
+    def beside(self) -> Iterator[_Pasted]:
+        yield from ()
+
     def local_path(self) -> str:
         raise InputError("a pasted line is no database")
 

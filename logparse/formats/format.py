@@ -74,6 +74,10 @@ class Source(Protocol):
         """A path on this machine with the decompressed content (sqlite needs one)."""
         ...
 
+    def beside(self) -> Iterator[Source]:
+        """The other files of its folder, by name."""
+        ...
+
 
 @dataclass(frozen=True)
 class Origin:

@@ -126,6 +126,19 @@ class InputFile:
         with self.open() as stream:
             return Head(self.name, _read_up_to(stream, HEAD_BYTES))
 
+    def beside(self) -> Iterator[InputFile]:
+        """The other files of its folder, by name; none of standard input."""
+        if self._fs is None:
+            return
+        folder, _, own = self._inner.rpartition("/")
+        infos = self._fs.get_file_info(pafs.FileSelector(folder or "."))
+        for name in sorted(info.base_name for info in infos if info.is_file and info.base_name != own):
+            if "://" in self.path:
+                place, path, query = split_url(self.path)
+                yield InputFile(join_url(place, f"{path.rpartition('/')[0]}/{name}", query), self.max_ratio)
+            else:
+                yield InputFile(os.path.join(os.path.dirname(self.path), name), self.max_ratio)
+
     def lines(self) -> Iterator[Line]:
         """Lines decoded as UTF-8 (bad bytes escaped), split at LF only."""
         with self.open() as stream:

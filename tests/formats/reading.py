@@ -42,6 +42,9 @@ class Memory:
         self._copies.append(Path(copy.name))
         return copy.name
 
+    def beside(self) -> Iterator[Source]:
+        yield from ()
+
     def __del__(self) -> None:
         for copy in self._copies:
             copy.unlink(missing_ok=True)

@@ -84,7 +84,9 @@ def read_events(source: Source) -> Iterator[Outcome]:
     for damage in events.damage:
         yield Outcome("reject", [Reject(damage.reason, 0, damage.length)], at=damage.offset)
     yield Outcome("fact", [*_facts({**events.tail, **events.header}, columns), *reader.step_facts()], lines=0)
-    yield from records_of(columns, operators_by_time(source, columns) if columns.without_id else None)
+    by_time, replays = operators_by_time(source, columns, reader.kind_of) if columns.without_id else (None, [])
+    yield Outcome("fact", replays, lines=0)
+    yield from records_of(columns, by_time)
     yield Outcome("foreign", lines=reader.foreign)
 
 
@@ -206,6 +208,11 @@ class _Reader:
             )
         found = operation(name, args) if isinstance(args, dict) else None
         return self._columns.kind(self._columns.text(name), found, unread=found is None)
+
+    def kind_of(self, event: Mapping[str, Any]) -> int:
+        """The kind of an operator's event."""
+        name, args = event["name"], event.get("args")
+        return self._problem_kind(name, args) if name in OPERATORS else self._columns.kind(self._columns.text(name))
 
     def _parsed(self, event: Mapping[str, Any]) -> None:
         args = event.get("args")

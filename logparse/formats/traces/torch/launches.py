@@ -1,7 +1,8 @@
 """The operator of a kernel that bears no ``External id``: by the time and thread of its launch.
 
 The kernel's ``correlation`` names the runtime call (``cudaLaunchKernel``, ``hipLaunchKernel`` …) that launched it; the
-operator is the innermost one that was open on that thread then.  Costs a second reading of the trace.
+operator is the innermost one that was open on that thread then; of a graph launch see ``graphs``.  Costs a second
+reading of the trace.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import numpy as np
 
 from logparse.formats.format import Source
 from logparse.formats.traces.marker_ranges import innermost
-from logparse.formats.traces.torch.event_cutter import TraceEvents, is_kernel, is_operator, parse
+from logparse.formats.traces.torch.event_cutter import is_kernel, is_operator
+from logparse.formats.traces.torch.graphs import LAUNCH, RUNTIME, KindOf, events_of, join, thread_of
 from logparse.formats.traces.torch.records import Columns, Floats, Ints
-
-_RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "runtime"})
+from logparse.model import Fact
 
 
 class _Times:
@@ -25,6 +26,7 @@ class _Times:
         self.op_start, self.op_end, self.op_thread = array("d"), array("d"), array("q")
         self.kernel = array("q")
         self.launches: dict[int, tuple[float, int]] = {}
+        self.graphs: set[int] = set()
         self._threads: dict[tuple[object, object], int] = {}
 
     def add(self, event: Mapping[str, Any]) -> None:
@@ -39,32 +41,28 @@ class _Times:
             self.op_thread.append(self._thread(event))
         elif is_kernel(event):
             self.kernel.append(correlation if type(correlation) is int else -1)
-        elif event.get("cat") in _RUNTIME and type(correlation) is int and isinstance(event.get("ts"), (int, float)):
+        elif event.get("cat") in RUNTIME and type(correlation) is int and isinstance(event.get("ts"), (int, float)):
             self.launches[correlation] = (event["ts"], self._thread(event))
+            if LAUNCH.match(str(event.get("name"))):
+                self.graphs.add(correlation)
 
     def _thread(self, event: Mapping[str, Any]) -> int:
-        key = (str(event.get("pid")), str(event.get("tid")))
-        return self._threads.setdefault(key, len(self._threads))
+        return self._threads.setdefault(thread_of(event), len(self._threads))
 
 
-def operators_by_time(source: Source, columns: Columns) -> Ints:
-    """For each kernel of ``columns`` the index of its operator, or -1."""
+def operators_by_time(source: Source, columns: Columns, kind_of: KindOf) -> tuple[Ints, list[Fact]]:
+    """For each kernel of ``columns`` the index of its operator, or -1; and what became of graph replays."""
     times = _Times()
-    with source.open() as stream:
-        for batch in TraceEvents(stream).batches():
-            i = 0
-            while i < len(batch.bodies):
-                event, taken, _ = parse(batch, i)
-                if event is not None:
-                    times.add(event)
-                i += taken
+    for event in events_of(source):
+        times.add(event)
     found = np.full(len(columns.kernel_id), -1, dtype=np.int64)
     if len(times.kernel) != len(found) or len(times.op_start) != len(columns.op_id):
-        return found  # the file changed between the two readings
+        return found, []  # the file changed between the two readings
     asked = [i for i, correlation in enumerate(times.kernel) if correlation in times.launches]
     launched = [times.launches[times.kernel[i]] for i in asked]
     moments: Floats = np.array([start for start, _ in launched], dtype=np.float64)
     threads: Ints = np.array([thread for _, thread in launched], dtype=np.int64)
     starts, ends = np.array(times.op_start), np.array(times.op_end)
     found[asked] = innermost(starts, ends, np.array(times.op_thread), moments, threads)
-    return found
+    graph_of = [correlation if correlation in times.graphs else -1 for correlation in times.kernel]
+    return found, join(source, columns, graph_of, found, kind_of)

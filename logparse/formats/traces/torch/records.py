@@ -52,6 +52,8 @@ class Columns:
         self.kernel_id, self.kernel_name, self.kernel_device = array("q"), array("i"), array("h")
         self.kernel_start, self.kernel_us = array("d"), array("d")
         self.without_id = 0
+        self.replayed_from: int | None = None
+        """The first operator that is no event of this trace but of a captured graph."""
         self.raw_names = _Memo(self._name)
         """Indices of names as they stand in the file."""
         self.plain_kinds = _Memo(lambda raw: self.kind(self.raw_names[raw]))
@@ -122,6 +124,7 @@ class _Records:
         self._calls: Counter[tuple[int, int]] = Counter()
         self._samples: dict[tuple[int, tuple[int, ...]], array[float]] = {}
         self._call_events = self._unread_events = 0
+        self._events = len(columns.op_kind) if columns.replayed_from is None else columns.replayed_from
         self._unread: Counter[tuple[str, str]] = Counter()
         self._backward_us = self._assigned_us = 0.0
 
@@ -147,7 +150,7 @@ class _Records:
             share = self._assigned_us / self._backward_us
             yield Outcome("fact", [Fact("convolution_backward_assigned", f"{share:.4f}")], lines=0)
         yield Outcome("fact", self._tails(), lines=0)
-        yield Outcome("foreign", lines=len(self._op_kind) - self._call_events - self._unread_events)
+        yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
 
     def _operators(self) -> tuple[Ints, int]:
         """The operator of every kernel by its id (-1: none), and how many kernels' ids stand for several operators."""
@@ -174,11 +177,12 @@ class _Records:
         for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             kernels = launched[a:b]
             name, operation, _ = self._columns.kinds[self._op_kind[self._op[kernels[0]]]]
+            is_event = int(self._op[kernels[0]]) < self._events
             if operation is None:
-                self._unread_events += 1
+                self._unread_events += is_event
                 self._unread[self._columns.names[name], "inputs not recorded or not readable"] += 1
             else:
-                self._call_events += 1
+                self._call_events += is_event
                 self._operator(operation, kernels)
 
     def _operator(self, operation: Operation, kernels: Ints) -> None:

@@ -1,0 +1,187 @@
+"""Kernels of HIP graph replays, joined to the operators that were recorded when the graph was captured.
+
+A replay launches the kernels of a whole graph with one call (``hipGraphLaunch``), so they have no operator.  The trace
+of the capture has both: between ``hipStreamBeginCapture`` and ``hipStreamEndCapture`` of a thread each launch bears the
+operator's ``External id`` and its kernel's name, and no kernel runs::
+
+    {"ph": "X", "cat": "cuda_runtime", "name": "hipExtModuleLaunchKernel", "tid": 251, "ts": …,
+     "args": {"External id": 161252, "kernel": "Cijk_Alik_Bljk_…", "correlation": 67600, …}}      capture
+    {"ph": "X", "cat": "kernel", "name": "Cijk_Alik_Bljk_…", "args": {"correlation": 92178, "kind": "Dispatch Task"}}
+
+A replay is joined to a capture whose kernels have the same names in the same order: one of the same file, or of a
+trace of the same rank that lies in the same folder.  Where captures of equal kernels differ in their problems (batch
+sizes that use the same kernels), or there is none, the replay stays without operators; the fact
+``graph_unexplained_us`` is its time.  CUDA's runtime events name no kernels, so its replays are not joined.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from logparse.formats.format import Source
+from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents, is_operator, parse
+from logparse.formats.traces.torch.records import Columns, Ints
+from logparse.model import Fact
+
+KindOf = Callable[[Mapping[str, Any]], int]
+"""The index in ``Columns.kinds`` of an operator's event."""
+LAUNCH = re.compile(r"(?:hip|cuda)GraphLaunch")
+RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "runtime"})
+
+_MARK = b"StreamBeginCapture"
+_BEGIN, _END = re.compile(r"hipStreamBeginCapture"), re.compile(r"hipStreamEndCapture")
+_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}\[\]]*?"rank"\s*:\s*(\d+)')
+_MOST_BESIDE = 256
+_Thread = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A captured graph: its kernels (indices of names), the kind of each one's operator, and which operator it is."""
+
+    names: tuple[int, ...]
+    kinds: tuple[int, ...]
+    operators: tuple[int, ...]
+
+
+def events_of(source: Source) -> Iterator[Mapping[str, Any]]:
+    """Every event of a trace, parsed; damaged ones are left out."""
+    with source.open() as stream:
+        for batch in TraceEvents(stream).batches():
+            yield from _events(batch)
+
+
+def _events(batch: Batch) -> Iterator[Mapping[str, Any]]:
+    i = 0
+    while i < len(batch.bodies):
+        event, taken, _ = parse(batch, i)
+        if event is not None:
+            yield event
+        i += taken
+
+
+def thread_of(event: Mapping[str, Any]) -> _Thread:
+    return str(event.get("pid")), str(event.get("tid"))
+
+
+def join(source: Source, columns: Columns, graph_of: Sequence[int], found: Ints, kind_of: KindOf) -> list[Fact]:
+    """Give the kernels of replays operators of their own in ``columns`` and ``found`` (per kernel its operator).
+
+    ``graph_of`` is the launch of each kernel that a graph launched, else -1.
+    """
+    replays: dict[int, list[int]] = defaultdict(list)
+    for kernel, launch in enumerate(graph_of):
+        if launch >= 0:
+            replays[launch].append(kernel)
+    if not replays:
+        return []
+    columns.replayed_from = len(columns.op_kind)
+    captures = _Captures(source, columns, kind_of)
+    explained = 0.0
+    for kernels in replays.values():
+        kernels.sort(key=columns.kernel_start.__getitem__)
+        capture = captures.of(tuple(columns.kernel_name[i] for i in kernels))
+        if capture is not None:
+            _replay(columns, kernels, capture, found)
+            explained += sum(columns.kernel_us[i] for i in kernels)
+    total = sum(columns.kernel_us[i] for kernels in replays.values() for i in kernels)
+    return [
+        Fact("graph_launches", str(len(replays))),
+        Fact("graph_us", f"{total:.3f}"),
+        Fact("graph_unexplained_us", f"{total - explained:.3f}"),
+    ]
+
+
+def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: Ints) -> None:
+    """One launch of a captured graph: each captured operator runs once more."""
+    first = len(columns.op_kind)
+    numbers: dict[int, int] = {}
+    for kernel, kind, operator in zip(kernels, capture.kinds, capture.operators, strict=True):
+        if operator not in numbers:
+            numbers[operator] = first + len(numbers)
+            columns.op_id.append(-1)
+            columns.op_kind.append(kind)
+        found[kernel] = numbers[operator]
+
+
+class _Captures:
+    """The captured graphs that are within reach, searched as far as they are asked for: own file first."""
+
+    def __init__(self, source: Source, columns: Columns, kind_of: KindOf) -> None:
+        self._columns, self._kind_of = columns, kind_of
+        self._sources = _with_captures(source)
+        self._found: dict[tuple[int, ...], set[Capture]] = defaultdict(set)
+
+    def of(self, names: tuple[int, ...]) -> Capture | None:
+        """The captured graph of these kernels; None where there is none, or several that differ."""
+        while names not in self._found:
+            source = next(self._sources, None)
+            if source is None:
+                return None
+            for capture in captures_of(events_of(source), self._columns, self._kind_of):
+                self._found[capture.names].add(capture)
+        captures = self._found[names]
+        return next(iter(captures)) if len(captures) == 1 else None
+
+
+def _with_captures(source: Source) -> Iterator[Source]:
+    """The trace itself and those of its rank beside it, as far as they captured graphs."""
+    if _has_captures(source):
+        yield source
+    rank = _rank(source)
+    for number, other in enumerate(source.beside()):
+        if number >= _MOST_BESIDE:
+            return
+        if other.name.endswith(".json") and _rank(other) == rank and _has_captures(other):
+            yield other
+
+
+def _rank(source: Source) -> bytes | None:
+    with source.open() as stream:
+        head = stream.read(64 << 10)
+    match = _RANK.search(head) or re.search(rb'"rank"\s*:\s*(\d+)', head)
+    return match[1] if match else None
+
+
+def _has_captures(source: Source) -> bool:
+    with source.open() as stream:
+        return any(_MARK in batch.block for batch in TraceEvents(stream).batches())
+
+
+def captures_of(events: Iterable[Mapping[str, Any]], columns: Columns, kind_of: KindOf) -> Iterator[Capture]:
+    """The captured graphs of a trace.  Names and kinds are indices of ``columns``."""
+    kinds: dict[int, int] = {}
+    launches: dict[_Thread, list[tuple[float, int, str]]] = defaultdict(list)
+    begins: dict[_Thread, list[float]] = defaultdict(list)
+    ends: dict[_Thread, list[float]] = defaultdict(list)
+    for event in events:
+        args, at = event.get("args"), event.get("ts")
+        if not isinstance(args, dict) or not isinstance(at, (int, float)):
+            continue
+        id, name = args.get("External id"), str(event.get("name"))
+        if is_operator(event):
+            if type(id) is int:
+                kinds[id] = kind_of(event)
+        elif event.get("cat") in RUNTIME:
+            if isinstance(args.get("kernel"), str):
+                launches[thread_of(event)].append((at, id if type(id) is int else -1, args["kernel"]))
+            elif _BEGIN.match(name):
+                begins[thread_of(event)].append(at)
+            elif _END.match(name):
+                ends[thread_of(event)].append(at)
+    for thread, starts in begins.items():
+        for start in starts:
+            end = min((x for x in ends[thread] if x > start), default=None)
+            within = sorted(x for x in launches[thread] if end is not None and start < x[0] < end)
+            if within:
+                ids = [id for _, id, _ in within]
+                nameless = columns.kind(columns.text(""))
+                yield Capture(
+                    tuple(columns.text(name) for _, _, name in within),
+                    tuple(kinds.get(id, nameless) for id in ids),
+                    tuple(ids),
+                )

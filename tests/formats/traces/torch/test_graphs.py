@@ -1,0 +1,128 @@
+"""Graph replays joined to captured graphs: the corpus, the sample, and what must not be joined."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logparse.formats.traces.torch.profiler import FORMAT
+from logparse.ingest import ingest
+from logparse.ingest.input_file import InputFile
+from logparse.model import Call, Fact, GemmProblem, Kernel, Measurement, Record
+from logparse.store import Store
+from tests.conftest import CORPUS, SAMPLES, needs_corpus
+from tests.formats.reading import outcomes, records, units
+
+FOLDER = SAMPLES / "graph"
+
+
+def read(path: Path) -> list[Record]:
+    return records(outcomes(FORMAT, path))
+
+
+def calls(found: list[Record]) -> Counter[str]:
+    out = Counter[str]()
+    for record in found:
+        if isinstance(record, Call):
+            out[record.problem.label] += record.count or 0
+    return out
+
+
+def facts(found: list[Record]) -> dict[str, str]:
+    return {r.name: r.value for r in found if isinstance(r, Fact)}
+
+
+@needs_corpus
+def test_a_real_decode_step_is_what_the_reference_report_says(tmp_path: Path) -> None:
+    folder = CORPUS / "tracelens"
+    found = read(folder / "mi300_sglang_decode.json.gz")
+    assert sum(calls(found).values()) == 145
+    us = sum(r.total_us for r in found if isinstance(r, Kernel) and isinstance(r.problem, GemmProblem))
+    assert us == pytest.approx(5782.2539, abs=0.01)
+    assert facts(found)["graph_unexplained_us"] == "0.000"
+    assert sum(r.total_us for r in found if isinstance(r, Kernel)) == pytest.approx(9765.437, abs=0.01)
+    shutil.copy(folder / "mi300_sglang_decode.json.gz", tmp_path)
+    alone = read(tmp_path / "mi300_sglang_decode.json.gz")
+    assert not calls(alone)
+    assert facts(alone)["graph_unexplained_us"] == facts(alone)["graph_us"] == "9656.404"
+
+
+def test_replays_are_calls_of_the_captured_problems() -> None:
+    found = read(FOLDER / "decode.trace.json")
+    assert calls(found) == {"TN 1024×32×512 bf16_r": 4}
+    (measured,) = [r for r in found if isinstance(r, Measurement)]
+    assert measured.samples_us == (20.0, 21.0, 22.0, 23.0)
+    by_op = Counter[str]()
+    for r in found:
+        if isinstance(r, Kernel):
+            by_op[r.op] += r.calls
+    assert by_op == {"aten::mm": 4, "aiter::rmsnorm": 4, "": 3}
+    assert {k: v for k, v in facts(found).items() if k.startswith("graph")} == {
+        "graph_launches": "3", "graph_us": "133.000", "graph_unexplained_us": "34.000",
+    }  # fmt: skip
+
+
+def test_units_are_the_events_of_the_trace_alone() -> None:
+    content = json.loads((FOLDER / "decode.trace.json").read_text())
+    assert units(outcomes(FORMAT, FOLDER / "decode.trace.json")) == {"measurement": 11, "foreign": 3}
+    assert len(content["traceEvents"]) == 14
+
+
+def test_a_capture_itself_ran_nothing() -> None:
+    assert not calls(read(FOLDER / "capture.trace.json"))
+
+
+def test_traces_of_one_folder_in_a_store(store: Store) -> None:
+    ingest([str(FOLDER)], store, run="server")
+    found = store.query("select cast(sum(calls) as int) as calls from workload")
+    assert found["calls"].tolist() == [4]
+
+
+def trace(folder: Path, name: str, change: Any) -> None:
+    content = json.loads((FOLDER / name).read_text())
+    change(content)
+    (folder / name).write_text(json.dumps(content))
+
+
+def test_another_rank_s_capture_is_none(tmp_path: Path) -> None:
+    shutil.copy(FOLDER / "decode.trace.json", tmp_path)
+    trace(tmp_path, "capture.trace.json", lambda x: x["distributedInfo"].update(rank=1))
+    assert not calls(read(tmp_path / "decode.trace.json"))
+
+
+def test_captures_of_equal_kernels_and_other_problems_are_ambiguous(tmp_path: Path) -> None:
+    shutil.copy(FOLDER / "decode.trace.json", tmp_path)
+
+    def twice(content: dict[str, Any]) -> None:
+        more = json.loads(json.dumps(content["traceEvents"]).replace("[32, 512]", "[24, 512]"))
+        for event in more:
+            event["ts"] += 10_000
+            event["args"].update({"External id": event["args"].get("External id", 0) + 5000})
+        content["traceEvents"] += more
+
+    trace(tmp_path, "capture.trace.json", twice)
+    found = read(tmp_path / "decode.trace.json")
+    assert not calls(found)
+    assert facts(found)["graph_unexplained_us"] == "133.000"
+
+
+def test_one_trace_may_hold_both(tmp_path: Path) -> None:
+    captured = json.loads((FOLDER / "capture.trace.json").read_text())["traceEvents"]
+    trace(tmp_path, "decode.trace.json", lambda x: x["traceEvents"].extend(captured))
+    assert sum(calls(read(tmp_path / "decode.trace.json")).values()) == 4
+
+
+def test_files_beside(tmp_path: Path) -> None:
+    for name in ("b.json", "a.json.gz", "c.log"):
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "folder").mkdir()
+    assert [Path(x.path).name for x in InputFile(str(tmp_path / "b.json")).beside()] == ["a.json.gz", "c.log"]
+    assert [x.path for x in InputFile(f"file://{tmp_path}/b.json").beside()] == [
+        f"file://{tmp_path}/a.json.gz", f"file://{tmp_path}/c.log",
+    ]  # fmt: skip
+    assert not list(InputFile("-").beside())
