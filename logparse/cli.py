@@ -1,190 +1,128 @@
-"""The program: one short function per verb, each one call of the library; errors are caught in one place, ``main``."""
+"""The program: one short function per verb, each one call of the library; what it answers is printed in one place."""
 
 # Annotations are not kept as texts here: typer would compile each of two hundred again at every start.
 
-import atexit
-import gc
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from logparse import __version__
-from logparse.errors import LogparseError
-from logparse.output import TableFormat, write_rows, write_table
+from logparse.output import ROWS, Answer, Bar
+from logparse.output import options as opt
+from logparse.output.options import argument, opened, option, program_of
+from logparse.output.program import run_program
 from logparse.text import parse_share, printable
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from logparse.executors import Progress
-    from logparse.ingest import Ingested
-    from logparse.store import Store
-
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    help="From math-library logs and tuning files of GPU jobs to one table, findings and override files.",
-    epilog="A first session: `logparse ingest hipblaslt_*.log *.fdb.txt tunableop_*.csv`, then `logparse recommend`.",
+app, verb = program_of(
+    "From math-library logs and tuning files of GPU jobs to one table, findings and override files.",
+    "A first session: `logparse ingest hipblaslt_*.log *.fdb.txt tunableop_*.csv`, then `logparse recommend`.",
 )
 
-StoreOption = Annotated[
-    str | None,
-    typer.Option("--store", envvar="LOGPARSE_STORE", help="Store folder or URL. [default: logparse-store]"),
-]
-RunOption = Annotated[str | None, typer.Option("--run", help="Run label. [default: the latest run]")]
-FormatOption = Annotated[TableFormat, typer.Option("--format", help="How to print the table.")]
-OutputOption = Annotated[str | None, typer.Option("--output", "-o", help="Write the table to a file.")]
 
-TargetOption = Annotated[
-    list[str] | None,
-    typer.Option("--target", help="Facts of the machine that will read the files: a file, or KEY=VALUE."),
-]
-FilesArgument = Annotated[list[str], typer.Argument(help="Override files (TunableOp CSV, tuning file, user find-db).")]
-FailOnOption = Annotated[str, typer.Option("--fail-on", help="Slower by more than this fails, e.g. 3%.")]
-EngineOption = Annotated[
-    str, typer.Option(help="local; ray (of $RAY_ADDRESS, of this machine, or one of its own); ray://HOST:PORT.")
-]
-FAILED = 3
-"""Exit code of a check that failed (1: something could not be read, 2: wrong usage)."""
-RUN_HELP = "A store (its latest run), STORE#RUN, a run's label, or log files."
+def _names(of: str) -> "Callable[[], Iterable[str]]":
+    """The values that an option has, asked for when one is given or completed: their modules take long to import."""
 
+    def names() -> "Iterable[str]":
+        if of == "format":
+            from logparse.formats import FORMATS
 
-def _print_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"logparse {__version__}")
-        raise typer.Exit
+            return [format.name for format in FORMATS]
+        if of == "backend":
+            from analyzers.measure.backends import BACKENDS
+
+            return [backend.name for backend in BACKENDS]
+        from analyzers.overrides import OVERRIDE_FORMATS, export
+
+        if of == "export":
+            return [*export.KINDS, "csv"]
+        converted = [x.conversion.word for x in OVERRIDE_FORMATS if x.conversion and x.writer]
+        return converted if of == "convert" else [x.name for x in OVERRIDE_FORMATS]
+
+    return names
 
 
-@app.callback()
-def program(
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
-    ] = False,
-) -> None:
-    """What stands before a verb."""
-
-
-@app.command(epilog="Example: `logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv`")
+@verb("logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv")
 def ingest(
-    paths: Annotated[list[str], typer.Argument(help="Files, folders, globs, URLs; `-` for standard input.")],
-    store: StoreOption = None,
-    run: Annotated[str | None, typer.Option("--run", help="Label of this run. [default: the time of the call]")] = None,
-    format: Annotated[str | None, typer.Option("--format", help="Format name, instead of recognising it.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Files at once. [default: one per core]")] = 0,
-    max_ratio: Annotated[float, typer.Option(help="Refuse compressed files that expand more than this.")] = 2000.0,
-    engine: EngineOption = "local",
-) -> None:
+    paths: Annotated[list[str], argument("Files, folders, globs, URLs; `-` for standard input.")],
+    store: opt.Store = None,
+    run: opt.Label = None,
+    format: Annotated[str | None, option("Format name, instead of recognising it.", values=_names("format"))] = None,
+    jobs: Annotated[int, option("Files at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
+    max_ratio: Annotated[float, option("Refuse compressed files that expand more than this.")] = 2000.0,
+    engine: opt.Engine = "local",
+) -> Answer:
     """Read logs and tuning files into the store."""
     from logparse.executors import open_executor
     from logparse.ingest import ingest as ingest_paths
-    from logparse.store import open_store
+    from logparse.ingest.render import answer
 
-    target = open_store(store, create=True)
-    with open_executor(engine, jobs) as executor, _progress(paths) as progress:
-        results = ingest_paths(
-            paths, target, run=run, format=format, max_ratio=max_ratio, progress=progress, executor=executor
-        )
-    _print_ingested(results)
-    failed = [result for result in results if result.state == "failed"]
-    if failed or not any(result.recognised for result in results):
-        raise typer.Exit(1)
+    held = opened(store, create=True)
+    with open_executor(engine, jobs) as executor, Bar("ingest", of_bytes=True) as bar:
+        reading = partial(ingest_paths, progress=bar.advance if bar.shown else None, total=bar.begin, executor=executor)
+        return answer(reading(paths, held, run=run, format=format, max_ratio=max_ratio))
 
 
-@app.command(
-    context_settings={"allow_interspersed_args": False},  # what follows the program is the program's
-    epilog="Example: `logparse capture --dir logs -- torchrun --nproc-per-node 8 train.py`",
-)
+@verb("logparse capture --dir logs -- torchrun --nproc-per-node 8 train.py", passes_on=True)
 def capture(
-    command: Annotated[list[str] | None, typer.Argument(help="The job, after `--`.")] = None,
-    masks: Annotated[str, typer.Option(help="hipBLASLt log categories: numbers and names.")] = "32,64",
-    folder: Annotated[
-        Path | None, typer.Option("--dir", help="New folder for the logs. [default: one of its own]")
-    ] = None,
-    store: StoreOption = None,
-    run: Annotated[str | None, typer.Option("--run", help="Label of this run. [default: the time of the call]")] = None,
-    markers: Annotated[bool, typer.Option("--markers", help="roctx ranges by hipBLASLt.")] = False,
-    tunableop: Annotated[bool, typer.Option(help="Record the keys that TunableOp has no tuned row for.")] = True,
-    print_only: Annotated[bool, typer.Option("--print", help="Only print the exports and what they mean.")] = False,
-) -> None:
+    command: Annotated[opt.Words, argument("The job, after `--`.")] = None,
+    masks: Annotated[str, option("hipBLASLt log categories: numbers and names.")] = "32,64",
+    folder: Annotated[Path | None, option("New folder for the logs. [default: one of its own]", "--dir")] = None,
+    store: opt.Store = None,
+    run: opt.Label = None,
+    markers: Annotated[bool, option("roctx ranges by hipBLASLt.", "--markers")] = False,
+    tunableop: Annotated[bool, option("Record the keys that TunableOp has no tuned row for.")] = True,
+    print_only: Annotated[bool, option("Only print the exports and what they mean.", "--print")] = False,
+) -> Answer:
     """Run a job with its libraries' logs switched on, then ingest them; the exit code is the job's."""
     from logparse.capture.plan import exports
     from logparse.capture.plan import plan as planned
     from logparse.capture.run import capture as captured
+    from logparse.ingest.render import answer
 
     words = command or []
     if not words and not print_only:
         raise typer.BadParameter("a command after `--`, or --print", param_hint="COMMAND")
     plan = planned(words, folder, masks, markers=markers, tunableop=tunableop)
     if print_only:
-        typer.echo(exports(plan), nl=False)
-        for warning in plan.warnings:
-            typer.echo(f"warning: {printable(warning)}", err=True)
-        return
+        return Answer(exports(plan).splitlines(), errors=[f"warning: {warning}" for warning in plan.warnings])
 
-    def opened() -> "Store":
-        from logparse.store import open_store
-
-        return open_store(store, create=True)
-
-    code, results = captured(words, plan, opened, lambda line: typer.echo(line, err=True), run=run)
-    with redirect_stdout(sys.stderr):  # standard output is the job's
-        _print_ingested(results)
-    raise typer.Exit(code)
+    code, results = captured(
+        words, plan, lambda: opened(store, create=True), lambda x: typer.echo(x, err=True), run=run
+    )
+    return replace(answer(results), code=code, aside=True)  # standard output is the job's
 
 
-@app.command(epilog="Example: `logparse recommend --target tunableop_results0.csv --out overrides`")
+@verb("logparse recommend --target tunableop_results0.csv --out overrides", table=True)
 def recommend(
-    store: StoreOption = None,
-    run: RunOption = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option(help="Facts of the machine that will read the overrides: a file that tells them, or KEY=VALUE."),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the override files, one folder per target in it.")] = Path(
-        "overrides"
-    ),
-    n: Annotated[int, typer.Option("-n", help="Findings to print.")] = 20,
-    min_gain: Annotated[str, typer.Option(help="Propose nothing that gains less of a problem's own time.")] = "3%",
-    min_saving: Annotated[float, typer.Option(help="Leave out findings that save less (µs per run).")] = 0.0,
-    own: Annotated[
-        list[str] | None, typer.Option(help="Override files that the job reads now: their other rows are kept.")
-    ] = None,
-    confirmed: Annotated[
-        bool, typer.Option("--confirmed", help="Write only overrides that a replay confirmed.")
-    ] = False,
-    max_rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows of an override file at most, the most valuable first.")
-    ] = None,
-    family_regret: Annotated[
-        str, typer.Option(help="What a wildcard row may lose against exact rows (PyTorch 2.15).")
-    ] = "1%",
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps that the logs are of. [default: as the traces mark]")
-    ] = None,
-    slow_factor: Annotated[float, typer.Option(help="W is slow above this many times the slower of F and B …")] = 3.0,
-    slow_floor_ms: Annotated[float, typer.Option(help="… and above this many ms.")] = 0.05,
-    query_cost_us: Annotated[float, typer.Option(help="Host time of one heuristic query (µs).")] = 30.0,
-    gpus: Annotated[int, typer.Option(help="GPUs of a target process: so many TunableOp files.")] = 1,
-    same_build: Annotated[
-        bool, typer.Option("--same-build", help="Logs and times are of one library build and arch.")
-    ] = False,
-    format: FormatOption = TableFormat.table,
-    output: OutputOption = None,
-) -> None:
+    store: opt.Store = None,
+    run: opt.Run = None,
+    target: opt.Target = None,
+    out: Annotated[Path, option("Folder for the override files, one folder per target in it.")] = Path("overrides"),
+    n: opt.Count = None,
+    min_gain: Annotated[str, option("Propose nothing that gains less of a problem's own time.")] = "3%",
+    min_saving: Annotated[float, option("Leave out findings that save less (µs per run).", min=0.0)] = 0.0,
+    own: Annotated[opt.Words, option("Override files that the job reads now: their other rows are kept.")] = None,
+    confirmed: Annotated[bool, option("Write only overrides that a replay confirmed.", "--confirmed")] = False,
+    max_rows: Annotated[int | None, option("Rows of an override file at most, the most valuable first.", min=1)] = None,
+    family_regret: Annotated[str, option("What a wildcard row may lose against exact rows (PyTorch 2.15).")] = "1%",
+    steps: Annotated[int | None, option("Steps that the logs are of. [default: as the traces mark]", min=1)] = None,
+    slow_factor: Annotated[float, option("W is slow above this many times the slower of F and B …")] = 3.0,
+    slow_floor_ms: Annotated[float, option("… and above this many ms.")] = 0.05,
+    query_cost_us: Annotated[float, option("Host time of one heuristic query (µs).")] = 30.0,
+    gpus: Annotated[int, option("GPUs of a target process: so many TunableOp files.", min=1)] = 1,
+    same_build: Annotated[bool, option("Logs and times are of one library build and arch.", "--same-build")] = False,
+) -> Answer:
     """Rank what is worth changing, and write the override files."""
     from analyzers.analyzer import Settings
     from analyzers.evidence.target import target_from
     from analyzers.overrides import WRITERS
     from analyzers.recommend import render
-    from analyzers.recommend.verb import advise, write
+    from analyzers.recommend import verb as advising
     from logparse.formats import FORMATS
-    from logparse.store import open_store
 
     settings = Settings(
         slow_factor=slow_factor,
@@ -199,62 +137,40 @@ def recommend(
         steps=steps,
         target=target_from(target or [], FORMATS),
     )
-    found = advise(open_store(store), settings, run)
-    frame = render.rows(found)
-    written, notes = write(found, settings, WRITERS, out, gpus, own or [])
-    if format is not TableFormat.table:
-        write_table(frame, format, output)
-        return
-    for line in render.lines(found):
-        typer.echo(printable(line))
-    if len(frame):
-        write_table(render.brief(frame).head(n), format, output)
-    for file in written:
-        typer.echo(f"wrote {os.path.relpath(file.path)}")
-        for line in [] if file.applied else file.use.splitlines():
-            typer.echo(f"    {line}")
-    for note in notes:
-        typer.echo(f"note: {printable(note)}")
+    found = advising.advise(opened(store), settings, run)
+    written, notes = advising.write(found, settings, WRITERS, out, gpus, own or [])
+    return render.answer(found, written, notes, n)
 
 
-@app.command(epilog="Example: `logparse replay --kind conv --direction W --budget 10m`")
+@verb("logparse replay --kind conv --direction W --budget 10m", table=True)
 def replay(
-    store: StoreOption = None,
-    run: RunOption = None,
-    backend: Annotated[str, typer.Option(help="Backends, comma-separated: torch, cublaslt, cudnn …")] = "torch",
-    device: Annotated[str | None, typer.Option(help="0,1 or cpu. [default: every GPU, else cpu]")] = None,
-    engine: EngineOption = "local",
-    kind: Annotated[str | None, typer.Option(help="gemm or conv.")] = None,
-    direction: Annotated[str | None, typer.Option(help="F, B or W.")] = None,
-    top: Annotated[int | None, typer.Option(help="Only the N most valuable problems.")] = None,
-    budget: Annotated[str | None, typer.Option(help="Stop after this long: 90s, 10m, 1.5h.")] = None,
-    workspace: Annotated[
-        int | None, typer.Option(help="Workspace in bytes. [default: the log's, else PyTorch's]")
-    ] = None,
-    solution: Annotated[list[str] | None, typer.Option(help="A kernel of yours, pkg.module:callable.")] = None,
-    resume: Annotated[bool, typer.Option("--resume/--again", help="Skip what this machine has measured.")] = True,
-    exhaustive: Annotated[bool, typer.Option("--exhaustive", help="Enumerate, not only the heuristic's list.")] = False,
-    hot: Annotated[bool, typer.Option("--hot", help="Leave operands in the last-level cache.")] = False,
-    flush_instructions: Annotated[
-        bool, typer.Option("--flush-instructions", help="Empty the instruction caches before each timed execution.")
-    ] = False,
-    markers: Annotated[bool, typer.Option("--markers", help="NVTX/roctx range around each solution.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
-    script: Annotated[Path | None, typer.Option(help="Write the plan as a script for another machine.")] = None,
+    store: opt.Store = None,
+    run: opt.Run = None,
+    backend: Annotated[str, option("torch, cublaslt, cudnn …", values=_names("backend"), several=True)] = "torch",
+    device: Annotated[str | None, option("0,1 or cpu. [default: every GPU, else cpu]")] = None,
+    engine: opt.Engine = "local",
+    kind: Annotated[str | None, option("gemm or conv.", values=("gemm", "conv"))] = None,
+    direction: Annotated[str | None, option("F, B or W.", values="FBW")] = None,
+    top: Annotated[int | None, option("Only the N most valuable problems.", min=1)] = None,
+    budget: Annotated[str | None, option("Stop after this long: 90s, 10m, 1.5h.")] = None,
+    workspace: Annotated[int | None, option("Workspace in bytes. [default: the log's, else PyTorch's]", min=0)] = None,
+    solution: Annotated[opt.Words, option("A kernel of yours, pkg.module:callable.")] = None,
+    resume: Annotated[bool, option("Skip what this machine has measured.", "--resume/--again")] = True,
+    exhaustive: Annotated[bool, option("Enumerate, not only the heuristic's list.", "--exhaustive")] = False,
+    hot: Annotated[bool, option("Leave operands in the last-level cache.", "--hot")] = False,
+    flush_instructions: Annotated[bool, option("Empty the instruction caches before each timed execution.")] = False,
+    markers: Annotated[bool, option("NVTX/roctx range around each solution.", "--markers")] = False,
+    dry_run: Annotated[bool, option("Print the plan and stop.", "--dry-run")] = False,
+    script: Annotated[Path | None, option("Write the plan as a script for another machine.")] = None,
     profile_command: Annotated[
-        str | None,
-        typer.Option(metavar="SOLUTION", help="Print profilers' command lines for the plan's first problem."),
+        str | None, option("Print profilers' command lines for the plan's first problem.", metavar="SOLUTION")
     ] = None,
-) -> None:
+) -> Answer:
     """Measure the problems on this machine's GPUs, the most valuable first."""
-    from analyzers.measure import render
     from analyzers.measure import replay as measuring
-    from analyzers.measure.profile import profile_lines
-    from analyzers.measure.progress import display
+    from analyzers.measure import verb as measure
     from analyzers.measure.results import Method
     from analyzers.measure.scheduler import Limits
-    from analyzers.measure.tune_script import script as script_of
-    from logparse.store import open_store
 
     devices = tuple(f"cuda:{x}" if x.isdigit() else x for x in device.split(",")) if device else ()
     options = measuring.Options(
@@ -273,126 +189,80 @@ def replay(
         method=Method(workspace_bytes=workspace, cache="hot" if hot else "cold"),
         limits=Limits(budget_s=measuring.seconds(budget) if budget else None),
     )
-    held = open_store(store)
     if dry_run or script or profile_command:
-        plan = measuring.planned(held, options)
-        if profile_command:
-            for line in profile_lines(plan, profile_command, options):
-                typer.echo(line)
-        elif script:
-            script.write_text(script_of(plan), encoding="utf-8")
-            typer.echo(f"wrote {script}: {len(plan)} problems; run it there, then `logparse ingest` what it wrote")
-        else:
-            frame = render.plan_rows(plan)
-            write_table(frame.drop(columns="text"), TableFormat.table)
-            typer.echo(f"{len(plan)} problems, about {frame['cost_s'].sum():,.0f} s of device time")
-        return
-    with display(lambda line: typer.echo(printable(line))) as shown:
-        report = measuring.replay(held, options, shown.take, shown.watch)
-    for line in render.report_lines(report):
-        typer.echo(printable(line))
-    if report.interrupted:
-        raise typer.Exit(130)
+        return measure.plan(opened(store), options, script, profile_command)
+    return measure.measure(opened(store), options, lambda line: typer.echo(printable(line)))
 
 
-@app.command(epilog="Example: `logparse top --by time -n 10`")
+@verb("logparse top --by time -n 10", table=True)
 def top(
-    store: StoreOption = None,
-    run: RunOption = None,
-    by: Annotated[str, typer.Option(help="calls, or time.")] = "calls",
-    kind: Annotated[str | None, typer.Option(help="gemm, grouped or conv.")] = None,
-    n: Annotated[int, typer.Option("-n", help="Number of problems.")] = 20,
-    format: FormatOption = TableFormat.table,
-    output: OutputOption = None,
-) -> None:
+    store: opt.Store = None,
+    run: opt.Run = None,
+    by: Annotated[str, option("calls, or time.", values=("calls", "time"))] = "calls",
+    kind: opt.Kind = None,
+    n: Annotated[int, option("Number of problems.", "-n", min=1)] = ROWS,
+) -> Answer:
     """Rank the distinct problems of a run by calls or time."""
+    from analyzers.evidence.double_counts import remarks_of
     from logparse import lookup
-    from logparse.store import open_store
 
-    if by not in ("calls", "time"):
-        raise typer.BadParameter("calls or time", param_hint="--by")
-    held = open_store(store)
+    held = opened(store)
     frame = lookup.top(held, by=by, kind=kind, n=n, run=run)
-    write_table(lookup.brief(frame) if format is TableFormat.table else frame, format, output)
-    if format is TableFormat.table and output is None:
-        from analyzers.evidence.double_counts import remarks_of
 
-        for line in remarks_of(held, held.latest_run(run)):
-            typer.echo(printable(f"note: {line}"))
+    text = [frame.drop(columns="text")]
+    return Answer(text, frame, "top", notes=lambda: (f"note: {x}" for x in remarks_of(held, held.latest_run(run))))
 
 
-@app.command(epilog="Example: `logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'`")
+@verb("logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'", table=True)
 def show(
-    text: Annotated[str, typer.Argument(help="A bench, Trace or profile line, MIOpenDriver command, find-db key …")],
-    store: StoreOption = None,
-    format: FormatOption = TableFormat.table,
-    output: OutputOption = None,
-) -> None:
+    text: Annotated[str, argument("A bench, Trace or profile line, MIOpenDriver command, find-db key …")],
+    store: opt.Store = None,
+) -> Answer:
     """Show all that every format knows of the problem in a pasted line."""
     from logparse import lookup
-    from logparse.store import open_store
 
-    known = lookup.show(open_store(store), text)
-    if format is not TableFormat.table:
-        import pandas as pd
-
-        tables = [
-            frame.assign(what=what) for k in known for what, frame in (("call", k.calls), ("time", k.measurements))
-        ]
-        write_table(pd.concat(tables, ignore_index=True), format, output)
-        return
-    for entry in known:
-        typer.echo(f"{entry.problem.label}\n  {entry.problem.text}")
-        for title, frame in (("calls", entry.calls), ("measurements", entry.measurements)):
-            typer.echo(f"{title}: {len(frame) or 'none'}")
-            if len(frame):
-                write_table(frame.drop(columns="problem").dropna(axis="columns", how="all"), format)
+    known = lookup.show(opened(store), text)
+    return Answer(lookup.known_lines(known), lookup.known_table(known), "show")
 
 
-@app.command(epilog="Example: `logparse sql 'select epilogue, count(*) from gemm_problems group by all'`")
+@verb("logparse sql 'select epilogue, count(*) from gemm_problems group by all'", table=True)
 def sql(
-    query: Annotated[str, typer.Argument(help='One SELECT over the views (see `logparse sql "describe calls"`).')],
-    store: StoreOption = None,
-    run: Annotated[str | None, typer.Option("--run", help="Limit the views to one run.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds until the query is stopped.")] = 60.0,
-    max_rows: Annotated[int, typer.Option(help="Refuse larger results.")] = 1_000_000,
-    format: FormatOption = TableFormat.table,
-    output: OutputOption = None,
-) -> None:
+    query: Annotated[str, argument('One SELECT over the views (see `logparse sql "describe calls"`).')],
+    store: opt.Store = None,
+    run: Annotated[str | None, option("Limit the views to one run.", autocompletion=opt.completed_runs)] = None,
+    timeout: Annotated[float, option("Seconds until the query is stopped.")] = 60.0,
+    max_rows: Annotated[int, option("Refuse larger results.", min=1)] = 1_000_000,
+    n: Annotated[int | None, option("Only the first rows.", "-n", min=1)] = None,
+) -> Answer:
     """Run read-only SQL over the store's views."""
     from logparse.sql import query as run_query
-    from logparse.store import open_store
 
-    table = run_query(open_store(store).url, query, run=run, timeout_s=timeout, max_rows=max_rows)
-    write_table(table.to_pandas(), format, output)
+    found = run_query(opened(store).url, query, run=run, timeout_s=timeout, max_rows=max_rows)
+    found = found.slice(0, n) if n else found
+    return Answer([found], found)
 
 
-@app.command(epilog="Example: `logparse status`; while a cluster works: `logparse status --watch`")
+@verb("logparse status`; while a cluster works: `logparse status --watch", table=True)
 def status(
-    store: StoreOption = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Follow running ingests and replays to their end.")] = False,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks of --watch.")] = 2.0,
-    format: FormatOption = TableFormat.table,
-    output: OutputOption = None,
-) -> None:
-    """Say what the store holds, and what is missing; or how far a running ingest or replay is."""
+    store: opt.Store = None,
+    watch: Annotated[bool, option("Follow running ingests and replays to their end.", "--watch")] = False,
+    interval: Annotated[float, option("Seconds between two looks of --watch.", min=0.1)] = 2.0,
+) -> Answer:
+    """Show what the store holds, and what is missing; or how far a running ingest or replay is."""
+    from analyzers.completeness import missing
     from logparse import lookup
-    from logparse.store import open_store
+    from logparse.watch import watch as follow
 
-    held = open_store(store)
+    held = opened(store)
     if watch:
-        from logparse.watch import watch as follow
-
         follow(held, typer.echo, interval)
-        return
-    write_table(lookup.holdings(held), format, output)
-    if format is TableFormat.table and output is None:
-        for line in _missing(held):
-            typer.echo(line)
+        return Answer()
+    frame = lookup.holdings(held)
+    return Answer([frame], frame, "status", notes=lambda: missing(held))
 
 
-@app.command(epilog="Example: `logparse formats`")
-def formats(format: FormatOption = TableFormat.table, output: OutputOption = None) -> None:
+@verb("logparse formats", table=True)
+def formats() -> Answer:
     """List what can be read and written."""
     import pandas as pd
 
@@ -401,138 +271,88 @@ def formats(format: FormatOption = TableFormat.table, output: OutputOption = Non
 
     rows = [{"name": f.name, "what": "read", "about": f.about} for f in FORMATS]
     rows += [{"name": w.name, "what": "write", "about": w.about} for w in WRITERS]
-    write_table(pd.DataFrame(rows, columns=["name", "what", "about"]), format, output)
+    return Answer([rows], pd.DataFrame(rows), "formats")
 
 
-@app.command(epilog="Example: `logparse forget run-before-upgrade`")
+@verb("logparse forget run-before-upgrade")
 def forget(
-    name: Annotated[str, typer.Argument(help="A run label, or (the end of) a file's path.")], store: StoreOption = None
-) -> None:
+    name: Annotated[str, argument("A run label, or (the end of) a file's path.")], store: opt.Store = None
+) -> Answer:
     """Remove a run or a file from the store."""
-    from logparse.store import open_store
-
-    for path in open_store(store).forget(name):
-        typer.echo(f"forgot {printable(path)}")
+    return Answer([f"forgot {path}" for path in opened(store).forget(name)])
 
 
-@app.command(epilog="Example: `logparse compact --store s3://bucket/store`")
-def compact(store: StoreOption = None) -> None:
+@verb("logparse compact --store s3://bucket/store")
+def compact(store: opt.Store = None) -> Answer:
     """Merge the store's many small files into a few large ones; the old ones go an hour later."""
-    from logparse.store import compaction, open_store
+    from logparse.store import compaction
 
-    held = open_store(store)
-    with _counted("compact") as progress:
-        done = compaction.compact(held, progress)
-    typer.echo(f"{done.before:,} files before, {done.after:,} now")
+    with Bar("compact") as bar:
+        merged = compaction.compact(opened(store), bar.complete)
+    return Answer([f"{merged.before:,} files before, {merged.after:,} now"])
 
 
-@app.command(epilog="Example: `logparse lint tunableop_results0.csv --target gpus=8 --against logparse-store`")
+@verb("logparse lint tunableop_results0.csv --target gpus=8 --against logparse-store", table=True)
 def lint(
-    files: FilesArgument,
-    against: Annotated[str | None, typer.Option(help="The workload: " + RUN_HELP)] = None,
-    target: TargetOption = None,
-    as_format: Annotated[str | None, typer.Option("--as", help="Format name, instead of recognising it.")] = None,
-    rows: Annotated[bool, typer.Option("--rows", help="One row per row of the file, with its verdicts.")] = False,
-    format: FormatOption = TableFormat.table,
-    output: OutputOption = None,
-) -> None:
-    """Say per row whether the library will read, match and honour it; exit code 3 on errors, 1 if a file is none."""
-    import pandas as pd
-
+    files: opt.Files,
+    against: Annotated[str | None, option("The workload: " + opt.RUN_HELP)] = None,
+    target: opt.Target = None,
+    as_format: Annotated[
+        str | None, option("Its format, instead of recognising it.", "--as", values=_names("lint"))
+    ] = None,
+    rows: Annotated[bool, option("One row per row of the file, with its verdicts.", "--rows")] = False,
+) -> Answer:
+    """Check per row whether the library will read, match and honour it; exit code 3 on errors, 1 for another file."""
     from analyzers.evidence.runs import tables_at
     from analyzers.overrides import render, verbs
 
-    tables = tables_at(against) if against else None
-    judged, unread = verbs.lint_files(files, target or [], tables, as_format)
-    if rows or format is not TableFormat.table:
-        frames = [(render.rows_frame if rows else render.lint_frame)(file) for file in judged]
-        frames += [] if rows else [render.unread_frame(unread)]
-        write_table(pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), format, output)
-    else:
-        for file in judged:
-            for line in render.lint_lines(file):
-                typer.echo(printable(line))
-    for line in render.unread_lines(unread):
-        typer.echo(printable(line), err=True)
-    if not all(file.ok for file in judged):
-        raise typer.Exit(FAILED)
-    if unread:
-        raise typer.Exit(1)
+    judged, unread = verbs.lint_files(files, target or [], tables_at(against) if against else None, as_format)
+    return render.lint_answer(judged, unread, rows)
 
 
-@app.command(epilog="Example: `logparse coverage tunableop_results0.csv --against logparse-store`")
+@verb("logparse coverage tunableop_results0.csv --against logparse-store", table=True)
 def coverage(
-    files: FilesArgument,
-    against: Annotated[str | None, typer.Option(help="The workload: " + RUN_HELP + " [default: the store]")] = None,
-    target: TargetOption = None,
-    wildcards: Annotated[bool, typer.Option("--wildcards", help="PyTorch's wildcard fallback is on.")] = False,
-    store: StoreOption = None,
-    run: RunOption = None,
-    format: FormatOption = TableFormat.table,
-    output: OutputOption = None,
-) -> None:
+    files: opt.Files,
+    against: Annotated[str | None, option("The workload: " + opt.RUN_HELP + " [default: the store]")] = None,
+    target: opt.Target = None,
+    wildcards: Annotated[bool, option("PyTorch's wildcard fallback is on.", "--wildcards")] = False,
+    store: opt.Store = None,
+    run: opt.Run = None,
+) -> Answer:
     """Replay a run's calls against override files: what they cover, and which rows can never hit."""
-    import pandas as pd
-
     from analyzers.evidence.runs import tables_at, tables_of
-    from analyzers.overrides.render import unread_lines
     from analyzers.proof import render, verbs
-    from logparse.store import open_store
 
-    tables = tables_at(against, store) if against else tables_of(open_store(store), run)
+    tables = tables_at(against, store) if against else tables_of(opened(store), run)
     found, unread = verbs.cover(files, tables, target or [], wildcards=wildcards)
-    if format is not TableFormat.table or output is not None:
-        frames = [render.coverage_frame(x).assign(file=x.file) for x in found]
-        write_table(pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), format, output)
-    else:
-        for line in (*(line for x in found for line in render.coverage_lines(x)), *render.count_lines(tables, found)):
-            typer.echo(printable(line))
-    for line in unread_lines(unread):
-        typer.echo(printable(line), err=True)
-    if not all(x.hits for x in found):
-        raise typer.Exit(FAILED)
-    if unread:
-        raise typer.Exit(1)
+    return render.coverage_answer(tables, found, unread)
 
 
-@app.command(epilog="Example: `logparse verify before after overrides/*/tunableop_results0.csv`")
+@verb("logparse verify before after overrides/*/tunableop_results0.csv", table=True)
 def verify(
-    before: Annotated[str, typer.Argument(help=RUN_HELP)],
-    after: Annotated[str, typer.Argument(help=RUN_HELP)],
-    files: Annotated[
-        list[str] | None, typer.Argument(help="Override files. [default: what BEFORE's findings propose]")
-    ] = None,
-    fail_on: FailOnOption = "3%",
-    store: StoreOption = None,
-    format: FormatOption = TableFormat.table,
-    output: OutputOption = None,
-) -> None:
+    before: opt.RunName,
+    after: opt.RunName,
+    files: Annotated[opt.Words, argument("Override files. [default: what BEFORE's findings propose]")] = None,
+    fail_on: opt.FailOn = "3%",
+    store: opt.Store = None,
+) -> Answer:
     """Check that overrides took effect and what they gained against the promise; exit code 3 when not."""
     from analyzers.proof import render, verbs
 
-    found = verbs.verify(before, after, files or [], store, parse_share(fail_on))
-    frame = render.verify_frame(found)
-    write_table(frame.drop(columns="text") if format is TableFormat.table else frame, format, output)
-    if format is TableFormat.table:
-        for line in render.verify_lines(found):
-            typer.echo(printable(line))
-    if not found.ok:
-        raise typer.Exit(FAILED)
+    return render.verify_answer(verbs.verify(before, after, files or [], store, parse_share(fail_on)))
 
 
-@app.command(epilog="Example: `logparse diff rocm64 rocm70 --fail-on 3% --junit diff.xml --overrides tuning.txt`")
+@verb("logparse diff rocm64 rocm70 --fail-on 3% --junit diff.xml --overrides tuning.txt", table=True)
 def diff(
-    a: Annotated[str, typer.Argument(help=RUN_HELP)],
-    b: Annotated[str, typer.Argument(help=RUN_HELP)],
-    fail_on: FailOnOption = "3%",
-    overrides: Annotated[list[str] | None, typer.Option(help="Old override files, for an upgrade plan.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write a section for a pull request.")] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
-    store: StoreOption = None,
-    n: Annotated[int, typer.Option("-n", help="Changes to print.")] = 20,
-    format: FormatOption = TableFormat.table,
-    output: OutputOption = None,
-) -> None:
+    a: opt.RunName,
+    b: opt.RunName,
+    fail_on: opt.FailOn = "3%",
+    overrides: Annotated[opt.Words, option("Old override files, for an upgrade plan.")] = None,
+    markdown: Annotated[Path | None, option("Write a section for a pull request.")] = None,
+    junit: Annotated[Path | None, option("Write JUnit XML.")] = None,
+    store: opt.Store = None,
+    n: opt.Count = None,
+) -> Answer:
     """Compare two runs: slower, faster, new and gone problems, changed picks; exit code 3 when something got slower."""
     from analyzers.proof import render, verbs
 
@@ -541,214 +361,93 @@ def diff(
         markdown.write_text(render.diff_markdown(found), encoding="utf-8")
     if junit:
         junit.write_text(render.diff_junit(found), encoding="utf-8")
-    frame = render.diff_frame(found, n if format is TableFormat.table else None)
-    if len(frame) or format is not TableFormat.table:
-        write_table(frame.drop(columns="text") if format is TableFormat.table else frame, format, output)
-    if format is TableFormat.table:
-        for line in render.diff_lines(found):
-            typer.echo(printable(line))
-        if plan:
-            write_table(render.plan_frame(plan).drop(columns="key"), format)
-    if not found.ok:
-        raise typer.Exit(FAILED)
+    return render.diff_answer(found, plan, n)
 
 
-@app.command(epilog="Example: `logparse merge tunableop_results?.csv --gpus 8 --out merged`")
+@verb("logparse merge tunableop_results?.csv --gpus 8 --out merged")
 def merge(
-    files: FilesArgument,
-    out: Annotated[Path, typer.Option(help="Folder for the merged files.")] = Path("merged"),
-    gpus: Annotated[int, typer.Option(min=1, help="Copies of a TunableOp CSV, one per device.")] = 1,
-) -> None:
+    files: opt.Files,
+    out: Annotated[Path, option("Folder for the merged files.")] = Path("merged"),
+    gpus: opt.Gpus = 1,
+) -> Answer:
     """Merge override files of one format, device and build: the fastest (without times the first) of each key."""
     from analyzers.overrides import render
     from analyzers.overrides.merge import merge as merge_files
     from analyzers.overrides.write import write
 
     merged = merge_files(files, gpus)
-    for line in render.merge_lines(merged):
-        typer.echo(printable(line))
-    written = write(merged.emissions, out)
-    for file in written:
-        typer.echo(f"wrote {os.path.relpath(file.path)}")
-    for line in written[0].use.splitlines():  # one of several copies says it for all
-        typer.echo(f"    {line}")
+    return render.merge_answer(merged, write(merged.emissions, out))
 
 
-@app.command(epilog="Example: `logparse convert tunableop_results0.csv --to hipblaslt --out tuning`")
+@verb("logparse convert tunableop_results0.csv --to hipblaslt --out tuning")
 def convert(
-    files: FilesArgument,
-    to: Annotated[str, typer.Option("--to", help="tunableop, hipblaslt, aiter or rocblas.")],
-    target: TargetOption = None,
-    same_build: Annotated[
-        bool, typer.Option("--same-build", help="Vouch for a device or build that no file tells.")
-    ] = False,
-    gpus: Annotated[int, typer.Option(min=1, help="Copies of a TunableOp CSV, one per device.")] = 1,
-    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("converted"),
-) -> None:
+    files: opt.Files,
+    to: Annotated[str, option("tunableop, hipblaslt, aiter or rocblas.", values=_names("convert"))],
+    target: opt.Target = None,
+    same_build: Annotated[bool, option("Vouch for a device or build that no file states.", "--same-build")] = False,
+    gpus: opt.Gpus = 1,
+    out: Annotated[Path, option("Folder for the files.")] = Path("converted"),
+) -> Answer:
     """Write tuned GEMMs of one library's file as another's, where both count solutions alike."""
     from analyzers.overrides import render, verbs
     from analyzers.overrides.write import write
 
     made = verbs.convert(files, to, target or [], same_build=same_build, gpus=gpus)
-    for line in render.convert_lines(made):
-        typer.echo(printable(line))
-    for file in write(made.emissions, out):
-        typer.echo(f"wrote {os.path.relpath(file.path)}")
-        for line in file.use.splitlines():
-            typer.echo(f"    {line}")
-    if not made.emissions:
-        raise typer.Exit(1)
+    return render.convert_answer(made, write(made.emissions, out))
 
 
-@app.command(epilog="Example: `logparse export --as yaml --kind gemm -n 50 --out problems`")
+@verb("logparse export --as yaml --kind gemm -n 50 --out problems")
 def export(
-    as_: Annotated[str, typer.Option("--as", help="bench, yaml, driver, untuned or csv.")],
-    store: StoreOption = None,
-    run: RunOption = None,
-    kind: Annotated[str | None, typer.Option(help="gemm, grouped or conv.")] = None,
-    n: Annotated[int | None, typer.Option("-n", help="Only the most called.")] = None,
-    sql: Annotated[str | None, typer.Option(help="A SELECT with a column problem (and calls) instead.")] = None,
-    target: TargetOption = None,
-    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("problems"),
-) -> None:
+    as_: Annotated[str, option("bench, yaml, driver, untuned or csv.", "--as", values=_names("export"))],
+    store: opt.Store = None,
+    run: opt.Run = None,
+    kind: opt.Kind = None,
+    n: Annotated[int | None, option("Only the most called.", "-n", min=1)] = None,
+    sql: Annotated[str | None, option("A SELECT with a column problem (and calls) instead.")] = None,
+    target: opt.Target = None,
+    out: Annotated[Path, option("Folder for the files.")] = Path("problems"),
+) -> Answer:
     """Write problems as input for the libraries' own tools."""
     from analyzers.overrides import render, verbs
     from analyzers.overrides.write import write
-    from logparse.store import open_store
 
-    made = verbs.export(open_store(store), as_, run=run, kind=kind, n=n, sql=sql, target=target or [])
-    for line in render.export_lines(made):
-        typer.echo(printable(line))
-    for file in write(made.emissions, out):
-        typer.echo(
-            f"wrote {os.path.relpath(file.path)}: {file.use}" if file.use else f"wrote {os.path.relpath(file.path)}"
-        )
-    if not made.problems:
-        raise typer.Exit(1)
+    made = verbs.export(opened(store), as_, run=run, kind=kind, n=n, sql=sql, target=target or [])
+    return render.export_answer(made, write(made.emissions, out))
 
 
-@app.command(epilog="Example: `logparse explore --port 8050`")
+@verb("logparse explore --port 8050")
 def explore(
-    store: StoreOption = None,
-    run: RunOption = None,
-    compare: Annotated[str | None, typer.Option("--compare", help="Another store, shown beside this one.")] = None,
-    target: TargetOption = None,
-    host: Annotated[
-        str, typer.Option(help="Interface; others than 127.0.0.1 show the store to the network.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="0: any free one.")] = 8050,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
-) -> None:
+    store: opt.Store = None,
+    run: opt.Run = None,
+    compare: opt.Compare = None,
+    target: opt.Target = None,
+    host: Annotated[str, option("Interface; others than 127.0.0.1 show the store to the network.")] = "127.0.0.1",
+    port: Annotated[int, option("0: any free one.", min=0, max=65535)] = 8050,
+    browser: Annotated[bool, option("Open a browser.", "--browser/--no-browser")] = True,
+) -> Answer:
     """Look at a run in the browser: from where the time goes to this row, this override."""
     from analyzers.explore.page.serve import explore as serve
 
     serve(store, run=run, compare=compare, target=target or [], host=host, port=port, browser=browser, say=typer.echo)
+    return Answer()
 
 
-@app.command(epilog="Example: `logparse report --out report.html`")
+@verb("logparse report --out report.html")
 def report(
-    store: StoreOption = None,
-    run: RunOption = None,
-    compare: Annotated[str | None, typer.Option("--compare", help="Another store, shown beside this one.")] = None,
-    out: Annotated[str, typer.Option("--out", "-o", help="The HTML file.")] = "report.html",
-    top: Annotated[int, typer.Option("-n", help="Problems to show.")] = 500,
-) -> None:
+    store: opt.Store = None,
+    run: opt.Run = None,
+    compare: opt.Compare = None,
+    out: Annotated[str, option("The HTML file.", "--out", "-o")] = "report.html",
+    top: Annotated[int, option("Problems to show.", "-n", min=1)] = 500,
+) -> Answer:
     """Write one HTML file with the same charts, which opens offline."""
     from analyzers.explore.report import write_report
-    from logparse.store import open_store
 
-    made = write_report(open_store(store), out, run=run, compare=compare, top=top)
-    typer.echo(f"{out}: {made.shown:,} of {made.total:,} problems")
-
-
-def _missing(store: "Store") -> list[str]:
-    """What the latest run's logs lack."""
-    from analyzers.completeness import missing
-
-    return [printable(line) for line in missing(store)]
-
-
-@contextmanager
-def _progress(paths: "Sequence[str]") -> "Iterator[Progress | None]":
-    """A bar with bytes/s and ETA on a terminal; plain lines are printed at the end otherwise."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    from logparse.ingest.input_file import find_inputs
-
-    total = sum(find_inputs(paths)[0].values()) or None
-    columns = (TextColumn("ingest"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("ingest", total=total)
-        yield lambda path, count: bar.advance(task, count)
-
-
-@contextmanager
-def _counted(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar with counts and ETA on a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _print_ingested(results: "Sequence[Ingested]") -> None:
-    rows = [
-        {
-            "file": os.path.relpath(r.path) if r.path.startswith("/") else r.path,
-            "format": r.format,
-            "state": r.state,
-            "lines": r.lines,
-            "calls": r.calls,
-            "problems": r.problems,
-            "measured": r.units.get("measurement", 0),
-            "messages": r.units.get("message", 0),
-            "rejects": r.units.get("reject", 0),
-            "foreign": r.units.get("foreign", 0),
-        }
-        for r in results
-        if r.state != "failed"
-    ]
-    if rows:
-        write_rows(rows)
-    for result in results:
-        if result.state == "failed":
-            typer.echo(f"error: {result.error}", err=True)
-    runs = sorted({r.run for r in results if r.run})
-    if runs:
-        typer.echo(f"run: {', '.join(runs)}")
-
-
-def _leave_the_rest() -> None:
-    if "duckdb" not in sys.modules:  # which complains of whatever of its own nobody collected
-        gc.freeze()
+    made = write_report(opened(store), out, run=run, compare=compare, top=top)
+    return Answer([f"{out}: {made.shown:,} of {made.total:,} problems"])
 
 
 def main() -> None:
     """Entry point: an error of the user's world is one line and exit code 1; wrong usage is 2."""
-    # Loading modules makes 100,000 objects that stay: looking through them for garbage again and again, and once more
-    # at the end, takes a quarter of the time of a short run.
-    gc.set_threshold(200_000)
-    atexit.register(_leave_the_rest)
-    try:
-        # A pasted profile record begins with "- {"; a blank before it keeps it from being taken for an option.
-        app(args=[f" {word}" if word.startswith("- ") else word for word in sys.argv[1:]])
-    except BrokenPipeError:  # `logparse sql … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except (LogparseError, OSError) as error:
-        told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-        typer.echo(f"error: {printable(told)}", err=True)
-        sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()
+    # A pasted profile record begins with "- {"; a blank before it keeps it from being taken for an option.
+    run_program(app, [f" {word}" if word.startswith("- ") else word for word in sys.argv[1:]])

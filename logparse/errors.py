@@ -11,6 +11,10 @@ class InputError(LogparseError):
     """A file, folder or URL that cannot be read or is refused."""
 
 
+class UsageError(InputError):
+    """An option or argument with a value that is not possible; the program exits with 2."""
+
+
 class StoreError(LogparseError):
     """A store that is missing, of another schema version, or damaged."""
 

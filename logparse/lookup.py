@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -109,13 +108,23 @@ class Known:
     measurements: pd.DataFrame
 
 
-def brief(frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns of ``top`` that a terminal has room for; of a C++ kernel's name the template, not its arguments."""
-    frame = frame.drop(columns="text")
-    return frame.assign(**{name: frame[name].str.replace(_CPP, r"\1\2", regex=True) for name in ("pick", "best")})
+def known_lines(known: Sequence[Known]) -> Iterator[str | pd.DataFrame]:
+    """What is known of problems, as lines and tables; columns in which nothing is known are left out."""
+    for entry in known:
+        yield entry.problem.label
+        yield f"  {entry.problem.text}"
+        for title, frame in (("calls", entry.calls), ("measurements", entry.measurements)):
+            yield f"{title}: {len(frame) or 'none'}"
+            if len(frame):
+                yield frame.drop(columns="problem").dropna(axis="columns", how="all")
 
 
-_CPP = re.compile(r"^(kernel:)(?:void )?([^(]*<[^()]*>)\(.*\)$", re.DOTALL)
+def known_table(known: Sequence[Known]) -> pd.DataFrame:
+    """The same as one table, whose column ``what`` is ``call`` or ``time``."""
+    import pandas as pd
+
+    frames = [frame.assign(what=what) for k in known for what, frame in (("call", k.calls), ("time", k.measurements))]
+    return pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
 
 
 def show(store: Store, text: str) -> list[Known]:

@@ -2,21 +2,96 @@
 
 from __future__ import annotations
 
-from logparse.errors import InputError
+import math
+import re
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+
+from logparse.errors import UsageError
 
 
 def parse_share(text: str) -> float:
-    """``3%`` or ``0.03`` as a share.  Raises InputError."""
+    """``3%`` or ``0.03`` as a share.  Raises UsageError."""
     number = text.strip().removesuffix("%")
     try:
         value = float(number) / (100 if text.strip().endswith("%") else 1)
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise InputError(f"{text}: give a share such as 3% or 0.03")
+        raise UsageError(f"{text}: give a share such as 3% or 0.03")
+    return value
+
+
+def one_of(option: str, value: str, names: Iterable[str]) -> str:
+    """``value`` if it is one of these.  Raises UsageError, which lists them."""
+    known = tuple(dict.fromkeys(names))
+    if value not in known:
+        raise UsageError(f"{option} {value}: one of {', '.join(known)}")
     return value
 
 
 def printable(text: str) -> str:
-    """Text from outside, its control and escape characters made visible."""
+    """Text from outside, its control, escape and direction characters made visible."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def sql_text(value: object) -> str:
+    """A text, such as a path, as a literal of SQL."""
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def duration(time_us: float | None) -> str:
+    """A time for people: ``12.3 µs``, ``4.56 ms``, ``1.2 s``, ``34 min``, ``3.4 h``; ``unknown`` for None and NaN."""
+    if time_us is None or math.isnan(time_us):
+        return "unknown"
+    for limit, unit, divisor in ((1e3, "µs", 1.0), (1e6, "ms", 1e3), (6e8, "s", 1e6), (3.6e10, "min", 6e7)):
+        if abs(time_us) < limit:
+            return f"{float(f'{time_us / divisor:.3g}'):g} {unit}"  # 999.9 is 1000, not 1e+03
+    return f"{float(f'{time_us / 3.6e9:.3g}'):,g} h"
+
+
+_KERNEL = re.compile(r"(kernel:)?(?:void )?(?:cutlass::Kernel2?<(\w+)>|(.+))\([^()]*\)", re.DOTALL)
+
+
+def kernel_name(text: str) -> str:
+    """Of a kernel's C++ signature the name: of ``void cutlass::Kernel2<NAME>(NAME::Params)`` it is ``NAME``."""
+    match = _KERNEL.fullmatch(text)
+    return (match[1] or "") + (match[2] or match[3]) if match else text
+
+
+def shortened(texts: Sequence[str], room: int) -> list[str]:
+    """Each text in ``room`` characters: those that have more keep the part in which they differ from each other.
+
+    Of a C++ kernel's signature the name is enough; what all long texts begin or end with is replaced by ``…`` first.
+    """
+    names = [kernel_name(text) if len(text) > room else text for text in texts]
+    long = sorted({name for name in names if len(name) > room})
+    if not long:
+        return names
+    head = _common(long)
+    tail = _common([name[head:][::-1] for name in long])
+    tries = [{name: _cut(name, room, head, tail, share) for name in long} for share in (0.67, 0.5, 0.33, 0.0)]
+    best = max(tries, key=lambda cut: len(set(cut.values())))
+    return [best.get(name, name) for name in names]
+
+
+def _common(texts: Sequence[str]) -> int:
+    """How many first characters several texts share; 0 of one text."""
+    same = takewhile(lambda characters: len(set(characters)) == 1, zip(*texts, strict=False))
+    return sum(1 for _ in same) if len(texts) > 1 else 0
+
+
+def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
+    """``text`` without what is common (its first ``head`` and last ``tail`` characters), else without its middle."""
+    excess, end = len(text) - room + 1, len(text) - tail
+    if excess <= head:
+        return text[: head - excess] + "…" + text[head:]
+    if excess <= tail:
+        return text[:end] + "…" + text[end + excess :]
+    if end - head <= room - 2 and head and tail:
+        spare = room - 2 - (end - head)
+        return text[:spare] + "…" + text[head:end] + "…"
+    left = int((room - 1) * share)
+    return text[:left] + "…" + text[len(text) - (room - 1 - left) :]

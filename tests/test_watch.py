@@ -85,8 +85,8 @@ def test_a_killed_ingest_is_told_by_its_silence_and_swept_after_a_day(tmp_path: 
     assert "no commit for 12 min: stopped? (pid" in said
     assert "MB/s" not in said
     assert "left" not in said
-    assert announcements.sweep(store, count.last + 80_000) == 0
-    assert announcements.sweep(store, count.last + 90_000) == 1
+    assert announcements.remove_abandoned(store, count.last + 80_000) == 0
+    assert announcements.remove_abandoned(store, count.last + 90_000) == 1
     assert announcements.running(store) == {}
 
 
@@ -99,7 +99,7 @@ def test_what_still_commits_is_never_swept(tmp_path: Path, store: Store) -> None
         path = Path(store.root) / "running" / f"{name}.json"
         path.write_text(path.read_text().replace(repr(entry.started), repr(old.started)))
         assert announcements.running(store) == {name: old}
-        assert announcements.sweep(store, now) == 0
+        assert announcements.remove_abandoned(store, now) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT])

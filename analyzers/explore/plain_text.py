@@ -8,26 +8,20 @@ from __future__ import annotations
 
 import html
 import math
-import re
 from collections.abc import Iterable
+
+from logparse.text import kernel_name, printable
 
 
 def shown(text: object, longest: int = 120) -> str:
     """``text`` as it stands, for a place that renders HTML: marked-up characters become entities, control and
     direction characters become visible, and what is longer than ``longest`` is cut in its middle.
     """
-    plain = visible("" if text is None or (isinstance(text, float) and math.isnan(text)) else str(text))
+    plain = printable("" if text is None or (isinstance(text, float) and math.isnan(text)) else str(text))
     if len(plain) > longest:
         head = longest * 2 // 3
         plain = plain[:head] + "…" + plain[len(plain) - (longest - head - 1) :]
     return html.escape(plain, quote=False)
-
-
-def visible(text: str) -> str:
-    """Control and direction characters written out, for places that render plain text."""
-    if text.isprintable():  # direction characters are not printable to Python either
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def all_shown(texts: Iterable[object], longest: int = 120) -> list[str]:
@@ -46,26 +40,9 @@ def distinct(names: Iterable[str]) -> list[str]:
     return out
 
 
-_KERNEL = re.compile(r"(?:void )?(?:cutlass::Kernel2?<(\w+)>|(.+))\([^()]*\)")
-
-
 def solution_name(text: str) -> str:
-    """A solution's name where there is little room: without its library, and of a kernel's C++ signature the part that
-    distinguishes it from another (``kernel:void cutlass::Kernel2<NAME>(NAME::Params)`` is ``NAME``).
-    """
-    name = text.partition(":")[2] or text
-    kernel = _KERNEL.fullmatch(name)
-    return (kernel[1] or kernel[2]) if kernel else name
-
-
-def duration(time_us: float | None) -> str:
-    """A time for people: ``12.3 µs``, ``4.56 ms``, ``1.2 s``, ``3.4 h``; ``unknown`` for None and NaN."""
-    if time_us is None or math.isnan(time_us):
-        return "unknown"
-    for limit, unit, divisor in ((1e3, "µs", 1.0), (1e6, "ms", 1e3), (6e7 * 10, "s", 1e6), (3.6e9 * 10, "min", 6e7)):
-        if abs(time_us) < limit:
-            return f"{time_us / divisor:.3g} {unit}"
-    return f"{time_us / 3.6e9:,.3g} h"
+    """A solution's name where there is little room: without its library, and of a kernel its name alone."""
+    return kernel_name(text.partition(":")[2] or text)
 
 
 def percent(share: float | None) -> str:

@@ -40,9 +40,10 @@ from analyzers.explore.load.child import other_times
 from analyzers.explore.page.other_passes import other_passes, passes
 from analyzers.explore.page.paste import advice
 from analyzers.explore.page.views import CHARTS, LINES
-from analyzers.explore.plain_text import duration, sentence, visible
+from analyzers.explore.plain_text import sentence
 from analyzers.explore.selection import Selection, facet_text
 from logparse.store import open_store
+from logparse.text import duration, printable
 
 if TYPE_CHECKING:
     import duckdb
@@ -233,7 +234,7 @@ def _page(
     known = f", {duration(float(sums['total_us']))}" if pd.notna(sums["total_us"]) else ", no times" if total else ""
     part = "" if shown >= total else f" The table and the solutions below are of the {shown:,} most worthwhile ones."
     if beside:
-        part += f" Compared with run {visible(beside.run)} of {visible(_name(beside.url))}."
+        part += f" Compared with run {printable(beside.run)} of {printable(_name(beside.url))}."
     hashes = " ".join(f"'sha256-{_hash(x)}'" for x in (plotly, script))
     return _TEMPLATE.format(
         policy=(
@@ -241,10 +242,10 @@ def _page(
             "font-src data:; base-uri 'none'; form-action 'none'"
         ),
         style=style,
-        store=html.escape(visible(_name(url))),
-        headline=html.escape(visible(analysis.headline)),
-        summary=html.escape(f"Run {visible(analysis.run)}: {calls}{total:,} problems{known}.{part}"),
-        remarks=_remarks([html.escape(visible(sentence(x))) for x in analysis.lines]),
+        store=html.escape(printable(_name(url))),
+        headline=html.escape(printable(analysis.headline)),
+        summary=html.escape(f"Run {printable(analysis.run)}: {calls}{total:,} problems{known}.{part}"),
+        remarks=_remarks([html.escape(printable(sentence(x))) for x in analysis.lines]),
         plotly=plotly,
         data=block,
         script=script,

@@ -9,6 +9,7 @@ import pandas as pd
 from analyzers.measure.plan import Item
 from analyzers.measure.replay import Report, Step
 from analyzers.measure.results import Result
+from logparse.output import Answer
 
 
 def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
@@ -48,3 +49,10 @@ def report_lines(report: Report) -> list[str]:
     elif not report.finished:
         out.append("the budget is spent: the same command goes on from here")
     return [*out, *report.remarks]
+
+
+def plan_answer(items: Sequence[Item], instead: Sequence[str] = ()) -> Answer:
+    """The plan of a replay, or the lines of what was made of it."""
+    frame = plan_rows(items)
+    line = f"{len(items)} problems, about {frame['cost_s'].sum():,.0f} s of device time"
+    return Answer(instead or [frame.drop(columns="text"), line], frame, "replay")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 
 import pandas as pd
 
@@ -14,6 +15,8 @@ from analyzers.overrides.lint import CHECKED
 from analyzers.overrides.merge import Merged
 from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.verbs import Unread
+from analyzers.overrides.write import Written
+from logparse.output import CHECK_FAILED, Answer
 
 _SHOWN = 8
 _NOTE = ["file", "line", "severity", "rule", "message", "remedy"]
@@ -95,3 +98,43 @@ def export_lines(found: Exported) -> list[str]:
 
 def _ms(us: float | None) -> str:
     return "without a time" if us is None else f"{us / 1000:.6g} ms"
+
+
+# ------------------------------------------------------------------------------------------------------------ answers
+
+
+def lint_answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool) -> Answer:
+    """Verdicts on files, or with ``rows`` on each row of them."""
+    if rows:
+        table, text = _together([rows_frame(file) for file in judged]), []
+    else:
+        table = _together([*map(lint_frame, judged), unread_frame(unread)])
+        text = [line for file in judged for line in lint_lines(file)]
+    code = CHECK_FAILED if not all(file.ok for file in judged) else int(bool(unread))
+    of = "lint --rows" if rows else "lint"
+    return Answer([table] if rows else text, table, of, errors=unread_lines(unread), code=code)
+
+
+def _together(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def merge_answer(merged: Merged, written: Sequence[Written]) -> Answer:
+    """What was merged into which files; of several equal copies one has the lines of use."""
+    copies = [replace(file, use="") for file in written[:-1]]
+    return Answer([*merge_lines(merged), *wrote_lines([*copies, *written[-1:]])])
+
+
+def convert_answer(made: Converted, written: Sequence[Written]) -> Answer:
+    return Answer([*convert_lines(made), *wrote_lines(written)], code=int(not made.emissions))
+
+
+def export_answer(made: Exported, written: Sequence[Written]) -> Answer:
+    return Answer([*export_lines(made), *wrote_lines(written)], code=int(not made.problems))
+
+
+def wrote_lines(files: Iterable[Written]) -> Iterator[str]:
+    """Each file that was written, and below it what makes its library read it, unless ``apply.sh`` does that."""
+    for file in files:
+        yield f"wrote {os.path.relpath(file.path)}"
+        yield from (f"    {line}" for line in ([] if file.applied else file.use.splitlines()))

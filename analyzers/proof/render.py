@@ -11,11 +11,14 @@ import pandas as pd
 
 from analyzers.analyzer import Tables
 from analyzers.evidence.double_counts import by_log, remarks
+from analyzers.overrides.render import unread_lines
+from analyzers.overrides.verbs import Unread
 from analyzers.proof.coverage import Coverage
 from analyzers.proof.diff import STATES, Diff, Step
 from analyzers.proof.verify import Verification
-from analyzers.recommend.render import duration
 from logparse.model import problem_from_text
+from logparse.output import CHECK_FAILED, ROWS, Answer
+from logparse.text import duration
 
 _SHOWN, _WIDE = 8, 60
 _NO_XML = {i: f"\\x{i:02x}" for i in range(32) if i not in (9, 10, 13)}
@@ -204,3 +207,31 @@ def _text(value: str) -> str:
 def plan_frame(steps: Sequence[Step]) -> pd.DataFrame:
     """The upgrade plan: one row per row of the old files."""
     return pd.DataFrame([asdict(x) for x in steps], columns=["file", "line", "key", "solution", "action", "reason"])
+
+
+# ------------------------------------------------------------------------------------------------------------ answers
+
+
+def coverage_answer(tables: Tables, found: Sequence[Coverage], unread: Sequence[Unread]) -> Answer:
+    """What files cover of a run."""
+    frames = [coverage_frame(x).assign(file=x.file) for x in found]
+    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    lines = [*(line for x in found for line in coverage_lines(x)), *count_lines(tables, found)]
+    code = CHECK_FAILED if not all(x.hits for x in found) else int(bool(unread))
+    return Answer(lines, table, "coverage", errors=unread_lines(unread), code=code)
+
+
+def verify_answer(found: Verification) -> Answer:
+    """Whether overrides took effect."""
+    frame = verify_frame(found)
+    text = [frame.drop(columns="text"), *verify_lines(found)]
+    return Answer(text, frame, "verify", code=0 if found.ok else CHECK_FAILED)
+
+
+def diff_answer(found: Diff, plan: Sequence[Step], n: int | None) -> Answer:
+    """What changed between two runs, ``n`` changes of it; its table has ``change`` as a ratio minus 1."""
+    brief = diff_frame(found, n or ROWS).drop(columns="text")
+    plans = [plan_frame(plan).drop(columns="key")] if plan else []
+    text = [*([brief] if len(brief) else []), *diff_lines(found), *plans]
+    table = diff_frame(found, n).assign(change=found.changes["ratio"].head(n or len(found.changes)).to_numpy() - 1)
+    return Answer(text, table, "diff", code=0 if found.ok else CHECK_FAILED)

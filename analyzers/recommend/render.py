@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 
+from analyzers.overrides.render import wrote_lines
+from analyzers.overrides.write import Written
 from analyzers.recommend.ceiling import BreakEven, Ceiling
 from analyzers.recommend.confidence import CONFIDENCE, basis, post_us, pre_us
 from analyzers.recommend.ranking import Recommendation, action
 from logparse.model import Finding
+from logparse.output import ROWS, Answer
+from logparse.text import duration
 
 
 def lines(recommendation: Recommendation) -> list[str]:
@@ -192,9 +197,9 @@ def _count(number: float) -> str:
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
-def duration(us: float) -> str:
-    """``832 µs``, ``5.46 ms``, ``12.4 s``: a time for people."""
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if us >= size:
-            return f"{us / size:.3g} {unit}" if us < 1000 * size else f"{us / size:,.0f} {unit}"
-    return f"{us:.3g} µs"
+def answer(found: Recommendation, written: Sequence[Written], notes: Sequence[str], n: int | None) -> Answer:
+    """The recommendation, ``n`` findings of it, and the files that were written."""
+    frame = rows(found)
+    ranked = [brief(frame).head(n or ROWS)] if len(frame) else []
+    text = [*lines(found), *ranked, *wrote_lines(written), *(f"note: {note}" for note in notes)]
+    return Answer(text, frame.head(n or len(frame)), "recommend")

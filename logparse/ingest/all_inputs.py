@@ -24,7 +24,7 @@ from logparse.ingest.one_input import CommitTask, Ingested, RangeTask, Reader, T
 from logparse.ingest.stream import Tally
 from logparse.model import Record
 from logparse.store import Store
-from logparse.store.announcements import announced, sweep
+from logparse.store.announcements import announced, remove_abandoned
 from logparse.store.collector import Collector
 from logparse.store.schema import Commit
 from logparse.text import printable
@@ -42,24 +42,28 @@ def ingest(
     jobs: int = 1,
     max_ratio: float = 2000.0,
     progress: Progress | None = None,
+    total: Callable[[int | None], None] | None = None,
     executor: Executor | None = None,
 ) -> list[Ingested]:
     """Read every input into the store.  One result per input, failures included.
 
     ``run`` labels the inputs (default: a label of this call's own); ``format`` names the format instead of recognising
     it.  ``executor`` does the work (default: ``jobs`` processes of this machine); ``progress`` is called with a path
-    and the raw bytes read since the last call.  Raises InputError when there is no such format.
+    and the raw bytes read since the last call, ``total`` once with the raw bytes that are to be read (None: not known).
+    Raises UsageError when there is no such format.
     """
     chosen(format)
     files, missing = find_inputs(paths)
     label = run or datetime.datetime.now().isoformat(timespec="milliseconds")
     store.sweep()
-    sweep(store, time.time())
+    remove_abandoned(store, time.time())
     known = store.known()
     read = Reader(store, label, format, max_ratio)
     results: dict[str, Ingested] = {}
     ahead = [count for path, size in files.items() if (count := _ahead(size, known(path))) is not None]
     amount = None if "-" in files else sum(ahead)
+    if total:
+        total(amount)
     with announced(store, "ingest", label, files=len(ahead), bytes=amount):
         elsewhere = {path: size for path, size in files.items() if path != "-"}
         for path, result in _read_all(read, elsewhere, known, executor or LocalExecutor(jobs), progress):

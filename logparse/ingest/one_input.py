@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 
 import xxhash
 
-from logparse.errors import InputError, LogparseError
+from logparse.errors import InputError, LogparseError, UsageError
 from logparse.executors.executor import report
 from logparse.formats import FORMATS
 from logparse.formats.format import UNITS, FileFormat, Format, Unit
@@ -114,7 +114,7 @@ def chosen(name: str | None) -> Sequence[Format]:
         return FORMATS
     chosen = [f for f in FORMATS if f.name == name.replace("_", "-")]  # as some were spelled until 2026
     if not chosen:
-        raise InputError(f"no format {name!r}; `logparse formats` lists them: {', '.join(f.name for f in FORMATS)}")
+        raise UsageError(f"no format {name!r}; `logparse formats` lists them: {', '.join(f.name for f in FORMATS)}")
     return chosen
 
 

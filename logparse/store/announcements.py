@@ -121,7 +121,7 @@ def running(store: Store) -> dict[str, Running]:
     return dict(sorted(out.items(), key=lambda item: item[1].started))
 
 
-def sweep(store: Store, now: float) -> int:
+def remove_abandoned(store: Store, now: float) -> int:
     """Remove what drivers left that were killed: no commit for a day.  Returns how many.  Raises OSError."""
     removed = 0
     for name, entry in running(store).items():

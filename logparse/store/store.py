@@ -48,6 +48,7 @@ from logparse.store.schema import (
     live,
 )
 from logparse.store.views import named_in, view_sql
+from logparse.text import sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -243,7 +244,7 @@ class Store:
             parts = self.parts(table, attempts, manifest)
             paths = parts if direct and table in _LARGE and self.folder is not None else []
             if paths:
-                names = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+                names = ", ".join(map(sql_text, paths))
                 wanted = ", ".join(f'"{name}"' for name in schema.names)  # parts of earlier versions have more
                 read = f"read_parquet([{names}], hive_partitioning=false)"
                 con.execute(f"create view {table}_ as select {wanted} from {read}")

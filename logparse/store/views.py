@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from logparse.formats.format import UNITS
 from logparse.links import links_sql
 from logparse.store.schema import SCHEMAS
+from logparse.text import sql_text
 
 CONV_SHAPE = (
     "'conv ' || direction || ' ' || n || 'x' || c || 'x' || d || 'x' || h || 'x' || w || 'x' || k || 'x' || filter_d"
@@ -79,7 +80,7 @@ def view_sql(run: str | None) -> dict[str, str]:
                    cast(sum(t.count) as bigint) as count, t.reason, arg_min(t.text, t."offset") as text
             from rejects_ t join commits_ s using (attempt)
             group by s.source_id, s.path, s.run, t.reason, coalesce(t.line, t."offset")""",
-        "findings": "select * from findings_" + (f" where run = '{run.replace(chr(39), chr(39) * 2)}'" if run else ""),
+        "findings": "select * from findings_" + (f" where run = {sql_text(run)}" if run else ""),
     }
 
 

@@ -8,7 +8,8 @@ import pandas as pd
 from analyzers.explore.charts.figure import Figure, subplots
 from analyzers.explore.charts.marks import Look, add_points, columns, log_axis, sizes, texts
 from analyzers.explore.charts.palette import Theme, blank, headline, note, styled
-from analyzers.explore.plain_text import all_shown, distinct, duration, shown
+from analyzers.explore.plain_text import all_shown, distinct, shown
+from logparse.text import duration
 
 NOTHING = (
     "No problem is timed in both stores.<br>Next: <b>logparse explore --store BEFORE --compare AFTER</b>,<br>"

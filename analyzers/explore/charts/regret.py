@@ -7,7 +7,7 @@ import pandas as pd
 from analyzers.explore.charts.figure import Figure, subplots
 from analyzers.explore.charts.marks import columns, texts
 from analyzers.explore.charts.palette import Theme, blank, headline, styled
-from analyzers.explore.plain_text import duration
+from logparse.text import duration
 
 NOTHING = (
     "No pick is timed against an alternative here, so there is no regret to show.<br>"

@@ -10,9 +10,9 @@ import pandas as pd
 from analyzers.analyzer import Settings
 from analyzers.evidence.picks import compare
 from analyzers.evidence.runs import tables_to_analyse
-from analyzers.explore.plain_text import duration
 from analyzers.explore.point_table import build, found
 from analyzers.recommend.ranking import Recommendation, recommend
+from logparse.text import duration
 
 if TYPE_CHECKING:
     from logparse.store import Store

@@ -23,6 +23,7 @@ from analyzers.explore.load import cache
 from analyzers.explore.load.job import DONE, FAILED, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT, Job
 from logparse.errors import LogparseError
 from logparse.store import open_store
+from logparse.text import sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -101,7 +102,7 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
 
 def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str) -> None:
     """The tables that the page asks, as a file of DuckDB: compressed, opened in no time, and in memory by parts."""
-    con.execute(f"attach {_quoted(path)} as out_ (row_group_size {_ROWS})")
+    con.execute(f"attach {sql_text(path)} as out_ (row_group_size {_ROWS})")
     for name, sql in {"points": points, **_SMALL}.items():
         given = {"run": run} if "$run" in sql else None
         columns = con.execute(f"describe {sql}", given).fetchall()
@@ -145,7 +146,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     others = other_times(job.other, folder, analyse(open_store(job.other), None, settings)) if job.other else None
     with _connect(store) as con:
         for name in _BASES:
-            con.execute(f"create view {name} as from read_parquet({_quoted(folder / f'{name}.parquet')})")
+            con.execute(f"create view {name} as from read_parquet({sql_text(folder / f'{name}.parquet')})")
         with point_table.points_sql(con, analysis.compared, analysis.found, others) as points:
             con.execute("set preserve_insertion_order = true")
             _database(con, folder / JUDGED, run, f"{points} order by {queries.ORDER}")
@@ -169,8 +170,4 @@ def _connect(store: Store) -> duckdb.DuckDBPyConnection:
 
 
 def _write(con: duckdb.DuckDBPyConnection, sql: str, path: Path, options: str = "") -> None:
-    con.execute(f"copy ({sql}) to {_quoted(path)} (format parquet{', ' + options if options else ''})")
-
-
-def _quoted(path: Path) -> str:
-    return "'" + str(path).replace("'", "''") + "'"
+    con.execute(f"copy ({sql}) to {sql_text(path)} (format parquet{', ' + options if options else ''})")

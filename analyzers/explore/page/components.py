@@ -20,9 +20,10 @@ from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.overview import measure
 from analyzers.explore.page.other_passes import Timed
 from analyzers.explore.page.paste import Advice
-from analyzers.explore.plain_text import duration, percent, sentence, visible
+from analyzers.explore.plain_text import percent, sentence
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
 from logparse.store.schema import VIEWS as VIEW_TEXTS
+from logparse.text import duration, printable
 
 CHART_CONFIG: Any = {"displaylogo": False, "responsive": True, "toImageButtonOptions": {"format": "svg"}}
 INTRO = {
@@ -60,7 +61,9 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
             html.A("Skip to the charts", href="#charts", className="skip"),
             html.Header(
                 [
-                    html.Div([html.Span("logparse", className="brand"), html.Span(visible(store), className="store")]),
+                    html.Div(
+                        [html.Span("logparse", className="brand"), html.Span(printable(store), className="store")]
+                    ),
                     html.Div(
                         [
                             html.Label("Search", htmlFor="search", className="hidden"),
@@ -222,7 +225,7 @@ def result_table(frame: pd.DataFrame) -> html.Div:
     plain.columns = pd.Index([f"c{i}" for i in range(len(frame.columns))])
     # Cell values are looked up by field, so names of columns (which a query may choose freely) never become paths.
     columns = [
-        {"field": f"c{i}", "headerName": visible(str(name)), **(_AS_NUMBER if number else {"tooltipField": f"c{i}"})}
+        {"field": f"c{i}", "headerName": printable(str(name)), **(_AS_NUMBER if number else {"tooltipField": f"c{i}"})}
         for i, (name, number) in enumerate(zip(frame.columns, numbers, strict=True))
     ]
     grid = dash_ag_grid.AgGrid(
@@ -253,7 +256,7 @@ def tabs(chosen: Selection) -> list[object]:
 def chips(chosen: Selection) -> list[object]:
     """What is filtered, each with a link that takes it away."""
     made: list[object] = [
-        _chip(f"{FACETS[facet]}: {visible(facet_text(facet, value, whole=True))}", chosen.toggled(facet, value))
+        _chip(f"{FACETS[facet]}: {printable(facet_text(facet, value, whole=True))}", chosen.toggled(facet, value))
         for facet, values in chosen.values.items()
         for value in values
     ]
@@ -266,7 +269,7 @@ def chips(chosen: Selection) -> list[object]:
         end = last[2] if first[0] == last[0] else chosen.time[1]
         made.append(_chip(f"Called {chosen.time[0]} – {end}", chosen.during(None)))
     if chosen.search:
-        made.append(_chip(f"“{visible(chosen.search)}”", replace(chosen, search="")))
+        made.append(_chip(f"“{printable(chosen.search)}”", replace(chosen, search="")))
     if made:
         made.append(dcc.Link("Clear all", href=chosen.cleared().url(), className="clear"))
     return made
@@ -341,8 +344,8 @@ _OPEN = ("operation", "direction", "dtype", "library", "layout")
 
 def _entry(facet: str, value: str, share: float, chosen: Selection) -> dict[str, object]:
     return {
-        "name": visible(facet_text(facet, value)),
-        "whole": visible(value),
+        "name": printable(facet_text(facet, value)),
+        "whole": printable(value),
         "share": f"{share:.0%}" if share >= 0.005 or share == 0 else "<1%",
         "level": f"{100 * share:.1f}%",
         "href": chosen.toggled(facet, value).url(),
@@ -358,7 +361,7 @@ def verdict(
 ) -> list[object]:
     """What to know first: the ceiling, what is selected, what the analyzers remark."""
     if error:
-        return [html.Strong("The store could not be read"), html.P(visible(error))]
+        return [html.Strong("The store could not be read"), html.P(printable(error))]
     calls = f"{int(total['calls']):,} calls of " if pd.notna(total["calls"]) else ""
     time = (
         f", {duration(float(total['total_us']))} in all"
@@ -370,10 +373,12 @@ def verdict(
     gap = f"; {int(untimed):,} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
     saving = f"; findings claim up to {duration(float(total['saving_us']))}" if total["savings"] else ""
     made: list[object] = [
-        html.Strong(visible(headline) if headline else "The analyzers are running …" if not finished else "No verdict"),
-        html.P(f"Selected: {calls}{int(total['problems']):,} problems{time}{once}{gap}{saving}. Run {visible(run)}."),
+        html.Strong(
+            printable(headline) if headline else "The analyzers are running …" if not finished else "No verdict"
+        ),
+        html.P(f"Selected: {calls}{int(total['problems']):,} problems{time}{once}{gap}{saving}. Run {printable(run)}."),
     ]
-    remarks = [visible(sentence(x)) for x in lines]
+    remarks = [printable(sentence(x)) for x in lines]
     made += [html.P(x, className="remark") for x in remarks[:REMARKS]]
     if rest := remarks[REMARKS:]:
         made.append(html.Details([html.Summary(f"{len(rest)} more"), html.Ul([html.Li(x) for x in rest])]))
@@ -392,18 +397,18 @@ def detail(row: pd.Series, advised: Advice, chart: dcc.Graph, layer: Sequence[Ti
     ]
     if pd.notna(row["other_us"]):
         numbers.append(("In the other store", duration(row["other_us"])))
-    head = [html.H2(visible(str(row["label"]))), dcc.Link("Close", href=close, className="close")]
+    head = [html.H2(printable(str(row["label"]))), dcc.Link("Close", href=close, className="close")]
     title = f"Override row ({advised.override_name})" if advised.override_name else "Override row"
     return html.Section(
         [
             html.Div(head, className="bar"),
-            html.P(visible(advised.sentence), className="sentence"),
+            html.P(printable(advised.sentence), className="sentence"),
             html.Dl([html.Div([html.Dt(name), html.Dd(value)]) for name, value in numbers]),
             chart,
             *_layer(layer),
             _paste("Bench command", advised.command, advised.command_note, "bench"),
             _paste(title, advised.override, advised.override_note, "override"),
-            html.Details([html.Summary("Full key"), html.Code(visible(str(row["problem"])))]),
+            html.Details([html.Summary("Full key"), html.Code(printable(str(row["problem"])))]),
         ],
         id="problem",
         className="problem",
@@ -414,20 +419,20 @@ def detail(row: pd.Series, advised: Advice, chart: dcc.Graph, layer: Sequence[Ti
 
 def _layer(passes: Sequence[Timed]) -> list[html.Table]:
     """What F and B of the same layer take, beside which W is slow or not."""
-    cells = [(x.direction, visible(facet_text("solver", x.solution)), duration(x.time_us)) for x in passes]
+    cells = [(x.direction, printable(facet_text("solver", x.solution)), duration(x.time_us)) for x in passes]
     body = html.Tbody([html.Tr([html.Td(cell) for cell in row]) for row in cells])
     return [html.Table([html.Caption("The fastest of F and B of this layer"), body], id="layer")] if cells else []
 
 
 def _paste(title: str, text: str, note: str, name: str) -> html.Div:
     if not text:
-        return html.Div([html.H3(title), html.P(visible(note), className="faint")])
+        return html.Div([html.H3(title), html.P(printable(note), className="faint")])
     copy = html.Button(
         "Copy", id=f"copy-{name}", className="copy", **_data(copies=f"text-{name}"), **_aria(label=f"Copy: {title}")
     )
     return html.Div(
         [
-            html.Div([html.H3(title), copy, html.Span(visible(note), className="faint")], className="bar"),
+            html.Div([html.H3(title), copy, html.Span(printable(note), className="faint")], className="bar"),
             html.Pre(html.Code(text, id=f"text-{name}")),
         ]
     )

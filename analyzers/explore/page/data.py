@@ -7,7 +7,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 
 import duckdb
@@ -21,6 +20,7 @@ from analyzers.explore.selection import Selection
 from logparse.errors import LogparseError
 from logparse.store import open_store
 from logparse.store.schema import VIEWS
+from logparse.text import sql_text
 
 DOING = {
     READY: "1 of 3 done: all problems with their best times. Reading every other measurement; then the analyzers",
@@ -175,7 +175,7 @@ class PageData:
         self._ready.set()
 
     def _load_tries(self) -> None:
-        path = _quoted(self.reading.folder / "tries.parquet")
+        path = sql_text(self.reading.folder / "tries.parquet")
         self._con.cursor().execute(f"create view memory.tries as select * from read_parquet({path})")
         self._tries.set()
 
@@ -187,9 +187,5 @@ class PageData:
     def _attach(self, name: str) -> None:
         """From now on answer from these tables."""
         tables = name.partition(".")[0]
-        self._con.cursor().execute(f"attach {_quoted(self.reading.folder / name)} as {tables} (read_only)")
+        self._con.cursor().execute(f"attach {sql_text(self.reading.folder / name)} as {tables} (read_only)")
         self._tables = tables
-
-
-def _quoted(path: Path) -> str:
-    return "'" + str(path).replace("'", "''") + "'"

@@ -9,12 +9,13 @@ from types import MappingProxyType
 import pandas as pd
 
 from analyzers.evidence.target import machine, serves
-from analyzers.explore.plain_text import duration, sentence
+from analyzers.explore.plain_text import sentence
 from analyzers.overrides import WRITERS
 from analyzers.overrides.commands import COMMANDS
 from logparse.errors import EmissionError
 from logparse.formats.format import Writer
 from logparse.model import Override, Problem, Solution, problem_from_text, solution_from_text
+from logparse.text import duration
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,33 @@
+"""What the verb ``replay`` does: a plan, or what was made of it, or the measuring itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from analyzers.measure import render
+from analyzers.measure.profile import profile_lines
+from analyzers.measure.progress import display
+from analyzers.measure.replay import Options, planned, replay
+from analyzers.measure.tune_script import script as script_of
+from logparse.output import Answer
+from logparse.store import Store
+
+
+def plan(store: Store, options: Options, script: Path | None = None, profiled: str | None = None) -> Answer:
+    """The plan; a script that measures it elsewhere; or profilers' command lines for the solution ``profiled``."""
+    items = planned(store, options)
+    if profiled:
+        return render.plan_answer(items, profile_lines(items, profiled, options))
+    if script is None:
+        return render.plan_answer(items)
+    script.write_text(script_of(items), encoding="utf-8")
+    wrote = f"wrote {script}: {len(items)} problems; run it there, then `logparse ingest` what it wrote"
+    return render.plan_answer(items, [wrote])
+
+
+def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answer:
+    """Measure the problems, and show each outcome as it comes; exit code 130 where Ctrl-C ended it."""
+    with display(echo) as shown:
+        report = replay(store, options, shown.take, shown.watch)
+    return Answer(render.report_lines(report), code=130 * report.interrupted)

@@ -1,0 +1,12 @@
+"""What a verb answers and how it is printed.
+
+``answer``: what a verb returns, its tables' columns, CSV, JSON and Parquet.  ``terminal``: tables that fit a terminal,
+bars of progress.  ``options``: a function with options becomes a verb of the program.  ``program``: streams and errors.
+"""
+
+from __future__ import annotations
+
+from logparse.output.answer import CHECK_FAILED, ROWS, TABLES, Answer, TableFormat, show
+from logparse.output.terminal import Bar, Rows
+
+__all__ = ["CHECK_FAILED", "ROWS", "TABLES", "Answer", "Bar", "Rows", "TableFormat", "show"]

@@ -1,0 +1,173 @@
+"""What a verb answers, on the terminal or as CSV, JSON or Parquet.  Nothing here computes.
+
+A verb returns an ``Answer``; ``show`` prints it.  ``TABLES`` has the columns of every table that a script may read:
+their names, order and types do not depend on what the store holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import datetime
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from logparse.errors import UsageError
+from logparse.output.terminal import Rows, drawn, terminal_width
+from logparse.text import printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+class TableFormat(str, Enum):
+    """How a table is printed."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    parquet = "parquet"
+
+
+CHECK_FAILED = 3
+"""Exit code of a check that failed (1: something could not be read, 2: wrong usage)."""
+ROWS = 20
+"""Rows of a table on the terminal where -n does not ask for others."""
+TABLES: Mapping[str, str] = {
+    "top": "calls int, share float, problem text, pick text, pick_us float, best text, best_us float, total_us float, "
+    "kind text, calls_from text, text text",
+    "show": "level text, run text, category text, pid int, solution text, count int, first_seen time, last_seen time, "
+    "by_tool bool, problem text, what text, origin text, status text, time_us float, workspace_bytes int, error text, "
+    "key_text text",
+    "status": "run text, format text, files int, lines int, call_lines int, measurement_lines int, message_lines int, "
+    "rejects int, foreign_lines int, bytes int",
+    "formats": "name text, what text, about text",
+    "recommend": "run text, analyzer text, kind text, problem text, label text, message text, interval_from text, "
+    "confidence text, action text, calls int, pre_us float, post_us float, per_call_us float, per_call_low_us float, "
+    "per_call_high_us float, saving_us float, saving_low_us float, saving_high_us float, saving_share float, p float, "
+    "solution text, advice text",
+    "replay": "problem text, calls int, time_us float, saving_us float, solutions int, cost_s float, text text",
+    "lint": "file text, line int, severity text, rule text, message text, remedy text",
+    "lint --rows": "file text, line int, key text, solution text, read bool, matched bool, honoured bool, why text",
+    "coverage": "problem text, calls int, time_us float, state text, line int, reason text, key text, text text, "
+    "file text",
+    "verify": "problem text, intended text, before text, after text, effect text, before_us float, after_us float, "
+    "move text, calls int, gained_us float, promised_us float, basis text, file text, line int, text text",
+    "diff": "state text, problem text, a_us float, b_us float, change float, delta_us float, pick_a text, pick_b text, "
+    "basis text, text text",
+}
+"""Columns of each verb's table: ``int`` and ``float`` are 64 bits wide, ``time`` has seconds, any may be null."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a verb found.
+
+    ``text``: lines and tables for the terminal, in order, and after it ``notes``, which are asked for only there.
+    ``table``: all columns, for the other formats; ``of`` names its columns in ``TABLES``.  ``errors`` go to standard
+    error whatever the format, and with ``aside`` the text as well.  ``code`` is the program's exit code.
+    """
+
+    text: Iterable[str | pd.DataFrame | pa.Table | Rows] = ()
+    table: pd.DataFrame | pa.Table | None = None
+    of: str = ""
+    notes: Callable[[], Iterable[str]] = tuple
+    errors: Iterable[str] = ()
+    code: int = 0
+    aside: bool = False
+
+
+def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
+    """The format that was asked for, else that of the file's ending, else a table for people."""
+    if how is not None:
+        return how
+    ending = os.path.splitext(out or "")[1].removeprefix(".").lower()
+    return next((x for x in TableFormat if x.value == ending), TableFormat.table)
+
+
+def show(answer: Answer, how: TableFormat | None = None, out: str | None = None, *, wide: bool = False) -> None:
+    """Print an answer, or write its table to the file ``out``, in the format ``how`` or that of the file's ending.
+
+    Raises UsageError for Parquet on a terminal, OSError where the file cannot be written.
+    """
+    how = format_of(how, out)
+    if how is TableFormat.table:
+        stream = sys.stderr if answer.aside else sys.stdout
+        width = None if wide or out is not None else terminal_width()
+        with open(out, "w", encoding="utf-8") if out is not None else contextlib.nullcontext(stream) as sink:
+            for block in chain(answer.text, answer.notes()):
+                sink.write(f"{printable(block)}\n" if isinstance(block, str) else drawn(block, width))
+    else:
+        _write(arrow(answer.table, answer.of), how, out)
+    for line in answer.errors:
+        print(printable(line), file=sys.stderr)
+
+
+def arrow(table: pd.DataFrame | pa.Table | None, of: str = "") -> pa.Table:
+    """A table with the columns and types that ``TABLES`` has for ``of``; one without a name as it is."""
+    import pyarrow as pa
+
+    types = {
+        "int": pa.int64(),
+        "float": pa.float64(),
+        "text": pa.string(),
+        "bool": pa.bool_(),
+        "time": pa.timestamp("s"),
+    }
+    if isinstance(table, pa.Table):
+        return table
+    assert table is not None, "a verb without a table has no option for its format"
+    if not of:
+        return pa.Table.from_pandas(table, preserve_index=False)
+    columns = [column.split(" ") for column in TABLES[of].split(", ")]
+    schema = pa.schema([(name, types[kind]) for name, kind in columns])
+    return pa.Table.from_pandas(table.reindex(columns=schema.names), schema, preserve_index=False, safe=False)
+
+
+def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
+    if how is TableFormat.parquet:
+        if out is None and sys.stdout.isatty():
+            raise UsageError("Parquet is binary: name a file with --output, or redirect")
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if out is None:
+            sink = io.BytesIO()
+            pq.write_table(table, pa.PythonFile(sink, mode="w"))
+            sys.stdout.buffer.write(sink.getvalue())
+            return
+        with open(out, "wb") as file:  # by its bytes: Arrow cannot open a name that is no UTF-8
+            pq.write_table(table, pa.PythonFile(file, mode="w"))
+        return
+    rows = zip(*([_plain(value) for value in column.to_pylist()] for column in table.columns), strict=True)
+    with (
+        open(out, "w", encoding="utf-8", newline="") if out is not None else contextlib.nullcontext(sys.stdout) as text
+    ):
+        if how is TableFormat.csv:
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(table.column_names)
+            writer.writerows(rows)
+            return
+        records = (dict(zip(table.column_names, row, strict=True)) for row in rows)
+        text.write("[")
+        for number, record in enumerate(records):
+            text.write(("," if number else "") + "\n " + json.dumps(record, ensure_ascii=False, default=str))
+        text.write("\n]\n" if table.num_rows else "]\n")
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has: no number that is none (NaN, infinity), times as ISO 8601."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return value

@@ -1,0 +1,169 @@
+"""Tables as text that fits a terminal, and bars of progress."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from logparse.text import printable, shortened
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from rich.progress import Progress
+
+Rows: TypeAlias = Sequence[Mapping[str, object]]
+"""A small table made without pandas, which takes longer to import than most logs to read."""
+
+_PROSE = frozenset({"about", "message", "advice", "reason", "remedy", "why", "error"})
+"""Columns of sentences: these break between words where there is no room; every other cell keeps one line."""
+_LEAST = 16
+"""Room that a text column keeps before the last column is left out."""
+_GAP = 3
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal; None where a program reads, and takes whole rows."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
+
+
+def drawn(block: pd.DataFrame | pa.Table | Rows, width: int | None) -> str:
+    """A table, numbers right-aligned, that fits into ``width``: the last columns are left out, and texts shortened."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    columns = _columns(block)
+    if not columns:
+        return ""
+    shown, left_out = _fitted(columns, width)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in shown:
+        prose = column.name in _PROSE
+        justify = "right" if column.right else "left"
+        room = column.room if prose and column.room < column.natural else None
+        table.add_column(column.name, justify=justify, no_wrap=not prose, width=room)  # type: ignore[arg-type]
+    for row in zip_longest(*(column.cells for column in shown), fillvalue=""):
+        table.add_row(*row)
+    console = Console(width=max(width or 0, sum(c.room + _GAP for c in shown) + _GAP), highlight=False, markup=False)
+    with console.capture() as capture:
+        console.print(table)
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    more = f"not shown: {', '.join(left_out)} (--wide shows every column)\n" if left_out else ""
+    return "\n".join(lines).strip("\n") + "\n" + more
+
+
+@dataclass
+class _Column:
+    name: str
+    right: bool
+    cells: list[str]
+    room: int = 0
+
+    def __post_init__(self) -> None:
+        from rich.cells import cell_len
+
+        self.natural = self.room = max(map(cell_len, (self.name, *self.cells)))
+
+    @property
+    def least(self) -> int:
+        return self.natural if self.right else max(min(self.natural, _LEAST), len(self.name))
+
+
+def _columns(block: pd.DataFrame | pa.Table | Rows) -> list[_Column]:
+    if isinstance(block, Sequence):
+        names = list(block[0]) if block else []
+        values = {name: [row[name] for row in block] for name in names}
+        numeric = {name: all(isinstance(x, int | float) for x in values[name]) for name in names}
+    elif "pyarrow" in type(block).__module__:
+        table = cast("pa.Table", block)
+        values = table.to_pydict()
+        numeric = {field.name: str(field.type).startswith(("int", "uint", "float", "double")) for field in table.schema}
+    else:
+        frame = cast("pd.DataFrame", block)
+        values = {str(name): frame[name].tolist() for name in frame.columns}
+        numeric = {str(name): frame[name].dtype.kind in "iuf" for name in frame.columns}
+    return [_Column(name, numeric[name], [_cell(x) for x in values[name]]) for name in values]
+
+
+def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[str]]:
+    """The columns that there is room for, with the room of each, and the names of the others."""
+    shown = list(columns)
+    if width is None or sum(c.natural + _GAP for c in shown) - _GAP <= width:
+        return shown, []
+    while len(shown) > 1 and sum(c.least + _GAP for c in shown) - _GAP > width:
+        shown.pop()
+    room = width - sum(c.least + _GAP for c in shown) + _GAP
+    for number, column in enumerate(order := sorted(shown, key=lambda c: c.natural - c.least)):
+        more = min(column.natural - column.least, max(room, 0) // (len(order) - number))
+        column.room = column.least + more
+        room -= more
+        if column.room < column.natural and column.name not in _PROSE:
+            column.cells = shortened(column.cells, column.room)
+    return shown, [c.name for c in columns[len(shown) :]]
+
+
+def _cell(value: object) -> str:
+    if value is None or str(value) in ("nan", "<NA>", "NaT"):
+        return ""
+    if isinstance(value, float):
+        whole = abs(value) < 1e15 and (value.is_integer() or abs(value) >= 1e3)
+        return f"{value:,.0f}" if whole else f"{value:,.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return printable(str(value))
+
+
+class Bar:
+    """A bar with rate and time left on a terminal, as a context; elsewhere nothing."""
+
+    def __init__(self, what: str, *, of_bytes: bool = False) -> None:
+        self._bar: Progress | None = None
+        if not sys.stderr.isatty():
+            return
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        self._bar = Progress(*(columns if of_bytes else ()), console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task(what, total=None)
+
+    @property
+    def shown(self) -> bool:
+        return self._bar is not None
+
+    def __enter__(self) -> Bar:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def begin(self, total: int | None) -> None:
+        """How much there is to do, once it is known."""
+        if self._bar:
+            self._bar.update(self._task, total=total)
+
+    def advance(self, path: str, count: int) -> None:
+        """So many bytes of a file were read."""
+        if self._bar:
+            self._bar.update(self._task, advance=count)
+
+    def complete(self, done: int, total: int) -> None:
+        """So many are done in all."""
+        if self._bar:
+            self._bar.update(self._task, completed=done, total=total)
