@@ -50,7 +50,9 @@ def ingest(
     paths: Annotated[list[str], argument("Files, folders, globs, URLs; `-` for standard input.")],
     store: opt.Store = None,
     run: opt.Label = None,
-    format: Annotated[str | None, option("Format name, instead of recognising it.", values=_names("format"))] = None,
+    format: Annotated[
+        str | None, option("Format name, instead of recognising it.", values=_names("format"), check=False)
+    ] = None,
     jobs: Annotated[int, option("Files at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
     max_ratio: Annotated[float, option("Refuse compressed files that expand more than this.")] = 2000.0,
     engine: opt.Engine = "local",

@@ -26,11 +26,13 @@ def option(
     *names: str,
     values: Callable[[], Iterable[str]] | Iterable[str] | None = None,
     several: bool = False,
+    check: bool = True,
     **more: Any,
 ) -> Any:
     """An option, named as its parameter unless ``names`` are given, with typer's other settings.
 
-    ``values``: what a value may be (of ``several``: joined by commas), which is checked, and completed by a shell.
+    ``values``: what a value may be (of ``several``: joined by commas): a shell completes it, and others are refused
+    unless the verb itself does that (``check`` False).
     """
     if values is None:
         return typer.Option(*names, help=help, **more)
@@ -38,7 +40,7 @@ def option(
     def known() -> Iterable[str]:
         return values() if callable(values) else values
 
-    def check(parameter: typer.CallbackParam, value: str | None) -> str | None:
+    def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
         for word in [] if value is None else value.split(",") if several else [value]:
             one_of(parameter.opts[0], word, known())
         return value
@@ -47,7 +49,7 @@ def option(
         done, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
         return [done + comma + name for name in known() if name.startswith(last)]
 
-    return typer.Option(*names, help=help, callback=check, autocompletion=complete, **more)
+    return typer.Option(*names, help=help, callback=refuse_others if check else None, autocompletion=complete, **more)
 
 
 def argument(help: str) -> Any:

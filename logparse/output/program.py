@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from logparse.errors import LogparseError, UsageError
 from logparse.text import printable
@@ -55,5 +56,5 @@ def _ready_streams() -> None:
 
 def _forget_output() -> None:
     """What standard output still holds cannot be written: the interpreter must not try again at its end."""
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+    with suppress(OSError), open(os.devnull, "w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
