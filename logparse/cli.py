@@ -50,9 +50,7 @@ def ingest(
     paths: Annotated[list[str], argument("Files, folders, globs, URLs; `-` for standard input.")],
     store: opt.Store = None,
     run: opt.Label = None,
-    format: Annotated[
-        str | None, option("Format name, instead of recognising it.", values=_names("format"), check=False)
-    ] = None,
+    format: Annotated[str | None, option("Format. [default: recognised]", values=_names("format"), check=False)] = None,
     jobs: Annotated[int, option("Files at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
     max_ratio: Annotated[float, option("Refuse compressed files that expand more than this.")] = 2000.0,
     engine: opt.Engine = "local",
@@ -85,16 +83,13 @@ def capture(
     from logparse.capture.run import capture as captured
     from logparse.ingest.render import answer
 
-    words = command or []
-    if not words and not print_only:
+    if not command and not print_only:
         raise typer.BadParameter("a command after `--`, or --print", param_hint="COMMAND")
-    plan = planned(words, folder, masks, markers=markers, tunableop=tunableop)
+    plan = planned(command or [], folder, masks, markers=markers, tunableop=tunableop)
     if print_only:
         return Answer(exports(plan).splitlines(), errors=[f"warning: {warning}" for warning in plan.warnings])
-
-    code, results = captured(
-        words, plan, lambda: opened(store, create=True), lambda x: typer.echo(x, err=True), run=run
-    )
+    held = partial(opened, store, create=True)
+    code, results = captured(command or [], plan, held, partial(typer.echo, err=True), run=run)
     return replace(answer(results), code=code, aside=True)  # standard output is the job's
 
 
@@ -160,7 +155,9 @@ def replay(
     resume: Annotated[bool, option("Skip what this machine has measured.", "--resume/--again")] = True,
     exhaustive: Annotated[bool, option("Enumerate, not only the heuristic's list.", "--exhaustive")] = False,
     hot: Annotated[bool, option("Leave operands in the last-level cache.", "--hot")] = False,
-    flush_instructions: Annotated[bool, option("Empty the instruction caches before each timed execution.")] = False,
+    flush_instructions: Annotated[
+        bool, option("Empty the instruction caches before each timed execution.", "--flush-instructions")
+    ] = False,
     markers: Annotated[bool, option("NVTX/roctx range around each solution.", "--markers")] = False,
     dry_run: Annotated[bool, option("Print the plan and stop.", "--dry-run")] = False,
     script: Annotated[Path | None, option("Write the plan as a script for another machine.")] = None,
@@ -234,14 +231,11 @@ def sql(
     run: Annotated[str | None, option("Limit the views to one run.", autocompletion=opt.completed_runs)] = None,
     timeout: Annotated[float, option("Seconds until the query is stopped.")] = 60.0,
     max_rows: Annotated[int, option("Refuse larger results.", min=1)] = 1_000_000,
-    n: Annotated[int | None, option("Only the first rows.", "-n", min=1)] = None,
 ) -> Answer:
     """Run read-only SQL over the store's views."""
     from logparse.sql import query as run_query
 
-    found = run_query(opened(store).url, query, run=run, timeout_s=timeout, max_rows=max_rows)
-    found = found.slice(0, n) if n else found
-    return Answer([found], found)
+    return Answer(table=run_query(opened(store).url, query, run=run, timeout_s=timeout, max_rows=max_rows))
 
 
 @verb("logparse status`; while a cluster works: `logparse status --watch", table=True)
@@ -259,8 +253,7 @@ def status(
     if watch:
         follow(held, typer.echo, interval)
         return Answer()
-    frame = lookup.holdings(held)
-    return Answer([frame], frame, "status", notes=lambda: missing(held))
+    return Answer(table=lookup.holdings(held), of="status", notes=lambda: missing(held))
 
 
 @verb("logparse formats", table=True)

@@ -72,18 +72,24 @@ TABLES: Mapping[str, str] = {
 class Answer:
     """What a verb found.
 
-    ``text``: lines and tables for the terminal, in order, and after it ``notes``, which are asked for only there.
-    ``table``: all columns, for the other formats; ``of`` names its columns in ``TABLES``.  ``errors`` go to standard
-    error whatever the format, and with ``aside`` the text as well.  ``code`` is the program's exit code.
+    ``text``: lines and tables for the terminal, in order (by default ``table``), and after it ``notes``, which are
+    asked for only there.  ``table``: all columns, for the other formats; ``of`` names its columns in ``TABLES``.
+    ``errors`` go to standard error whatever the format, and with ``aside`` the text as well.  ``code`` is the program's
+    exit code.
     """
 
-    text: Iterable[str | pd.DataFrame | pa.Table | Rows] = ()
+    text: Iterable[str | pd.DataFrame | pa.Table | Rows] | None = None
     table: pd.DataFrame | pa.Table | None = None
     of: str = ""
     notes: Callable[[], Iterable[str]] = tuple
     errors: Iterable[str] = ()
     code: int = 0
     aside: bool = False
+
+    @property
+    def blocks(self) -> Iterable[str | pd.DataFrame | pa.Table | Rows]:
+        """What the terminal shows, without the notes."""
+        return self.text if self.text is not None else [] if self.table is None else [self.table]
 
 
 def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
@@ -104,7 +110,7 @@ def show(answer: Answer, how: TableFormat | None = None, out: str | None = None,
         stream = sys.stderr if answer.aside else sys.stdout
         width = None if wide or out is not None else terminal_width()
         with open(out, "w", encoding="utf-8") if out is not None else contextlib.nullcontext(stream) as sink:
-            for block in chain(answer.text, answer.notes()):
+            for block in chain(answer.blocks, answer.notes()):
                 sink.write(f"{printable(block)}\n" if isinstance(block, str) else drawn(block, width))
     else:
         _write(arrow(answer.table, answer.of), how, out)
