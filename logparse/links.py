@@ -51,11 +51,17 @@ def _layout_known(problem: GemmProblem | ConvProblem) -> bool:
 
 
 def links_sql(gemms: str, convs: str) -> str:
-    """SQL of the view ``links(problem, other, level, fan)`` over the problem tables or views of those names.
+    """SQL of the view ``links(problem, other, level, fan)`` over tables of those names: rows of problems with their
+    shape and fields, in which a problem may stand more than once.
 
     ``fan`` is how many full problems (no ``?``) a partial one links to, or, where there is none, how many that know
     more than it does; 1 for a full problem.  Per-call values pass over a link, totals only where fan is 1.
     """
+    full = " union all ".join(
+        f"select distinct problem, problem as other, 'exact' as level, cast(1 as integer) as fan from {table} "
+        "where not contains(problem, '?')"
+        for table in (gemms, convs)
+    )
     pairs = (
         f"{_pairs(gemms, GEMM_FIELDS, _GEMM_LAYOUT_KNOWN)} union all {_pairs(convs, CONV_FIELDS, _CONV_LAYOUT_KNOWN)}"
     )
@@ -64,11 +70,13 @@ def links_sql(gemms: str, convs: str) -> str:
     known as (select *, length(problem) - length(replace(problem, '?', '')) as mine,
                      length(other) - length(replace(other, '?', '')) as theirs from pairs),
     fans as (select problem, count(*) filter (where theirs = 0) as complete,
-                    count(*) filter (where theirs < mine) as fuller from known group by problem)
+                    count(*) filter (where theirs < mine) as fuller from known where mine > 0 group by problem)
+    {full}
+    union all
     select problem, other, level,
            cast(case when mine = 0 then 1 when complete > 0 then complete else greatest(1, fuller) end as integer)
            as fan
-    from known join fans using (problem)
+    from known left join fans using (problem)
     """
 
 
@@ -79,16 +87,25 @@ def _equal(name: str) -> str:
 
 
 def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
+    """Every link but those of a full problem to itself.
+
+    Two texts that leave nothing open (no field unknown, no type that another spelling means too) differ in a field that
+    both know.  A find-db holds hundreds of thousands of such problems; only what is open is compared, and with the
+    problems of its shape alone.
+    """
     agree = " and ".join(f"({_equal(name).format(name=name)})" for name in names)
     known = " and ".join(rule.format(t=side) for rule in layout for side in "ab")
+    opened = f"select * from {table} where contains(problem, '?') or contains(problem, '_fnuz')"
+    near = f"select * from {table} where shape in (select shape from ({opened}))"
     return f"""
-    select problem, problem as other,
-           case when not contains(problem, '?') then 'exact' when {known.replace("b.", "a.")} then 'layout'
-                else 'shape' end as level
-    from {table} a
-    union all
-    select a.problem, b.problem, case when {known} then 'layout' else 'shape' end
-    from {table} a join {table} b on a.shape = b.shape and a.problem <> b.problem and {agree}
+    select distinct problem, problem as other,
+           case when {known.replace("b.", "a.")} then 'layout' else 'shape' end as level
+    from {table} a where contains(problem, '?')
+    union all (
+        with pair as (
+            select a.problem as problem, b.problem as other, case when {known} then 'layout' else 'shape' end as level
+            from ({opened}) a join ({near}) b on a.shape = b.shape and a.problem <> b.problem and {agree})
+        select problem, other, level from pair union select other, problem, level from pair)
     """
 
 

@@ -23,6 +23,7 @@ def view_sql(run: str | None) -> dict[str, str]:
     joined = "select s.source_id, s.run, t.* exclude (attempt) from {t}_ t join commits_ s using (attempt)"
     gemm_columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["gemms"].names[2:])
     conv_columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["convs"].names[2:])
+    rows = "select t.* exclude (attempt){more} from {t}_ t join commits_ using (attempt)"
     return {
         "sources": f"""
             select source_id, any_value(run) as run, any_value(path) as path,
@@ -63,7 +64,9 @@ def view_sql(run: str | None) -> dict[str, str]:
                    case when in_type = weights_type and in_type = out_type then in_type
                         else concat_ws('-', in_type, weights_type, out_type) end as dtype
             from (select problem, {conv_columns} from convs_ join commits_ using (attempt) group by problem)""",
-        "links": links_sql("gemm_problems", "conv_problems"),
+        "gemm_rows": rows.format(t="gemms", more=""),
+        "conv_rows": rows.format(t="convs", more=f", {CONV_SHAPE} as shape"),
+        "links": links_sql("gemm_rows", "conv_rows"),
         "measurements": joined.format(t="measurements"),
         "solutions": """
             select distinct t.library, b.build, t.solution, t.name, t.kernel_name,
