@@ -58,7 +58,7 @@ def _child(sender: Connection, store_url: str, sql: str, run: str | None, max_ro
     import duckdb
 
     try:
-        with open_store(store_url).connect(run) as con:
+        with open_store(store_url).connect(run, sealed=True) as con:
             statements = con.extract_statements(sql)
             if len(statements) != 1 or statements[0].type not in (
                 duckdb.StatementType.SELECT,

@@ -38,7 +38,7 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
     ``limits``: settings of DuckDB for the reading (``threads = 2``).
     """
     run, own = store.latest_run(run), ("calls", "workload", "process_messages")
-    with store.connect(direct=True) as con:
+    with store.connect() as con:
         for setting in limits:
             con.execute(f"set {setting}")
         con.execute("create table called as select distinct problem from workload where run = ?", [run])

@@ -212,8 +212,8 @@ def test_stores_whose_convolutions_have_a_layer_are_read(store: Store, tmp_path:
     old = parts[0 if old_first else 1]
     table = pq.ParquetFile(old).read()
     pq.write_table(table.append_column("layer", table["problem"]), old)
-    for direct in (False, True):
-        with store.connect(direct=direct) as con:
+    for sealed in (False, True):
+        with store.connect(sealed=sealed) as con:
             found = con.execute("select * from conv_problems order by problem").df()
         assert found.equals(wanted)
 

@@ -159,7 +159,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _connect(store: Store) -> duckdb.DuckDBPyConnection:
-    con = store.connect(direct=True)
+    con = store.connect()
     for setting in (
         "threads = 2", "memory_limit = '500MB'", "preserve_insertion_order = false", "enable_progress_bar = false",
     ):  # fmt: skip
