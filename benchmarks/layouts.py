@@ -32,11 +32,12 @@ import torch
 from models import MODELS
 from torch import nn
 
+from analyzers.evidence.confirmations import judge
 from analyzers.evidence.stats import median
 from analyzers.measure.backend import Conditions, Place, UnsupportedError
 from analyzers.measure.backends.pytorch import BACKEND
 from analyzers.measure.backends.torch_ways import named
-from analyzers.measure.confirm import interleave, judge
+from analyzers.measure.confirm import interleave
 from analyzers.measure.device.operands import dtype_of
 from analyzers.measure.device.torch_device import TorchDevice, torch_device
 from analyzers.measure.drift import idle_facts, noise

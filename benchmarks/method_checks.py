@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from analyzers.evidence.confirmations import Confirmation, judge_all
 from analyzers.evidence.stats import median
 from analyzers.measure.backend import (
     Backend,
@@ -30,7 +31,6 @@ from analyzers.measure.backend import (
     UnsupportedError,
 )
 from analyzers.measure.backends.pytorch import BACKEND as TORCH
-from analyzers.measure.confirm import Confirmation, judge_all
 from analyzers.measure.drift import idle_facts, noise
 from analyzers.measure.results import Confirmed, Method, Result
 from analyzers.measure.scheduler import Outcome

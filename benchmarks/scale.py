@@ -41,8 +41,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from analyzers.evidence.confirmations import judge_all
 from analyzers.measure.backend import BackendType, Conditions, Place
-from analyzers.measure.confirm import judge_all
 from analyzers.measure.device_workers import LocalDevice
 from analyzers.measure.results import Confirmed, Method, Result
 from analyzers.measure.scheduler import Limits, Outcome, Scheduler

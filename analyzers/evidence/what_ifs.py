@@ -8,16 +8,17 @@ was confirmed is a pair of solutions in a fresh process, and only that gives a s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.confirmations import Pairs, blocks_of, judge
 from analyzers.evidence.joins import closest, facts_by_source, is_default, timed
 from analyzers.evidence.origins import CONFIRM, RACE
-from analyzers.evidence.stats import paired_ratio
 from analyzers.evidence.target import same_device
 from logparse.model import Evidence
 
@@ -75,7 +76,8 @@ def what_ifs(tables: Tables, settings: Settings, pattern: str) -> dict[str, list
     for row in pairs.to_dict("records"):
         if same_device(facts.get(str(row["source_id"]), {}), settings.target) is False:
             continue
-        what = _what_if({str(key): value for key, value in row.items()})
+        told = facts.get(str(row["source_id"]), {}).get("confirmation", "{}")
+        what = _what_if({str(key): value for key, value in row.items()}, blocks_of(json.loads(told)))
         old = found.get((what.problem, what.solution))
         if old is None or _rank(what) < _rank(old):
             found[what.problem, what.solution] = what
@@ -89,12 +91,12 @@ def _rank(what: WhatIf) -> tuple[bool, float, str]:
     return (not what.confirmed, -what.time_us / what.default_us, what.source_id)
 
 
-def _what_if(row: Mapping[str, object]) -> WhatIf:
+def _what_if(row: Mapping[str, object], blocks: tuple[int, ...]) -> WhatIf:
     time, default = float(str(row["time_us"])), float(str(row["time_us_default"]))
     low = high = None
-    mine, theirs = (np.asarray([] if _missing(x) else x, dtype="float64") for x in _samples(row))
+    mine, theirs = (() if _missing(x) else tuple(map(float, x)) for x in _samples(row))
     if row["origin"] == CONFIRM and len(mine) == len(theirs) and len(mine):
-        ratio = paired_ratio(theirs.tolist(), mine.tolist())
+        ratio = judge(Pairs(theirs, mine, blocks)).speedup
         time, low, high = default / ratio.value, default * (1 - 1 / ratio.low), default * (1 - 1 / ratio.high)
     return WhatIf(
         problem=str(row["problem"]),
@@ -108,7 +110,7 @@ def _what_if(row: Mapping[str, object]) -> WhatIf:
     )
 
 
-def _samples(row: Mapping[str, object]) -> tuple[object, object]:
+def _samples(row: Mapping[str, Any]) -> tuple[Any, Any]:
     return row["samples_us"], row["samples_us_default"]
 
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from analyzers.evidence.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
 from analyzers.evidence.origins import CONFIRM, PICK, RACE
 from analyzers.measure.backend import Place
 from analyzers.measure.backends.recorded import measurements_of
-from analyzers.measure.confirm import Confirmation, Pairs, judge, judge_all
 from analyzers.measure.device_workers import opened_devices
 from analyzers.measure.plan import Item, plan
 from analyzers.measure.results import Confirmed, Method, Result, environment_key
@@ -185,7 +185,8 @@ def history(store: Store) -> History:
                         "where f.name = 'confirmation' and e.name = 'environment'")  # fmt: skip
     for text, environment in zip(facts["pair"], facts["environment"], strict=True):
         pair = json.loads(text)
-        confirmed.setdefault(environment, set()).add((pair["problem"], pair["pick"], pair["winner"]))
+        if pair.get("complete"):
+            confirmed.setdefault(environment, set()).add((pair["problem"], pair["pick"], pair["winner"]))
     return History(races, {key: frozenset(pairs) for key, pairs in confirmed.items()})
 
 
@@ -237,7 +238,8 @@ class _Recorder:
             confirmation = judge(outcome.pairs, floor=self._options.method.floor)
             self._pairs[outcome.problem.text] = outcome.pairs
             self._report.confirmations[outcome.problem.text] = confirmation
-            extra["confirmation"] = _confirmation_text(outcome, confirmation)
+            names = outcome.problem.text, outcome.pick.text, outcome.winner.text
+            extra["confirmation"] = confirmation_text(*names, outcome.pairs, confirmation, complete=outcome.complete)
         else:
             self._report.results.append(replace(outcome, facts={}))
             extra |= {"drift": f"{outcome.drift:.4f}"} if outcome.drift is not None else {}
@@ -278,20 +280,3 @@ class _Recorder:
         drifted = sum(result.drifted for result in self._report.results)
         if drifted:
             self._report.remarks.append(f"{drifted} problem(s) were measured while the device drifted, twice")
-
-
-def _confirmation_text(outcome: Confirmed, confirmation: Confirmation) -> str:
-    ratio = confirmation.speedup
-    return json.dumps(
-        {
-            "problem": outcome.problem.text,
-            "pick": outcome.pick.text,
-            "winner": outcome.winner.text,
-            "speedup": ratio.value,
-            "low": ratio.low,
-            "high": ratio.high,
-            "p": confirmation.p,
-            "floor": confirmation.floor,
-            "confirmed": confirmation.confirmed,
-        }
-    )

@@ -1,7 +1,8 @@
 """Schedules races and confirmations on one worker per device, and continues after failures.
 
-All races come first, the most valuable first; each winner is then confirmed by a worker that did not race it, on a
-device of the same environment.  Results are passed to ``sink``; neither the store nor the machines are known here.
+All races come first, the most valuable first; each winner is then confirmed in several fresh workers, none of which
+raced, on devices of the same environment.  Results are passed to ``sink``; this module knows neither the store nor the
+machines.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import TypeAlias
 
 from analyzers.measure.backend import Place
+from analyzers.measure.confirm import refuted
 from analyzers.measure.device_workers import Device
 from analyzers.measure.results import Confirmed, Method, Result, environment_key, not_measured
 from analyzers.measure.worker import Answer, ConfirmTask, Failure, Handle, Lost, RaceTask, Ready, Task
@@ -51,14 +53,39 @@ class History:
 
 
 @dataclass
+class _Pair:
+    """A pair to confirm, and what earlier workers measured of it."""
+
+    task: ConfirmTask
+    environment: str
+    done: Confirmed | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.task.problem.text, self.task.pick.text, self.task.winner.text
+
+    def add(self, more: Confirmed) -> Confirmed:
+        """Join another worker's pairs to those before."""
+        if self.done is None:
+            self.done = more
+        else:
+            pairs, seconds = self.done.pairs.joined(more.pairs), self.done.seconds + more.seconds
+            self.done = replace(more, pairs=pairs, seconds=seconds)
+        self.task = replace(self.task, turn=self.task.turn + 1)
+        return self.done
+
+
+@dataclass
 class _Slot:
     """A device with its worker and the task that the worker runs."""
 
     device: Device
     worker: Handle | None = None
     task: Task | None = None
+    pair: _Pair | None = None  # of a ConfirmTask
     ready: bool = False
     used: bool = False  # this worker has raced, so it may not confirm
+    confirmed: set[tuple[str, str, str]] = field(default_factory=set)  # pairs that this worker has measured
     environment: str | None = None  # of its workers, once one has reported it
     lost: int = 0  # machines lost since the last finished task
 
@@ -88,7 +115,7 @@ class Scheduler:
         self._history = history
         self._slots = [_Slot(device) for device in devices]
         self._races: deque[Problem] = deque()
-        self._confirmations: deque[tuple[str, ConfirmTask]] = deque()  # each with the environment that it is for
+        self._pairs: deque[_Pair] = deque()
         self._workspaces: Mapping[str, int] = {}
         self._lost: dict[str, list[Measurement]] = {}
         self._machines_lost: Counter[str] = Counter()  # by the problem that was being raced
@@ -110,13 +137,15 @@ class Scheduler:
             while True:
                 for slot in self._slots:
                     self._assign(slot)
-                left = bool(self._races or self._confirmations)
+                left = bool(self._races or self._pairs)
                 busy = [slot for slot in self._slots if slot.worker and (slot.task or (left and not slot.ready))]
                 if not busy:
+                    self._keep_pairs()
                     return not left
                 self._poll(busy)
         except BaseException:
             self._keep_losses()
+            self._keep_pairs()
             raise
         finally:
             for slot in self._slots:
@@ -128,10 +157,11 @@ class Scheduler:
         if slot.task is not None or (slot.worker and not slot.ready) or slot.lost >= self._limits.losses:
             return
         racing = bool(self._races) and self._left() > self._reserve()
-        pending = next((pair for pair in self._confirmations if slot.environment in (None, pair[0])), None)
-        if not racing and (pending is None or self._left() <= 0):
+        pairs = [pair for pair in self._pairs if slot.environment in (None, pair.environment)]
+        if not racing and (not pairs or self._left() <= 0):
             return
-        if slot.worker is None or (not racing and slot.used):
+        pending = None if slot.used else next((pair for pair in pairs if pair.key not in slot.confirmed), None)
+        if slot.worker is None or (not racing and pending is None):
             self._stop_worker(slot)
             slot.worker = slot.device.open(self._backends, self._method)
             return
@@ -142,8 +172,9 @@ class Scheduler:
             workspace = self._workspaces.get(problem.text)
             slot.task = RaceTask(problem=problem, known=known, lost=lost, workspace_bytes=workspace)
         elif pending is not None:
-            self._confirmations.remove(pending)
-            slot.task = pending[1]
+            self._pairs.remove(pending)
+            slot.confirmed.add(pending.key)
+            slot.task, slot.pair = pending.task, pending
         if slot.task is not None:
             slot.worker.send(slot.task)
 
@@ -153,8 +184,8 @@ class Scheduler:
 
     def _reserve(self) -> float:
         """Seconds of the budget that the confirmations at its end will need."""
-        count = len(self._confirmations)
-        return self._opening_s + self._limits.confirmation_s * count / len(self._slots) if count else 0.0
+        left = [self._method.processes - pair.task.turn for pair in self._pairs]
+        return self._opening_s * max(left, default=0) + self._limits.confirmation_s * sum(left) / len(self._slots)
 
     def _known(self, slot: _Slot) -> Known:
         assert slot.worker
@@ -203,18 +234,41 @@ class Scheduler:
             self._machine_lost(slot, reply.why)
 
     def _finish(self, slot: _Slot, outcome: Outcome) -> None:
-        slot.task, slot.lost = None, 0
+        pair = slot.pair
+        slot.task, slot.pair, slot.lost = None, None, 0
+        if isinstance(outcome, Confirmed) and pair is not None:
+            self._advance(pair, outcome, slot.place.device)
+            return
         self._lost.pop(outcome.problem.text, None)  # a race's rows include them
         self._sink(outcome, slot.place.device)
         if isinstance(outcome, Result) and outcome.worth_confirming and outcome.pick and outcome.best:
-            pair = (outcome.problem.text, outcome.pick.text, outcome.best.text)
             environment = environment_key(outcome.facts)
-            if pair not in self._history.confirmed.get(environment, frozenset()):
-                workspace = self._workspaces.get(outcome.problem.text)
-                task = ConfirmTask(
-                    problem=outcome.problem, pick=outcome.pick, winner=outcome.best, workspace_bytes=workspace
-                )
-                self._confirmations.append((environment, task))
+            workspace = self._workspaces.get(outcome.problem.text)
+            task = ConfirmTask(
+                problem=outcome.problem, pick=outcome.pick, winner=outcome.best, workspace_bytes=workspace
+            )
+            won = _Pair(task, environment)
+            if won.key not in self._history.confirmed.get(environment, frozenset()):
+                self._pairs.append(won)
+
+    def _advance(self, pair: _Pair, more: Confirmed, device: str) -> None:
+        """One process more has measured a pair: the next one follows, unless all did or the winner is refuted."""
+        done = pair.add(more)
+        if pair.task.turn >= self._method.processes or refuted(more.pairs, self._method.floor):
+            self._sink(done, device)
+        else:
+            self._pairs.append(pair)
+
+    def _keep_pairs(self) -> None:
+        """Record what was measured of pairs whose last process did not come."""
+        unfinished = [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]
+        for pair in unfinished:
+            self._keep(pair)
+        self._pairs.clear()
+
+    def _keep(self, pair: _Pair) -> None:
+        if pair.done is not None:
+            self._sink(replace(pair.done, complete=False), self._slots[0].place.device)
 
     def _worker_lost(self, slot: _Slot, worker: Handle, status: Status, why: str) -> None:
         """The worker has ended: record the solution that it ran, and let another worker continue without it."""
@@ -233,7 +287,7 @@ class Scheduler:
 
     def _machine_lost(self, slot: _Slot, why: str) -> None:
         """The worker's machine is gone: its task is queued again, for a replacement or another device."""
-        task, environment = slot.task, slot.environment
+        task, pair = slot.task, slot.pair
         self._stop_worker(slot)
         slot.environment = None
         slot.lost += 1
@@ -243,15 +297,18 @@ class Scheduler:
                 self._skip(slot, why)
             else:
                 self._races.appendleft(task.problem)
-        elif isinstance(task, ConfirmTask) and environment is not None:
-            self._confirmations.appendleft((environment, task))
-        slot.task = None
+        elif pair is not None:
+            self._pairs.appendleft(pair)
+        slot.task = slot.pair = None
         if all(slot.lost >= self._limits.losses for slot in self._slots):
             raise MeasuringError(f"no device is left: {why}")
 
     def _skip(self, slot: _Slot, why: str, status: Status = "failed") -> None:
         """Give a task up; the problem keeps a row with the reason."""
         task, slot.task = slot.task, None
+        pair, slot.pair = slot.pair, None
+        if pair is not None:
+            self._keep(pair)
         if isinstance(task, RaceTask):
             rows = self._lost.pop(task.problem.text, None) or [not_measured(task.problem, DEFAULT, status, why)]
             facts = slot.worker.facts if slot.worker else self._facts
@@ -268,3 +325,4 @@ class Scheduler:
         if slot.worker is not None:
             slot.worker.stop()
         slot.worker, slot.ready, slot.used = None, False, False
+        slot.confirmed.clear()

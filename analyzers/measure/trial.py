@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from analyzers.evidence.confirmations import Pairs
 from analyzers.evidence.roofline import bound_us
 from analyzers.evidence.stats import median
 from analyzers.measure.backend import Backend, Conditions, OutOfMemoryError, Place, UnsupportedError
-from analyzers.measure.confirm import Pairs, interleave
+from analyzers.measure.confirm import interleave
 from analyzers.measure.correctness import error_bound
 from analyzers.measure.drift import Drift
 from analyzers.measure.racing import Race, WithdrawnError, race
@@ -81,12 +82,12 @@ class WorkerContext:
         return replace(result, drift=after, drifted=moved)
 
     def confirm(
-        self, problem: Problem, pick: Solution, winner: Solution, workspace_bytes: int | None = None
+        self, problem: Problem, pick: Solution, winner: Solution, workspace_bytes: int | None = None, turn: int = 0
     ) -> Confirmed:
-        """Interleaved pairs of two solutions.  Pairs are safe from slow drift, so this is not watched."""
+        """Interleaved pairs of two solutions in this process; every ``turn`` has other random data."""
         started = time.perf_counter()
         try:
-            pairs = Trial(self, problem, {}, (), workspace_bytes).pairs(pick, winner)
+            pairs = Trial(self, problem, {}, (), workspace_bytes).pairs(pick, winner, turn)
         finally:
             self.release()
         seconds = time.perf_counter() - started
@@ -241,10 +242,15 @@ class Trial:
 
     # ------------------------------------------------------------------ a confirmation
 
-    def pairs(self, pick: Solution, winner: Solution) -> Pairs:
+    def pairs(self, pick: Solution, winner: Solution, turn: int = 0) -> Pairs:
         """Both again, interleaved, checked once and with fresh inputs in each block."""
         self._offers()
         sampler, method = self._sampler(), self._context.method
         for solution in (pick, winner):
             sampler.enter(solution)
-        return interleave(pick, winner, sampler.take_in_block, blocks=method.blocks, floor=method.floor)
+        first = turn * method.blocks
+
+        def sample(solution: Solution, block: int) -> float:
+            return sampler.take_in_block(solution, first + block)
+
+        return interleave(pick, winner, sample, blocks=method.blocks, floor=method.floor)

@@ -38,12 +38,13 @@ class RaceTask:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmTask:
-    """Confirm a winner against the pick."""
+    """Measure a winner against the pick in this process, the ``turn``-th of those that confirm the pair."""
 
     problem: Problem
     pick: Solution
     winner: Solution
     workspace_bytes: int | None = None
+    turn: int = 0
 
 
 Task: TypeAlias = RaceTask | ConfirmTask
@@ -223,4 +224,4 @@ def _open(pipe: Connection[Any, Any], names: Sequence[str], place: Place, method
 def _do(context: WorkerContext, task: Task) -> Result | Confirmed:
     if isinstance(task, RaceTask):
         return context.measure(task.problem, task.known, task.lost, task.workspace_bytes)
-    return context.confirm(task.problem, task.pick, task.winner, task.workspace_bytes)
+    return context.confirm(task.problem, task.pick, task.winner, task.workspace_bytes, task.turn)

@@ -4,7 +4,7 @@ A finding of any analyzer is completed from the measurements that its evidence n
 There are four kinds of interval, and the narrowest that the measurements allow is taken:
 
 ==========  ===========================================================================================
-bootstrap   95 % of the paired samples of a confirmation, which is the only kind that is a test
+processes   95 % t-interval over the processes of a confirmation, which is the only kind that is a test
 repeat      how far two times of the default in one file lie apart
 deviation   1.96 standard deviations of single executions: the file does not tell how many its mean is of
 range       from the smallest difference to the largest that the file's minima and maxima allow
@@ -23,18 +23,16 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Tables
+from analyzers.evidence.confirmations import RATE, Confirmation, Pairs, blocks_of, judge_all
 from analyzers.evidence.joins import facts_by_source
 from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.stats import Interval, benjamini_hochberg
 from analyzers.evidence.target import machine
-from analyzers.measure.confirm import Confirmation, Pairs, judge
 from logparse.model import Finding
 
-RATE = 0.05
-"""Share of the confirmed findings that may be false."""
 Basis = Literal["confirmed", "measured", "inferred"]
 CONFIDENCE: Mapping[Basis, str] = {
-    "confirmed": "paired samples of both in a fresh process, and false-discovery control keeps it",
+    "confirmed": "paired samples of both in fresh processes, and false-discovery control keeps it",
     "measured": "both times are in one file (or two, where the finding says so), not confirmed: the fastest of many "
     "was lucky in part (`logparse replay`)",
     "inferred": "no solution with that time is known yet: it is what a sibling pass, a roofline or a rule suggests",
@@ -57,16 +55,15 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judgement:
-    """All tested problems of a run.  ``by_source``: a confirmation is a source of its own."""
+    """All tested pairs of a run.  ``by_source``: a confirmation is a source of its own, and several of one pair have
+    one verdict; ``tested`` counts pairs, ``kept`` those whose gain holds.
+    """
 
     by_source: Mapping[str, Judged]
     floor: float
+    tested: int
+    kept: int
     rate: float = RATE
-
-    @property
-    def kept(self) -> int:
-        """How many confirmations hold."""
-        return sum(judged.kept for judged in self.by_source.values())
 
     def keeps(self, finding: Finding) -> bool:
         """Whether a finding stands: no confirmation speaks of its gain, or one that tested this very gain holds."""
@@ -79,21 +76,74 @@ def judgement(tables: Tables, floor: float) -> Judgement:
 
     All of them count as tested, also those in which the pick won: what was tried and failed is part of the family.
     """
-    facts = tables.facts[tables.facts["name"] == "confirmation"]
-    texts = dict(zip(facts["source_id"], facts["value"], strict=True))
-    rows = tables.measurements
-    rows = rows[(rows["origin"] == CONFIRM).to_numpy(dtype=bool) & rows["source_id"].isin(texts).to_numpy(dtype=bool)]
-    rows = rows[rows["problem"].isin(_problems(tables))] if len(rows) else rows  # few, of 400,000 of a find-db
-    samples: dict[str, dict[str, object]] = {}
-    for source, solution, values in zip(rows["source_id"], rows["solution"], rows["samples_us"], strict=True):
-        samples.setdefault(str(source), {})[str(solution)] = values
-    judged = {x: _judged(json.loads(str(texts[x])), samples[x], floor) for x in sorted(samples)}
-    held = benjamini_hochberg([x.confirmation.p for x in judged.values()], RATE)
-    kept = {
-        source: replace(test, kept=keep and test.confirmation.speedup.low > 1 + floor)
-        for (source, test), keep in zip(judged.items(), held, strict=True)
+    stored = _stored(tables)
+    counting = _counting(stored, dict(zip(tables.sources["source_id"], tables.sources["ingested_at"], strict=True)))
+    measured = {source: stored[source].pairs for source in set(counting.values()) if stored[source].pairs.pick_us}
+    device = {source: stored[source].environment for source in measured}
+    confirmations = judge_all(measured, floor=floor, device=device)[0]
+    family = sorted(set(counting.values()))
+    verdicts = [confirmations.get(source, stored[source].verdict) for source in family]
+    held = benjamini_hochberg([x.p for x in verdicts], RATE)
+    kept = [keep and x.speedup.low > 1 + floor for x, keep in zip(verdicts, held, strict=True)]
+    judged = {
+        source: Judged(stored[source].pick, stored[source].winner, verdict, keep)
+        for source, verdict, keep in zip(family, verdicts, kept, strict=True)
     }
-    return Judgement(kept, floor)
+    by_source = {source: judged[best] for source, best in counting.items()}
+    return Judgement(by_source, floor, len(family), sum(kept))
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A stored confirmation: its pairs where the tables hold the samples, and the replay's own verdict."""
+
+    problem: str
+    pick: str
+    winner: str
+    environment: str
+    pairs: Pairs
+    verdict: Confirmation
+
+
+def _stored(tables: Tables) -> dict[str, _Stored]:
+    """The confirmations of the run's problems, by source."""
+    facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
+    values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}
+    rows = tables.measurements
+    own = (rows["origin"] == CONFIRM).to_numpy(dtype=bool)
+    rows = rows[own & rows["source_id"].isin([x for x, name in values if name == "confirmation"]).to_numpy(dtype=bool)]
+    rows = rows[rows["problem"].isin(_problems(tables))] if len(rows) else rows  # few, of 400,000 of a find-db
+    samples: dict[str, dict[str, tuple[float, ...]]] = {}
+    for source, solution, taken in zip(rows["source_id"], rows["solution"], rows["samples_us"], strict=True):
+        samples.setdefault(str(source), {})[str(solution)] = _samples(taken)
+    out = {}
+    for source in sorted(samples):
+        fact = json.loads(values[source, "confirmation"])
+        pick, winner = str(fact["pick"]), str(fact["winner"])
+        above, below = (samples[source].get(x, ()) for x in (pick, winner))
+        pairs = Pairs(above, below, blocks_of(fact)) if len(above) == len(below) else Pairs((), ())
+        speedup = Interval(*(float(fact[name]) for name in ("speedup", "low", "high")))
+        verdict = Confirmation(speedup, float(fact["p"]), float(fact["floor"]))
+        environment = values.get((source, "environment"), "")
+        out[source] = _Stored(str(fact["problem"]), pick, winner, environment, pairs, verdict)
+    return out
+
+
+def _counting(stored: Mapping[str, _Stored], ingested: Mapping[str, object]) -> dict[str, str]:
+    """By source the one that counts: of one pair on one device the most processes, then the latest.
+
+    The luckiest of several would count otherwise.
+    """
+    best: dict[tuple[str, ...], str] = {}
+
+    def rank(source: str) -> tuple[int, str, str]:
+        return len(stored[source].pairs.by_process), str(ingested.get(source, "")), source
+
+    keys = {source: (x.problem, x.pick, x.winner, x.environment) for source, x in stored.items()}
+    for source, key in keys.items():
+        if key not in best or rank(source) > rank(best[key]):
+            best[key] = source
+    return {source: best[key] for source, key in keys.items()}
 
 
 def _problems(tables: Tables) -> set[str]:
@@ -101,16 +151,6 @@ def _problems(tables: Tables) -> set[str]:
     called = set(tables.workload["problem"])
     linked = tables.links.loc[tables.links["problem"].isin(called), "other"]
     return called | set(linked) | set(tables.measurements.loc[tables.measurements["run"] == tables.run, "problem"])
-
-
-def _judged(told: Mapping[str, object], samples: Mapping[str, object], floor: float) -> Judged:
-    """From the samples where the tables hold them, else as the replay judged (at its own floor)."""
-    pick, winner = str(told["pick"]), str(told["winner"])
-    above, below = _samples(samples.get(pick)), _samples(samples.get(winner))
-    if above and len(above) == len(below):
-        return Judged(pick, winner, judge(Pairs(above, below), floor=floor), kept=False)
-    speedup = Interval(*(float(str(told[name])) for name in ("speedup", "low", "high")))
-    return Judged(pick, winner, Confirmation(speedup, float(str(told["p"])), float(str(told["floor"]))), kept=False)
 
 
 def _samples(values: object) -> tuple[float, ...]:
@@ -177,7 +217,7 @@ def _with_interval(finding: Finding, index: Mapping[tuple[str, ...], _Row], test
         # The gain is what the pairs say, not the difference of two medians.
         saving = None if finding.calls is None else finding.calls * gain
         proven = replace(finding, per_call_us=gain, saving_us=saving, p=test.confirmation.p)
-        return _bounded(proven, low, high, "bootstrap")
+        return _bounded(proven, low, high, "processes")
     slow, fast = (index.get((source, _measured(finding), text)) for text in (pick, best))
     noise = finding.evidence.noise_us or 0.0
     if noise > 0:

@@ -72,7 +72,7 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
         "verdict": render.verdict(recommendation),
         "ceiling": asdict(recommendation.ceiling),
         "break_even": None if effort is None else asdict(effort),
-        "tests": {"tested": len(judged.by_source), "kept": judged.kept, "floor": judged.floor, "rate": judged.rate},
+        "tests": {"tested": judged.tested, "kept": judged.kept, "floor": judged.floor, "rate": judged.rate},
         "floor_share": settings.floor_share,
         "left_out": dict(recommendation.left_out),
         "remarks": [_remark(x) for x in recommendation.remarks],

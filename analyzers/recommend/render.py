@@ -73,7 +73,7 @@ def confidence_lines(recommendation: Recommendation) -> list[str]:
     """What the words of the column ``confidence`` mean, those that occur; and what was tested."""
     used = {basis(x) for x in recommendation.findings}
     judged = recommendation.judgement
-    tested = len(judged.by_source)
+    tested = judged.tested
     out = [f"confidence {word}: {meaning}" for word, meaning in CONFIDENCE.items() if word in used]
     if tested:
         out.append(

@@ -9,65 +9,98 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.evidence.stats import benjamini_hochberg, faster_p, median, paired_ratio, pooled_spread, spread
+from analyzers.evidence.distributions import digamma, inverse_trigamma, student_t_quantile, student_t_tail, trigamma
+from analyzers.evidence.stats import (
+    Variance,
+    benjamini_hochberg,
+    greater_p,
+    log_ratios,
+    median,
+    moderated,
+    pooled_spread,
+    spread,
+    variance_of_median,
+)
 
 TIMES = st.lists(st.floats(1e-2, 1e6), min_size=1, max_size=30)
 FACTOR = st.floats(0.01, 100)
 
 
-@given(TIMES, FACTOR)
-def test_interval_holds_the_value_and_scales_with_the_numerator(times: list[float], factor: float) -> None:
-    ratio = paired_ratio([x * factor for x in times], times)
-    assert ratio.low <= ratio.value <= ratio.high
-    assert ratio.value == pytest.approx(factor)
-
-
-@given(st.lists(st.tuples(st.floats(1, 1e3), st.floats(1, 1e3)), min_size=2, max_size=20))
-def test_swapping_sides_inverts_the_interval(pairs: list[tuple[float, float]]) -> None:
-    above, below = [a for a, _ in pairs], [b for _, b in pairs]
-    one, other = paired_ratio(above, below), paired_ratio(below, above)
-    assert one.value == pytest.approx(1 / other.value)
-    assert one.low == pytest.approx(1 / other.high, rel=0.2)  # the same draws, the other tail
-
-
-def test_interval_covers_a_true_ratio_about_as_often_as_it_says() -> None:
-    generator = np.random.default_rng(7)
-    hits = 0
-    for seed in range(200):
-        below = 100 * np.exp(generator.normal(0, 0.02, 12))
-        above = 110 * np.exp(generator.normal(0, 0.02, 12))
-        ratio = paired_ratio(above, below, seed=seed)
-        hits += ratio.low <= 1.1 <= ratio.high
-    assert 0.88 <= hits / 200 <= 1.0
-
-
 def test_what_is_no_pair_is_refused() -> None:
     with pytest.raises(ValueError, match="no pairs"):
-        paired_ratio([1.0], [])
+        log_ratios([1.0], [])
     with pytest.raises(ValueError, match="no pairs"):
-        paired_ratio([], [])
+        log_ratios([], [])
 
 
-@given(st.lists(st.floats(1, 1e3), min_size=1, max_size=12))
-def test_p_is_smallest_when_all_pairs_agree_and_one_when_none_does(times: list[float]) -> None:
-    assert faster_p([2 * x for x in times], times) == pytest.approx(2.0 ** -len(times))
-    assert faster_p(times, [2 * x for x in times]) == 1.0
-    assert faster_p(times, times) == 1.0
+@pytest.mark.parametrize(
+    ("degrees", "p", "t"),
+    [
+        (1, 0.975, 12.706),
+        (2, 0.975, 4.303),
+        (2, 0.9995, 31.599),
+        (10, 0.95, 1.812),
+        (30, 0.995, 2.750),
+        (1e7, 0.975, 1.960),
+    ],
+)
+def test_quantiles_of_student_are_those_of_the_tables(degrees: float, p: float, t: float) -> None:
+    assert student_t_quantile(p, degrees) == pytest.approx(t, abs=6e-4)
+    assert student_t_tail(t, degrees) == pytest.approx(1 - p, rel=2e-3)
+    assert student_t_tail(-t, degrees) == pytest.approx(p, rel=2e-3)
 
 
-@pytest.mark.parametrize("count", [8, 12, 20])
-def test_p_is_uniform_enough_without_a_difference(count: int) -> None:
-    generator = np.random.default_rng(count)
-    low = 0
-    for seed in range(400):
-        above, below = np.exp(generator.normal(0, 0.05, (2, count)))
-        low += faster_p(above, below, seed=seed) <= 0.05
-    assert low / 400 <= 0.09
+def test_tails_of_student_stay_right_where_they_are_small() -> None:
+    """Two degrees have a closed form: P(T > t) = (1 − t/√(2 + t²)) / 2."""
+    for t in (5.0, 100.0, 1e4):
+        assert student_t_tail(t, 2) == pytest.approx(1 / (2 + t * t) / (1 + t / math.sqrt(2 + t * t)), rel=1e-6)
+    assert student_t_tail(math.inf, 2) == 0.0
 
 
-def test_one_hiccup_does_not_hide_a_difference() -> None:
-    below = [100.0] * 12
-    assert faster_p([110.0] * 11 + [50.0], below) < 0.02
+def test_digamma_and_trigamma() -> None:
+    assert digamma(1) == pytest.approx(-0.5772156649015329)
+    assert trigamma(1) == pytest.approx(math.pi**2 / 6)
+    for x in (0.01, 0.5, 3.0, 400.0):
+        assert inverse_trigamma(trigamma(x)) == pytest.approx(x)
+
+
+def test_p_is_uniform_without_a_difference() -> None:
+    generator = np.random.default_rng(2)
+    values = generator.normal(0, 1, (4000, 3))
+    p = [greater_p(float(x.mean()), Variance(float(x.var(ddof=1)) / 3, 2)) for x in values]
+    for level in (0.001, 0.01, 0.05, 0.5):
+        assert np.mean(np.array(p) <= level) == pytest.approx(level, abs=4 * math.sqrt(level / 4000))
+
+
+def test_many_small_groups_of_one_variance_know_it_well() -> None:
+    generator = np.random.default_rng(5)
+    own = [Variance(float(x.var(ddof=1)), 2) for x in generator.normal(0, 0.003, (200, 3))]
+    shrunk = moderated(own)
+    spread_of_own, spread_of_shrunk = (np.std([math.log(x.value) for x in y]) for y in (own, shrunk))
+    assert spread_of_shrunk < spread_of_own / 4
+    assert np.mean([x.value for x in shrunk]) == pytest.approx(0.003**2, rel=0.2)
+    assert min(x.degrees for x in shrunk) > 4
+    assert moderated(own[:1]) == own[:1], "one group keeps its own"
+    assert max(x.degrees for x in moderated(own[:2])) <= 4, "two groups know no more than both together"
+
+
+def test_groups_of_unlike_variances_borrow_little() -> None:
+    generator = np.random.default_rng(6)
+    own = [
+        Variance(float(x.var(ddof=1)), 2)
+        for x in generator.normal(0, 1, (200, 3)) * np.exp(generator.normal(0, 2, (200, 1)))
+    ]
+    assert max(x.degrees for x in moderated(own)) < 4
+
+
+def test_the_variance_of_a_median_is_known_and_an_outlier_does_not_move_it() -> None:
+    generator = np.random.default_rng(8)
+    draws = generator.normal(0, 1, (2000, 12))
+    true = float(np.median(draws, axis=1).var())
+    assert float(np.median([variance_of_median(x).value for x in draws])) == pytest.approx(true, rel=0.35)
+    quiet = np.array([0.0, 0.1, -0.1, 0.05, -0.05, 0.02])
+    assert variance_of_median(np.append(quiet, 9.0)).value < 4 * variance_of_median(quiet).value
+    assert variance_of_median(np.array([1.0])).value == math.inf
 
 
 @given(st.lists(st.floats(0, 1), max_size=40), st.floats(0.01, 0.5))

@@ -47,7 +47,7 @@ class Fake:
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Run:
         if self._log:
             with open(self._log, "a", encoding="utf-8") as log:
-                log.write(f"{problem.m} {solution.id}\n")
+                log.write(f"{problem.m} {solution.id} {os.getpid()}\n")
         if solution.id == "unsupported":
             raise UnsupportedError("not here")
         if solution.id in ("needs_memory", "too_large"):

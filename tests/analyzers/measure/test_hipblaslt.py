@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("rocm.bindings.hipblaslt")
 
+from analyzers.evidence.confirmations import judge
 from analyzers.measure.backend import Backend, Place
 from analyzers.measure.backends.hipblaslt import BACKEND
-from analyzers.measure.confirm import judge
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
 from logparse.model import GemmProblem, Solution

@@ -13,10 +13,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from analyzers.evidence.confirmations import judge
 from analyzers.measure.backend import Backend, Conditions, Place, UnsupportedError
 from analyzers.measure.backends import miopen_find
 from analyzers.measure.backends.miopen import BACKEND
-from analyzers.measure.confirm import judge
 from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext

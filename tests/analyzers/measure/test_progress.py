@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from analyzers.measure.confirm import Pairs, judge
+from analyzers.evidence.confirmations import Pairs, judge
 from analyzers.measure.progress import ROWS, FindingsTable
 from analyzers.measure.replay import Busy, Step
 from analyzers.measure.results import Confirmed, Result
@@ -60,7 +60,7 @@ def test_the_board_ranks_findings_by_what_they_save_and_tells_what_is_in_hand() 
     lines = drawn(board)
     rows = [line for line in lines if "fake:fast" in line and "cuda" not in line]
     assert [x.label in row for x, row in zip((often, large, wrong), rows, strict=True)] == [True] * 3
-    assert "confirmed ×1.111 [1.111, 1.111]" in rows[0]
+    assert "confirmed ×1.111 [1.099, 1.124]" in rows[0]
     assert rows[1].endswith("raced")
     assert "not confirmed ×1.001" in rows[2]
     assert lines[-3] == "3 of 9 problems, 13 s left; 3 flagged, 1 confirmed"

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from analyzers.evidence.confirmations import judge
 from analyzers.evidence.stats import median
-from analyzers.measure.confirm import interleave, judge
+from analyzers.measure.confirm import interleave
 from analyzers.measure.racing import Race, Rules, WithdrawnError, race
 
 

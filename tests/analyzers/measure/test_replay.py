@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from analyzers.analyzer import Settings
 from analyzers.measure.backends import BACKENDS
 from analyzers.measure.replay import Options, Report, Step, planned, replay, seconds
-from analyzers.measure.scheduler import Limits, MeasuringError
+from analyzers.measure.results import Method
+from analyzers.measure.scheduler import Limits, MeasuringError, Scheduler
 from analyzers.measure.worker import backend_named
+from analyzers.recommend.verb import advise
 from logparse.errors import InputError
 from logparse.ingest import record
 from logparse.model import Fact, Measurement, Problem, Solution
@@ -48,7 +52,7 @@ def test_a_faster_solution_is_found_confirmed_and_stored(tmp_path: Path) -> None
     assert confirmation.speedup.value == pytest.approx(2.0, rel=0.02)
     assert report.kept == set(report.confirmations)
     pairs = store.query("select samples_us from measurements where origin = 'replay-confirm'")["samples_us"]
-    assert [len(samples) for samples in pairs] == [12, 12]
+    assert [len(samples) for samples in pairs] == [48, 48], "12 blocks in each of 4 processes"
     facts = store.facts()
     assert set(facts.loc[facts["name"] == "device", "value"]) == {"fake"}
     rows = store.query("select solution, len(samples_us) as n, error from measurements where origin = 'replay'")
@@ -56,6 +60,35 @@ def test_a_faster_solution_is_found_confirmed_and_stored(tmp_path: Path) -> None
     assert counts["fake:pick"] >= 2
     assert counts["fake:slow"] == 1
     assert rows.set_index("solution").loc["fake:fast", "error"].startswith("relative error")
+
+
+def test_every_process_of_a_confirmation_is_a_fresh_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two winners, three processes each: one races, three confirm both, and none measures a pair twice."""
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "prepared"))
+    problems = [named("pick", "fast", m=16), named("pick", "fast", m=24)]
+    store, report = measure(tmp_path / "store", *problems, options=replace(FAKE, method=Method(processes=3)))
+    assert {x.processes for x in report.confirmations.values()} == {3}
+    lines = [line.split() for line in (tmp_path / "prepared").read_text().splitlines()]
+    pids = {m: [pid for size, name, pid in lines if (size, name) == (m, "fast")] for m in ("16", "24")}
+    assert [len(set(x)) for x in pids.values()] == [len(x) for x in pids.values()] == [4, 4]
+    assert set(pids["16"]) == set(pids["24"]), "a process confirms all pairs"
+    told = [json.loads(x) for x in store.query("select value from facts where name = 'confirmation'")["value"]]
+    assert [(x["blocks"], x["complete"]) for x in told] == [([12, 12, 12], True)] * 2
+    [first, second] = advise(store, Settings()).judgement.by_source.values()
+    assert (first.confirmation.processes, second.kept) == (3, True)
+
+
+def test_a_budget_that_ends_between_processes_keeps_what_they_measured(tmp_path: Path) -> None:
+    store = store_of(tmp_path, [named("pick", "fast")])
+    options = replace(FAKE, limits=Limits(hang_s=2.0, budget_s=1e9))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scheduler, "_left", lambda self: 0.0 if any(x.done for x in self._pairs) else 1e9)
+        report = replay(store, options)
+    assert not report.finished
+    [told] = [json.loads(x) for x in store.query("select value from facts where name = 'confirmation'")["value"]]
+    assert 1 <= len(told["blocks"]) < 4
+    assert not told["complete"]
+    assert replay(store, FAKE).confirmations, "and the next replay confirms the pair with all processes"
 
 
 def test_replay_does_not_become_the_latest_run(tmp_path: Path) -> None:

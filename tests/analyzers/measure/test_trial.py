@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from analyzers.evidence.confirmations import judge
 from analyzers.measure.backend import Conditions, Place
-from analyzers.measure.confirm import judge
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
 from logparse.model import Problem, Solution

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pytest
 
 from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.confirmations import Pairs
 from analyzers.evidence.origins import CONFIRM
-from analyzers.measure.confirm import Pairs
 from analyzers.recommend.confidence import CONFIDENCE, basis, completed, judgement, post_us, pre_us
 from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, action, recommend
 from logparse.model import Evidence, Finding
@@ -45,11 +46,12 @@ SAME = ([100.0 + i % 3 for i in range(12)], [99.0 + i % 4 for i in range(12)])
 
 
 @pytest.mark.parametrize("samples", [True, False], ids=["samples", "as the replay judged"])
-def test_a_confirmation_gives_a_bootstrap_interval_and_p(samples: bool) -> None:
+def test_a_confirmation_gives_an_interval_over_processes_and_p(samples: bool) -> None:
     result = recommend(confirmed(*FAST, samples=samples), Settings())
     [finding] = result.findings
-    assert finding.interval_from == "bootstrap"
-    assert finding.p == 2**-12
+    assert finding.interval_from == "processes"
+    assert finding.p is not None
+    assert finding.p < 1e-6
     low, gain, high = (x or 0.0 for x in (finding.per_call_low_us, finding.per_call_us, finding.per_call_high_us))
     assert 48 < low <= gain <= high < 52
     assert finding.saving_low_us == 10 * low
@@ -93,10 +95,10 @@ def test_a_confirmation_says_nothing_of_the_other_direction() -> None:
 
 def test_all_confirmations_of_the_run_are_one_family() -> None:
     """A p that suffices alone does not among many that were tried."""
-    lucky = ([100.0] * 7, [90.0] * 6 + [101.0])  # p = 1/64: exact, of seven pairs
+    lucky = ([100.0] * 12, [98.9, 99.0] * 6)  # 1.1 %, of a single process
     alone = judgement(confirmed(*lucky), 0.0)
     [one] = alone.by_source.values()
-    assert one.confirmation.p == pytest.approx(1 / 64, abs=1e-3)
+    assert 0.05 / 9 < one.confirmation.p < 0.05
     assert one.kept
     rows, told = [], []
     for i in range(8):
@@ -106,6 +108,22 @@ def test_all_confirmations_of_the_run_are_one_family() -> None:
     among = judgement(tables(measurements=rows, facts=told, workload=[work(P.text, 10)]), 0.0)
     assert len(among.by_source) == 8
     assert among.kept == 0
+
+
+def test_of_two_confirmations_of_one_pair_the_one_with_more_processes_counts_and_not_the_luckier() -> None:
+    lucky, refuted = confirmed(*FAST, source="a"), confirmed([99.0, 99.1] * 12, [100.0] * 24, source="b")
+    stated = json.loads(refuted.facts.loc[refuted.facts["name"] == "confirmation", "value"].iloc[0])
+    more = json.dumps(stated | {"blocks": [12, 12]})
+    facts_of_b = refuted.facts.assign(value=refuted.facts["value"].where(refuted.facts["name"] != "confirmation", more))
+    both = tables(
+        measurements=[*lucky.measurements.to_dict("records"), *refuted.measurements.to_dict("records")],
+        facts=[*lucky.facts.to_dict("records"), *facts_of_b.to_dict("records")],
+        workload=[work(P.text, 10)],
+    )
+    judged = judgement(both, 0.03)
+    assert (judged.tested, judged.kept) == (1, 0)
+    assert judged.by_source["a"] == judged.by_source["b"]
+    assert not recommend(both, Settings()).findings
 
 
 def test_confirmations_of_other_problems_do_not_count() -> None:
@@ -165,7 +183,7 @@ def test_a_finding_may_name_another_source_for_its_times() -> None:
     evidence = Evidence(source_id="db", what_if_source="c", pick="Default", best="hipblaslt:9", now_us=101.0)
     finding = Finding(analyzer="x", message="", problem=P, per_call_us=50.0, calls=10, evidence=evidence)
     [done] = completed([finding], given, judgement(given, 0.03))
-    assert done.p == 2**-12
+    assert done.p == next(iter(judgement(given, 0.03).by_source.values())).confirmation.p
     assert judgement(given, 0.03).keeps(done)
     bad = confirmed(*SAME)
     [refuted] = completed([finding], bad, judgement(bad, 0.03))

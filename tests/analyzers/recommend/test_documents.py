@@ -66,7 +66,7 @@ def test_a_tested_finding_says_all_of_it() -> None:
     [finding] = document(recommend(GIVEN["confirmed"], Settings()), Settings(), [])["findings"]
     assert (finding["confidence"], finding["interval_from"], finding["action"]) == (
         "confirmed",
-        "bootstrap",
+        "processes",
         "use hipblaslt:9",
     )
     assert finding["per_call_low_us"] <= finding["per_call_us"] <= finding["per_call_high_us"]
