@@ -10,13 +10,9 @@ from analyzers.analyzer import Analyzer, Settings, Tables
 from logparse.model import Evidence, Finding
 
 NAME = "heuristic-queries"
-FUNCTIONS = frozenset(
-    {
-        "rocblaslt_matmul_algo_get_heuristic",
-        "rocblaslt_algo_get_heuristic_cpp",
-        "hipblasLtMatmulAlgoGetHeuristic",
-        "cublasLtMatmulAlgoGetHeuristic",
-    }
+FUNCTIONS = (
+    "rocblaslt_matmul_algo_get_heuristic|rocblaslt_algo_get_heuristic_cpp|hipblasLtMatmulAlgoGetHeuristic"
+    "|cublasLt(?:[A-Z]{3})?MatmulAlgoGetHeuristic"
 )
 """Functions whose Api line is one query.  cuBLASLt writes an Info line with the answer beside it, and hipBLASLt's
 override messages name the public function at other layers: those are no queries.
@@ -29,7 +25,8 @@ def queries(tables: Tables) -> pd.DataFrame:
     """Per process: columns ``pid, queries, problems`` (distinct ones that it launched; 0 where none was logged)."""
     rows = tables.messages
     second = rows["text"].fillna("").astype(str).str.startswith(SECOND_LINE)
-    rows = rows[(rows["category"] == "api") & rows["function"].isin(FUNCTIONS) & ~second]
+    asking = rows["function"].fillna("").astype(str).str.fullmatch(FUNCTIONS)
+    rows = rows[(rows["category"] == "api") & asking & ~second]
     asked = rows.groupby("pid", dropna=False)["count"].sum().rename("queries").reset_index()
     gemms = tables.workload[tables.workload["kind"].isin(("gemm", "grouped"))]
     launched = gemms.groupby("pid", dropna=False)["problem"].nunique().rename("problems").reset_index()

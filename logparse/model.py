@@ -517,7 +517,7 @@ class Call:
 
     ``category`` is the mask category (``trace``, ``bench``, ``profile`` …) or the other language's word; ``count`` is
     None where the format does not count; ``by_tool`` marks lines that a benchmark wrote, which weigh nothing.
-    Clock and process are added by ingest.
+    Clock and process are added by ingest; ``pid`` is the process where a block of lines states it.
     """
 
     problem: Problem
@@ -527,6 +527,7 @@ class Call:
     workspace_bytes: int | None = None
     by_tool: bool = False
     device: int | None = None
+    pid: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,9 @@ from logparse.formats.miopen import driver_output as miopen_driver_output
 from logparse.formats.miopen import find_db as miopen_find_db
 from logparse.formats.miopen import log as miopen_log
 from logparse.formats.miopen import perf_db as miopen_perf_db
+from logparse.formats.nvidia import cublas as nvidia_cublas
+from logparse.formats.nvidia import cudnn as nvidia_cudnn
+from logparse.formats.nvidia import cudnn_frontend as nvidia_cudnn_frontend
 from logparse.formats.traces import ncu as traces_ncu
 from logparse.formats.traces import nsys as traces_nsys
 from logparse.formats.traces import rocprof as traces_rocprof
@@ -33,6 +36,9 @@ FORMATS: tuple[Format, ...] = (
     hipblaslt_bench_output.FORMAT,
     hipblaslt_preamble.FORMAT,
     hipblaslt_tuning_file.FORMAT,
+    nvidia_cublas.FORMAT,
+    nvidia_cudnn.FORMAT,
+    nvidia_cudnn_frontend.FORMAT,
     miopen_driver.FORMAT,
     miopen_driver_output.FORMAT,
     miopen_log.FORMAT,

@@ -38,7 +38,10 @@ class _Ranked:
 
     @property
     def awake(self) -> bool:
-        return any(reader.awake for reader in self._readers.values())
+        for reader in self._readers.values():  # noqa: SIM110 - asked for every line of a block
+            if reader.awake:
+                return True
+        return False
 
     def take(self, line: Line) -> Outcome | None:
         match = MARK.match(line.text)

@@ -118,6 +118,8 @@ class LineReader:
         block = tuple(dict.fromkeys(m for f in blocks for m in f.markers))
         starts = tuple(m for f, _, _ in self._records if f.prefixed for m in f.markers if m.startswith(b"]["))
         self._marker = any_of((*records, *block))
+        self._block_marker = any_of(block)
+        self._claimer: BlockReader | None = None
         self._record_markers = [(m, number) for number, (_, _, markers) in enumerate(self._records) for m in markers]
         counter = new_counter(records, block, starts, native=native)
         self._threads = 1 if isinstance(counter, PlainCounter) else threads
@@ -286,7 +288,8 @@ class LineReader:
 
     @property
     def _awake(self) -> bool:
-        return any(reader.awake for _, reader in self._blocks)
+        claimer = self._claimer  # of many lines in a row, mostly
+        return (claimer is not None and claimer.awake) or any(reader.awake for _, reader in self._blocks)
 
     def _event(self, line: bytes, place: int) -> None:
         """A line with a marker of a block language; the counter has counted it only if it is a record, too."""
@@ -309,15 +312,25 @@ class LineReader:
                 self.read.blank -= 1
 
     def _shown(self, raw: bytes, place: int) -> bool:
-        """Whether a block reader claims a line; those whose marker it bears are asked first."""
+        """Whether a block reader claims a line."""
         line = Line(raw.decode("utf-8", "backslashreplace"), place)
-        marked = [block for block in self._blocks if any(m in raw for m in block[0].markers)]
-        for format, reader in marked + [block for block in self._blocks if block[1].awake and block not in marked]:
+        for format, reader in self._asked(raw):
             outcome = reader.take(line)
             if outcome is not None:
+                self._claimer = reader
                 self.read.claimed.append(Claimed(outcome, place, raw, format.name))
                 return True
         return False
+
+    def _asked(self, raw: bytes) -> Iterator[tuple[BlockFormat, BlockReader]]:
+        """Block readers that a line concerns: first those whose marker it bears, then those that are awake."""
+        marked: list[tuple[BlockFormat, BlockReader]] = []
+        if self._block_marker.search(raw) is not None:
+            marked = [block for block in self._blocks if any(m in raw for m in block[0].markers)]
+            yield from marked
+        for block in self._blocks:
+            if block[1].awake and block not in marked:
+                yield block
 
 
 def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at: int) -> re.Match[bytes] | None:

@@ -147,6 +147,8 @@ class Tally:
                 self._problems.add(problem_text(problem))
             if isinstance(record, Call):
                 self.calls += (record.count or 0) * times
+                if record.pid is not None:
+                    self.saw_processes({record.pid})
             self.bench_output |= getattr(record, "origin", None) == "bench"
 
     def saw_processes(self, pids: set[int]) -> None:

@@ -92,7 +92,8 @@ class Collector:
         for record in records:
             self.records += 1
             if isinstance(record, Call):
-                self._call(record, np.array([count]), np.array([NULL if pid is None else pid]), np.array([NULL]))
+                of = record.pid if pid is None else pid
+                self._call(record, np.array([count]), np.array([NULL if of is None else of]), np.array([NULL]))
             elif isinstance(record, Message):
                 key = (record.category, pid, record.function, record.text)
                 entry = self._messages.setdefault(key, [0, offset])

@@ -15,7 +15,7 @@ from logparse.formats import inductor
 from logparse.ingest.lines import LineReader
 from logparse.model import ConvProblem, GemmProblem, Measurement, Message, Record, Reject
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.reading import stream
+from tests.formats.reading import stream, units_of
 
 FOLDER = SAMPLES / "inductor"
 
@@ -198,6 +198,6 @@ def test_damage_anywhere_is_accounted_for(place: int, cut: int, inserted: bytes)
     reader = LineReader([inductor.FORMAT])
     reader.feed(data, 0)
     got = reader.take()
-    units = got.foreign + got.blank + sum(outcome.lines for outcome, _, _ in got.outcomes)
+    units = sum(units_of(got).values())
     assert units == got.lines + got.splits
     list(reader.close())

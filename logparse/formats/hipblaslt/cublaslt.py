@@ -8,6 +8,11 @@ Produced by ``CUBLASLT_LOG_MASK=31 CUBLASLT_LOG_FILE=cublaslt_%i.log``; one Trac
     clusterShape=CLUSTER_SHAPE_2x1x1] workSpace=0X7FDF89433A00 workSpaceSizeInBytes=1048576 beta=0 outOfPlace=0
     stream=0X0
 
+The classic calls of cuBLAS (``cublasSgemm``, ``cublasGemmEx`` …: most of PyTorch's products) reach cuBLASLt through
+functions that bear their types, of A and B, of the scale, and of C and D: ``cublasLtSSSMatmul`` (float),
+``cublasLtHSHMatmul`` (half, scaled in float), ``cublasLtTSTMatmul`` (bfloat16), ``cublasLtDDDMatmul``,
+``cublasLtCCCMatmul``.  Their Trace lines have the same grammar, with ``smCountTarget`` in the descriptor.
+
 An attribute at its default is not printed: no ``transa`` means OP_N, no ``epilogue`` means EPILOGUE_DEFAULT.  The third
 bracket of the prefix is the thread, the layer is ``Hint`` where hipBLASLt has ``Hints``, and one line is written per
 heuristic query (``heuristicResults=[66]``: the algorithm ids that it returned).
@@ -15,11 +20,13 @@ heuristic query (``heuristicResults=[66]``: the algorithm ids that it returned).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from logparse.model import Solution
 
-MATMUL = "cublasLtMatmul"
+MATMUL = re.compile(r"cublasLt(?:[A-Z]{3})?Matmul\Z")
+"""The functions whose Trace lines are calls: the API's own, and those through which cuBLAS calls it."""
 
 KEYS: Mapping[str, str] = {
     "batchCount": "batch_count",

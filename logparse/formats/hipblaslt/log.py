@@ -57,7 +57,7 @@ def read(text: str) -> Outcome:
     if layer not in LAYERS:
         return _reject(f"unknown layer {layer!r} in the log prefix")
     body = line[match.end() :].strip()
-    if layer == "Trace" and function in ("rocblaslt_matmul", cublaslt.MATMUL):
+    if layer == "Trace" and (function == "rocblaslt_matmul" or cublaslt.MATMUL.match(function)):
         return _trace(body, nvidia=library == "cublasLt")
     return Outcome("message", (Message(category=LAYERS[layer], function=function, text=body),))
 
