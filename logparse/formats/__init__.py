@@ -21,6 +21,7 @@ from logparse.formats.nvidia import cudnn as nvidia_cudnn
 from logparse.formats.nvidia import cudnn_frontend as nvidia_cudnn_frontend
 from logparse.formats.traces import ncu as traces_ncu
 from logparse.formats.traces import nsys as traces_nsys
+from logparse.formats.traces import rocpd as traces_rocpd
 from logparse.formats.traces import rocprof as traces_rocprof
 from logparse.formats.traces import rocprof_json as traces_rocprof_json
 from logparse.formats.traces.torch import profiler as traces_torch_profiler
@@ -56,6 +57,7 @@ FORMATS: tuple[Format, ...] = (
     traces_torch_profiler.FORMAT,
     traces_rocprof.FORMAT,
     traces_rocprof_json.FORMAT,
+    traces_rocpd.FORMAT,
     traces_nsys.FORMAT,
     traces_ncu.FORMAT,
     inductor.FORMAT,

@@ -47,3 +47,29 @@ def _sweep(
         open_now = next((i for i in range(len(stack) - 1, -1, -1) if ends[stack[i]] >= at[moment]), None)
         if open_now is not None:
             found[moment] = stack[open_now]
+
+
+class Ranges:
+    """Named ranges of threads, as columns."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._rows: list[tuple[int, int, int]] = []
+
+    def add(self, name: str, start: int, end: int, thread: int) -> None:
+        """One range."""
+        self.names.append(name)
+        self._rows.append((start, end, thread))
+
+    def at(self, launches: list[tuple[int | None, int | None]]) -> list[str]:
+        """The name of the range that was open at each launch, or an empty text."""
+        out = [""] * len(launches)
+        asked = [(i, at, thread) for i, (at, thread) in enumerate(launches) if at is not None and thread is not None]
+        if not asked or not self.names:
+            return out
+        columns: npt.NDArray[np.int64] = np.array(self._rows, dtype=np.int64)
+        moments: npt.NDArray[np.int64] = np.array([(at, thread) for _, at, thread in asked], dtype=np.int64)
+        found = innermost(columns[:, 0], columns[:, 1], columns[:, 2], moments[:, 0], moments[:, 1])
+        for (i, _, _), index in zip(asked, found.tolist(), strict=True):
+            out[i] = self.names[index] if index >= 0 else ""
+        return out

@@ -21,12 +21,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from urllib.parse import quote
 
-import numpy as np
-import numpy.typing as npt
-
 from logparse.formats.format import FileFormat, Head, Outcome, Source
 from logparse.formats.traces.kernel_totals import KernelTotals
-from logparse.formats.traces.marker_ranges import innermost
+from logparse.formats.traces.marker_ranges import Ranges
 from logparse.model import Fact, Message, Record, Reject
 
 CATEGORY = "marker"
@@ -35,8 +32,6 @@ _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _NVTX = "NVTX_EVENTS"
 _RANGE_TYPES = (59, 60)  # push/pop and start/end ranges
 _BATCH = 100_000
-
-Ints = npt.NDArray[np.int64]
 
 
 def recognise(head: Head) -> bool:
@@ -88,8 +83,8 @@ class _Export:
             others += self._db.execute(f"select count(*) from {_quoted(table)}").fetchone()[0]
         yield Outcome("foreign", lines=others)
 
-    def _ranges(self) -> tuple[_Ranges, int]:
-        ranges, others = _Ranges(), 0
+    def _ranges(self) -> tuple[Ranges, int]:
+        ranges, others = Ranges(), 0
         columns = self._columns.get(_NVTX, set())
         if not {"start", "end", "globalTid"} <= columns:
             return ranges, others
@@ -105,7 +100,7 @@ class _Export:
                 others += 1
         return ranges, others
 
-    def _kernels(self, ranges: _Ranges) -> tuple[KernelTotals, int, int]:
+    def _kernels(self, ranges: Ranges) -> tuple[KernelTotals, int, int]:
         totals, count, bad = KernelTotals(), 0, 0
         columns = self._columns[_KERNELS]
         wanted = [
@@ -148,31 +143,6 @@ class _Export:
             if len(pids) == 1 and type(pids[0][0]) is int:
                 facts.append(Fact("pid", str(pids[0][0] >> 24 & 0xFFFFFF)))
         return list(dict.fromkeys(facts))
-
-
-class _Ranges:
-    """NVTX ranges as columns."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._rows: list[tuple[int, int, int]] = []
-
-    def add(self, name: str, start: int, end: int, thread: int) -> None:
-        self.names.append(name)
-        self._rows.append((start, end, thread))
-
-    def at(self, launches: list[tuple[int | None, int | None]]) -> list[str]:
-        """The name of the range that was open at each launch, or an empty text."""
-        out = [""] * len(launches)
-        asked = [(i, at, thread) for i, (at, thread) in enumerate(launches) if at is not None and thread is not None]
-        if not asked or not self.names:
-            return out
-        columns: Ints = np.array(self._rows, dtype=np.int64)
-        moments: Ints = np.array([(at, thread) for _, at, thread in asked], dtype=np.int64)
-        found = innermost(columns[:, 0], columns[:, 1], columns[:, 2], moments[:, 0], moments[:, 1])
-        for (i, _, _), index in zip(asked, found.tolist(), strict=True):
-            out[i] = self.names[index] if index >= 0 else ""
-        return out
 
 
 def _column(columns: set[str], name: str, table: str = "") -> str:
