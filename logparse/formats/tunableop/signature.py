@@ -152,9 +152,9 @@ def _tail_fields(family: str, tail: str) -> dict[str, Any]:
     if match := _ROCM_TAIL.match(tail):
         row_wise, bias, *swizzle = match.groups()
         scale = "row" if row_wise == "1" else None
-        out: dict[str, Any] = {"scale_a": scale, "scale_b": scale}
-        if swizzle[0] is not None:
-            out |= {"swizzle_a": swizzle[0] != "0", "swizzle_b": swizzle[1] != "0"}
+        # A swizzle stands in the key only where one is set, and PyTorch before 2.15 has none.
+        swizzled = {f"swizzle_{x}": text not in (None, "0") for x, text in zip("ab", swizzle, strict=True)}
+        out: dict[str, Any] = {"scale_a": scale, "scale_b": scale, **swizzled}
     elif match := _CUDA_TAIL.match(tail):
         scale_a, scale_b, has_scale_d, bias = match.groups()
         out = {"scale_a": _SCALINGS.get(scale_a), "scale_b": _SCALINGS.get(scale_b)}
@@ -277,7 +277,6 @@ def missing(given: Problem, how: Dialect) -> tuple[str, ...]:
         if _is_scaled(gemm):
             names += ["scale_a", "scale_b"]
             names += ["bias_type"] if gemm.bias else []
-            names += ["swizzle_a", "swizzle_b"] if how.swizzle else []
     return tuple(name for name in names if name not in free and _field(gemm, name) is None)
 
 
@@ -321,4 +320,8 @@ def _is_scaled(gemm: GemmProblem) -> bool:
 def _scaled_tail(gemm: GemmProblem, how: Dialect) -> str:
     bias = {data: name for name, data in _BIAS_TYPES.items()}[str(gemm.bias_type)] if gemm.bias else "None"
     tail = f"_rw_{int(gemm.scale_a == 'row')}_bias_{bias}"
-    return tail + (f"_swz_{int(bool(gemm.swizzle_a))}_{int(bool(gemm.swizzle_b))}" if how.swizzle else "")
+    if not (
+        how.swizzle and (gemm.swizzle_a or gemm.swizzle_b)
+    ):  # an unknown swizzle is none: only a call that asks has one
+        return tail
+    return f"{tail}_swz_{int(bool(gemm.swizzle_a))}_{int(bool(gemm.swizzle_b))}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -218,3 +219,15 @@ def test_every_key_of_the_corpus_is_read_and_written_alike() -> None:
             assert signature.key(problem, {"validator:PT_VERSION": torch}) == f"{op},{params}"
             count += 1
     assert count == 9785
+
+
+def test_a_swizzle_stands_in_a_scaled_key_only_where_one_is_set() -> None:
+    """PyTorch 2.15 (ScaledGemmParams::Signature) appends ``_swz_a_b`` to calls that swizzle; earlier ones never do."""
+    key = "ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_BFloat16_TN,tn_64_32_96_ld_96_96_64_rw_1_bias_None"
+    newest = {"validator:PT_VERSION": "2.15.0"}
+    plain, swizzled = gemm(key), gemm(key + "_swz_0_1")
+    assert (plain.swizzle_a, plain.swizzle_b) == (False, False)
+    assert (swizzled.swizzle_a, swizzled.swizzle_b) == (False, True)
+    assert [signature.key(x, newest) for x in (plain, swizzled)] == [key, key + "_swz_0_1"]
+    assert signature.key(replace(plain, swizzle_a=None, swizzle_b=None), newest) == key, "a log that names no swizzle"
+    assert signature.key(swizzled, TF32) == key, "before 2.15 the key does not contain it"
