@@ -45,9 +45,12 @@ def same_device(one: Facts, other: Facts) -> bool | None:
 
 
 def same_build(one: Facts, other: Facts, library: str) -> bool | None:
-    """Whether both are of one build of ``library``; None where it is unknown.  A name needs no equal build."""
+    """Whether both are of one build of ``library``; None where it is unknown.  A name needs no equal build.
+
+    An empty revision (Debian's hipBLASLt) distinguishes nothing: there the version decides.
+    """
     for name in BUILD.get(library, ()):
-        if name in one and name in other:
+        if name in one and name in other and (one[name] or other[name]):
             return one[name] == other[name]
     return None
 

@@ -28,6 +28,7 @@ from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
+from logparse.formats.fp8 import on_arch
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import (
     NARROW,
@@ -247,7 +248,8 @@ def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
         return {"a TN layout, one batch, β = 0 and no epilogue": None}
     if p.compute_type not in (None, "f32_r", "i32_r"):
         return {"that it computes in f32_r": None}
-    dtype = _NAMES.get(p.a_type or "") if p.a_type == p.b_type else None
+    arch = target.get("arch")
+    dtype = _NAMES.get(on_arch(p.a_type, arch) or "") if on_arch(p.a_type, arch) == on_arch(p.b_type, arch) else None
     scales = {p.scale_a, p.scale_b}
     scaled = None if p.a_type in NARROW and None in scales else bool(scales - {None, "none"})
     row = (p.n, p.m, p.k, p.bias, dtype, _NAMES.get(p.d_type or ""), scaled, bool(p.swizzle_a))

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Line, Origin, Outcome, Source, Writer
+from logparse.formats.fp8 import OCP, on_arch
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS, problem, row
 from logparse.formats.hipblaslt.enums import SCALE_CODES, tight_leading_dimensions
 from logparse.model import COMPLEX, NARROW, Fact, GemmProblem, Measurement, Override, Problem, Record, Reject, Solution
@@ -43,7 +45,7 @@ def read(source: Source) -> Iterator[Outcome]:
         text = line.text.strip()
         if not text:
             yield Outcome("blank")
-        elif text.startswith(_FIRST):
+        elif line.text.lstrip().startswith(_FIRST):  # a build without a revision writes nothing behind the colon
             yield Outcome("fact", (Fact("hipblaslt_revision", text[len(_FIRST) :].strip()),))
         elif "transA" in text:
             names = tuple(text.split(","))
@@ -101,7 +103,10 @@ FORMAT = FileFormat(
 _KEY_FIELDS = ("trans_a", "trans_b", "batch_count", "m", "n", "k", "a_type", "b_type", "c_type", "compute_type")
 _DATA_TYPE_COMPUTES = frozenset({"f16_r", "f32_r", "f64_r", "i32_r"})
 """ROCm 6.4 reads the compute type as a data type and drops entries with any other text."""
-_FNUZ = {"f8_fnuz_r": "f8_r", "bf8_fnuz_r": "bf8_r"}
+_FAST_COMPUTES = frozenset({"f32_f16_r", "f32_bf16_r"})
+_COMPUTES = frozenset({"f32_r", "f64_r", "i32_r", "xf32_r"})
+_FOLDS_FAST = 100_203
+"""The first version whose calls of the fast compute types may have the key of f32_r (rocm-libraries PR 6557)."""
 _FIRST_NAMED = 1500
 """The first library version (0.15, development of ROCm 7.0) that reads columns by name."""
 
@@ -109,17 +114,15 @@ _FIRST_NAMED = 1500
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
     """``transA,transB,batch,m,n,k,a,b,c,compute``: what the library matches an entry by.
 
-    None where it cannot be told of this problem: grouped or complex GEMMs, a key field that is unknown, and for a 6.4
-    target (``hipblaslt_version`` below 1500) a compute type that its parser drops.  Leading dimensions, strides,
-    scalars, epilogue, scales and swizzle are no part of it: problems that differ only there share an entry.
+    None for grouped and complex GEMMs, where a key field is unknown, and for a compute type that the target's reader
+    drops or reads as another (``analyzers/overrides/hipblaslt_reader.py``).  Leading dimensions, strides, scalars,
+    epilogue, scales and swizzle are no part of it: problems that differ only there share an entry.  8-bit floats are
+    those of the target's arch; a 6.4 target (``hipblaslt_version`` below 1500) has one name for both families.
     """
     if not isinstance(problem, GemmProblem) or problem.members:
         return None
-    values = _key_values(problem)
+    values = _key_values(problem, target)
     if any(value is None for value in values.values()) or problem.a_type in COMPLEX:
-        return None
-    version = _version(target)
-    if version is not None and version < _FIRST_NAMED and values["compute_type"] not in _DATA_TYPE_COMPUTES:
         return None
     return ",".join(str(value) for value in values.values())
 
@@ -153,11 +156,12 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     gcnArchName, CUs         the target's; 0 CUs where it does not tell
     =======================  ==========================================================
 
-    Raises EmissionError where the target lacks ``hipblaslt_revision`` (the library compares it) or ``arch`` (an index
+    Raises EmissionError where the target lacks ``hipblaslt_revision`` (the library compares it; some builds have an
+    empty one) or ``arch`` (an index
     means another kernel elsewhere), a key field is unknown, or two overrides of one key want different solutions.
     """
     for fact, why in (("hipblaslt_revision", "the library compares it"), ("arch", "an index holds for one arch only")):
-        if not target.get(fact):
+        if target.get(fact) is None or (fact == "arch" and not target[fact]):
             raise EmissionError(f"tuning file: {fact} of the target is unknown ({why}); give --target {fact}=…")
     entries: dict[str, tuple[Override, str]] = {}
     for override in overrides:
@@ -167,8 +171,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
             both = f"{known[0].solution.text} and {override.solution.text}"
             raise EmissionError(f"tuning file: {both} for one key of the library ({name}); it can hold one of them")
         entries.setdefault(name, (override, ",".join(_values(override, target))))
-    version = _version(target)
-    headed = version is None or version >= _FIRST_NAMED
+    number = version(target)
+    headed = number is None or number >= _FIRST_NAMED
     lines = [_FIRST + target["hipblaslt_revision"]]
     for _, values in entries.values():
         lines += ["    " + ",".join(TUNING_COLUMNS)] * headed + ["    " + values]
@@ -188,7 +192,11 @@ def _checked_key(override: Override, target: Mapping[str, str]) -> str:
         return name
     gemm = override.problem
     if isinstance(gemm, GemmProblem) and not gemm.members:
-        unknown = [field for field, value in _key_values(gemm).items() if value is None]
+        known = _key_values(gemm, target)
+        compute = gemm.normal.compute_type
+        if compute is not None and known["compute_type"] is None:
+            raise EmissionError(f"tuning file: the target's reader has no entry for calls of compute type {compute}")
+        unknown = [field for field, value in known.items() if value is None]
         if unknown:
             raise EmissionError(
                 f"tuning file: {', '.join(unknown)} of {gemm.label} is unknown and the library matches by it; "
@@ -197,16 +205,34 @@ def _checked_key(override: Override, target: Mapping[str, str]) -> str:
     raise EmissionError(f"tuning file: the library cannot be told {override.solution.text} for {gemm.label}")
 
 
-def _key_values(problem: GemmProblem) -> dict[str, object]:
+def _compute(compute: str | None, number: int | None) -> str | None:
+    """The compute type by which the library of this version looks a call up; None where no entry has it."""
+    if number is not None and number < _FIRST_NAMED:
+        return compute if compute in _DATA_TYPE_COMPUTES else None
+    if compute in _FAST_COMPUTES:
+        return None if number is not None and number < _FOLDS_FAST else "f32_r"
+    return compute if compute in _COMPUTES else None
+
+
+def _data_type(name: str | None, target: Mapping[str, str]) -> str | None:
+    """A type of a call on this target, as its tuning file names it."""
+    number = version(target)
+    if number is not None and number < _FIRST_NAMED:
+        return OCP.get(name or "", name)
+    return on_arch(name, target.get("arch"))
+
+
+def _key_values(problem: GemmProblem, target: Mapping[str, str]) -> dict[str, object]:
     p = problem.normal
-    values: dict[str, object] = {name: getattr(p, name) for name in _KEY_FIELDS}
+    values: dict[str, Any] = {name: getattr(p, name) for name in _KEY_FIELDS}
     # At β = 0 normal form drops C's type.  The library takes no C type but D's for D of 16 bits and more.
     if p.beta == "zero":
         values["c_type"] = problem.c_type or (p.d_type if p.d_type not in NARROW else None)
-    return {name: _FNUZ.get(str(value), value) for name, value in values.items()}
+    values |= {x: _data_type(values[x], target) for x in ("a_type", "b_type", "c_type")}
+    return values | {"compute_type": _compute(p.compute_type, version(target))}
 
 
-def _version(target: Mapping[str, str]) -> int | None:
+def version(target: Mapping[str, str]) -> int | None:
     """``hipblaslt_version`` as a number (1201, 100200); a text with dots (0.12.1) is put into that form."""
     text = target.get("hipblaslt_version", "").partition("-")[0]
     parts = text.split(".")
@@ -220,7 +246,7 @@ def _values(override: Override, target: Mapping[str, str]) -> list[str]:
     given = override.problem
     assert isinstance(given, GemmProblem)
     p = given.normal
-    known = _key_values(given)
+    known = _key_values(given, target)
     tight = tight_leading_dimensions(p)
     ld = {x: getattr(p, f"ld{x}") or (p.ldd if x == "c" else None) or tight[f"ld{x}"] for x in "abcd"}
     cols = {"a": p.k if p.trans_a == "N" else p.m, "b": p.n if p.trans_b == "N" else p.k, "c": p.n, "d": p.n}
@@ -230,7 +256,7 @@ def _values(override: Override, target: Mapping[str, str]) -> list[str]:
     words: list[object] = [known["trans_a"], known["trans_b"], 0, p.batch_count, p.m, p.n, p.k]
     words += [1, ld["a"], stride["a"], int(p.beta == "nonzero"), ld["b"], stride["b"]]
     words += [ld["c"], stride["c"], ld["d"], stride["d"]]
-    d_type = _FNUZ.get(p.d_type or "", p.d_type) or known["c_type"]
+    d_type = _data_type(p.d_type, target) or known["c_type"]
     words += [known["a_type"], known["b_type"], known["c_type"], d_type, known["compute_type"], *scale, 0]
     words += [p.activation or "none", int(bool(p.bias)), p.bias_type or "f32_r", 512]
     words += [*_performance(p, override.time_us), override.solution.id, target["arch"], target.get("cu_count", "0")]

@@ -35,6 +35,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from logparse.errors import EmissionError
+from logparse.formats.fp8 import on_arch
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import COMPLEX, NARROW, Family, GemmProblem, Problem
 
@@ -238,8 +239,9 @@ def dialect(facts: Mapping[str, str]) -> Dialect | None:
 
 
 def key(given: Problem, facts: Mapping[str, str]) -> str | None:
-    """``op_sig,param_sig`` of a problem in the dialect of the target; None where PyTorch has no such key, or where the
-    dialect or a field that stands in the key is not known (:func:`missing` says which).
+    """``op_sig,param_sig`` of a problem in the dialect of the target, with its 8-bit floats.
+
+    None where PyTorch has no such key, or where the dialect or a field of the key is unknown (see :func:`missing`).
     """
     how = dialect(facts)
     if how is None or missing(given, how):
@@ -255,7 +257,8 @@ def key(given: Problem, facts: Mapping[str, str]) -> str | None:
     if how.leading_dims:
         params += f"_ld_{sizes['lda']}_{sizes['ldb']}_{sizes['ldc']}"
     if _is_scaled(gemm):
-        op = "ScaledGemmTunableOp_" + "_".join(_OP_NAMES[str(t)] for t in (gemm.a_type, gemm.b_type, gemm.d_type))
+        types = (on_arch(x, facts.get("arch")) for x in (gemm.a_type, gemm.b_type, gemm.d_type))
+        op = "ScaledGemmTunableOp_" + "_".join(_OP_NAMES[str(x)] for x in types)
         params += _scaled_tail(gemm, how) if how.leading_dims else ""
     else:
         tf32 = how.tf32 and gemm.compute_type == "xf32_r"

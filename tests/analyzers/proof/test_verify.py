@@ -103,6 +103,18 @@ def test_a_refused_file_and_the_logs_complaints() -> None:
         assert signs == (f"{meaning} (3 times)",)
 
 
+def test_shapes_without_a_row_are_no_failure() -> None:
+    """Under mask 8 hipBLASLt prints this of every shape that the file has no row for, whatever became of the others."""
+    a, b = run("a", "1", "1", (1000.0, 500.0)), run("b", "1", "1", (1000.0, 500.0))
+    message = {"source_id": "log", "run": "b", "category": "info", "function": "problem_override_from_file", "pid": 1}
+    text = "No valid solution index found in override file."
+    logged = type(b)(**{**vars(b), "messages": tables(messages=[message | {"text": text, "count": 4}]).messages})
+    assert (verify(a, logged, [file()]).signs, verify(a, logged, [file()]).failures) == (
+        (),
+        verify(a, b, [file()]).failures,
+    )
+
+
 def test_miopens_chosen_solver() -> None:
     def chosen(label: str, solver: str, us: float) -> Tables:
         rows = [
