@@ -29,6 +29,9 @@ ruff: $(VENV)/.tested
 mypy: $(VENV)/.tested
 	$(BIN)/mypy
 
+# The tests start some hundred Python processes: without stored bytecode each would compile the packages anew.
+pytest nightly: export PYTHONDONTWRITEBYTECODE :=
+
 # One worker holds the tests of a group (loadgroup): a Ray cluster, a browser and a store of samples are made once.
 pytest: $(VENV)/.tested
 	$(BIN)/python -m pytest -n auto --dist loadgroup
