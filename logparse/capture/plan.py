@@ -3,14 +3,17 @@
 What is switched on, each writing files of its own into one new folder:
 
 * hipBLASLt: bench lines (every launch) and profile records (exact counts at exit), or the categories asked for;
-* cuBLASLt, which has neither: trace lines, hints and errors;
+* cuBLASLt, which has neither: trace lines (also of the classic calls of cuBLAS), hints and errors;
+* cuDNN: warnings, and the plans that its frontend builds, which are not counted;
 * MIOpen: one ``MIOpenDriver`` command per convolution call.  It writes to standard error alone, which is copied;
 * TunableOp: the keys that it has no tuned row for;
 * ``facts.json``: the machine and the library builds, what ``--target`` needs.
 
 Settings that cancel each other are refused where the command itself makes them, and mended, with a word about it, where
 the environment does.  Sources: ROCm/hipBLASLt library/src/amd_detail/rocblaslt/src/include/logging.h, the cuBLAS
-documentation (cuBLASLt Logging), pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.
+documentation (cuBLASLt Logging), the cuDNN documentation (Error Reporting and API Logging), pytorch/pytorch
+aten/src/ATen/cuda/tunable/Tunable.cpp.  Costs were measured on an H200 (``benchmarks/results/nvidia-logs-…``): a Trace
+line at most 0.01 ms and 0.6 KB; cuBLAS's own log (0.16 ms and 5 KB a call) tells nothing more, and is left off.
 """
 
 from __future__ import annotations
@@ -100,7 +103,7 @@ def plan(
     if "rocm" in gpus:
         settings += _rocm(folder, mask, markers)
     if "cuda" in gpus:
-        settings += _cuda(folder, mask)
+        settings += _cuda(folder, mask, command)
     if tunableop:
         settings += _tunableop(folder, environ)
     warnings = [*_mended(settings, environ), *_doubtful(command, mask, gpus, environ if tunableop else {})]
@@ -153,11 +156,17 @@ def _rocm(folder: Path, mask: int, markers: bool) -> Iterator[Setting]:
     yield Setting("MIOPEN_ENABLE_LOGGING_CMD", "1", "one MIOpenDriver command per convolution, on stderr")
 
 
-def _cuda(folder: Path, mask: int) -> Iterator[Setting]:
+def _cuda(folder: Path, mask: int, command: Sequence[str]) -> Iterator[Setting]:
     bits = mask & _CUBLASLT_BITS | (_CUBLASLT_CALLS if mask & _LAUNCHES else 0)
     yield Setting("CUBLASLT_LOG_LEVEL", None, "a level beside a mask")
     yield Setting("CUBLASLT_LOG_MASK", str(bits), " + ".join(_names(bits)) + " (cuBLASLt has no bench and profile)")
     yield Setting("CUBLASLT_LOG_FILE", f"{folder}/cublaslt_%i.log", "%i: a file per process (default: stdout)")
+    yield Setting("CUDNN_LOGLEVEL_DBG", "2", "cuDNN's warnings (3, every call, costs 0.2 ms and 13 KB a convolution)")
+    yield Setting("CUDNN_LOGDEST_DBG", f"{folder}/cudnn_%i.log", "%i: a file per process")
+    if not _LAUNCHERS.intersection(os.path.basename(word) for word in command):
+        why = "each convolution's plan, uncounted; one file, so only for a job of one process"
+        yield Setting("CUDNN_FRONTEND_LOG_INFO", "1", why)
+        yield Setting("CUDNN_FRONTEND_LOG_FILE", f"{folder}/cudnn_frontend.log", "which takes no %i")
 
 
 def _tunableop(folder: Path, environ: Mapping[str, str]) -> Iterator[Setting]:
@@ -182,6 +191,7 @@ _CANCELS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "HIPBLASLT_LOG_LEVEL": (lambda value: True, "beats HIPBLASLT_LOG_MASK, even when empty: no bench or profile lines"),
     "HIPBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i processes truncate each other's file"),
     "CUBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i processes overwrite each other's file"),
+    "CUDNN_LOGDEST_DBG": (lambda value: "%i" not in value, "without %i processes overwrite each other's file"),
     "PYTORCH_TUNABLEOP_TUNING": (lambda value: value != "0", "a job that tunes records nothing untuned"),
 }
 """Variables that a command may set itself (``env NAME=…``, ``mpirun -x NAME=…``), and when that undoes ours."""
@@ -189,6 +199,14 @@ _CANCELS: Mapping[str, tuple[Callable[[str], bool], str]] = {
 _ASSIGNED = re.compile(r"(?:^|[\s;=])(" + "|".join(_CANCELS) + r")=(\S*)")
 _NO_ENVIRONMENT = frozenset({"docker", "podman", "kubectl", "ssh", "sudo", "apptainer", "singularity"})
 _SEVERAL_NODES = frozenset({"srun", "mpirun", "mpiexec", "mpiexec.hydra", "prun"})
+_LAUNCHERS = _SEVERAL_NODES | {
+    "torchrun",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate",
+    "deepspeed",
+}
+"""Words of a command that starts several processes."""
 
 
 def _refuse_cancelling(command: Sequence[str], tunableop: bool) -> None:

@@ -9,10 +9,12 @@ Produced by ``HIPBLASLT_LOG_MASK=32 HIPBLASLT_LOG_FILE=hipblaslt_%i.log``; no pr
 
 Grammar: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/tensile_host.cpp`` (6.3 on), ``rocblaslt_mat.cpp``
 (6.1, 6.2) and ``clients/benchmarks/client.cpp`` (the options of the tool).  The vocabulary of flags is closed: a torn
-line would pass a lenient parser.  A flag that a version always writes and that is missing means *unknown*; one that
-it writes only when set means *not set*.  A number before the command (``uniq -c``) is its count.  A shell command
-(path, ``$ ``, ``VAR=x``), a flag that only the tool takes, and iterations that are not 0 mark a line ``by_tool``;
-there hipblaslt-bench's documented defaults hold.  Not told by any version: kernel name, workspace, device, time.
+line would pass a lenient parser.  Behind ``--iters``, which a logged line has last, flags of a later version are left
+out; ``--compute_input_typeA``, which a later version writes too, may stand anywhere.  A flag that a version always
+writes and that is missing means *unknown*; one that it writes only when set means *not set*.  A number before the
+command (``uniq -c``) is its count.  A shell command (path, ``$ ``, ``VAR=x``), a flag that only the tool takes, and
+iterations that are not 0 mark a line ``by_tool``; there hipblaslt-bench's documented defaults hold.  No version writes
+kernel name, workspace, device or time.
 """
 
 from __future__ import annotations
@@ -74,6 +76,7 @@ _LOGGED: Mapping[str, Flag] = {
     # A type that the library cannot name leaves no value behind its flag.
     **dict.fromkeys((f"--{x}_type" for x in ("a", "b", "c", "d", "scale", "bias", "aux")), Flag(_TYPE, True)),
     "--compute_type": Flag(_one_of(*BENCH_COMPUTE_TYPES), True),
+    **dict.fromkeys(("--compute_input_typeA", "--compute_input_typeB"), Flag(_TYPE, True)),
     "--algo_method": Flag(_one_of("heuristic", "all", "index", "0", "1", "2")),
     "--solution_index": Flag(_INT),
     "--activation_type": Flag(_one_of("none", "relu", "gelu", "swish", "clamp", "sigmoid"), True),
@@ -86,7 +89,6 @@ _TOOL_ONLY: Mapping[str, Flag] = {
     **dict.fromkeys(("--workspace", "--max_workspace_size"), Flag(_INT)),
     **dict.fromkeys(("-f", "--function", "--initialization", "--function_filter"), Flag(_WORD)),
     **dict.fromkeys(("-r", "--precision"), Flag(_TYPE)),
-    **dict.fromkeys(("--compute_input_typeA", "--compute_input_typeB"), Flag(_TYPE, True)),
     **dict.fromkeys(("--activation_arg1", "--activation_arg2", "--skip_slow_solution_ratio"), Flag(_FLOAT)),
     **dict.fromkeys(
         ("-v", "--verify", "--use_gpu_timer", "--print_kernel_info", "--c_equal_d", "--HMM"), Flag(_SWITCH, True)
@@ -148,6 +150,7 @@ _COMMAND = re.compile(
 )
 """The whole command: at the line's start with whatever a shell line or ``uniq -c`` puts there, else where it begins."""
 
+_LATER = re.compile(r"--[A-Za-z]\w*").fullmatch
 _END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>", "2>&1", "&>"})
 
 
@@ -214,6 +217,9 @@ def _words(tokens: Sequence[str]) -> _Words:
                 break
             if token == "\\":
                 raise _TornError("the command goes on in the next line")
+            if values.get("iters") == "0" and _LATER(token):
+                at += 1 if tokens[at + 1].startswith("-") or not tokens[at + 1] else 2
+                continue
             raise _TornError(f"unknown flag {token[:60]!r}")
         name, allows, optional, tool, size = known
         value = tokens[at + 1]

@@ -109,7 +109,7 @@ _COMMAND = re.compile(
 _START = (
     rb"(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "
     rb"(?:Command \[\w*\] ?|miopen\w+: ?)|(?:^|(?<=\n))\s*\d+\s+)?"
-    rb"(?:\+ )?(?:\b\w+=\S* +)*(?:\btime +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +\w+"
+    rb"(?:\+ )?(?:\b\w+=\S* +)*(?:\btime +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?!Info2 \[)\w+"
 )
 _TOKEN = re.compile(r"\S+")
 _INTEGER = re.compile(r"-?\d{1,9}\Z", re.ASCII)

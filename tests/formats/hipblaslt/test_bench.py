@@ -95,6 +95,19 @@ def test_iterations_mark_the_tools_own_lines(name: str) -> None:
     assert call(texts.bench(Launch()).replace(f"--{name} 0", f"--{name} 7")).by_tool
 
 
+@pytest.mark.parametrize(
+    "later", ["--compute_input_typeA bf16_r --compute_input_typeB bf16_r", "--of_a_later_version 3 --and_a_switch"]
+)
+def test_flags_of_later_versions_cost_no_call(later: str) -> None:
+    line = texts.bench(Launch())
+    assert call(f"{line}{later} ") == call(line)
+    known = line.replace(" --algo_method", " --compute_input_typeA f32_r --algo_method")
+    assert call(known) == call(line)
+    for torn in (line.replace("--iters 0", "--of_a_later_version 3 --iters 0"), f"{line}--scal-", f"{line}x"):
+        assert bench.read(torn).unit == "reject"
+    assert bench.read(f"./{line.replace('--iters 0', '--iters 5')}--typo 3").unit == "reject"
+
+
 def test_documented_defaults_of_a_typed_command() -> None:
     read = call("./hipblaslt-bench --precision f32_r -v")
     problem = read.problem

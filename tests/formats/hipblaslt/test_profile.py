@@ -78,6 +78,16 @@ def test_samples_tell_the_problems_of_the_bench_log() -> None:
     assert {call(line).problem.text for line in records("forms/profile_broken.log")} < launched
 
 
+def test_keys_of_later_versions_cost_no_call() -> None:
+    record = records("profile_4242.log")[0]
+    later = record.replace(", activation_type", ", compute_input_typeA: bf16_r, activation_type").replace(
+        " }", ", later: 1 }"
+    )
+    assert later != record
+    assert call(later) == call(record)
+    assert profile.read(record.replace(", activation_type", ", later: 1, activation_type")).unit == "reject"
+
+
 def test_extended_records_name_the_solution() -> None:
     line = records("extended_profile_4242.log")[0]
     read, name = profile.read(line).records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter
 from pathlib import Path
 
@@ -90,6 +91,27 @@ def test_threads_keep_their_finds_apart() -> None:
     ) + "".join(f"host {tid} MIOpen(HIP): Info [EvaluateInvokers] GemmWrwX: : 1 < 2\n" for tid in (1, 2))
     records, _ = read(text)
     assert [r.key_text for r in records if isinstance(r, Measurement)] == [KEY, other, KEY, other]
+
+
+def test_lines_of_the_driver_inside_the_log_are_messages() -> None:
+    text = (
+        "MIOpen(HIP): MIOpenDriver Info2 [GPUMem] hipMalloc 53218620 at 0x7f4888367000 Ok\n"
+        "MIOpen(HIP): MIOpenDriver Info2 [DebugPrintWorkspaceDev] ptr=0 size=0\n"
+    )
+    records, units = read(text)
+    assert units == {"message": 2}
+    assert [(m.category, m.function) for m in records if isinstance(m, Message)] == [
+        ("miopen_info2", "GPUMem"), ("miopen_info2", "DebugPrintWorkspaceDev")
+    ]  # fmt: skip
+
+
+@needs_corpus
+@pytest.mark.parametrize("name", ["find_F_level6.log.gz", "find_W_level6.log.gz"])
+def test_logs_of_the_real_library(name: str) -> None:
+    data = gzip.decompress((CORPUS.parent / "realrocm" / "miopen-3.5.1" / name).read_bytes())
+    _, units = read(data)
+    assert units["reject"] == 0
+    assert units["call"] == 3
 
 
 def test_an_api_block_that_does_not_end_is_said() -> None:
