@@ -16,24 +16,30 @@ from logparse.store import open_store
 
 _LOCK = (
     "set temp_directory = ''",
-    "set memory_limit = '2GB'",
     "set enable_external_access = false",
     "set lock_configuration = true",
 )
 
 
 def query(
-    store_url: str, sql: str, *, run: str | None = None, timeout_s: float = 60.0, max_rows: int = 1_000_000
+    store_url: str,
+    sql: str,
+    *,
+    run: str | None = None,
+    timeout_s: float = 60.0,
+    max_rows: int = 1_000_000,
+    max_bytes: int | None = None,
+    memory: str = "2GB",
 ) -> pa.Table:
     """The result of one SELECT over the views of a store.
 
     Raises QueryError when the SQL is wrong, is no query, takes longer than ``timeout_s`` or gives more than
-    ``max_rows`` rows; StoreError when there is no store.
+    ``max_rows`` rows or ``max_bytes`` bytes (of Arrow); StoreError when there is no store.  ``memory``: DuckDB's limit.
     """
     open_store(store_url)  # a missing store is said at once, not by the child
     context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(sender, store_url, sql, run, max_rows), daemon=True)
+    child = context.Process(target=_child, args=(sender, store_url, sql, run, max_rows, max_bytes, memory), daemon=True)
     child.start()
     sender.close()
     try:
@@ -54,7 +60,9 @@ def query(
         return reader.read_all()
 
 
-def _child(sender: Connection, store_url: str, sql: str, run: str | None, max_rows: int) -> None:
+def _child(
+    sender: Connection, store_url: str, sql: str, run: str | None, max_rows: int, max_bytes: int | None, memory: str
+) -> None:
     import duckdb
 
     try:
@@ -65,14 +73,18 @@ def _child(sender: Connection, store_url: str, sql: str, run: str | None, max_ro
                 duckdb.StatementType.EXPLAIN,
             ):
                 raise QueryError("one SELECT at a time: the store is read-only for `sql`")
+            con.execute(f"set memory_limit = '{memory}'")
             for setting in _LOCK:
                 con.execute(setting)
             reader: pa.RecordBatchReader = con.sql(statements[0].query).to_arrow_reader(100_000)
-            batches, rows = [], 0
+            batches, rows, size = [], 0, 0
             for batch in reader:
                 rows += batch.num_rows
                 if rows > max_rows:
                     raise QueryError(f"more than {max_rows:,} rows; add a LIMIT (logparse sql: or --max-rows)")
+                size += batch.nbytes
+                if max_bytes is not None and size > max_bytes:
+                    raise QueryError(f"more than {max_bytes / 1e6:,.0f} MB; add a LIMIT, or select fewer columns")
                 batches.append(batch)
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, reader.schema) as writer:

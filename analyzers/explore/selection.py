@@ -62,6 +62,7 @@ VIEWS: Mapping[str, str] = {
     "shapes": "Shapes",
     "timeline": "Timeline",
     "compare": "Compare",
+    "files": "Files",
     "sql": "SQL",
 }
 _LONGEST = 400  # characters of a value that is taken from a URL

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from analyzers import ANALYZERS, library_hint, suboptimal_pick
-from analyzers.analyzer import Settings, Tables
+from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.joins import calls_by_problem, timed
 from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.evidence.program_changes import by_hand
@@ -57,10 +57,11 @@ BELOW_FLOOR = "gain below the floor"
 TOO_LITTLE = "saves less than was asked for"
 
 
-def recommend(tables: Tables, settings: Settings) -> Recommendation:
-    """Run every analyzer and rank what they find by time saved per run; unknown savings last, by loss per call."""
+def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] | None = None) -> Recommendation:
+    """Run every analyzer, or these, and rank what they find by time saved per run; unknown last, by loss per call."""
     judged = judgement(tables, settings.floor_share)
-    found = completed((x for analyzer in ANALYZERS for x in analyzer.find(tables, settings)), tables, judged)
+    chosen = ANALYZERS if analyzers is None else analyzers
+    found = completed((x for analyzer in chosen for x in analyzer.find(tables, settings)), tables, judged)
     remarks = [x for x in found if x.problem is None]
     about = told_once([x for x in found if x.problem is not None], tables.links)
     reasons = [_why_left_out(x, settings, judged) for x in about]

@@ -121,6 +121,18 @@ def _shares(amounts: pd.Series, total: float) -> list[float]:
     return [float(v or 0) / total if total else 0.0 for v in amounts.fillna(0)]
 
 
+def _without_records(sources: pd.DataFrame) -> pd.DataFrame:
+    """The sources with all that a replay recorded, one source per problem, folded into one row."""
+    if "format" not in sources.columns:
+        return sources
+    replayed = sources["format"] == "replay"
+    if replayed.sum() < 2:
+        return sources
+    counts = [name for name in sources.columns if name == "lines" or name.endswith("_lines")]
+    folded = sources.loc[replayed, counts].sum().to_frame().T.assign(path=f"{int(replayed.sum()):,} replay records")
+    return pd.concat([sources[~replayed], folded], ignore_index=True)
+
+
 def completeness(sources: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
     """What every line of every file became, as shares; rejects are what should not be there.
 
@@ -128,7 +140,7 @@ def completeness(sources: pd.DataFrame, theme: Theme, *, title: str = "") -> Fig
     """
     if not len(sources):
         return blank(NOTHING, theme, title=title)
-    rows = sources.sort_values("lines", ascending=False).head(12)[::-1]
+    rows = _without_records(sources).sort_values("lines", ascending=False).head(12)[::-1]
     names = distinct(shown(str(path).rsplit("/", 1)[-1], 44) for path in rows["path"])
     figure = Figure()
     colours: Mapping[str, str] = dict(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analyzers.analyzer import Settings
+from analyzers import ANALYZERS
+from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.picks import compare
 from analyzers.evidence.runs import tables_to_analyse
 from analyzers.explore.point_table import build, found
 from analyzers.recommend.ranking import Recommendation, recommend
+from logparse.model import Finding
 from logparse.text import duration
 
 if TYPE_CHECKING:
@@ -27,13 +30,14 @@ class Analysis:
     lines: tuple[str, ...]
     compared: pd.DataFrame
     found: pd.DataFrame
+    recommendation: Recommendation
 
 
 def analyse(store: Store, run: str | None = None, settings: Settings | None = None) -> Analysis:
     """Run every analyzer over a run of the store (default the latest).  Raises StoreError where there is none."""
     settings = settings or Settings()
     tables = tables_to_analyse(store, run, _LIMITS)
-    result = recommend(tables, settings)
+    result = recommend(tables, settings, [_isolated(x) for x in ANALYZERS])
     nothing = not len(tables.workload) and not len(tables.measurements)
     return Analysis(
         run=tables.run,
@@ -41,7 +45,21 @@ def analyse(store: Store, run: str | None = None, settings: Settings | None = No
         lines=tuple(x.message for x in sorted(result.remarks, key=lambda x: x.analyzer not in _FIRST)),
         compared=compare(tables, settings),
         found=found(result.findings),
+        recommendation=result,
     )
+
+
+def _isolated(analyzer: Analyzer) -> Analyzer:
+    """The analyzer; if it raises, a remark stands for its findings, and the others' results are shown."""
+
+    def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+        try:
+            return analyzer.find(tables, settings)
+        except Exception as error:  # of any kind: a fault of one analyzer must not hide the run
+            message = f"{analyzer.name} failed, its findings are missing: {type(error).__name__}: {error}"
+            return [Finding(analyzer=analyzer.name, message=message)]
+
+    return replace(analyzer, find=find)
 
 
 def store_points(store: Store, run: str | None = None) -> pd.DataFrame:

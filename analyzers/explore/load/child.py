@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from analyzers.explore import point_table, queries
 from analyzers.explore.load import cache
-from analyzers.explore.load.job import DONE, FAILED, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT, Job
+from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT, Job
 from logparse.errors import LogparseError
 from logparse.store import open_store
 from logparse.text import sql_text
@@ -136,13 +137,13 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     """Run the analyzers, add their results, and keep everything."""
     os.nice(5)
     from analyzers.analyzer import Settings
+    from analyzers.explore.load.actions import actions, archive, gpu_time
     from analyzers.explore.load.analysis import analyse
 
     store, folder = open_store(job.url), Path(job.folder)
     run = str(json.loads((folder / "run.json").read_text())["run"])
     settings = Settings(target=job.target)
     analysis = analyse(store, run, settings)
-    (folder / "verdict.json").write_text(json.dumps({"headline": analysis.headline, "lines": analysis.lines}))
     others = other_times(job.other, folder, analyse(open_store(job.other), None, settings)) if job.other else None
     with _connect(store) as con:
         for name in _BASES:
@@ -150,6 +151,17 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
         with point_table.points_sql(con, analysis.compared, analysis.found, others) as points:
             con.execute("set preserve_insertion_order = true")
             _database(con, folder / JUDGED, run, f"{points} order by {queries.ORDER}")
+        con.execute(f"attach {_quoted(folder / JUDGED)} as judged_ (read_only)")
+        time = gpu_time(con, run, "judged_.points")
+    with contextlib.suppress(OSError):  # without room for them the page has everything else
+        archive(analysis.recommendation, settings, folder / FILES)
+    verdict = {
+        "headline": analysis.headline,
+        "lines": analysis.lines,
+        "actions": [asdict(x) for x in actions(analysis.recommendation.findings)],
+        "time": asdict(time),
+    }
+    (folder / "verdict.json").write_text(json.dumps(verdict))
     yield VERDICT, ""
     for made in (folder / FIRST, *(folder / f"{name}.parquet" for name in _BASES)):
         made.unlink()  # the next look needs none of them, and who has the first one open keeps it

@@ -9,6 +9,8 @@ KEPT, READY, TRIES, VERDICT, FAILED, DONE = "kept", "ready", "tries", "verdict",
 """Everything is there since an earlier page; or what is there, in this order; or why it never will be; or that there is
 no more (with the folder in which all of it is to be kept).
 """
+FILES = "overrides.zip"
+"""The recommendation's files, for download."""
 FIRST, JUDGED = "first.duckdb", "judged.duckdb"
 """The page's tables: from the files alone, and with the analyzers' results."""
 
@@ -25,3 +27,36 @@ class Job:
     judge: bool = False
     kept: str = ""
     """Where the folder is kept for the next look, given by the first process; empty: nowhere."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """``saving_us`` is per run of the workload, the largest saving of each problem counted once; None is unknown.
+
+    ``files``: the recommendation's files (override files and ``apply.sh``, or a search script) are what to use.
+    """
+
+    title: str
+    detail: str
+    problems: int
+    saving_us: float | None
+    confidence: str
+    files: bool
+
+
+@dataclass(frozen=True)
+class GpuTime:
+    """Where the time of a run lies (µs).
+
+    ``compared``: of problems with a timed alternative or a finding; ``timed``: of problems of which only the time of
+    what ran is known; ``other``: kernels of no known problem.
+
+    ``traced``: the total is all kernel time of the run's traces.  Else it is calls × time of the problems, ``other`` is
+    0, and the time of everything else is unknown.  ``untimed_calls`` are calls of problems without any time.
+    """
+
+    compared: float
+    timed: float
+    other: float
+    traced: bool
+    untimed_calls: int

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from secrets import compare_digest
 from typing import Any
+from urllib.parse import urlencode
 
 import pandas as pd
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html, no_update
-from flask import Response, abort, request
+from flask import Response, abort, request, send_file
 
 from analyzers.explore import queries
 from analyzers.explore.charts.anything import anything
@@ -29,13 +32,18 @@ from analyzers.explore.page.views import BELOW, clicked, draw, draw_below
 from analyzers.explore.selection import Selection, from_url
 from logparse.errors import LogparseError
 from logparse.sql import query
+from logparse.text import printable
 
-SQL_SECONDS, SQL_ROWS = 20.0, 50_000
+SQL_SECONDS, SQL_ROWS, SQL_BYTES, SQL_MEMORY = 20.0, 50_000, 20_000_000, "512MB"
+FILES_URL = "/overrides.zip"
 CSV_ROWS = 1_000_000
 
 
-def application(page: PageData, host: str = "127.0.0.1", port: int = 8050) -> Dash:
-    """The app of a page.  Requests whose ``Host`` is neither ``host`` nor a name of this machine are refused."""
+def application(page: PageData, host: str = "127.0.0.1", port: int = 8050, token: str = "") -> Dash:
+    """The app of a page.  Requests whose ``Host`` is neither ``host`` nor a name of this machine are refused.
+
+    With a ``token`` only those are answered that have it: in the URL once (``?token=``), then in a cookie.
+    """
     app = Dash(
         __name__, title="logparse explore", update_title="", serve_locally=True, suppress_callback_exceptions=True
     )
@@ -46,8 +54,15 @@ def application(page: PageData, host: str = "127.0.0.1", port: int = 8050) -> Da
     _details(app, page)
     _grid(app, page)
     _sql(app, page)
-    _guard(app, host)
+    _files(app, page)
+    _guard(app, host, token, port)
     return app
+
+
+def _files(app: Dash, page: PageData) -> None:
+    @app.server.route(FILES_URL)  # type: ignore[untyped-decorator]
+    def files() -> Any:
+        return abort(404) if page.files is None else send_file(page.files, "application/zip", as_attachment=True)
 
 
 # The two large scripts are fetched at once; Dash asks for them only when the first chart and the table are to be drawn.
@@ -60,8 +75,8 @@ _INDEX = """<!DOCTYPE html>
 <body>{%app_entry%}<footer class="hidden">{%config%}{%scripts%}{%renderer%}</footer></body></html>"""
 
 
-def _guard(app: Dash, host: str) -> None:
-    """Answer only requests that name this host, and let pages load nothing from elsewhere.
+def _guard(app: Dash, host: str, token: str, port: int) -> None:
+    """Answer only requests that name this host and know the token, and let pages load nothing from elsewhere.
 
     Plotly's WebGL makes its drawing functions with ``Function``, hence 'unsafe-eval': without it plotly.js 4 reports
     WebGL as not supported, and the bundle that does without is not in the Python package.  Scripts come from here only.
@@ -80,9 +95,23 @@ def _guard(app: Dash, host: str) -> None:
         name = re.sub(r":\d+\Z", "", request.headers.get("Host", "")).strip("[]").lower()
         if name not in names:
             abort(Response("This server answers only to the host name it was started for.\n", 403))
-        origin = request.headers.get("Origin")
-        if origin and re.sub(r"\Ahttps?://|:\d+\Z", "", origin).strip("[]").lower() not in names:
+        origin = request.headers.get("Origin")  # of the same host and port: through a tunnel both are the tunnel's
+        if origin and re.sub(r"\Ahttps?://", "", origin).lower() != request.headers["Host"].lower():
             abort(Response("Requests of other sites are not answered.\n", 403))
+
+    cookie = f"logparse-{port}"
+
+    @app.server.before_request  # type: ignore[untyped-decorator]
+    def known() -> Response | None:
+        given = request.args.get("token", "")
+        if not token or compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):
+            return None
+        if request.method != "GET" or not compare_digest(given.encode(), token.encode()):
+            return Response("Open the address that logparse printed: it has a token.\n", 403)
+        rest = urlencode([(x, y) for x, y in request.args.items(multi=True) if x != "token"])
+        answer = Response(status=302, headers={"Location": f"{request.path}{'?' * bool(rest)}{rest}"})
+        answer.set_cookie(cookie, token, httponly=True, samesite="Strict")
+        return answer
 
     @app.server.after_request  # type: ignore[untyped-decorator]
     def closed(response: Response) -> Response:
@@ -179,6 +208,8 @@ def _content(app: Dash, page: PageData) -> None:
         Output("intro", "children"),
         Output("sql-box", "style"),
         Output("table-box", "style"),
+        Output("answer", "children"),
+        Output("content", "className"),
         Input("url", "search"),
         Input("version", "data"),
     )  # type: ignore[untyped-decorator]
@@ -198,10 +229,14 @@ def _content(app: Dash, page: PageData) -> None:
                 [],
                 "",
                 *styles,
+                [],
+                "content",
             )
         top = components.verdict(page.headline, page.lines, total, page.run, error=page.error, finished=page.finished)
         aside = ([], components.columns(page.columns(), chosen)) if sql else (components.facets(groups, chosen), [])
-        return top, *frame, *aside, components.INTRO[chosen.view], *styles
+        ours = chosen.view == "overview"
+        shown = components.answer(page.actions, page.time, FILES_URL if page.files else "") if ours else []
+        return top, *frame, *aside, components.INTRO[chosen.view], *styles, shown, f"content {chosen.view}"
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("explore", "filters"), Output("facets", "data-seen"), Input("filters", "data")
@@ -284,8 +319,8 @@ def _details(app: Dash, page: PageData) -> None:
         return components.detail(row, advised, chart, layer, replace(chosen, problem="").url())
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
-        """(children) => { if (children) { const e = document.getElementById('detail');
-            setTimeout(() => e.scrollIntoView({block: 'start', behavior: 'smooth'}), 60); } return ''; }""",
+        """(children) => { if (children) setTimeout(() => document.getElementById('problem')?.focus(), 60);
+            return ''; }""",
         Output("detail", "data-seen"),
         Input("detail", "children"),
         prevent_initial_call=True,
@@ -334,6 +369,8 @@ def records(frame: pd.DataFrame) -> list[dict[str, object]]:
     """Rows as JSON can hold them: no NaN, no infinity."""
 
     def plain(value: object) -> object:
+        if isinstance(value, str):
+            return printable(value)
         return None if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)) else value
 
     return [{str(k): plain(v) for k, v in row.items()} for row in frame.astype(object).to_dict("records")]
@@ -344,11 +381,17 @@ def csv(frame: pd.DataFrame) -> str:
     out = frame.drop(columns="id").rename(columns=dict(queries.TABLE))
     for name in out.columns:
         if not pd.api.types.is_numeric_dtype(out[name]):
-            out[name] = [f"'{x}" if isinstance(x, str) and x[:1] in "=+-@\t\r" else x for x in out[name]]
+            out[name] = [_cell(x) if isinstance(x, str) else x for x in out[name]]
     return str(out.to_csv(index=False))
 
 
+def _cell(text: str) -> str:
+    return ("'" if text[:1] in "=+-@\t\r" else "") + printable(text)
+
+
 def _sql(app: Dash, page: PageData) -> None:
+    one = threading.Lock()
+
     @app.callback(
         Output("sql-result", "children"),
         Output("sql-note", "children"),
@@ -364,10 +407,23 @@ def _sql(app: Dash, page: PageData) -> None:
     )  # type: ignore[untyped-decorator]
     def ask(_: int, text: str | None, theme: str, search: str | None) -> Any:
         hidden, url = {"display": "none"}, replace(from_url(search), sql=text or "").url()
+        if not one.acquire(blocking=False):
+            return None, "Another query is still running: one at a time.", {}, hidden, url
         try:
-            frame = components.frame_of(query(page.url, text or "", timeout_s=SQL_SECONDS, max_rows=SQL_ROWS))
+            frame = components.frame_of(
+                query(
+                    page.url,
+                    text or "",
+                    timeout_s=SQL_SECONDS,
+                    max_rows=SQL_ROWS,
+                    max_bytes=SQL_BYTES,
+                    memory=SQL_MEMORY,
+                )
+            )
         except LogparseError as error:
-            return None, str(error), {}, hidden, url
+            return None, printable(str(error)), {}, hidden, url
+        finally:
+            one.release()
         drawn = anything(frame, theme_of(theme))
         note = f"{len(frame):,} row{'s' * (len(frame) != 1)}"
         return components.result_table(frame), note, drawn.plain(), components.height_of(drawn), url

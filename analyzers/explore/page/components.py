@@ -18,6 +18,7 @@ from dash import dcc, html
 from analyzers.explore import queries
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.overview import measure
+from analyzers.explore.load.job import Action, GpuTime
 from analyzers.explore.page.other_passes import Timed
 from analyzers.explore.page.paste import Advice
 from analyzers.explore.plain_text import percent, sentence
@@ -27,7 +28,7 @@ from logparse.text import duration, printable
 
 CHART_CONFIG: Any = {"displaylogo": False, "responsive": True, "toImageButtonOptions": {"format": "svg"}}
 INTRO = {
-    "overview": "Where the time goes. Click a bar to look only at it; click a row below to see its solutions.",
+    "overview": "Where the time goes, what to do about it, and the problems. Click a row to see its solutions.",
     "roofline": "How fast each problem runs against what the device allows. Drag a box to select, click to open.",
     "regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
     "weights": "The backward-weight pass of each layer against its own F and B. Far above 1× is worth a look.",
@@ -35,6 +36,7 @@ INTRO = {
     "timeline": "When each process called the library; late starters and silent ranks stand out. Click a slice or drag "
     "a box to look only at what was called then.",
     "compare": "This store against the other one, problem by problem.",
+    "files": "What every line of every file became. Rejected lines look like a known format and cannot be read.",
     "sql": "One SELECT over the store's views: read-only, stopped after 20 s or 50,000 rows. Ctrl + Enter runs it; "
     "numbers in the result are plotted over its first column.",
 }
@@ -61,15 +63,11 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
             html.A("Skip to the charts", href="#charts", className="skip"),
             html.Header(
                 [
-                    html.Div(
-                        [html.Span("logparse", className="brand"), html.Span(printable(store), className="store")]
-                    ),
+                    html.Div([html.H1("logparse", className="brand"), html.Span(printable(store), className="store")]),
                     html.Div(
                         [
                             html.Label("Search", htmlFor="search", className="hidden"),
-                            dcc.Input(
-                                id="search", type="search", placeholder="Search problems, solutions …", debounce=True
-                            ),
+                            dcc.Input(id="search", type="search", placeholder="Search ( / )", debounce=True),
                             html.Button("Dark / light", id="switch", n_clicks=0, title="Change the colours"),
                         ],
                         className="tools",
@@ -86,15 +84,15 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
                     html.Section(
                         [
                             html.P(id="intro", className="intro"),
+                            html.Div(id="answer"),
                             html.Div(_query_box(), id="sql-box", style={"display": "none"}),
                             html.Div(
-                                [_chart(i) for i in range(3)],
-                                id="charts",
-                                tabIndex="-1",
+                                [html.H2("Break down by"), *(_chart(i) for i in range(3))], id="charts", tabIndex="-1"
                             ),
-                            html.Div(id="detail"),
+                            html.Div(id="detail", **_aria(live="polite")),
                             html.Div(_table(), id="table-box"),
                         ],
+                        id="content",
                         className="content",
                     ),
                 ]
@@ -141,6 +139,7 @@ def _table() -> list[Any]:
                 "sortable": True,
                 "resizable": True,
                 "filter": True,
+                "sortingOrder": ["desc", "asc", None],
                 "minWidth": 80,
                 "wrapHeaderText": True,
                 "autoHeaderHeight": True,
@@ -152,6 +151,7 @@ def _table() -> list[Any]:
                 "maxBlocksInCache": 4,
                 "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
                 "suppressCellFocus": False,
+                "enableCellTextSelection": True,
                 "theme": "themeQuartz",
                 "rowHeight": 34,
                 "localeText": {"noRowsToShow": "No problem here. Take a filter away, or ingest more."},
@@ -374,7 +374,11 @@ def verdict(
     saving = f"; findings claim up to {duration(float(total['saving_us']))}" if total["savings"] else ""
     made: list[object] = [
         html.Strong(
-            printable(headline) if headline else "The analyzers are running …" if not finished else "No verdict"
+            printable(headline)
+            if headline
+            else "Reading: the analyzers are running …"
+            if not finished
+            else "No verdict"
         ),
         html.P(f"Selected: {calls}{int(total['problems']):,} problems{time}{once}{gap}{saving}. Run {printable(run)}."),
     ]
@@ -383,6 +387,67 @@ def verdict(
     if rest := remarks[REMARKS:]:
         made.append(html.Details([html.Summary(f"{len(rest)} more"), html.Ul([html.Li(x) for x in rest])]))
     return made
+
+
+CARDS = 4  # shown at once
+
+
+def answer(actions: Sequence[Action], time: GpuTime | None, download: str) -> list[object]:
+    """The first answer: where the time lies, and what to do.  ``download``: the URL of the files, empty for none."""
+    made: list[object] = [] if time is None else _time_bar(time)
+    if not actions:
+        return made
+    cards = [_card(x, download) for x in actions]
+    made.append(html.Ul(cards[:CARDS], className="cards", **_aria(label="What to do")))
+    if rest := cards[CARDS:]:
+        made.append(html.Details([html.Summary(f"{len(rest)} more"), html.Ul(rest, className="cards")]))
+    return made
+
+
+def _time_bar(time: GpuTime) -> list[object]:
+    total = time.compared + time.timed + time.other
+    if total <= 0:
+        return []
+    parts = [
+        ("compared", "compared with another solution, or with a finding", time.compared),
+        ("timed", "timed, nothing to compare with", time.timed),
+        ("other", "other kernels, of no known GEMM or convolution", time.other),
+    ]
+    shown = [(name, text, us) for name, text, us in parts if us > 0]
+    bar = [
+        html.Span(className=name, style={"width": f"{100 * us / total:.2f}%"}, title=f"{text}: {duration(us)}")
+        for name, text, us in shown
+    ]
+    legend = [
+        html.Span([html.I(className=name), f" {percent(us / total)} {text} ({duration(us)})"])
+        for name, text, us in shown
+    ]
+    of = "GPU time of the traces" if time.traced else "Time of the problems (calls × time; other kernels are unknown)"
+    gap = f"; {time.untimed_calls:,} calls have no time" if time.untimed_calls else ""
+    return [
+        html.P([html.B(f"{of}: {duration(total)}"), gap], className="time"),
+        html.Div(
+            bar,
+            className="time-bar",
+            role="img",
+            **_aria(label=", ".join(f"{percent(u / total)} {t}" for _, t, u in shown)),
+        ),
+        html.P(legend, className="legend"),
+    ]
+
+
+def _card(action: Action, download: str) -> html.Li:
+    noun = "problem" if action.problems == 1 else "problems"
+    saving = "saving unknown" if action.saving_us is None else f"saves up to {duration(action.saving_us)}"
+    link = html.A("Download the files (zip)", href=download, className="get") if action.files and download else None
+    return html.Li(
+        [
+            html.H3(printable(action.title)),
+            html.P([html.B(saving), f" · {action.problems:,} {noun} · {action.confidence}"]),
+            *([html.P(printable(action.detail), className="faint")] if action.detail else []),
+            *([link] if link else []),
+        ]
+    )
 
 
 def detail(row: pd.Series, advised: Advice, chart: dcc.Graph, layer: Sequence[Timed], close: str) -> html.Section:

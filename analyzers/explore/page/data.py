@@ -13,7 +13,7 @@ import duckdb
 import pandas as pd
 
 from analyzers.explore import queries as rows
-from analyzers.explore.load.job import FAILED, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT
+from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT, Action, GpuTime
 from analyzers.explore.load.reader import Reading
 from analyzers.explore.page.other_passes import Timed, passes
 from analyzers.explore.selection import Selection
@@ -44,6 +44,8 @@ class PageData:
         self.target = dict(target)
         """Facts of the machine that will read the overrides; empty: each is for the machine that it was measured on."""
         self.headline, self.lines = "", tuple[str, ...]()
+        self.actions = tuple[Action, ...]()
+        self.time: GpuTime | None = None
         self.error = ""
         self._begun, self._done = time.monotonic(), ""
         self._columns: Mapping[str, Sequence[str]] = {}
@@ -95,6 +97,12 @@ class PageData:
                 "select name, value from facts where source_id = ? order by name, value desc", [source_id]
             )
             return {str(name): str(value) for name, value in rows.fetchall()}
+
+    @property
+    def files(self) -> Path | None:
+        """The recommendation's files as a zip; None before they are there, or if there was no room for them."""
+        path = self.reading.folder / FILES
+        return path if self.actions and path.is_file() else None
 
     def columns(self) -> Mapping[str, Sequence[str]]:
         """The store's views, which a query can ask, with their columns."""
@@ -182,6 +190,8 @@ class PageData:
     def _load_verdict(self) -> None:
         verdict = json.loads((self.reading.folder / "verdict.json").read_text())
         self.headline, self.lines = verdict["headline"], tuple(verdict["lines"])
+        self.actions = tuple(Action(**x) for x in verdict["actions"])
+        self.time = GpuTime(**verdict["time"])
         self._attach(JUDGED)
 
     def _attach(self, name: str) -> None:

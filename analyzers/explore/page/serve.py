@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import signal
 import socket
 import sys
@@ -63,17 +64,20 @@ def explore(
         store = open_store(url)
         store.latest_run(run)
         port = listening.getsockname()[1]
-        address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        token = secrets.token_urlsafe(24)
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
         if browser:  # it starts while this process imports; its first request waits in the socket
             threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
         make_server, application, data = _server(store.url, run, compare, facts, reading)
-        server = make_server(host, port, application(data, host, port).server, threaded=True, fd=listening.fileno())
+        server = make_server(
+            host, port, application(data, host, port, token).server, threaded=True, fd=listening.fileno()
+        )
         threading.Thread(target=data.warm, daemon=True).start()
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         say(f"{address}  (Ctrl-C ends it)")
-        say(tunnel(port))
+        say(tunnel(port, token))
         if host not in LOOPBACK:
-            say(f"warning: {host} can be reached by others, who can then read the whole store; there is no password")
+            say(f"warning: {host} can be reached by others; everyone with this address and token can read the store")
         server.serve_forever()
     except KeyboardInterrupt:
         pass

@@ -42,8 +42,8 @@ def draw(
     for the one that ``draw_below`` makes.
     """
     made: list[Figure | None] = [_fitted(x, chosen) for x in CHARTS[chosen.view](con, chosen, theme, names)]
-    if chosen.view == "overview":
-        made.append(_fitted(_held(con, theme), chosen) if anew else None)
+    if chosen.view == "files" and not anew:  # no selection changes it
+        made = [None]
     return [*made, None] if chosen.view in BELOW else made
 
 
@@ -124,8 +124,8 @@ def _overview(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _
     return [overview(queries.groups(con, chosen), theme, chosen=chosen.values, empty=NO_PROBLEM)]
 
 
-def _held(con: duckdb.DuckDBPyConnection, theme: Theme) -> Figure:
-    return completeness(con.execute("select * from sources").df(), theme, title="What the files held, line by line")
+def _files(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
+    return [completeness(con.execute("select * from sources").df(), theme)]
 
 
 def _roofline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
@@ -176,6 +176,7 @@ CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, Theme, tupl
     "shapes": _shapes,
     "timeline": _timeline,
     "compare": _compare,
+    "files": _files,
     "sql": _none,
 }
 BELOW: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, Theme], Figure]] = {"shapes": _side_by_side}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("dash", reason="the extra `explore` is not installed")
@@ -89,6 +91,52 @@ def test_requests_of_other_sites_are_refused(client: FlaskClient) -> None:
     assert client.post("/_dash-update-component", headers=headers, json={}).status_code == 403
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("http://127.0.0.1:8050", 200), ("http://127.0.0.1:9999", 403), ("http://127.0.0.1", 403), ("null", 403)],
+)
+def test_an_origin_must_be_this_host_and_port(client: FlaskClient, origin: str, status: int) -> None:
+    headers = {"Host": "127.0.0.1:8050", "Origin": origin}
+    assert client.get("/_dash-layout", headers=headers).status_code == status
+
+
+def test_only_who_has_the_token_is_answered(planted: Store) -> None:
+    data = PageData(planted.url)
+    try:
+        stranger, user = (application(data, token="secret").server.test_client() for _ in range(2))
+        for path in ("/", "/_dash-layout", "/overrides.zip", "/?token=wrong", "/?token="):
+            assert stranger.get(path).status_code == 403, path
+        assert stranger.post("/_dash-update-component?token=secret", json={}).status_code == 403
+        answer = user.get("/?view=regret&token=secret")
+        assert (answer.status_code, answer.headers["Location"]) == (302, "/?view=regret")
+        cookie = answer.headers["Set-Cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert user.get("/").status_code == 200, "the cookie has it from now on"
+    finally:
+        data.close()
+
+
+def test_the_overview_answers_first(sampled: Store) -> None:
+    data = PageData(sampled.url)
+    try:
+        assert data.wait(300), data.error
+        client = application(data).server.test_client()
+        shown = asked(client, "verdict.children", {"url.search": "?view=overview"})
+        text = str(shown["answer"])
+        assert "Time of the problems" in text
+        assert "Apply the override files" in text
+        assert "saves up to" in text
+        assert shown["content"]["className"] == "content overview"
+        elsewhere = asked(client, "verdict.children", {"url.search": "?view=regret"})
+        assert elsewhere["answer"]["children"] == []
+        with client.get("/overrides.zip") as files:
+            assert (files.status_code, files.mimetype) == (200, "application/zip")
+            assert files.data.startswith(b"PK")
+    finally:
+        data.close()
+
+
 def test_a_store_that_cannot_be_read_says_why(tmp_path: object) -> None:
     data = PageData(f"{tmp_path}/nothing")
     try:
@@ -128,6 +176,36 @@ def test_a_query_is_stopped_at_the_pages_limits(client: FlaskClient, monkeypatch
     assert endless.startswith("the query took longer than 1 s and was stopped")
 
 
+def sql_note(client: FlaskClient, query: str) -> str:
+    made = asked(client, "sql-note.children", {"sql-text.value": query, "theme.data": "light", "url.search": ""})
+    return str(made["sql-note"]["children"])
+
+
+def test_a_query_is_bounded_in_bytes_and_memory(client: FlaskClient) -> None:
+    assert sql_note(client, "select repeat('x', 1000) || range from range(40000)").startswith("more than 20 MB")
+    assert "memory" in sql_note(client, "select list(range) from range(200000000)").lower()
+
+
+def test_one_query_runs_at_a_time(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def slow(*_: object, **__: object) -> pa.Table:
+        begun.set()
+        assert go.wait(60)
+        return pa.table({"x": [1]})
+
+    monkeypatch.setattr("analyzers.explore.page.app.query", slow)
+    notes = list[str]()
+    first = threading.Thread(target=lambda: notes.append(sql_note(client, "select 1")))
+    first.start()
+    assert begun.wait(60)
+    assert "one at a time" in sql_note(client, "select 2")
+    go.set()
+    first.join()
+    assert notes == ["1 row"]
+    assert sql_note(client, "select 3") == "1 row", "the next one runs again"
+
+
 def test_the_tunnel_names_the_port() -> None:
     assert "ssh -N -L 8123:127.0.0.1:8123" in tunnel(8123)
 
@@ -135,6 +213,12 @@ def test_the_tunnel_names_the_port() -> None:
 def test_csv_runs_no_formula_and_keeps_negative_numbers() -> None:
     frame = pd.DataFrame({"id": ["a"], "label": ["=cmd|' /C calc'!A0"], "saving_us": [-1.5]})
     assert csv(frame) == "Problem,Could save (ms)\n'=cmd|' /C calc'!A0,-1.5\n"
+
+
+def test_csv_and_table_show_control_and_direction_characters_escaped() -> None:
+    frame = pd.DataFrame({"id": ["a"], "label": ["evil\u202egnp\x1b[31m"]})
+    assert csv(frame) == "Problem\nevil\\u202egnp\\x1b[31m\n"
+    assert records(frame)[0]["label"] == "evil\\u202egnp\\x1b[31m"
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,27 @@
     if (button?.dataset.copies) copy(button);
     if (button?.dataset.exports) write(button.dataset.exports);
   });
+  // "/" searches, Esc closes the card, the arrow keys open the next problem of the table in it.
+  const step = (by) => {
+    const grid = dash_ag_grid.getApi('table'), row = grid.getSelectedNodes()[0];
+    const next = row && grid.getDisplayedRowAtIndex(row.rowIndex + by);
+    if (!next?.data) return;
+    grid.ensureIndexVisible(next.rowIndex);
+    next.setSelected(true, true);
+  };
+  const shortcut = (event) => {
+    const card = document.getElementById('problem'), typing = event.target.matches('input, textarea, select');
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === 'Escape' && card) card.querySelector('.close').click();
+    else if (event.key === 'Escape' && event.target.id === 'search') event.target.blur();
+    else if (typing) return;
+    else if (event.key === '/') document.getElementById('search').focus();
+    else if (card?.contains(event.target) && ['ArrowDown', 'ArrowUp'].includes(event.key)) step(event.key === 'ArrowDown' ? 1 : -1);
+    else return;
+    event.preventDefault();
+  };
   document.addEventListener('keydown', (event) => {
+    shortcut(event);
     if (event.key !== 'Enter') return;
     if (event.target.id === 'sql-text' && (event.ctrlKey || event.metaKey)) document.getElementById('sql-run').click();
     if (event.target.matches('#charts .chart')) document.querySelector('#table .ag-row [role=gridcell]')?.focus();

@@ -1,0 +1,108 @@
+"""The recommendation as actions: what a person does once, what that saves, and the files for it."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analyzers.analyzer import Settings
+from analyzers.explore.load.job import Action, GpuTime
+from analyzers.overrides import WRITERS
+from analyzers.recommend.confidence import basis
+from analyzers.recommend.ranking import Recommendation, action
+from analyzers.recommend.verb import write
+from logparse.model import Finding
+
+if TYPE_CHECKING:
+    import duckdb
+
+_TEXT_FILES = (".sh", ".md", ".json", ".py")
+
+
+def actions(findings: Sequence[Finding]) -> list[Action]:
+    """The findings about problems grouped by what a person does about them, the largest saving first."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.problem is not None:
+            groups.setdefault(_title(finding), []).append(finding)
+    made = [_action(title, group) for title, group in groups.items()]
+    return sorted(made, key=lambda x: -(x.saving_us or 0.0))
+
+
+_APPLY, _SEARCH = "Apply the override files", "Search for faster solutions"
+
+
+def _title(finding: Finding) -> str:
+    if finding.override is not None:
+        return _APPLY
+    what = action(finding)
+    if what == "tune":
+        return _SEARCH
+    if what.startswith("by hand: "):
+        return f"Change the program: {what.removeprefix('by hand: ')}"
+    first, _, _ = (finding.advice or "").partition(". ")
+    return first.partition(": ")[0].rstrip(".") or "Measure on the target (logparse replay)"
+
+
+def _action(title: str, group: Sequence[Finding]) -> Action:
+    savings: dict[str, float] = {}
+    for finding in group:
+        if finding.problem is not None and finding.saving_us is not None:
+            key = finding.problem.text
+            savings[key] = max(savings.get(key, 0.0), finding.saving_us)
+    advice = next((x.advice for x in group if x.advice), "") or ""
+    detail = "Unpack, then source apply.sh in the shell that starts the job." if title == _APPLY else advice
+    return Action(
+        title=title,
+        detail=detail.removeprefix(title).lstrip(".: "),
+        problems=len({x.problem.text for x in group if x.problem is not None}),
+        saving_us=sum(savings.values()) if savings else None,
+        confidence=_confidence(group),
+        files=title in (_APPLY, _SEARCH),
+    )
+
+
+def _confidence(group: Sequence[Finding]) -> str:
+    counts: dict[str, int] = {}
+    for finding in group:
+        counts[basis(finding)] = counts.get(basis(finding), 0) + 1
+    return ", ".join(f"{count:,} {word}" for word, count in counts.items())
+
+
+def archive(recommendation: Recommendation, settings: Settings, path: Path) -> None:
+    """All files of the recommendation as one zip at ``path``.  Raises OSError."""
+    with tempfile.TemporaryDirectory(prefix="logparse-files-") as folder, zipfile.ZipFile(path, "w") as target:
+        write(recommendation, settings, WRITERS, Path(folder))
+        for file in sorted(x for x in Path(folder).rglob("*") if x.is_file()):
+            data = file.read_bytes()
+            if file.suffix in _TEXT_FILES:  # they are unpacked elsewhere
+                data = data.replace(folder.encode(), b".")
+            info = zipfile.ZipInfo(str(file.relative_to(folder)))
+            info.external_attr = file.stat().st_mode << 16  # scripts stay executable
+            target.writestr(info, data, zipfile.ZIP_DEFLATED)
+
+
+_TIME = """
+    with kernel_time as (
+      select coalesce(m.other, nullif(k.problem, '')) as problem, sum(k.total_us) as us
+      from kernels k left join means m on m.problem = k.problem where k.run = $run group by 1),
+    known as (
+      select problem, bool_or(solutions > 1 or finding is not null) as compared, sum(total_us) as us,
+             sum(calls) filter (total_us is null) as untimed from {points} group by 1)
+    select (select coalesce(sum(us), 0) from kernel_time),
+           (select coalesce(sum(us), 0) from kernel_time where problem is not null),
+           (select coalesce(sum(k.us), 0) from kernel_time k join known p using (problem) where compared),
+           (select coalesce(sum(us), 0) from known), (select coalesce(sum(us), 0) from known where compared),
+           (select coalesce(sum(untimed), 0) from known)"""
+
+
+def gpu_time(con: duckdb.DuckDBPyConnection, run: str, points: str) -> GpuTime:
+    """The time of a run.  ``con`` has the store's views and ``means``; ``points`` names the table of problems."""
+    row = con.execute(_TIME.format(points=points), {"run": run}).fetchone() or (0,) * 6
+    total, of_problems, of_compared, counted, compared, untimed = (float(x) for x in row)
+    if total > 0:
+        return GpuTime(of_compared, of_problems - of_compared, total - of_problems, True, int(untimed))
+    return GpuTime(compared, counted - compared, 0.0, False, int(untimed))

@@ -1,0 +1,91 @@
+"""The recommendation as actions, where the time lies, and the files as one zip."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from analyzers import ANALYZERS
+from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.runs import tables_of
+from analyzers.explore.load import analysis
+from analyzers.explore.load.actions import actions, archive, gpu_time
+from analyzers.explore.load.job import GpuTime
+from analyzers.recommend.ranking import recommend
+from logparse.model import Finding
+from logparse.store import Store
+from tests.analyzers.example import B, F, W, everything
+
+
+def test_findings_of_one_remedy_are_one_action_and_a_problem_counts_once() -> None:
+    advice = "Fuse the epilogue: torch.compile. Then replay it."
+    timed = {"pick_us": 50.0}  # of these no search is proposed
+    found = [
+        Finding(analyzer="a", message="", problem=F, saving_us=10.0, advice=advice, evidence=timed),
+        Finding(analyzer="b", message="", problem=F, saving_us=30.0, advice=advice, evidence=timed),
+        Finding(analyzer="a", message="", problem=B, saving_us=5.0, advice=advice, evidence=timed),
+        Finding(analyzer="a", message="", problem=W, advice="Pad it.", evidence=timed),
+        Finding(analyzer="a", message="about the run"),
+    ]
+    fuse, pad = actions(found)
+    assert (fuse.title, fuse.problems, fuse.saving_us) == ("Fuse the epilogue", 2, 35.0)
+    assert fuse.detail == "torch.compile. Then replay it."
+    assert (pad.title, pad.problems, pad.saving_us, pad.files) == ("Pad it", 1, None, False)
+
+
+def test_overrides_come_as_one_action_with_files() -> None:
+    found = recommend(everything(), Settings()).findings
+    (apply,) = (x for x in actions(found) if x.title == "Apply the override files")
+    assert apply.files
+    assert apply.problems == len({x.problem for x in found if x.override is not None})
+    assert "apply.sh" in apply.detail
+
+
+def test_the_files_are_one_zip_without_a_path_of_this_machine(sampled: Store, tmp_path: Path) -> None:
+    made = recommend(tables_of(sampled), Settings())
+    archive(made, Settings(), tmp_path / "files.zip")
+    with zipfile.ZipFile(tmp_path / "files.zip") as files:
+        names = files.namelist()
+        assert {"report.md", "findings.json"} < set(names)
+        scripts = [files.read(x) for x in names if x.endswith("/apply.sh")]
+        assert any(x.endswith("hipblaslt_tuning.txt") for x in names)
+        assert all(b"logparse-files-" not in files.read(name) for name in names)
+        assert json.loads(files.read("findings.json"))["targets"]
+        assert any(b"HIPBLASLT_TUNING_OVERRIDE_FILE" in x for x in scripts)
+
+
+@pytest.fixture
+def con() -> duckdb.DuckDBPyConnection:
+    """A trace of 100 µs: 30 of a problem with two solutions, 20 of one that is only timed, 50 of other kernels."""
+    made = duckdb.connect()
+    made.execute("create table kernels as select * from (values ('r', 'p', 30.0), ('r', 'q', 20.0), ('r', '', 45.0),"
+                 " ('r', null, 5.0), ('other', 'p', 999.0)) t(run, problem, total_us)")  # fmt: skip
+    made.execute("create table means as select null::varchar as problem, null::varchar as other limit 0")
+    made.execute("create table points as select * from (values ('p', 2, null, 300.0, 3.0), ('q', 1, null, 200.0, 2.0),"
+                 " ('s', 0, null, null, 7.0)) t(problem, solutions, finding, total_us, calls)")  # fmt: skip
+    return made
+
+
+def test_the_time_of_traces_is_all_kernels_not_only_known_problems(con: duckdb.DuckDBPyConnection) -> None:
+    assert gpu_time(con, "r", "points") == GpuTime(30.0, 20.0, 50.0, True, 7)
+
+
+def test_without_traces_the_time_is_that_of_the_problems(con: duckdb.DuckDBPyConnection) -> None:
+    assert gpu_time(con, "no such run", "points") == GpuTime(300.0, 200.0, 0.0, False, 7)
+
+
+def test_an_analyzer_that_fails_is_a_remark(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(tables: Tables, settings: Settings) -> list[Finding]:
+        raise KeyError("column")
+
+    healthy = [x for x in ANALYZERS if x.name == "suboptimal-pick"]
+    failing: Analyzer = replace(ANALYZERS[0], name="cliff", find=broken)
+    monkeypatch.setattr(analysis, "ANALYZERS", (failing, *healthy))
+    made = analysis.analyse(sampled)
+    assert "cliff failed, its findings are missing: KeyError: 'column'" in made.lines
+    assert len(made.found), "the others' findings are there"
