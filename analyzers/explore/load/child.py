@@ -151,7 +151,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
         with point_table.points_sql(con, analysis.compared, analysis.found, others) as points:
             con.execute("set preserve_insertion_order = true")
             _database(con, folder / JUDGED, run, f"{points} order by {queries.ORDER}")
-        con.execute(f"attach {_quoted(folder / JUDGED)} as judged_ (read_only)")
+        con.execute(f"attach {sql_text(folder / JUDGED)} as judged_ (read_only)")
         time = gpu_time(con, run, "judged_.points")
     with contextlib.suppress(OSError):  # without room for them the page has everything else
         archive(analysis.recommendation, settings, folder / FILES)

@@ -374,11 +374,7 @@ def verdict(
     saving = f"; findings claim up to {duration(float(total['saving_us']))}" if total["savings"] else ""
     made: list[object] = [
         html.Strong(
-            printable(headline)
-            if headline
-            else "Reading: the analyzers are running …"
-            if not finished
-            else "No verdict"
+            printable(headline) if headline else "Reading: analyzers are running …" if not finished else "No verdict"
         ),
         html.P(f"Selected: {calls}{int(total['problems']):,} problems{time}{once}{gap}{saving}. Run {printable(run)}."),
     ]

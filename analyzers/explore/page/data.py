@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 import duckdb
