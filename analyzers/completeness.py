@@ -40,7 +40,13 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Mask bits, a LEVEL that may have disabled MASK, cut ends, uneven ranks, profile against bench."""
     out = [*_mask(tables), *_ends(tables), *_silent(tables), *_ranks(tables), *_profile(tables), *_counted(tables)]
     out += _assigned(tables)
-    return [Finding(analyzer=NAME, message=message, evidence=Evidence(details=evidence)) for message, evidence in out]
+    return [Finding(analyzer=NAME, message=message, evidence=_evidence(details)) for message, details in out]
+
+
+def _evidence(details: Mapping[str, object]) -> Evidence:
+    source = details.get("source_id")
+    others = {name: value for name, value in details.items() if name != "source_id"}
+    return Evidence(source_id=None if source is None else str(source), details=others)
 
 
 def missing(store: Store) -> list[str]:

@@ -225,6 +225,45 @@ def test_three_clicks_from_time_to_an_override(seen: Visit, demo: Served) -> Non
     seen.clean()
 
 
+def test_the_overview_answers_before_it_breaks_down(seen: Visit, demo: Served) -> None:
+    """At 1440 × 900: the time bar, the actions and the first rows of the table are on the screen; bars come after."""
+    page = seen.page
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(demo.url)
+    ready(page)
+    page.wait_for_selector("#answer .time-bar span")
+    tops = {x: still(page, page.locator(x).first)["y"] for x in ("#charts", "#table-box", ".cards", ".time-bar")}
+    assert sorted(tops, key=lambda x: tops[x]) == [".time-bar", ".cards", "#table-box", "#charts"]
+    page.evaluate("scrollTo(0, 0)")
+    assert page.locator("#table .ag-row").first.bounding_box()["y"] + 34 < 900
+    with page.expect_download() as waiting:
+        page.click(".cards .get >> nth=0")
+    assert Path(waiting.value.path()).read_bytes().startswith(b"PK")
+    assert page.locator("h1").count() == 1
+    seen.clean()
+
+
+def test_a_problem_is_a_drawer_that_the_keyboard_leads(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.goto(demo.url)
+    ready(page)
+    page.keyboard.press("/")
+    page.wait_for_function("document.activeElement.id === 'search'")
+    page.keyboard.press("Escape")
+    page.wait_for_function("document.activeElement.id !== 'search'")
+    page.locator("#table .ag-row[row-index='0'] [col-id=label]").click()
+    page.wait_for_function("document.activeElement.id === 'problem'")
+    box = page.locator("#problem").bounding_box()
+    assert box["x"] + box["width"] == page.evaluate("document.documentElement.clientWidth"), "at the right"
+    first = page.inner_text("#problem h2")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function("before => document.querySelector('#problem h2')?.textContent !== before", arg=first)
+    page.wait_for_function("document.activeElement.id === 'problem'")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#problem", state="detached")
+    seen.clean()
+
+
 def test_url_is_the_state(seen: Visit, demo: Served) -> None:
     page = seen.page
     page.goto(demo.url + "?view=weights&direction=W")
@@ -347,7 +386,7 @@ def test_table_sorts_filters_and_exports_what_it_shows(seen: Visit, demo: Served
     ready(page)
     shown = int(page.inner_text("#table-note").split()[0])
     page.click("#table .ag-header-cell[col-id=time_us] .ag-header-cell-text")
-    page.wait_for_selector("#table .ag-header-cell[col-id=time_us][aria-sort=ascending]")
+    page.wait_for_selector("#table .ag-header-cell[col-id=time_us][aria-sort=descending]")  # the largest are asked for
     page.wait_for_selector("#table .ag-row")
     with page.expect_download() as waiting:
         page.click("#export")
@@ -355,7 +394,7 @@ def test_table_sorts_filters_and_exports_what_it_shows(seen: Visit, demo: Served
     assert lines[0].startswith("Problem,Could save (ms),Total time (ms),Calls,Now (µs)")
     assert len(lines) == shown + 1
     times = [float(line.split(",")[4]) for line in lines[1:] if line.split(",")[4]]
-    assert times == sorted(times)
+    assert times == sorted(times, reverse=True)
     seen.clean()
 
 
@@ -372,7 +411,7 @@ def test_sorting_and_column_filters_are_in_the_url(seen: Visit, demo: Served) ->
     fewer = page.inner_text("#table-note")
     page.goto(page.url)  # a link from somebody
     ready(page)
-    page.wait_for_selector("#table .ag-header-cell[col-id=time_us][aria-sort=ascending]")
+    page.wait_for_selector("#table .ag-header-cell[col-id=time_us][aria-sort=descending]")
     page.wait_for_function("text => document.querySelector('#table-note').textContent === text", arg=fewer)
     page.click("nav >> text=Regret")
     page.wait_for_function("location.search.includes('view=regret')")
