@@ -34,7 +34,7 @@ from torch import nn
 
 from analyzers.evidence.confirmations import judge
 from analyzers.evidence.stats import median
-from analyzers.measure.backend import Conditions, Place, UnsupportedError
+from analyzers.measure.backend import Place, UnsupportedError
 from analyzers.measure.backends.pytorch import BACKEND
 from analyzers.measure.backends.torch_ways import named
 from analyzers.measure.confirm import interleave
@@ -222,7 +222,7 @@ def replayed(context: WorkerContext, problems: Counter[ConvProblem], deadline: f
     for problem, count in problems.items():
         if time.monotonic() > deadline:
             return None
-        conditions = Conditions(sets=context.sets(problem))
+        conditions = context.conditions(problem)
         try:
             both = [backend.prepare(problem, solution, conditions) for solution in (DEFAULT, stored)]
         except UnsupportedError as error:

@@ -202,7 +202,7 @@ class Bench:
         """
         self.backend.forget()
         seconds = 0.0
-        conditions = Conditions(seed=self.method.seed, sets=self.context.sets(problem))
+        conditions = self.context.conditions(problem)
         out = {}
         for solution in self.backend.solutions(problem, self.method.limit):
             try:

@@ -19,6 +19,10 @@ class UnsupportedError(Exception):
     """A problem that this backend or solution does not run; the text says why.  No fault of anyone."""
 
 
+class HostBoundError(Exception):
+    """The device waited for the host in every try: the time is the host's, not the solution's."""
+
+
 class OutOfMemoryError(Exception):
     """The device's memory does not hold the problem; the text says how much it needs."""
 
@@ -28,11 +32,13 @@ class Conditions:
     """Under which a solution runs.
 
     ``sets`` operand sets are run through in turn, so that together they are larger than the last-level cache (one set:
-    hot operands).  Every seed gives other random normal operands; all solutions of one seed see the same ones.
+    hot operands).  ``evict``: so many sets still fit the cache, so it is evicted before each sample, in which no set is
+    used twice.  Every seed gives other random normal operands; all solutions of one seed see the same ones.
     """
 
     seed: int = 0
     sets: int = 1
+    evict: bool = False
     workspace_bytes: int | None = None
 
 
@@ -50,7 +56,10 @@ class Runnable(Protocol):
         """
 
     def sample_us(self, count: int) -> float:
-        """Mean time of ``count`` executions back to back, each on the next operand set, in µs on the device's clock."""
+        """Mean time of ``count`` executions back to back, each on the next operand set, in µs on the device's clock.
+
+        Raises HostBoundError where the host cannot enqueue as fast as the device executes.
+        """
 
 
 class Backend(Protocol):
@@ -86,7 +95,8 @@ class Place:
     ``device`` is torch's word (``cuda:0``, also on ROCm; ``cpu``); ``store`` the recorded backend's source;
     ``exhaustive`` asks for enumeration beyond the heuristic list; ``kernels`` names a user's own solutions
     (``pkg.module:callable``); ``tf32`` lets single precision run in the matrix units' short format where the problem
-    does not say; ``markers`` puts NVTX/roctx ranges around each solution; ``flush_instructions`` empties the
+    does not state it (None: as PyTorch's defaults, which are on for convolutions and off for matrix products);
+    ``markers`` puts NVTX/roctx ranges around each solution; ``flush_instructions`` empties the
     instruction caches before each timed execution (GPUs only).
     """
 
@@ -94,9 +104,19 @@ class Place:
     store: str | None = None
     exhaustive: bool = False
     kernels: tuple[str, ...] = ()
-    tf32: bool = False
+    tf32: bool | None = None
     markers: bool = False
     flush_instructions: bool = False
+
+    @property
+    def conv_tf32(self) -> bool:
+        """Whether single-precision convolutions may use TF32 (``torch.backends.cudnn.allow_tf32``)."""
+        return self.tf32 is not False
+
+    @property
+    def gemm_tf32(self) -> bool:
+        """Whether single-precision matrix products may use TF32 (``torch.backends.cuda.matmul.allow_tf32``)."""
+        return self.tf32 is True
 
 
 @dataclass(frozen=True)

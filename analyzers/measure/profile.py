@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 
-from analyzers.measure.backend import Conditions, Place
+from analyzers.measure.backend import Place
 from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.plan import Item
 from analyzers.measure.replay import Options
@@ -62,8 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     problem, solution = problem_from_text(options.problem), solution_from_text(options.solution)
     place = Place(device=options.device, markers=True)
     backend = backend_named(options.backend).open(place)
-    sets = WorkerContext({options.backend: backend}, place, Method(), lambda what: None).sets(problem)
-    runnable = backend.prepare(problem, solution, Conditions(sets=sets))
+    context = WorkerContext({options.backend: backend}, place, Method(), lambda what: None)
+    runnable = backend.prepare(problem, solution, context.conditions(problem))
     error = runnable.error()
     with _collected(options.device):
         time_us = runnable.sample_us(options.count)

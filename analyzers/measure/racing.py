@@ -29,7 +29,8 @@ class Rules:
     ``threshold``: a saving below this share is not worth looking for; the race ends when none larger is possible.
     ``rounds``: samples that a survivor has after each round.  ``keep``: share that survives each, at least 3.
     ``z``: half-width of an interval in standard errors.  ``noise_floor``: the relative spread is never taken smaller,
-    because few samples look quieter than they are.
+    because few samples look quieter than they are.  ``roofline_noise``: at a larger relative spread no race ends at the
+    roofline, because a slow pick may look fast by chance.
     """
 
     hopeless: float = 1.5
@@ -38,6 +39,7 @@ class Rules:
     keep: float = 0.5
     z: float = 2.6
     noise_floor: float = 0.003
+    roofline_noise: float = 0.02
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,9 @@ class _Racing(Generic[S]):
     def _decided(self) -> str:
         """Why the race may end; empty while a saving above the threshold is possible."""
         noise, worth = self._noise(), 1 - self.rules.threshold
-        pick_low, pick_high = self._bounds(self.pick, noise)
-        if self.bound_us is not None and self.bound_us >= pick_low * worth:
+        pick_high = self._bounds(self.pick, noise)[1]
+        quiet = noise <= self.rules.roofline_noise
+        if self.bound_us is not None and quiet and self.bound_us >= self._median(self.pick) * worth:
             return "roofline"
         rivals = [self._bounds(x, noise) for x in self.alive if x != self.pick]
         if len(self.alive) == 1 or not rivals:

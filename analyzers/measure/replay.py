@@ -51,7 +51,7 @@ class Options:
     resume: bool = True
     kernels: tuple[str, ...] = ()
     exhaustive: bool = False
-    tf32: bool = False
+    tf32: bool | None = None
     markers: bool = False
     flush_instructions: bool = False
     method: Method = field(default_factory=Method)
@@ -141,7 +141,7 @@ def replay(
         store=absolute(store.url),
         exhaustive=options.exhaustive,
         kernels=options.kernels,
-        tf32=options.tf32,
+        tf32=False if options.tf32 is None and traced_without_tf32(store, options.run) else options.tf32,
         markers=options.markers,
         flush_instructions=options.flush_instructions,
     )
@@ -164,6 +164,21 @@ def replay(
         report.finished, report.interrupted = False, True
     recorder.close()
     return report
+
+
+def traced_without_tf32(store: Store, run: str | None = None) -> bool:
+    """Whether the run's traces show single-precision convolutions, and none of them in TF32.
+
+    cuDNN's kernels name their input type (``…_tf32f32_…``) and, without matrix units, ``sgemm``, ``ffma`` or ``simt``.
+    """
+    frame = store.query(
+        """select distinct k.kernel from kernels k join conv_problems p using (problem)
+           where p.dtype = 'FP32' and k.kernel is not null""",
+        run,
+    )
+    names = [str(x).lower() for x in frame["kernel"]]
+    full = any(word in x for x in names for word in ("sgemm", "ffma", "simt"))
+    return full and not any("tf32" in x for x in names)
 
 
 def history(store: Store) -> History:

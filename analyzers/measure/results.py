@@ -39,6 +39,7 @@ class Method:
     rotate: float = 2.0
     """Operands of all sets together are this many times the last-level cache."""
     max_sets: int = 64
+    """As many as the executions of one sample; where their bytes fit the cache, it is evicted before each sample."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn, TypeAlias
 
-from analyzers.measure.backend import Backend, Conditions, OutOfMemoryError, Runnable, UnsupportedError
+from analyzers.measure.backend import Backend, Conditions, HostBoundError, OutOfMemoryError, Runnable, UnsupportedError
 from analyzers.measure.correctness import acceptable
 from analyzers.measure.racing import WithdrawnError
 from analyzers.measure.results import Method, measured, not_measured
@@ -73,6 +73,8 @@ class Sampler:
             raise
         except UnsupportedError as error:
             self._give_up(solution, "unsupported", str(error))
+        except HostBoundError as error:
+            self._give_up(solution, "skipped", str(error))
         except OutOfMemoryError as error:
             if not self._prepared:
                 raise

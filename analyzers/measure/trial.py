@@ -43,7 +43,8 @@ class WorkerContext:
     def __init__(self, backends: Mapping[str, Backend], place: Place, method: Method, announce: Announce) -> None:
         self.backends, self.place, self.method, self.announce = backends, place, method, announce
         self.facts = {name: value for backend in backends.values() for name, value in backend.environment().items()}
-        self.facts |= {"replay_cache": method.cache, "replay_tf32": str(int(place.tf32))}
+        self.facts |= {"replay_cache": method.cache, "replay_tf32": str(int(place.gemm_tf32))}
+        self.facts |= {"replay_conv_tf32": str(int(place.conv_tf32))}
         self.facts |= {"replay_workspace_bytes": str(method.workspace_bytes)} if method.workspace_bytes else {}
         self.facts |= {"replay_instructions": "flushed"} if place.flush_instructions else {}
         self.drift = Drift()
@@ -98,13 +99,15 @@ class WorkerContext:
         for backend in self.backends.values():
             backend.release()
 
-    def sets(self, problem: Problem) -> int:
-        """Operand sets that together exceed the last-level cache."""
+    def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
+        """Operand sets whose bytes exceed the last-level cache; where the most allowed do not, the cache is evicted."""
         held = None if isinstance(problem, Family) else problem.bytes
         cache = max((backend.cache_bytes for backend in self.backends.values()), default=0)
+        known = Conditions(seed=self.method.seed, workspace_bytes=workspace_bytes)
         if self.method.cache == "hot" or not held or not cache:
-            return 1
-        return min(self.method.max_sets, 1 + math.ceil(self.method.rotate * cache / held))
+            return known
+        sets = 1 + math.ceil(self.method.rotate * cache / held)
+        return replace(known, sets=min(self.method.max_sets, sets), evict=sets > self.method.max_sets)
 
     def _reading(self) -> float | None:
         """The reference's time relative to the start; None where no backend runs it."""
@@ -227,10 +230,10 @@ class Trial:
 
     def _sampler(self) -> Sampler:
         context = self._context
-        conditions = Conditions(
-            seed=context.method.seed, sets=context.sets(self._problem), workspace_bytes=self._workspace_bytes
-        )
-        bound = error_bound(self._problem, tf32=context.place.tf32)
+        conditions = context.conditions(self._problem, self._workspace_bytes)
+        gemm = isinstance(self._problem, GemmProblem)
+        tf32 = context.place.gemm_tf32 if gemm else context.place.conv_tf32
+        bound = error_bound(self._problem, tf32=tf32)
         return Sampler(
             self._problem,
             self._owners,

@@ -79,9 +79,11 @@ class Cudnn(DeviceBackend):
             made.graph.build_plan_at_index(index)
         except self._cudnn.cudnnGraphNotSupportedError as error:
             raise UnsupportedError(str(error)[:200]) from error
+        need = int(made.graph.get_workspace_size_plan_at_index(index))
+        if conditions.workspace_bytes is not None and need > conditions.workspace_bytes:
+            raise UnsupportedError(f"needs {need} bytes of workspace, the limit is {conditions.workspace_bytes}")
         operands = self._cache.operands(conv, conditions)
         assert isinstance(operands, ConvOperands)
-        need = int(made.graph.get_workspace_size_plan_at_index(index))
         with self._device.memory_errors(float(need)):
             workspace = self._reserve(need)
 
@@ -130,7 +132,7 @@ class Cudnn(DeviceBackend):
             graph.build_operation_graph()
             modes = cudnn.heur_mode
             graph.create_execution_plans([modes.A, modes.B, modes.FALLBACK])
-            if conv.in_type == "FP32" and not self._place.tf32:
+            if conv.in_type == "FP32" and not self._place.conv_tf32:
                 graph.deselect_numeric_notes([cudnn.numerical_note.TENSOR_CORE])
             graph.check_support()
         except (cudnn.cudnnGraphNotSupportedError, RuntimeError) as error:

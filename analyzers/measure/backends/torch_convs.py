@@ -149,7 +149,7 @@ def _settings(device: TorchDevice, place: Place, *, benchmark: bool = False) -> 
     @contextlib.contextmanager
     def around() -> Iterator[None]:
         flags = device.torch.backends.cudnn.flags
-        with flags(enabled=True, benchmark=benchmark, deterministic=False, allow_tf32=place.tf32):
+        with flags(enabled=True, benchmark=benchmark, deterministic=False, allow_tf32=place.conv_tf32):
             yield
 
     return around

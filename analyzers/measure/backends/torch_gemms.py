@@ -179,7 +179,7 @@ def _kernel(o: GemmOperands, function: Callable[..., Any]) -> Call:
 
 def _precision(device: TorchDevice, problem: GemmProblem, place: Place) -> Around:
     """Single precision in full unless the problem (or the user) says otherwise."""
-    short = problem.compute_type == "xf32_r" or (place.tf32 and problem.compute_type in (None, "f32_r"))
+    short = problem.compute_type == "xf32_r" or (place.gemm_tf32 and problem.compute_type in (None, "f32_r"))
 
     @contextlib.contextmanager
     def around() -> Iterator[None]:

@@ -91,8 +91,8 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
 class OperandSets:
     """Operand sets of a problem: their number, the copies derived from them, and the reference result."""
 
-    def __init__(self, sets: int) -> None:
-        self.sets = sets
+    def __init__(self, conditions: Conditions) -> None:
+        self.sets, self.evict = conditions.sets, conditions.evict
         self._remake: list[Callable[[], None]] = []
         self._reference: Tensor = None
 
@@ -118,7 +118,7 @@ class GemmOperands(OperandSets):
     """Operand sets of a GEMM.  ``x, y, c, d, bias`` are lists over the sets, in torch's row-major terms."""
 
     def __init__(self, device: TorchDevice, problem: GemmProblem, conditions: Conditions) -> None:
-        super().__init__(conditions.sets)
+        super().__init__(conditions)
         self._device, self.problem = device, problem
         self.matrices = matrices(problem)
         self.batch = problem.batch_count or 1
@@ -189,7 +189,7 @@ class ConvOperands(OperandSets):
     """
 
     def __init__(self, device: TorchDevice, problem: ConvProblem, conditions: Conditions) -> None:
-        super().__init__(conditions.sets)
+        super().__init__(conditions)
         self._device, self.problem = device, problem
         shapes = conv_shapes(problem)
         layouts = {"x": problem.in_layout, "w": problem.weights_layout, "dy": problem.out_layout}

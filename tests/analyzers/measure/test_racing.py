@@ -54,9 +54,17 @@ def test_pick_stays_where_nothing_is_worth_a_change() -> None:
 
 
 def test_a_race_at_the_roofline_is_over_before_it_begins() -> None:
-    result = run([100, 99, 98, 97, 101], bound_us=99.9)
+    result = run([100, 99, 98, 97, 101], noise=0.001, bound_us=99.9)
     assert (result.ended, result.best) == ("roofline", 0)
     assert result.count <= 6
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.17])
+def test_a_noisy_pick_above_the_roofline_does_not_end_its_race(noise: float) -> None:
+    """The pick takes 35 % more than the bound, a rival 1 %: the lower end of a noisy interval reached the bound."""
+    results = [run([135.0, 150.0, 101.0, 160.0], noise=noise, seed=seed, bound_us=100.0) for seed in range(200)]
+    assert sum(x.ended == "roofline" for x in results) <= 4
+    assert sum(x.best == 2 for x in results) >= 180
 
 
 def test_a_lone_pick_is_measured_twice() -> None:
