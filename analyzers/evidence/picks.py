@@ -23,8 +23,9 @@ from analyzers.evidence.joins import (
     is_default,
     timed,
 )
-from analyzers.evidence.origins import CONFIRM, EVIDENCE
+from analyzers.evidence.origins import CONFIRM, EVIDENCE, RACE
 from analyzers.evidence.target import comparable, same_device
+from logparse.model import solution_from_text
 
 CHOSEN = "miopen-chosen"
 """Origin of rows in which a MIOpen log says which solver was taken."""
@@ -65,21 +66,26 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     Columns ``source_id, origin, measured, best, best_us, best_raw, algorithm, workspace_bytes, key_text, candidates,
     default, default_us, noise_us``.  ``default`` is the library's own choice there; several times of it in one source
     are averaged, and their spread is the noise floor.
+
+    Of a race only the default counts as known, and as the best: its winner was lucky in part.  A problem of which
+    nothing better was confirmed is measured all the same, and belongs into every sum over what was measured.
     """
     rows = timed(measurements)
-    rows = rows[rows["origin"].isin(EVIDENCE)]
-    rows = rows.assign(own=is_default(rows, facts)).rename(columns={"problem": "measured", "solution": "best"})
+    rows = rows[rows["origin"].isin(EVIDENCE | {RACE})]
+    default, raced = is_default(rows, facts), rows["origin"] == RACE
+    tried = rows.groupby(["source_id", "origin", "problem"])["solution"].nunique()
+    rows = rows.assign(own=default)[~raced | default].rename(columns={"problem": "measured", "solution": "best"})
     keys = ["source_id", "origin", "measured"]
     rows = rows.sort_values([*keys, "time_us", "best", "ordinal"])
     out = rows.drop_duplicates(keys)[
         [*keys, "best", "time_us", "raw", "algorithm", "workspace_bytes", "key_text"]
     ].rename(columns={"time_us": "best_us", "raw": "best_raw"})
-    grouped = rows.groupby(keys)
     own = rows[rows["own"]].groupby(keys)
     times = own["time_us"]
     spread = (times.max() - times.min()).rename("noise_us")
     name, mean = own["best"].first().rename("default"), times.mean().rename("default_us")
-    columns = [grouped["best"].nunique().rename("candidates"), name, mean, spread]
+    candidates = tried.rename_axis(index={"problem": "measured"}).rename("candidates")
+    columns = [candidates, name, mean, spread]
     for column in columns:
         out = out.merge(column.reset_index(), on=keys, how="left")
     return out
@@ -103,8 +109,10 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     rows = _judged(_comparable(rows, facts_by_source(tables.facts), settings))
     order = rows["basis"].map({x: i for i, x in enumerate(BASES)})
     near = rows["level"].map({x: i for i, x in enumerate(LEVELS)})
-    # A confirmation has two candidates only, and outweighs a file in which the fastest of many was lucky in part.
-    lucky = rows["origin"] != CONFIRM
+    # A confirmation has two candidates only, and outweighs a file in which the fastest of many was lucky in part; of a
+    # race no more is taken than that a problem was measured.
+    lucky = rows["origin"].map({CONFIRM: 0, RACE: 2}).fillna(1)
+    near = near.where(lucky != 2, len(LEVELS))
     rows = rows.assign(order=order, near=near, lucky=lucky, more=-rows["candidates"])
     rows = rows.sort_values(["problem", "pick", "order", "near", "lucky", "more", "best_us", *_RECORD, "log"])
     rows = rows.drop_duplicates(["problem", "pick"]).merge(calls.reset_index(), on=["problem", "pick"])
@@ -160,6 +168,7 @@ def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.Da
 
 def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
     rows = timed(tables.measurements[tables.measurements["problem"].isin(set(measured))])
+    rows = rows[rows["origin"].isin(EVIDENCE)]
     rows = rows.rename(columns={"problem": "measured", "solution": "pick", "time_us": "own_us"})
     out: pd.DataFrame = rows.groupby([*_RECORD, "pick"])["own_us"].min().reset_index()
     return out
@@ -186,7 +195,8 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], sett
         measured = facts.get(source, {})
         return all(same_device(measured, x) is not False for x in (facts.get(log, {}), settings.target))
 
-    logs, sources, libraries = rows["log"], rows["source_id"], rows["pick"].str.partition(":")[0]
+    logs, sources = rows["log"], rows["source_id"]
+    libraries = [solution_from_text(str(x)).library for x in rows["pick"]]
     return rows.assign(
         same=[same(*key) for key in zip(logs, sources, libraries, strict=True)],
         device=[device(*key) for key in zip(logs, sources, strict=True)],

@@ -34,7 +34,8 @@ class Ceiling:
 
     ``share`` is of ``default_us``, the time of the problems whose pick is measured; ``calls_share`` the part of all
     calls that these are, ``untimed_share`` the part of all calls that no file has any time of; ``time_share`` and
-    ``gpu_share`` are of all GPU time of the run's traces, ``step_share`` of the wall time of their steps.
+    ``gpu_share`` are of all GPU time of the run's traces (``gpu_us``), ``step_share`` of the wall time of their steps.
+    ``solutions`` counts what was timed of these problems: the best known of few tries may not be the best.
     """
 
     share: float | None
@@ -46,6 +47,8 @@ class Ceiling:
     time_share: float | None
     gpu_share: float | None
     step_share: float | None
+    gpu_us: float | None = None
+    solutions: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, set
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
     total, wall = gpu_us(tables), steps(tables, settings)[1]
-    each = known["problem"].map(_traced(tables)).fillna(pick) if total else pick
+    each = known["problem"].map(_traced(tables)).astype("float64").fillna(pick) if total else pick
     default = float((calls * each).sum())
     saving = float((calls * each * (1 - known["best_us"].astype("float64") / pick).clip(lower=0.0)).sum())
     every = calls_by_problem(tables.workload).dropna().astype("float64")
@@ -112,6 +115,8 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, set
         time_share=default / total if total else None,
         gpu_share=saving / total if total else None,
         step_share=saving / wall if total and wall else None,
+        gpu_us=total,
+        solutions=int(known.sort_values("candidates").drop_duplicates("problem", keep="last")["candidates"].sum()),
     )
 
 
@@ -131,7 +136,8 @@ def _measured_beside(known: pd.Series, findings: Sequence[Finding], tables: Tabl
 def _traced(tables: Tables) -> pd.Series:
     """µs per call that the run's traces say a problem took."""
     rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
-    return rows.groupby("problem")["total_us"].sum() / calls_by_problem(tables.workload).astype("float64")
+    total = rows.groupby("problem")["total_us"].sum().astype("float64")
+    return total / calls_by_problem(tables.workload).astype("float64")
 
 
 def _with_time(tables: Tables, problems: pd.Index) -> set[str]:

@@ -37,20 +37,20 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
     if ceiling.share is None:
         told = f"; no file has a time of {ceiling.untimed_share:.1%} of calls" if ceiling.untimed_share else ""
         return [f"ceiling: unknown: no measured time of the default{told}"]
-    gain, of = (
-        (ceiling.share, "the time of the problems with two measured times")
-        if ceiling.gpu_share is None
-        else (ceiling.gpu_share, "GPU time")
-    )
+    compared = "the time of the problems with two measured times"
+    gain = f"{ceiling.share:.1%} of {compared} ({duration(ceiling.saving_us)} of {duration(ceiling.default_us)})"
+    if ceiling.gpu_share is not None and ceiling.gpu_us is not None:
+        whole = f"{ceiling.gpu_share:.1%} of GPU time ({duration(ceiling.saving_us)} of {duration(ceiling.gpu_us)})"
+        gain = f"{whole}, which is {ceiling.share:.1%} of {compared} ({duration(ceiling.default_us)})"
     untraced = "unknown, no trace counts these calls"
     step = "unknown, the traces mark no steps" if ceiling.gpu_share is not None else untraced
     step = step if ceiling.step_share is None else f"{ceiling.step_share:.1%}"
     time = untraced if ceiling.time_share is None else f"{ceiling.time_share:.1%}"
     return [
-        f"ceiling: if every problem ran at its best known time you gain at most {gain:.1%} of {of} "
-        f"({duration(ceiling.saving_us)} of {duration(ceiling.default_us)}); of the step: {step}",
-        f"  it rests on {_many(ceiling.problems, 'problem')}: {_percent(ceiling.calls_share)} of calls; share of GPU "
-        f"time: {time}; calls without any time: {_percent(ceiling.untimed_share)}",
+        f"ceiling: if every problem ran at its best known time you gain at most {gain}; of the step: {step}",
+        f"  it rests on {_many(ceiling.problems, 'problem')} and {_many(ceiling.solutions, 'solution')} tried: "
+        f"{_percent(ceiling.calls_share)} of calls; share of GPU time: {time}; "
+        f"calls without any time: {_percent(ceiling.untimed_share)}",
     ]
 
 

@@ -10,10 +10,12 @@ import pytest
 from analyzers import ANALYZERS
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.recommend.ranking import recommend
-from tests.analyzers.build import tables
-from tests.analyzers.example import everything, oddities
+from tests.analyzers.build import NUMBERS, call, measurement, tables, work
+from tests.analyzers.example import everything, gemm, oddities
 
 by_name = pytest.mark.parametrize("analyzer", ANALYZERS, ids=lambda x: x.name)
+OPEN = NUMBERS | {"raw", "algorithm", "error", "key_text", "samples_us", "workspace_bytes", "device", "function"}
+"""Columns that a format may leave open."""
 FRAMES = [field.name for field in fields(Tables) if field.name != "run"]
 
 
@@ -44,6 +46,25 @@ def test_input_is_untouched(analyzer: Analyzer) -> None:
     analyzer.find(given, Settings())
     for name in FRAMES:
         pd.testing.assert_frame_equal(getattr(given, name), before[name])
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
+    """What a file leaves open is unknown in every row; and DuckDB hands columns of texts over as objects."""
+    given = oddities()
+    frame = getattr(given, name)
+    unknown = {column: pd.Series(pd.NA, frame.index, dtype="object") for column in set(frame) & OPEN}
+    for changed_frame in (frame.iloc[:0], frame.iloc[:1], frame.assign(**unknown), frame.iloc[:0].astype(object)):
+        recommend(replace(given, **{name: changed_frame}), Settings())
+
+
+def test_logs_and_measurements_without_a_common_problem() -> None:
+    """Nothing can be compared, which once raised KeyError."""
+    one, two = gemm().text, gemm(7).text
+    rows = [measurement(two, "hipblaslt:1", 9.0), measurement(two, "Default", 9.0)]
+    given = tables(workload=[work(one, 3)], calls=[call(one, "hipblaslt:3", 3)], measurements=rows)
+    as_objects = {name: getattr(given, name).astype(object) for name in ("calls", "links", "sources", "facts")}
+    assert not recommend(replace(given, **as_objects), Settings()).overrides
 
 
 def test_names_are_distinct_and_used() -> None:

@@ -47,6 +47,34 @@ def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
     assert "calls without any time: 25.0%" in second
 
 
+def test_the_line_names_what_each_share_is_of() -> None:
+    """18.3 % beside "10.3 ms of 18.5 ms" would read as a contradiction."""
+    [first, second] = render.ceiling_lines(recommend(traced(), Settings()).ceiling)
+    assert "24.0% of GPU time (4.8 ms of 20 ms), which is 40.0% of the time of the problems" in first
+    assert "1 problem and 2 solutions tried" in second
+
+
+def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
+    """90 µs that are fine and 10 µs that become 8 are 2 %, not 20 %."""
+    t = tables(
+        workload=[work(ONE, 1), work(TWO, 1)],
+        measurements=[
+            measurement(ONE, "Default", 90.0, source_id="race", origin="replay"),
+            measurement(ONE, "a:1", 95.0, source_id="race", origin="replay"),
+            measurement(TWO, "Default", 10.0, source_id="pair", origin="replay-confirm"),
+            measurement(TWO, "a:2", 8.0, source_id="pair", origin="replay-confirm"),
+        ],
+        facts=[*facts("race", pick="Default"), *facts("pair", pick="Default")],
+    )
+    found = recommend(t, Settings())
+    assert (found.ceiling.default_us, found.ceiling.saving_us) == (100.0, pytest.approx(2.0))
+    assert found.ceiling.share == pytest.approx(0.02)
+    [line] = [x for x in found.remarks if x.analyzer == "suboptimal-pick"]
+    assert line.evidence["problems"] == 2, "the regret is one over all that was measured"
+    lucky = replace(t, measurements=t.measurements.assign(time_us=[90.0, 80.0, 10.0, 8.0]))
+    assert recommend(lucky, Settings()).ceiling.saving_us == pytest.approx(2.0), "a race's winner was lucky in part"
+
+
 def test_the_share_of_the_step() -> None:
     marked = recommend(traced(**{STEPS: "2", STEPS_US: "48000"}), Settings())
     assert marked.ceiling.step_share == pytest.approx(0.1)
