@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logparse.formats import aiter, aiter_log, inductor, machine_facts, moe_config, plain_table, rocblas
+from logparse.formats import aiter, aiter_log, hipdnn, inductor, machine_facts, moe_config, plain_table, rocblas
 from logparse.formats.format import Format
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
 from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
@@ -10,6 +10,7 @@ from logparse.formats.hipblaslt import info as hipblaslt_info
 from logparse.formats.hipblaslt import log as hipblaslt_log
 from logparse.formats.hipblaslt import preamble as hipblaslt_preamble
 from logparse.formats.hipblaslt import profile as hipblaslt_profile
+from logparse.formats.hipblaslt import tuning_cache_log as hipblaslt_tuning_cache_log
 from logparse.formats.hipblaslt import tuning_file as hipblaslt_tuning_file
 from logparse.formats.miopen import driver as miopen_driver
 from logparse.formats.miopen import driver_output as miopen_driver_output
@@ -37,6 +38,7 @@ FORMATS: tuple[Format, ...] = (
     hipblaslt_bench_output.FORMAT,
     hipblaslt_preamble.FORMAT,
     hipblaslt_tuning_file.FORMAT,
+    hipblaslt_tuning_cache_log.FORMAT,
     nvidia_cublas.FORMAT,
     nvidia_cudnn.FORMAT,
     nvidia_cudnn_frontend.FORMAT,
@@ -61,6 +63,7 @@ FORMATS: tuple[Format, ...] = (
     traces_nsys.FORMAT,
     traces_ncu.FORMAT,
     inductor.FORMAT,
+    hipdnn.FORMAT,
     moe_config.TABLE,
     moe_config.LOG,
     machine_facts.FORMAT,

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 
-FOLDERS = ("aiter", "graph", "inductor", "moe", "rocpd")
+FOLDERS = ("aiter", "graph", "inductor", "moe", "rocpd", "runtime")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -8,6 +8,12 @@ entry has its header line::
         T,N,0,1,57344,2048,8192,1,8192,469762048,0,8192,16777216,57344,117440512,57344,117440512,bf16_r,bf16_r,bf16_r,
     bf16_r,f32_r,0,0,0,0,0,none,0,f32_r,512,491987,287.653,3910.97,105597,gfx942:sramecc+:xnack-,304
 
+The cache of ``HIPBLASLT_TUNING_MODE=tune`` has the second layout with more columns: ``kernel_name`` and
+``solution_name`` (by which a later build checks the index), ``git_version``, ``schema_version`` (1: the library matches
+the whole problem and the device; 2: also what was searched) and the rest of the key.  It may lack the first line.
+Source: ROCm/rocm-libraries projects/hipblaslt ``TuningCacheStore.hpp``, ``clients/tests/src/tuning_cache_test.cpp``,
+``docs/how-to/how-to-use-hipblaslt-offline-tuning.rst`` (pull request 10424); not tried on a file of a released build.
+
 Both layouts occur under one revision, so an entry is read by what it looks like.  The library compares the first line
 with its own git revision, matches an entry by transA, transB, a, b and c type, compute type, m, n, k and batch count,
 and reads nothing else but the solution index.  Source: ROCm/hipBLASLt ``UserDrivenTuningParser.cpp``,
@@ -25,16 +31,34 @@ from logparse.formats.format import Emission, FileFormat, Head, Line, Origin, Ou
 from logparse.formats.fp8 import OCP, on_arch
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS, problem, row
 from logparse.formats.hipblaslt.enums import SCALE_CODES, tight_leading_dimensions
-from logparse.model import COMPLEX, NARROW, Fact, GemmProblem, Measurement, Override, Problem, Record, Reject, Solution
+from logparse.model import (
+    COMPLEX,
+    NARROW,
+    Fact,
+    GemmProblem,
+    Measurement,
+    Override,
+    Problem,
+    Record,
+    Reject,
+    Solution,
+    SolutionName,
+)
 
 _FIRST = "Git Version: "
 _INDEX = ("solution_index", "soulution_index")
+_SCHEMAS = ("", "0", "1", "2")
+"""Values of ``schema_version`` that are known; the library ignores rows of any other."""
 
 # ------------------------------------------------------------------------------------------- reading
 
 
 def recognise(head: Head) -> bool:
-    return head.data.startswith(_FIRST.encode())
+    """Its first line, or a header of the runtime's tuning cache."""
+    if head.data.startswith(_FIRST.encode()):
+        return True
+    columns = head.data.lstrip().split(b"\n", 1)[0].strip().split(b",")
+    return columns[:2] == [b"transA", b"transB"] and {b"solution_index", b"schema_version"} <= set(columns)
 
 
 def read(source: Source) -> Iterator[Outcome]:
@@ -61,6 +85,8 @@ def _entry(line: Line, names: tuple[str, ...], told: set[Fact], *, headed: bool)
     if cells is None:
         ending = "its header has" if headed else "without a header, and the library ignores any number but"
         return _reject(line, f"tuning entry of {text.count(',') + 1} values; {ending} {len(names)}")
+    if cells.get("schema_version", "") not in _SCHEMAS:
+        return _reject(line, f"tuning entry of the unknown schema_version {cells['schema_version'][:20]!r}")
     index = next((cells[name] for name in _INDEX if name in cells), "")
     try:
         gemm, time_us = problem(cells), float(cells.get("us", "nan"))
@@ -69,7 +95,8 @@ def _entry(line: Line, names: tuple[str, ...], told: set[Fact], *, headed: bool)
         return _reject(line, f"tuning entry: {error}")
     if gemm is None:
         return _reject(line, "tuning entry of a grouped GEMM: it does not tell the members")
-    facts = [Fact("arch", cells.get("gcnArchName", "")), Fact("cu_count", cells.get("CUs", ""))]
+    columns = (("arch", "gcnArchName"), ("cu_count", "CUs"), ("hipblaslt_revision", "git_version"))
+    facts = [Fact(ours, cells.get(theirs, "")) for ours, theirs in columns]
     records: list[Record] = [fact for fact in facts if fact.value and fact not in told]
     told.update(facts)
     timed = math.isfinite(time_us) and time_us > 0
@@ -83,6 +110,9 @@ def _entry(line: Line, names: tuple[str, ...], told: set[Fact], *, headed: bool)
             key_text=key(gemm, {}),
         )
     )
+    name, kernel = cells.get("solution_name") or None, cells.get("kernel_name") or None
+    if name or kernel:
+        records.append(SolutionName(solution=solution, name=name, kernel_name=kernel))
     return Outcome("measurement", records)
 
 
@@ -92,7 +122,7 @@ def _reject(line: Line, reason: str) -> Outcome:
 
 FORMAT = FileFormat(
     name="hipblaslt-tuning-file",
-    about="hipBLASLt tuning file (6.4 and 7.0+ layout), read by HIPBLASLT_TUNING_OVERRIDE_FILE",
+    about="hipBLASLt tuning file (6.4 and 7.0+ layout) and runtime tuning cache (HIPBLASLT_TUNING_CACHE_PATH)",
     recognise=recognise,
     read=read,
     origins=(Origin("tuning-file", evidence=True),),

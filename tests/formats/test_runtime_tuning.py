@@ -1,0 +1,124 @@
+"""hipBLASLt's runtime tuning cache and its lines, hipDNN's engine overrides."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logparse.formats import hipdnn
+from logparse.formats.format import Head
+from logparse.formats.hipblaslt import tuning_cache_log, tuning_file
+from logparse.ingest import ingest
+from logparse.ingest.lines import LineReader
+from logparse.model import Call, ConvProblem, Fact, Measurement, Message, Reject, SolutionName
+from logparse.store import Store
+from tests.conftest import SAMPLES
+from tests.formats.reading import Memory, from_file, head, outcomes, records, units
+
+FOLDER = SAMPLES / "runtime"
+CACHE, LOG, HIPDNN = (FOLDER / x for x in ("hipblaslt_cache.txt", "hipblaslt_cache.log", "hipdnn_overrides.json"))
+
+
+def test_rows_of_the_cache() -> None:
+    source = from_file(CACHE)
+    assert tuning_file.recognise(head(source))
+    found = outcomes(tuning_file.FORMAT, source)
+    assert units(found) == {"measurement": 7, "reject": 2}
+    kept = records(found)
+    measured = [r for r in kept if isinstance(r, Measurement)]
+    assert [(m.problem.label, m.solution.text, m.time_us) for m in measured] == [
+        ("TN 7168×256×2048 bf16_r", "hipblaslt:302128", 21.5),
+        ("TN 4096×512×1024 bf16_r", "hipblaslt:302200", 18.25),
+    ]
+    names = [r for r in kept if isinstance(r, SolutionName)]
+    assert {(r.kernel_name or "")[-12:] for r in names} == {"MT256x128x64"}
+    assert {(r.name or "")[-5:] for r in names} == {"_WGM8"}
+    assert {r for r in kept if isinstance(r, Fact)} == {
+        Fact("arch", "gfx942:sramecc+:xnack-"), Fact("cu_count", "304"), Fact("hipblaslt_revision", "3b3d59eb"),
+    }  # fmt: skip
+    assert "schema_version '99'" in next(r.reason for r in kept if isinstance(r, Reject))
+
+
+def test_a_header_alone_is_no_cache() -> None:
+    bench = b"transA,transB,grouped_gemm,batch_count,m,n,k,us,solution_index\nT,N,0,1,2,3,4,5,6\n"
+    assert not tuning_file.recognise(Head("x.txt", bench))
+    assert not tuning_file.recognise(Head("x.txt", b"m,n,k,schema_version,solution_index\n"))
+
+
+def test_lines_of_the_cache() -> None:
+    found = [tuning_cache_log.read(line) for line in LOG.read_text().splitlines()]
+    assert Counter(outcome.unit for outcome in found) == {"message": 5, "call": 2, "reject": 1}
+    calls = [r for outcome in found for r in outcome.records if isinstance(r, Call)]
+    assert [(call.problem.label, call.count) for call in calls] == [
+        ("TN 7168×256×2048 bf16_r", None),
+        ("NT 64×64×512 b16 f16_r", None),
+    ]
+
+
+def test_a_line_of_another_program_is_foreign(store: Store) -> None:
+    ingest([str(LOG)], store, run="job")
+    row = store.sources().iloc[0]
+    assert [int(row[f"{x}_lines"]) for x in ("call", "message", "reject", "foreign")] == [2, 4, 1, 1]
+    assert row["splits"] == 0
+
+
+def test_a_call_links_to_its_cached_row(store: Store) -> None:
+    ingest([str(CACHE), str(LOG)], store, run="job")
+    linked = store.query(
+        "select count(*) as n from links l join calls c on c.problem = l.problem"
+        " join measurements m on m.problem = l.other"
+    )
+    assert linked["n"].tolist() == [1]
+
+
+def test_overrides_of_hipdnn() -> None:
+    source = from_file(HIPDNN)
+    assert hipdnn.recognise(head(source))
+    found = outcomes(hipdnn.FORMAT, source)
+    assert units(found) == {"measurement": 2, "message": 2, "reject": 1}
+    first, second = (r for r in records(found) if isinstance(r, Measurement))
+    problem = first.problem
+    assert isinstance(problem, ConvProblem)
+    assert (problem.label, problem.out_h, problem.pad_h) == ("F 32×64×56×56 k128 3×3 g2 ? ?", 28, None)
+    assert (first.solution.text, first.time_us, first.min_us, first.workspace_bytes) == (
+        "hipdnn:MIOPEN_ENGINE", 54.5, 52.0, 16777216,
+    )  # fmt: skip
+    assert (second.status, second.error) == ("no_time", "a rule without a time")
+    assert isinstance(second.problem, ConvProblem)
+    assert (second.problem.spatial, second.problem.d, second.problem.out_d) == (3, 32, None)
+    assert len([r for r in records(found) if isinstance(r, Message)]) == 2
+
+
+def test_what_is_no_list_of_overrides() -> None:
+    for data in (b"{}", b"[1]", b'{"a": "engine_overrides"}'):
+        assert not hipdnn.recognise(Head("x.json", data))
+    for data in (b'{"engine_overrides": [', b'{"engine_overrides": 3}', b"[]", b""):
+        assert units(outcomes(hipdnn.FORMAT, data)) == {"reject": 1}
+
+
+TEXT, DATA = LOG.read_bytes(), HIPDNN.read_bytes()
+
+
+@given(st.integers(0, len(TEXT)), st.integers(0, 60), st.binary(max_size=12))
+def test_damage_of_a_log_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
+    reader = LineReader([tuning_cache_log.FORMAT])
+    reader.feed(TEXT[:place] + inserted + TEXT[place + cut :], 0)
+    got = reader.take()
+    assert got.foreign + got.blank + sum(one.count for one in got.distinct) == got.lines + got.splits
+    for one in got.distinct:
+        tuning_cache_log.read(one.text)
+
+
+@given(st.integers(0, len(DATA)), st.integers(0, 60), st.binary(max_size=12))
+def test_damage_of_overrides_is_accounted_for(place: int, cut: int, inserted: bytes) -> None:
+    data = DATA[:place] + inserted + DATA[place + cut :]
+    try:
+        content = json.loads(data.decode("utf-8-sig"))
+        entries = content["engine_overrides"]
+    except (ValueError, KeyError, TypeError):
+        entries = None
+    found = sum(outcome.lines for outcome in outcomes(hipdnn.FORMAT, Memory(data, "x.json")))
+    assert found == (len(entries) if isinstance(entries, list) else 1)
