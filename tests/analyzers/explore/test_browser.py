@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
          "--no-first-run", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")  # fmt: skip
-SECONDS = 30_000
+SECONDS = 120_000  # of waiting at most: a machine that does other things, too, is slow
 ASKING = "window.store?.getState().isLoading"  # Dash's own word for it; a report has none
 
 
