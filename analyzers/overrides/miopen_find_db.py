@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from analyzers.evidence.target import Facts
 from analyzers.overrides import miopen_records
@@ -22,16 +23,18 @@ from analyzers.overrides.override_format import (
     Row,
     Rule,
     Verdicts,
+    in_order,
     text_of,
 )
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen.find_db_record import read_item
 from logparse.formats.miopen.problem_key import is_key, key_of, problem_from_key
-from logparse.formats.miopen.solvers import ALGORITHMS, TUNABLE
+from logparse.formats.miopen.solvers import ALGORITHMS, TUNABLE, algorithm_name, known_algorithm
 from logparse.model import Measurement
 
 _MOST = 10
+_BLANKS = " \t\n\r\f\v"
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
 _REFIND = "let MIOpen find it again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
 
@@ -53,17 +56,36 @@ def _spelling(item: Item, target: Facts) -> str | None:
 
 
 def _few_values(item: Item, target: Facts) -> str | None:
-    if not item.solver or len(item.values) >= 3:
+    if not item.solver or len(item.values) >= 3 or _old_form(item):
         return None
     return f"{len(item.values)} values: MIOpen throws Bad algorithm when it meets the item"
+
+
+def _old_form(item: Item) -> bool:
+    """Whether it is an item of the older form, which has its algorithm in front."""
+    return item.text.partition(":")[0] in ALGORITHMS
+
+
+def _ill_formed(item: Item, target: Facts) -> str | None:
+    if not _old_form(item) or item.text.count(",") >= 3:
+        return None
+    return "an item with the algorithm in front needs a comma behind its workspace: MIOpen drops it as ill-formed"
+
+
+def _other_family(item: Item, target: Facts) -> str | None:
+    family = known_algorithm(item.solver)
+    if family is None or item.problem is None or len(item.values) < 3 or _algorithm(item, target):
+        return None
+    name, own = item.values[2].strip(_BLANKS), algorithm_name(family, item.problem.direction)
+    if name == own or own not in ALGORITHMS:
+        return None
+    return f"{item.solver} under {name}, its own is {own}: MIOpen may run UNKNOWN, a solution that it does not find"
 
 
 def _algorithm(item: Item, target: Facts) -> str | None:
     if len(item.values) < 3 or item.problem is None:
         return None
-    name = item.values[2]
-    if name.endswith("\r"):
-        return "the line ends in a carriage return, which becomes part of the algorithm: MIOpen throws Bad algorithm"
+    name = item.values[2].strip(_BLANKS)  # MIOpen reads it with >>
     direction = ALGORITHMS.get(name)
     if direction is None:
         return f"MIOpen knows no algorithm {name!r} and throws Bad algorithm"
@@ -77,7 +99,15 @@ def _time(item: Item, target: Facts) -> str | None:
         return None
     if not _NUMBER.match(item.values[0]):
         return f"the time {item.values[0]!r} is no number, is read as 0 and sorts before every other"
-    return f"a time of {item.values[0]} ms: MIOpen ranks by it"
+    return None if float(item.values[0]) < 0 else f"a time of {item.values[0]} ms sorts before every other"
+
+
+def _negative(item: Item, target: Facts) -> str | None:
+    if not item.values or not _NUMBER.match(item.values[0]) or float(item.values[0]) >= 0:
+        return None
+    return (
+        f"a time of {item.values[0]} ms: MIOpen takes a solver with a time instead, and runs UNKNOWN where none is left"
+    )
 
 
 def _workspace(item: Item, target: Facts) -> str | None:
@@ -98,13 +128,16 @@ ROW_RULES = (
         "`logparse merge` keeps the fastest item of each solver",
         _REFIND,
         (
+            Rule("item", "error", "read", _ill_formed, _REFIND),
             Rule("bad-key", "error", "matched", _bad_key, _REFIND),
             Rule("key-spelling", "error", "matched", _spelling, _REFIND),
             Rule("few-values", "error", "honoured", _few_values, _REFIND),
             Rule("algorithm", "error", "honoured", _algorithm, _REFIND),
+            Rule("algorithm", "error", "honoured", _other_family, _REFIND),
         ),
     ),
     Rule("time", "warning", None, _time, _REFIND, fault=True),
+    Rule("time", "error", "honoured", _negative, _REFIND),
     Rule("workspace", "error", None, _workspace, "copy it from a measured record"),
     Rule("default-parameters", "info", None, _default_parameters, "ship the .udb.txt rows with it"),
 )
@@ -126,6 +159,17 @@ def _too_many(text: str) -> Iterator[Note]:
         if line.partition("=")[2].count(";") >= _MOST:
             message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts above {_MOST} usable ones"
             yield Note(number, "warning", "too-many", message, "keep the fastest few")
+
+
+def _overwritten(rows: Sequence[Row]) -> Iterator[Note]:
+    """Records of which every solver is unknown: MIOpen then searches, and writes its own record in their place."""
+    lost: dict[int, bool] = {}
+    for row in rows:
+        unknown = row.solution is not None and known_algorithm(row.solution.id) is None
+        lost[row.line] = lost.get(row.line, True) and unknown and not row.dead
+    message = "no solver of the record is known: MIOpen searches again and overwrites the record"
+    for line in (line for line, all_lost in lost.items() if all_lost):
+        yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")
 
 
 def _name_notes(name: str, target: Facts) -> Iterator[Note]:
@@ -162,23 +206,34 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
         rows=(),
         notes=tuple(notes),
     )
-    return miopen_records.judged(file, items(text, problem_from_key, _split), ROW_RULES, _row)
+    judged = miopen_records.judged(file, items(text, problem_from_key, _split), ROW_RULES, _row)
+    if judged.accepted is False:
+        return judged
+    return replace(judged, notes=in_order((*judged.notes, *_overwritten(judged.rows))))
 
 
 def _row(item: Item, judged: Verdicts) -> Row:
-    record = read_item(item.text, item.problem, item.key) if item.problem is not None else None
+    text = item.text.rstrip(_BLANKS)
+    if len(item.values) >= 3:
+        text = f"{item.solver}:{','.join(x.strip(_BLANKS) for x in item.values[:3])}"
+    record = read_item(text, item.problem, item.key) if item.problem is not None else None
     known = record if isinstance(record, Measurement) else None
-    text = f"{item.solver}:{','.join(item.values[:3])}" if len(item.values) >= 3 else item.text
     return Row(
         line=item.line,
         key=item.key,
         problem=item.problem,
         solution=known.solution if known else None,
-        time_us=known.time_us if known else None,
+        time_us=_rank_us(item, known) if known else None,
         workspace_bytes=known.workspace_bytes if known else None,
         verdicts=judged,
-        text=text.rstrip("\r"),
+        text=text,
     )
+
+
+def _rank_us(item: Item, known: Measurement) -> float | None:
+    """The time by which MIOpen ranks: what is no number is read as 0; None for a negative one."""
+    zero = len(item.values) >= 3 and (not _NUMBER.match(item.values[0]) or float(item.values[0]) == 0)
+    return 0.0 if zero else known.time_us
 
 
 def _merged(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> Sequence[Emission]:

@@ -1,7 +1,7 @@
 """What MIOpen's find-db and perf-db have in common: lines ``key=id:values;id:values``, in files found by their name.
 
 The name contains device and build; a file of another name is silently ignored.  Keys are compared as text, and of
-several records of one key, or items of one id in a record, the first wins.
+several records of one key, or items of one solver in a record, the first wins.
 
 Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/readonlyramdb.cpp``.
 """
@@ -62,8 +62,8 @@ def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> 
             id, colon, rest = part.partition(":")
             solver, values = split(id, rest) if colon else ("", ())
             other = winner if winner != number else None
-            yield Item(number, key, problem, part, solver, tuple(values), other, id in seen)
-            seen.add(id)
+            yield Item(number, key, problem, part, solver, tuple(values), other, solver in seen)
+            seen.add(solver)
 
 
 # -------------------------------------------------------------------------------------------------- rules about items

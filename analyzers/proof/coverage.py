@@ -98,6 +98,10 @@ def served_by(file: OverrideFile, problems: Sequence[str], *, wildcards: bool = 
     return {text: row for text, row in found if row is not None}
 
 
+def _rank(row: Row) -> float:
+    return math.inf if row.time_us is None else row.time_us
+
+
 @dataclass(frozen=True)
 class _Book:
     """The live rows of a file, ready to be looked up."""
@@ -116,7 +120,7 @@ class _Book:
         families = [row for row in live if isinstance(row.problem, Family)]
         plain = [row for row in live if not isinstance(row.problem, Family)]
         # The first row of a key wins; of a record's items the fastest that has a time.
-        order = sorted(plain, key=lambda row: row.time_us or math.inf) if format.fastest else plain
+        order = sorted(plain, key=_rank) if format.fastest else plain
         by_shape: dict[str | None, list[Row]] = {}
         for row in plain:
             by_shape.setdefault(row.problem.shape if row.problem else None, []).append(row)

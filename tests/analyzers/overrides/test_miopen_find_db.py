@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.overrides.lint import inspect
+from analyzers.proof.coverage import served_by
 from logparse.formats.miopen import find_db
+from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.model import ConvProblem, Override, Solution
 from tests.analyzers.example import F, W
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
@@ -26,6 +28,7 @@ TARGET = {
 KEY = "256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32"
 GEMM = "GemmWrwUniversal:3.9,6422528,miopenConvolutionBwdWeightsAlgoGEMM"
 ROW = f"{KEY}={GEMM}\n"
+ALGORITHM = "miopenConvolutionBwdWeightsAlgoGEMM"
 
 
 def rules(text: str, name: str = NAME, target: dict[str, str] = TARGET) -> list[tuple[int | None, str, str]]:
@@ -59,11 +62,11 @@ def test_what_the_writer_writes_is_clean() -> None:
         (ROW.replace(",miopenConvolutionBwdWeightsAlgoGEMM", ""), (1, "error", "few-values")),
         (ROW.replace("BwdWeights", "Fwd"), (1, "error", "algorithm")),
         (ROW.replace("AlgoGEMM", "AlgoGEM"), (1, "error", "algorithm")),
-        (ROW.replace("\n", "\r\n"), (1, "error", "algorithm")),
+        (ROW.replace("AlgoGEMM", "AlgoDirect"), (1, "error", "algorithm")),
         (ROW.replace("GemmWrwUniversal", "GemmFwd1x1_0_1"), (1, "error", "solver-direction")),
-        (ROW.replace("GemmWrwUniversal", "MySolver"), (1, "warning", "unknown-solver")),
+        (ROW.replace("\n", f";MySolver:1,0,{ALGORITHM}\n"), (1, "warning", "unknown-solver")),
         (ROW.replace("3.9", "soon"), (1, "warning", "time")),
-        (ROW.replace("3.9", "-1"), (1, "warning", "time")),
+        (ROW.replace("3.9", "-1"), (1, "error", "time")),
         (ROW.replace("6422528", "much"), (1, "error", "workspace")),
         ("\n", (None, "error", "empty")),
         ("\ufeff" + ROW, (1, "error", "bad-key")),
@@ -71,6 +74,40 @@ def test_what_the_writer_writes_is_clean() -> None:
 )
 def test_rules(text: str, rule: tuple[int | None, str, str]) -> None:
     assert rules(text) == [rule]
+
+
+NAIVE = "ConvDirectNaiveConvWrw:{},0,miopenConvolutionBwdWeightsAlgoDirect"
+OLD_NAIVE = "miopenConvolutionBwdWeightsAlgoDirect:ConvDirectNaiveConvWrw,{},0"
+
+
+@pytest.mark.parametrize(
+    ("items", "used"),
+    [
+        (f"{GEMM};{NAIVE.format(0.01)}", "ConvDirectNaiveConvWrw"),
+        (f"{GEMM};{NAIVE.format(-1)}", "GemmWrwUniversal"),
+        (f"{GEMM.replace('3.9', '-1')};{NAIVE.format(2)}", "ConvDirectNaiveConvWrw"),
+        (f"{GEMM};{NAIVE.format('nan')}", "ConvDirectNaiveConvWrw"),
+        (f"{GEMM};{NAIVE.format('abc')}", "ConvDirectNaiveConvWrw"),
+        (f"{GEMM};{NAIVE.format(0)}", "ConvDirectNaiveConvWrw"),
+        (f"{GEMM};{OLD_NAIVE.format(0.01)}", "GemmWrwUniversal"),
+        (f"{GEMM};{OLD_NAIVE.format(0.01)},", "ConvDirectNaiveConvWrw"),
+        (f"{OLD_NAIVE.format(9)},x;{NAIVE.format(0.01)};{GEMM}", "GemmWrwUniversal"),
+        (f"{NAIVE.format(9)};{OLD_NAIVE.format(0.01)},x;{GEMM}", "GemmWrwUniversal"),
+        (f"{NAIVE.format(0.01).replace(',0,', ',0, ')} ;{GEMM}\r", "ConvDirectNaiveConvWrw"),
+    ],
+)
+def test_the_item_that_miopen_uses(items: str, used: str) -> None:
+    """Each was given to MIOpenDriver of MIOpen 3.5.1 (2026-11-22, virtual GPU), whose log names the solver it used."""
+    file = inspect(NAME, f"{KEY}={items}\n".encode(), TARGET)
+    row = served_by(file, [problem_from_key(KEY).text])[problem_from_key(KEY).text]
+    assert row.solution is not None
+    assert row.solution.id == used
+
+
+def test_a_record_that_miopen_overwrites() -> None:
+    """A record of which no solver is left is searched for again, and the new record takes its place."""
+    assert [x[2] for x in rules(ROW.replace("GemmWrwUniversal", "MySolver"))] == ["unknown-solver", "overwritten"]
+    assert "overwritten" not in [x[2] for x in rules(ROW.replace("\n", f";MySolver:1,0,{ALGORITHM}\n"))]
 
 
 @pytest.mark.parametrize(
