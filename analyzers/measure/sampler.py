@@ -93,10 +93,15 @@ class Sampler:
         self._single_us[solution.text] = runnable.sample_us(1)
 
     def take_in_block(self, solution: Solution, block: int) -> float:
-        """One sample of a confirmation, on the inputs of its block."""
+        """One sample of a confirmation, on the inputs of its block.
+
+        All solutions are executed equally often: what a sample's begin and end cost falls on fewer executions of a
+        solution whose first one was slower, and a copy of the pick would differ from it by half a percent.
+        """
         self._announce(solution)
-        self._fresh_inputs(self._method.seed + block, solution)
-        return self._ready(solution).sample_us(executions(self._single_us[solution.text]))
+        count = executions(min(self._single_us.values()))
+        self._fresh_inputs(self._method.seed + block, solution, count)
+        return self._ready(solution).sample_us(count)
 
     def measured(self, solution: Solution, samples: Sequence[float]) -> Measurement:
         """A measurement of the samples that ``take`` returned, with workspace (bytes) and checked error."""
@@ -130,8 +135,9 @@ class Sampler:
         if taken == 1:
             self._check(solution, runnable)
         # Other random data in each round of the race; within a round all solutions see the same.
-        self._fresh_inputs(self._method.seed + taken.bit_length() - 1, solution)
-        return runnable.sample_us(executions(self._single_us[solution.text]))
+        count = executions(self._single_us[solution.text])
+        self._fresh_inputs(self._method.seed + taken.bit_length() - 1, solution, count)
+        return runnable.sample_us(count)
 
     def _ready(self, solution: Solution) -> Runnable:
         if solution.text not in self._prepared:
@@ -147,7 +153,7 @@ class Sampler:
             )
             self._give_up(solution, "wrong", what)
 
-    def _fresh_inputs(self, seed: int, first: Solution) -> None:
+    def _fresh_inputs(self, seed: int, first: Solution, count: int) -> None:
         """Write new random data, then take and discard one sample of the solution that runs first.
 
         The first run after the data were written has other cache contents and clocks than the rest, and it would
@@ -157,7 +163,7 @@ class Sampler:
             self._conditions = replace(self._conditions, seed=seed)
             for backend in dict.fromkeys(self._owners.values()):
                 backend.refresh(seed)
-            self._ready(first).sample_us(executions(self._single_us[first.text]))
+            self._ready(first).sample_us(count)
 
     def _failed(self, solution: Solution, error: Exception) -> NoReturn:
         text = f"{type(error).__name__}: {error}"[:300]
