@@ -84,6 +84,9 @@ class _Unchecked(TorchRunnable):
     def error(self) -> float:
         return 0.0
 
+    def fault(self) -> str:
+        return ""
+
 
 @dataclass(frozen=True)
 class Pair:

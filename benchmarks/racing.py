@@ -117,6 +117,11 @@ class MeteredRunnable:
         self._meter.add(self._once_us)
         return self._inner.error()
 
+    def fault(self) -> str:
+        """Counts as two executions."""
+        self._meter.add(2 * self._once_us)
+        return self._inner.fault()
+
     def sample_us(self, count: int) -> float:
         us = self._inner.sample_us(count)
         self._once_us = self._once_us or us
@@ -179,6 +184,9 @@ class Drawn:
 
     def error(self) -> float:
         return 0.0
+
+    def fault(self) -> str:
+        return ""
 
     def sample_us(self, count: int) -> float:
         return self._median_us * self._random.choice(self._deviations)

@@ -559,6 +559,9 @@ class Sleeper:
     def error(self) -> float:
         return 0.0
 
+    def fault(self) -> str:
+        return ""
+
     def sample_us(self, count: int) -> float:
         started = time.monotonic()
         time.sleep(self._us * count / 1e6)

@@ -33,13 +33,16 @@ class Conditions:
 
     ``sets`` operand sets are run through in turn, so that together they are larger than the last-level cache (one set:
     hot operands).  ``evict``: so many sets still fit the cache, so it is evicted before each sample, in which no set is
-    used twice.  Every seed gives other random normal operands; all solutions of one seed see the same ones.
+    used twice.  ``tf32``: single precision may run in that format, which the check of results must allow.
+
+    Every seed gives other random normal operands; all solutions of one seed see the same ones.
     """
 
     seed: int = 0
     sets: int = 1
     evict: bool = False
     workspace_bytes: int | None = None
+    tf32: bool = False
 
 
 class Runnable(Protocol):
@@ -54,6 +57,9 @@ class Runnable(Protocol):
 
         NaN where the output is not finite, which includes every element that was not written.
         """
+
+    def fault(self) -> str:
+        """How the result differs from what rounding explains, in each element and on integers; empty: it does not."""
 
     def sample_us(self, count: int) -> float:
         """Mean time of ``count`` executions back to back, each on the next operand set, in µs on the device's clock.

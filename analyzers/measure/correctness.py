@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from logparse.model import ConvProblem, GemmProblem, Problem
 
@@ -44,13 +45,67 @@ def error_bound(problem: Problem, *, tf32: bool = False) -> float:
     multiply them by ten and more.  Where the inputs are rounded to a shorter format first, that counts like an output.
     A result with a missing tile or a wrong index lies far above.
     """
-    out, compute = _output_type(problem), problem.compute_type if isinstance(problem, GemmProblem) else None
-    short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").removeprefix("f32_")
-    inputs = ROUNDOFF.get(short, 0.0) if compute != "f16_r" else 0.0
-    wide = "f64_r" if out in ("f64_r", "FP64") else "f16_r" if compute == "f16_r" else "f32_r"
+    out = _output_type(problem)
+    short, wide = _formats(problem, tf32)
+    inputs = ROUNDOFF.get(short, 0.0)
     grown = _ACCUMULATION * ROUNDOFF[wide] * (1 + math.sqrt(depth(problem)))
     gelu = _GELU if isinstance(problem, GemmProblem) and problem.activation == "gelu" else 0.0
     return _OUTPUT * (ROUNDOFF.get(out or "", 2.0**-8) + inputs) + grown + gelu
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far one element may be from the reference: ``output`` times its magnitude, plus ``products`` times the sum of
+    the magnitudes of its products, |A|·|B|.
+    """
+
+    output: float
+    products: float
+
+
+def tolerance(problem: Problem, *, tf32: bool = False) -> Tolerance:
+    """What rounding explains in each element, where a norm over all hides one wrong tile.
+
+    ``products``: an inner product of K terms in any order errs by at most γ·|a|·|b|, with γ about √K roundoffs of the
+    accumulator for random signs (Higham and Mary, SIAM J. Sci. Comput. 41 (2019)); 8 more for short sums, and two
+    roundoffs of inputs that are rounded to a shorter format first.  The matrix units of Hopper add 8-bit products with
+    13 fractional bits.  Transforms of convolutions (Winograd) multiply both parts.
+    """
+    out, kind = _output_type(problem), problem.kind
+    short, wide = _formats(problem, tf32)
+    accumulator = 2.0**-13 if _is_8_bit(problem) else ROUNDOFF[wide] * (8 + math.sqrt(depth(problem)))
+    products = 2 * ROUNDOFF.get(short, 0.0) + accumulator * (16 if kind == "conv" else 1)
+    return Tolerance(_OUTPUT * ROUNDOFF.get(out or "", 2.0**-8) * (4 if kind == "conv" else 1), products)
+
+
+def approximate(problem: Problem) -> bool:
+    """Whether an activation is approximated, so that no result is exact."""
+    return isinstance(problem, GemmProblem) and problem.activation not in (None, "none", "relu")
+
+
+def integer_choices(problem: Problem) -> int:
+    """Of how many values two are ±1 and the others 0, so that every sum of products is exact in output and accumulator.
+
+    Sums of K products of such operands have a standard deviation of 2·√K/choices; seven of them stay below the largest
+    integer up to which the narrowest type holds all, and below 64 for convolutions, whose transforms round.
+    """
+    wide = _formats(problem, False)[1]
+    limit = 1 / max(ROUNDOFF.get(_output_type(problem) or "", 2.0**-8), ROUNDOFF[wide])
+    limit = min(limit, 64.0) if problem.kind == "conv" else limit
+    return max(3, math.ceil(14 * math.sqrt(depth(problem)) / limit))
+
+
+def _formats(problem: Problem, tf32: bool) -> tuple[str, str]:
+    """Type words of the format that inputs are rounded to (empty: none), and of the accumulator."""
+    out, compute = _output_type(problem), problem.compute_type if isinstance(problem, GemmProblem) else None
+    short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").removeprefix("f32_")
+    wide = "f64_r" if out in ("f64_r", "FP64") else "f16_r" if compute == "f16_r" else "f32_r"
+    return "" if compute == "f16_r" else short, wide
+
+
+def _is_8_bit(problem: Problem) -> bool:
+    inputs = problem.a_type if isinstance(problem, GemmProblem) else getattr(problem, "in_type", None)
+    return "8" in (inputs or "")
 
 
 def _output_type(problem: Problem) -> str | None:

@@ -152,6 +152,9 @@ class Sampler:
                 f"relative error {error:.2e} above {self._bound:.2e}" if math.isfinite(error) else "not all was written"
             )
             self._give_up(solution, "wrong", what)
+        fault = runnable.fault()
+        if fault:
+            self._give_up(solution, "wrong", fault)
 
     def _fresh_inputs(self, seed: int, first: Solution, count: int) -> None:
         """Write new random data, then take and discard one sample of the solution that runs first.

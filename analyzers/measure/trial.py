@@ -103,7 +103,8 @@ class WorkerContext:
         """Operand sets whose bytes exceed the last-level cache; where the most allowed do not, the cache is evicted."""
         held = None if isinstance(problem, Family) else problem.bytes
         cache = max((backend.cache_bytes for backend in self.backends.values()), default=0)
-        known = Conditions(seed=self.method.seed, workspace_bytes=workspace_bytes)
+        tf32 = self.place.gemm_tf32 if isinstance(problem, GemmProblem) else self.place.conv_tf32
+        known = Conditions(seed=self.method.seed, workspace_bytes=workspace_bytes, tf32=tf32)
         if self.method.cache == "hot" or not held or not cache:
             return known
         sets = 1 + math.ceil(self.method.rotate * cache / held)
@@ -231,9 +232,7 @@ class Trial:
     def _sampler(self) -> Sampler:
         context = self._context
         conditions = context.conditions(self._problem, self._workspace_bytes)
-        gemm = isinstance(self._problem, GemmProblem)
-        tf32 = context.place.gemm_tf32 if gemm else context.place.conv_tf32
-        bound = error_bound(self._problem, tf32=tf32)
+        bound = error_bound(self._problem, tf32=conditions.tf32)
         return Sampler(
             self._problem,
             self._owners,

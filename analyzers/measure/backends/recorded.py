@@ -87,6 +87,10 @@ class _Replayed:
     def error(self) -> float:
         return math.inf if self._row.status == "wrong" else 0.0
 
+    def fault(self) -> str:
+        """Faults are part of the recorded status."""
+        return ""
+
     def sample_us(self, count: int) -> float:
         return self._draws.choice(self._row.samples_us or (self._row.time_us or math.nan,))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analyzers.measure.backend import Conditions, UnsupportedError
+from analyzers.measure.correctness import approximate, integer_choices, tolerance
 from analyzers.measure.device.torch_device import Tensor, TorchDevice
 from logparse.model import ConvProblem, GemmProblem
 
@@ -31,6 +32,7 @@ _DTYPES = {
     "FP64": "float64",
 }
 
+_GELU_SLACK = 2e-3  # libraries approximate it, by tanh or worse
 _STRIPE = 1 << 28
 """Elements that are compared at once."""
 
@@ -89,37 +91,118 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
 
 
 class OperandSets:
-    """Operand sets of a problem: their number, the copies derived from them, and the reference result."""
+    """Operand sets of a problem: their number, the copies derived from them, and the reference result.
 
-    def __init__(self, conditions: Conditions) -> None:
-        self.sets, self.evict = conditions.sets, conditions.evict
-        self._remake: list[Callable[[], None]] = []
-        self._reference: Tensor = None
+    A subclass has ``_result`` and ``_inputs``.
+    """
+
+    def __init__(self, device: TorchDevice, problem: GemmProblem | ConvProblem, conditions: Conditions) -> None:
+        self._device, self._problem = device, problem
+        self.sets, self.evict, self._seed = conditions.sets, conditions.evict, conditions.seed
+        self._tolerance = tolerance(problem, tf32=conditions.tf32)
+        self._remake: list[Callable[[int], None]] = []
+        self._references: dict[str, Tensor] = {}
+
+    def _inputs(self) -> Sequence[Sequence[Tensor]]:
+        """The memories that hold random data: of each operand, one per set."""
+        raise NotImplementedError
+
+    def _result(self, *, magnitudes: bool = False) -> Tensor:
+        """The first set's result in higher precision; with ``magnitudes`` the sum of the magnitudes of its products."""
+        raise NotImplementedError
+
+    def fill(self, seed: int) -> None:
+        """Random normal values in all inputs.  Every memory has a seed of its own, so that one can be restored."""
+        self._seed = seed
+        self._references.clear()
+        for index in range(self.sets):
+            self._fill_set(index)
+
+    def _fill_set(self, index: int) -> None:
+        for number, memories in enumerate(self._inputs()):
+            generator = self._device.torch.Generator(device=self._device.device)
+            generator.manual_seed((self._seed * 64 + number) * 1_000_003 + index)
+            random_normal(self._device, memories[index], generator)
+        self._changed(index)
+
+    def _fill_integers(self) -> None:
+        """-1, 0 and 1 in the first set, so few ±1 that every sum is exact in the output's type."""
+        torch, choices = self._device.torch, integer_choices(self._problem)
+        for number, memories in enumerate(self._inputs()):
+            generator = torch.Generator(device=self._device.device).manual_seed(self._seed * 64 + number)
+            where = {"generator": generator, "device": self._device.device}
+            drawn = torch.randint(0, choices, memories[0].shape, dtype=torch.int32, **where)
+            memories[0].copy_((drawn == 0).to(torch.float32) - (drawn == 1).to(torch.float32))
+        self._changed(0)
+
+    def error(self, output: Tensor) -> float:
+        """‖out − ref‖ / ‖ref‖ of the first set, the reference in higher precision."""
+        return relative_error(self._device, output, self._reference())
+
+    def fault(self, run: Callable[[], Tensor]) -> str:
+        """See ``Operands``: on random data each element, then integers on which every result is exact."""
+        excess = self._excess(run())
+        if not excess <= 1:
+            return f"an element differs {excess:.1f} times as much as rounding explains"
+        if approximate(self._problem):
+            return ""
+        try:
+            self._fill_integers()
+            wrong = self._inexact(run())
+        finally:
+            self._fill_set(0)
+        return f"{wrong} elements are wrong on integers, whose sums are exact" if wrong else ""
+
+    def _reference(self, *, magnitudes: bool = False) -> Tensor:
+        name = "magnitudes" if magnitudes else "result"
+        if name not in self._references:
+            self._references[name] = self._result(magnitudes=magnitudes)
+        return self._references[name]
+
+    def _excess(self, output: Tensor) -> float:
+        """The largest |out − ref| over what is tolerated, over all elements; NaN where one is not finite."""
+        reference, magnitudes = self._reference(), self._reference(magnitudes=True)
+        scale = float(self._device.torch.linalg.vector_norm(reference)) / math.sqrt(max(1, reference.numel()))
+        allowed, worst = self._tolerance, 0.0
+        slack = _GELU_SLACK if approximate(self._problem) else 0.0
+        rows = max(1, _STRIPE // max(1, reference[0].numel()))
+        for out, ref, size in zip(*(x.split(rows) for x in (output, reference, magnitudes)), strict=True):
+            # Where partial sums are added in the output's type, they round by their own size, which is about ``scale``.
+            limit = allowed.output * (ref.abs() + scale) + allowed.products * size + slack * (1 + ref.abs())
+            share = float(((out.to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
+            if math.isnan(share):
+                return share
+            worst = max(worst, share)
+        return worst
+
+    def _inexact(self, output: Tensor) -> int:
+        """How many elements of a result on integers are wrong: not equal, or for a convolution, whose transforms may
+        divide, not nearest to the right integer.
+        """
+        reference = self._result().round()
+        away = (output.to(reference.dtype) - reference).abs()
+        good = away == 0 if isinstance(self._problem, GemmProblem) else away < 0.5
+        return int(good.numel() - good.sum())
 
     def derived(self, make: Callable[[int], Tensor]) -> list[Tensor]:
         """A copy per set of operands in another form; it follows when the data change."""
         held = [make(index) for index in range(self.sets)]
 
-        def remake() -> None:
-            for index, tensor in enumerate(held):
-                tensor.copy_(make(index))
-
-        self._remake.append(remake)
+        self._remake.append(lambda index: held[index].copy_(make(index)))
         return held
 
-    def changed(self) -> None:
-        """Update derived copies and drop the reference after the data changed."""
-        self._reference = None
+    def _changed(self, index: int) -> None:
+        """Update the copies that are derived from a set."""
         for remake in self._remake:
-            remake()
+            remake(index)
 
 
 class GemmOperands(OperandSets):
     """Operand sets of a GEMM.  ``x, y, c, d, bias`` are lists over the sets, in torch's row-major terms."""
 
     def __init__(self, device: TorchDevice, problem: GemmProblem, conditions: Conditions) -> None:
-        super().__init__(conditions)
-        self._device, self.problem = device, problem
+        super().__init__(device, problem, conditions)
+        self.problem = problem
         self.matrices = matrices(problem)
         self.batch = problem.batch_count or 1
         torch = device.torch
@@ -151,32 +234,26 @@ class GemmOperands(OperandSets):
         view = memory.as_strided(size, stride)
         return view.transpose(-1, -2) if turned else view
 
-    def fill(self, seed: int) -> None:
-        """Random normal values in all inputs."""
-        generator = self._device.torch.Generator(device=self._device.device).manual_seed(seed)
-        for name, memories in self.memory.items():
-            if name != "d":
-                for memory in memories:
-                    random_normal(self._device, memory, generator)
-        self.changed()
+    def _inputs(self) -> Sequence[Sequence[Tensor]]:
+        return [memories for name, memories in self.memory.items() if name != "d" and memories]
 
     def poison(self) -> None:
         """NaN in the first set's output (0 is written over it where the type has no NaN)."""
         self.memory["d"][0].fill_(math.nan)
 
-    def error(self, output: Tensor) -> float:
-        """‖out − ref‖ / ‖ref‖ of the first set, the reference in double precision."""
-        if self._reference is None:
-            self._reference = self._result()
-        return relative_error(self._device, output, self._reference)
-
-    def _result(self) -> Tensor:
+    def _result(self, *, magnitudes: bool = False) -> Tensor:
         torch, p = self._device.torch, self.problem
-        out = self.x[0].double() @ self.y[0].double()
+
+        def wide(tensor: Tensor) -> Tensor:
+            return tensor.float().abs() if magnitudes else tensor.double()
+
+        out = wide(self.x[0]) @ wide(self.y[0])
         if self.c:
-            out += self.c[0].double()
+            out += wide(self.c[0])
         if self.bias:
-            out += self.bias[0].double()
+            out += wide(self.bias[0])
+        if magnitudes:
+            return out
         if p.activation == "relu":
             return torch.relu(out)
         return torch.nn.functional.gelu(out, approximate="tanh") if p.activation == "gelu" else out
@@ -189,8 +266,8 @@ class ConvOperands(OperandSets):
     """
 
     def __init__(self, device: TorchDevice, problem: ConvProblem, conditions: Conditions) -> None:
-        super().__init__(conditions)
-        self._device, self.problem = device, problem
+        super().__init__(device, problem, conditions)
+        self.problem = problem
         shapes = conv_shapes(problem)
         layouts = {"x": problem.in_layout, "w": problem.weights_layout, "dy": problem.out_layout}
         self._formats = {name: memory_format(device, layout, problem.spatial) for name, layout in layouts.items()}
@@ -211,13 +288,8 @@ class ConvOperands(OperandSets):
         """The memory format of ``x``, ``w`` or ``dy``."""
         return self._formats[name]
 
-    def fill(self, seed: int) -> None:
-        """Random normal values in all tensors."""
-        generator = self._device.torch.Generator(device=self._device.device).manual_seed(seed)
-        for tensors in self.tensors.values():
-            for tensor in tensors:
-                random_normal(self._device, tensor, generator)
-        self.changed()
+    def _inputs(self) -> Sequence[Sequence[Tensor]]:
+        return list(self.tensors.values())
 
     def poison(self) -> None:
         """NaN in the first set's output, which is no input of this direction, and in a block of its size that is given
@@ -227,15 +299,15 @@ class ConvOperands(OperandSets):
         output.fill_(math.nan)
         self._device.torch.full_like(output, math.nan)
 
-    def error(self, output: Tensor) -> float:
-        """‖out − ref‖ / ‖ref‖ of the first set: in single precision for half types, else in double."""
+    def _result(self, *, magnitudes: bool = False) -> Tensor:
+        """In single precision for half types, else in double."""
         torch = self._device.torch
-        if self._reference is None:
-            wide = torch.float32 if self.x[0].dtype in (torch.float16, torch.bfloat16) else torch.float64
-            with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=False, allow_tf32=False):
-                x, w, dy = (t[0].to(wide).contiguous() for t in (self.x, self.w, self.dy))
-                self._reference = convolve(self._device, self.problem, x, w, dy)
-        return relative_error(self._device, output, self._reference)
+        wide = torch.float32 if self.x[0].dtype in (torch.float16, torch.bfloat16) else torch.float64
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=False, allow_tf32=False):
+            x, w, dy = (t[0].to(wide).contiguous() for t in (self.x, self.w, self.dy))
+            if magnitudes:
+                x, w, dy = x.abs(), w.abs(), dy.abs()
+            return convolve(self._device, self.problem, x, w, dy)
 
 
 def random_normal(device: TorchDevice, memory: Tensor, generator: Any) -> None:

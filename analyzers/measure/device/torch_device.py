@@ -47,6 +47,9 @@ class Operands(Protocol):
     def error(self, output: Tensor) -> float:
         """Relative error of an output of the first set; NaN where it is not finite."""
 
+    def fault(self, run: Callable[[], Tensor]) -> str:
+        """How outputs of the first set differ from what rounding explains; empty: they do not."""
+
 
 class TorchDevice:
     """A device by torch's name (``cuda:0``, ``cpu``); ``flush_instructions`` before each timed execution.
@@ -239,11 +242,19 @@ class TorchRunnable:
 
     def error(self) -> float:
         """See ``Runnable``."""
+        return self._operands.error(self._checked())
+
+    def fault(self) -> str:
+        """See ``Runnable``."""
+        return self._operands.fault(self._checked)
+
+    def _checked(self) -> Tensor:
+        """The first set's output, after it was filled with NaN."""
         with self._device.memory_errors(None), self._around():
             self._operands.poison()
             output = self._call(0)
             self._device.synchronize()
-        return self._operands.error(output)
+        return output
 
     def sample_us(self, count: int) -> float:
         """See ``Runnable``."""

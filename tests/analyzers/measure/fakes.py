@@ -73,6 +73,9 @@ class Run:
     def error(self) -> float:
         return {"wrong": 0.5, "unwritten": float("nan")}.get(self._name, 1e-7)
 
+    def fault(self) -> str:
+        return ""
+
     def sample_us(self, count: int) -> float:
         if self._name == "crash":
             os.kill(os.getpid(), signal.SIGSEGV)

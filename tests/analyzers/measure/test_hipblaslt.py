@@ -62,7 +62,7 @@ def backend(calls: Path) -> Backend:
 def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(
     backend: Backend, calls: Path, problem: GemmProblem
 ) -> None:
-    context = WorkerContext({"hipblaslt": backend}, Place(), Method(blocks=4), lambda what: None)
+    context = WorkerContext({"hipblaslt": backend}, Place(), Method(), lambda what: None)
     result = context.measure(problem)
     assert [(row.solution, row.status) for row in result.rows] == [(SLOW, "ok"), (FAST, "ok"), (WRONG, "wrong")]
     assert (result.pick, result.best) == (SLOW, FAST)

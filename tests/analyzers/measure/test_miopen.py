@@ -147,7 +147,7 @@ def test_a_miopen_without_find_offers_immediate_mode_only(calls: Path, monkeypat
 
 
 def test_the_slow_pick_is_found_and_confirmed(backend: Backend) -> None:
-    context = WorkerContext({"miopen": backend}, Place(), Method(blocks=4), lambda what: None)
+    context = WorkerContext({"miopen": backend}, Place(), Method(), lambda what: None)
     result = context.measure(SMALL)
     assert [(row.solution.id, row.status) for row in result.rows] == [
         (SLOW["W"], "ok"),

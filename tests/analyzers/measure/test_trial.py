@@ -54,6 +54,9 @@ class Run:
     def error(self) -> float:
         return 0.0
 
+    def fault(self) -> str:
+        return ""
+
     def sample_us(self, count: int) -> float:
         slower, self._backend.cold = 1.2 if self._backend.cold else 1.0, False
         self._backend.ran.append((self._solution, count))
