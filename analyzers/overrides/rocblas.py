@@ -86,6 +86,7 @@ class Entry:
 @dataclass(frozen=True)
 class _Context:
     bom: bool
+    native: bool | None = None  # whether this rocBLAS reads its own negative indices
     keys: Mapping[int, str | None] = field(default_factory=dict)
     same_key: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
 
@@ -111,7 +112,28 @@ def _bad_number(entry: Entry, context: _Context) -> str | None:
 
 def _bad_index(entry: Entry, context: _Context) -> str | None:
     index = entry.numbers["index"] if entry.whole else None
-    return None if index is None or index > 0 else f"solution index {index}: the file's count from 1"
+    if index is None or index > 0:
+        return None
+    if index >= -rocblas.RESERVED:
+        return f"solution index {index}: Tensile's count from 1, rocBLAS's own are below -{rocblas.RESERVED}"
+    return f"{_own(index)}: read after rocBLAS 5.2 only" if context.native is False else None
+
+
+def _own_index(entry: Entry, context: _Context) -> str | None:
+    index = entry.numbers["index"] if entry.whole else None
+    if context.native is not None or index is None or index >= -rocblas.RESERVED:
+        return None
+    return f"{_own(index)}: read after rocBLAS 5.2 (rocm-libraries PR 10766), dropped before"
+
+
+def _own(index: int) -> str:
+    return f"solution index {index} is rocBLAS's own, Tensile's is {-index - rocblas.RESERVED}"
+
+
+def reads_native(target: Facts) -> bool | None:
+    """Whether the target's rocBLAS reads its own negative indices; None where its version is unknown."""
+    match = re.match(r"(\d+)\.(\d+)", target.get("rocblas_version", ""))
+    return (int(match[1]), int(match[2])) > (5, 2) if match else None
 
 
 def _bad_type(entry: Entry, context: _Context) -> str | None:
@@ -170,6 +192,7 @@ ROW_RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("15-or-18-values", "error", "read", _count, _REWRITE),
     Rule("number", "error", "read", _bad_number, _REWRITE),
     Rule("index", "error", "read", _bad_index, "rocBLAS's own negative index i is row index -i - 10"),
+    Rule("index", "warning", None, _own_index, "rocBLAS's own negative index i is row index -i - 10"),
     Rule("type", "error", "read", _bad_type, _REWRITE),
     Rule("no-call", "error", "matched", _no_call, _REWRITE),
     Rule("trans", "warning", None, _trans, "save it without a byte order mark, with N, T or C"),
@@ -203,9 +226,9 @@ def entries(text: str) -> Iterator[Entry]:
             yield Entry(number, tuple(cells[:-1] if cells[-1] == "" else cells))
 
 
-def row_key(entry: Entry) -> str | None:
+def row_key(entry: Entry, native: bool | None = None) -> str | None:
     """What Tensile compares, as ``key`` spells it; None for a row that it does not read."""
-    if not entry.whole or any(rule(entry, _Context(False)) for rule in (_bad_number, _bad_index, _bad_type)):
+    if not entry.whole or any(rule(entry, _Context(False, native)) for rule in (_bad_number, _bad_index, _bad_type)):
         return None
     n = {name: value or 0 for name, value in entry.numbers.items()}
     a, d, compute = entry.types
@@ -251,20 +274,21 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
     """Judge the file; whether its indices are of the target's build is unknown."""
     text, bom = text_of(data)
     found = list(entries("\ufeff" * bom + text))
-    keys = {entry.line: row_key(entry) for entry in found}
+    native = reads_native(target)
+    keys = {entry.line: row_key(entry, native) for entry in found}
     same: dict[str, list[Entry]] = {}
     for entry in found:
         mine = keys[entry.line]
         if mine is not None:
             same.setdefault(mine, []).append(entry)
-    context = _Context(bom, keys, same)
+    context = _Context(bom, native, keys, same)
     notes = list(_file_notes(found))
     rows = []
     for entry in found:
         judged, more = judge(entry.line, entry, context, ROW_RULES, None, "")
         notes += more
         index = entry.numbers["index"] if entry.whole else None
-        solution = Solution("rocblas", str(-index - rocblas.RESERVED), str(index)) if index and index > 0 else None
+        solution = None if index is None or -rocblas.RESERVED <= index <= 0 else rocblas.solution_of(index)
         problem = rocblas.row(",".join(entry.cells).rstrip("\r"))
         key, text = keys[entry.line] or "", ",".join(entry.cells)
         rows.append(Row(line=entry.line, key=key, problem=problem, solution=solution, verdicts=judged, text=text))

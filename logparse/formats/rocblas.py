@@ -13,7 +13,8 @@ Produced by ``ROCBLAS_LAYER=2`` (bench) and ``4`` (profile, at exit) on stderr o
 
 The table's index is Tensile's, counted from 1; rocBLAS's own index of a Tensile solution is negative,
 ``file = -index - 10`` (ROCm/rocm-libraries#9985), so a row's solution here is ``rocblas:-3798``.  rocBLAS 4 and earlier
-had other numbers: their files say the Tensile index too, so files compare with files.
+had other numbers: their files have the Tensile index too, so files compare with files.  Since ROCm/rocm-libraries#10766
+(after 5.2) rocblas-gemm-tune writes rocBLAS's own index, and both are read.
 Tensile matches transposes, sizes, batch, *beta's value*, leading dimensions, strides, input and output type, and
 whether it computes in higher precision; alpha is not compared (ROCm/Tensile ProblemOverride, CachingLibrary_test.cpp).
 Source: ROCm/rocBLAS library/src/include/logging.hpp, library/src/tensile_host.cpp.
@@ -171,6 +172,11 @@ class _Table:
         return ()
 
 
+def solution_of(index: int) -> Solution:
+    """The solution of a row's index: Tensile's, counted from 1, or rocBLAS's own negative one."""
+    return Solution("rocblas", str(index if index < 0 else -index - RESERVED), raw=str(index))
+
+
 def row(text: str) -> Problem | None:
     """The problem of a row; None for a text that is none."""
     measured = _measured(text)
@@ -191,11 +197,11 @@ def _tuned(row: Mapping[str, str]) -> Measurement | None:
         problem = _problem({**given, "ldd": row["ldc"]})
     except ValueError:
         return None
-    if problem is None or index <= 0:
+    if problem is None or -RESERVED <= index <= 0:
         return None
     return Measurement(
         problem=problem,
-        solution=Solution("rocblas", str(-index - RESERVED), raw=row["solution_index"]),
+        solution=solution_of(index),
         origin="rocblas-tune",
         status="no_time",
         error="rocblas-gemm-tune prints no time",

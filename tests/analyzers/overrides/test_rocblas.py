@@ -55,7 +55,8 @@ def test_what_the_writer_writes_is_clean() -> None:
         (HEAD + ROW.replace("3788", "2147483648"), [(2, "error", "number")]),
         (HEAD + ROW.replace("320,588,1", "320,588x,1"), [(2, "warning", "number")]),
         (HEAD + ROW.replace("3788", "0"), [(2, "error", "index")]),
-        (HEAD + ROW.replace("3788", "-3798"), [(2, "error", "index")]),
+        (HEAD + ROW.replace("3788", "-3798"), [(2, "warning", "index")]),
+        (HEAD + ROW.replace("3788", "-9"), [(2, "error", "index")]),
         (HEAD + ROW.replace("f16_r,f16_r", "f8_r,f16_r"), [(2, "error", "type")]),
         (HEAD + ROW.replace("f32_r", " f32_r"), [(2, "error", "type")]),
         (HEAD + ROW.replace("320,588,1,", "-320,588,1,"), [(2, "error", "no-call")]),
@@ -175,3 +176,17 @@ def test_any_text_is_judged(noise: str) -> None:
 def test_a_real_table() -> None:
     lines = (CORPUS / "hipblaslt/rocblas_gemm_tune_yaml_and_csv.log").read_text().splitlines(keepends=True)
     assert rules("".join(lines[2:])) == []
+
+
+def test_rocblas_own_indices_are_read_after_5_2() -> None:
+    """Since rocm-libraries PR 10766 a row may have rocBLAS's own index, which is negative."""
+    own = ROW.rpartition(",")[0] + ",-3798\n"
+    for version, verdicts in (("5.2.0", (False, "error")), ("5.3.0", (None, "")), ("", (None, "warning"))):
+        file = inspect("x.csv", own.encode(), {"rocblas_version": version}, "rocblas-tune")
+        (row,) = file.rows
+        assert row.solution == Solution("rocblas", "-3798")
+        severities = [note.severity for note in file.notes if note.rule == "index"]
+        assert (row.verdicts.read, "".join(severities)) == verdicts
+        assert bool(row.key) is (version != "5.2.0")
+    (between,) = inspect("x.csv", own.replace("-3798", "-7").encode(), {}, "rocblas-tune").rows
+    assert (between.solution, between.verdicts.read) == (None, False)
