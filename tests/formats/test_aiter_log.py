@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.analyzer import Settings
+from analyzers.overrides import WRITERS
 from analyzers.recommend.verb import advise, write
-from logparse.formats import WRITERS, aiter, aiter_log
+from logparse.formats import aiter, aiter_log
 from logparse.formats.format import Head
 from logparse.ingest import ingest
 from logparse.ingest.lines import LineReader
