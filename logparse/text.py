@@ -11,13 +11,14 @@ from logparse.errors import UsageError
 
 
 def parse_share(text: str) -> float:
-    """``3%`` or ``0.03`` as a share.  Raises UsageError."""
+    """``3%`` or ``0.03`` as a share.  Raises UsageError, also for a bare number from 1 on: 3 may mean 3 % or 300 %."""
     number = text.strip().removesuffix("%")
+    percent = text.strip().endswith("%")
     try:
-        value = float(number) / (100 if text.strip().endswith("%") else 1)
+        value = float(number) / (100 if percent else 1)
     except ValueError:
         value = -1.0
-    if not 0 <= value < float("inf"):
+    if not 0 <= value < (float("inf") if percent else 1.0):
         raise UsageError(f"{text}: give a share such as 3% or 0.03")
     return value
 

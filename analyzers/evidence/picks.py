@@ -7,6 +7,7 @@ everywhere, its time does not.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import cache
 
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.confirmations import blocks_of
 from analyzers.evidence.joins import (
     DEFAULT_TEXT,
     LEVELS,
@@ -113,8 +115,13 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     # race no more is taken than that a problem was measured.
     lucky = rows["origin"].map({CONFIRM: 0, RACE: 2}).fillna(1)
     near = near.where(lucky != 2, len(LEVELS))
-    rows = rows.assign(order=order, near=near, lucky=lucky, more=-rows["candidates"])
-    rows = rows.sort_values(["problem", "pick", "order", "near", "lucky", "more", "best_us", *_RECORD, "log"])
+    # Of several confirmations the one of the most processes, then the latest: not the luckiest.
+    few = -rows["source_id"].map(_processes(tables)).fillna(0)
+    age = rows["source_id"].map(_ages(tables)).where(lucky == 0, 0)
+    rows = rows.assign(order=order, near=near, lucky=lucky, few=few, age=age, more=-rows["candidates"])
+    rows = rows.sort_values(
+        ["problem", "pick", "order", "near", "lucky", "few", "age", "more", "best_us", *_RECORD, "log"]
+    )
     rows = rows.drop_duplicates(["problem", "pick"]).merge(calls.reset_index(), on=["problem", "pick"])
     # Picks that all fall back on the default are one statement about the problem, not one per pick.
     rows["pick"] = rows["pick"].where(rows["basis"] != BY_DEFAULT, rows["default"])
@@ -123,6 +130,21 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 _RECORD = ["source_id", "origin", "measured"]
+
+
+def _processes(tables: Tables) -> dict[str, int]:
+    """Source of a confirmation → the processes that confirmed."""
+    rows = tables.facts[tables.facts["name"] == "confirmation"]
+    columns = (rows["source_id"], rows["value"])
+    return {str(x): len(blocks_of(json.loads(value))) or 1 for x, value in zip(*columns, strict=True)}
+
+
+def _ages(tables: Tables) -> dict[str, int]:
+    """Source → how many came later; sources of one moment, or without one, are equally old."""
+    if "ingested_at" not in tables.sources:
+        return {}
+    ages = tables.sources["ingested_at"].rank(method="dense", ascending=False).fillna(0).astype(int)
+    return dict(zip(tables.sources["source_id"].astype(str), ages, strict=True))
 
 
 def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from analyzers.analyzer import Tables
 from analyzers.evidence.joins import against_default, calls_by_problem, timed
-from analyzers.evidence.target import BY_NAME, Facts, same_build, same_device
+from analyzers.evidence.target import BY_NAME, Facts, arch, same_build, same_device
 from analyzers.overrides.lint import by_name, facts_of_run
 from analyzers.overrides.override_format import OverrideFile, Row
 from analyzers.proof.timings import BASES, main_pick, timings
@@ -46,11 +46,13 @@ class Diff:
     b: str
     fail_on: float
     rows: pd.DataFrame
+    devices: tuple[str, str] | None = None
+    """The two devices, where the runs are known to be of different ones."""
 
     @property
     def ok(self) -> bool:
-        """Whether no problem got slower by more than ``fail_on``."""
-        return not (self.rows["state"] == "slower").any()
+        """Whether problems were compared and none got slower by more than ``fail_on``: no time proves nothing."""
+        return self.compared > 0 and not (self.rows["state"] == "slower").any()
 
     @property
     def compared(self) -> int:
@@ -94,7 +96,15 @@ def diff(a: Tables, b: Tables, fail_on: float = FAIL_ON) -> Diff:
     weight = rows["delta_us"].abs().fillna(0.0)
     size = rows["ratio"].astype("float64").map(math.log, na_action="ignore").abs().fillna(0.0)
     rows = rows.assign(order=order, weight=-weight, size=-size).sort_values(["order", "weight", "size", "problem"])
-    return Diff(a.run, b.run, fail_on, rows[list(COLUMNS)].reset_index(drop=True))
+    return Diff(a.run, b.run, fail_on, rows[list(COLUMNS)].reset_index(drop=True), _devices(a, b))
+
+
+def _devices(a: Tables, b: Tables) -> tuple[str, str] | None:
+    left, right = facts_of_run(a), facts_of_run(b)
+    if same_device(left, right) is not False:
+        return None
+    one, two = (f"{x.get('device') or arch(x) or '?'}, {x.get('cu_count', '?')} CUs" for x in (left, right))
+    return one, two
 
 
 def _run(tables: Tables) -> pd.DataFrame:

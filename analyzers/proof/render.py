@@ -121,7 +121,9 @@ def diff_lines(found: Diff) -> list[str]:
     counts = ", ".join(f"{found.count(state):,} {state}" for state in STATES if found.count(state)) or "no problem"
     out = [f"{found.a} → {found.b}: {counts} (beyond {found.fail_on:.1%} and noise)"]
     if not found.compared:
-        out.append("no time was compared: no problem has one of the same kind in both runs")
+        out.append("no time was compared: no problem has one of the same kind in both runs, and a gate fails on that")
+    if found.devices:
+        out.append(f"the runs are of two devices ({' and '.join(found.devices)}): changes may be the devices' own")
     moved = found.rows["state"].isin(["slower", "faster"])
     if found.rows.loc[moved, "delta_us"].notna().any():
         word = "more" if found.delta_us > 0 else "less"

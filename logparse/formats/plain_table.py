@@ -16,6 +16,9 @@ problem columns         the fields of ``GemmProblem`` (at least m, n, k) or, wit
 ``time_us``             microseconds; with ``min_us``, ``max_us``, ``std_us``, ``workspace_bytes``, ``status``,
                         ``error``
 ``calls``               how often the problem ran
+``arch``, ``cu_count``  the machine and the library builds: any name of ``logparse.model.FACTS``, one value per file
+(``hipblaslt_version``  (rows of another machine are rejected: put them into a file of their own)
+…)
 ======================  ==========================================================================================
 
 A row with a time is a measurement (it needs a solution), one with calls is a call, one with both is both.  An empty
@@ -33,6 +36,7 @@ from typing import Any, get_args
 from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source
 from logparse.model import (
     CONV_FIELDS,
+    FACTS,
     GEMM_FIELDS,
     Call,
     ConvProblem,
@@ -111,6 +115,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 def _read_csv(source: Source) -> Iterator[Outcome]:
     columns: list[str] = []
+    machine: dict[str, str] = {}
     for line in source.lines():
         text = line.text.rstrip("\r")
         if not text.strip():
@@ -125,7 +130,8 @@ def _read_csv(source: Source) -> Iterator[Outcome]:
                 reject = Reject(f"{len(cells)} cells under {len(columns)} columns", 0, len(text.encode()))
                 yield Outcome("reject", [reject], at=line.offset)
             else:
-                yield _outcome(dict(zip(columns, cells, strict=False)), line.offset, len(text.encode()))
+                yield _outcome(dict(zip(columns, cells, strict=False)), line.offset, len(text.encode()), machine)
+    yield Outcome("fact", [Fact(name, value) for name, value in machine.items()], lines=0)
 
 
 def _read_parquet(source: Source) -> Iterator[Outcome]:
@@ -143,12 +149,14 @@ def _read_parquet(source: Source) -> Iterator[Outcome]:
         yield Outcome("reject", [Reject(reason)], lines=file.metadata.num_rows)
         return
     yield Outcome("fact", _column_facts(columns), lines=0)
+    machine: dict[str, str] = {}
     for batch in file.iter_batches(columns=[name for name in columns if name in _KNOWN]):
         for row in batch.to_pylist():
-            yield _outcome({name: "" if value is None else str(value) for name, value in row.items()}, 0, 0)
+            yield _outcome({name: "" if value is None else str(value) for name, value in row.items()}, 0, 0, machine)
+    yield Outcome("fact", [Fact(name, value) for name, value in machine.items()], lines=0)
 
 
-_KNOWN = frozenset({*GEMM_FIELDS, *CONV_FIELDS, *_VALUES, "problem"})
+_KNOWN = frozenset({*GEMM_FIELDS, *CONV_FIELDS, *_VALUES, *FACTS, "problem"})
 
 
 def _column_facts(columns: Sequence[str]) -> list[Fact]:
@@ -156,14 +164,25 @@ def _column_facts(columns: Sequence[str]) -> list[Fact]:
     return [Fact("ignored_columns", ",".join(ignored))] if ignored else []
 
 
-def _outcome(row: Mapping[str, str], at: int, length: int) -> Outcome:
+def _outcome(row: Mapping[str, str], at: int, length: int, machine: dict[str, str]) -> Outcome:
+    """``machine``: the facts of the rows before, to which this row's are added."""
     try:
-        records = _records({name: cell.strip() for name, cell in row.items()})
+        cells = {name: cell.strip() for name, cell in row.items()}
+        records = _records(cells)
+        told = {name: _fact(name, cells[name]) for name in FACTS if cells.get(name)}
+        other = next((name for name in told if machine.get(name, told[name]) != told[name]), None)
+        if other:
+            raise ValueError(f"{other} is {told[other]} here and {machine[other]} before: a file is of one machine")
+        machine.update(told)
     except ValueError as error:
         return Outcome("reject", [Reject(str(error), 0, length)], at=at)
     if not records:
         return Outcome("reject", [Reject("neither a time nor calls", 0, length)], at=at)
     return Outcome("measurement" if isinstance(records[0], Measurement) else "call", records, at=at)
+
+
+def _fact(name: str, cell: str) -> str:
+    return str(_integer(cell)) if name in ("cu_count", "gpus") else cell
 
 
 def _records(row: Mapping[str, str]) -> list[Record]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pandas as pd
@@ -13,7 +14,7 @@ from logparse.ingest import ingest
 from logparse.lookup import top
 from logparse.model import Finding
 from logparse.store import Store
-from tests.analyzers.build import call, facts, measurement, tables, work
+from tests.analyzers.build import call, facts, frame, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
 from tests.analyzers.ingested import tables_of
 from tests.conftest import SAMPLES
@@ -254,3 +255,25 @@ def test_what_no_file_can_say_is_advice(best: str) -> None:
     [found] = problems(given(None, measurement(G, "Default", 50.0), measurement(G, best, 40.0)))
     assert found.override is None
     assert found.advice
+
+
+def test_of_several_confirmations_the_latest_counts() -> None:
+    """The luckiest of them would flatter the winner."""
+    text = gemm().text
+    pairs = {"old": 50.0, "new": 80.0}
+    given = tables(
+        workload=[work(text, 10)],
+        measurements=[
+            measurement(text, solution, us, source_id=source, origin="replay-confirm")
+            for source, best in pairs.items()
+            for solution, us in (("Default", 100.0), ("hipblaslt:1", best))
+        ],
+    )
+    times = given.sources["source_id"].map({"old": 1.0, "new": 2.0})
+    aged = replace(given, sources=given.sources.assign(ingested_at=times))
+    assert compare(aged, Settings())["best_us"].tolist() == [80.0]
+    more = [
+        *facts("old", confirmation=json.dumps({"blocks": [6, 6]})),
+        *facts("new", confirmation=json.dumps({"blocks": [12]})),
+    ]
+    assert compare(replace(aged, facts=frame("facts", more)), Settings())["best_us"].tolist() == [50.0]

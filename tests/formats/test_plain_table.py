@@ -11,9 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzers.analyzer import Settings
+from analyzers.evidence.runs import tables_of
+from analyzers.recommend.ranking import recommend
 from logparse.formats import plain_table
 from logparse.formats.format import Head
+from logparse.ingest import ingest
 from logparse.model import Call, ConvProblem, Fact, GemmProblem, Measurement, Record, Reject
+from logparse.store import Store
 from tests.conftest import SAMPLES
 from tests.formats.reading import Memory, from_file, head, outcomes, records
 
@@ -112,3 +117,27 @@ def test_damage_anywhere_is_accounted_for(place: int, cut: int, inserted: bytes)
     source = Memory(SAMPLE.data[:place] + inserted + SAMPLE.data[place + cut :])
     if not source.data.startswith(b"PAR1"):
         assert sum(o.lines for o in outcomes(plain_table.FORMAT, source)) == len(list(source.lines()))
+
+
+def test_the_machine_of_a_file() -> None:
+    """One file is of one machine: a row of another one is rejected, not mixed in."""
+    found = read(
+        "m,n,k,a_type,solution,time_us,arch,cu_count,hipblaslt_version\n"
+        "8,8,8,f16_r,hipblaslt:1,5.0,gfx942,304.0,1201\n"
+        "8,8,9,f16_r,hipblaslt:1,5.0,gfx942,80,1201\n"
+    )
+    first, second, *told = found
+    assert isinstance(first, Measurement)
+    assert isinstance(second, Reject)
+    assert second.reason == "cu_count is 80 here and 304 before: a file is of one machine"
+    assert told == [Fact("arch", "gfx942"), Fact("cu_count", "304"), Fact("hipblaslt_version", "1201")]
+
+
+def test_the_example_of_the_docstring_is_recommended(store: Store, tmp_path: Path) -> None:
+    text = (plain_table.__doc__ or "").split("::\n\n", 1)[1]
+    rows = [line.strip() for line in text.split("\n\n")[0].splitlines()]
+    (tmp_path / "table.csv").write_text("\n".join([f"{rows[0]},calls", *(f"{row},10" for row in rows[1:])]) + "\n")
+    ingest([str(tmp_path / "table.csv")], store, run="r")
+    (finding,) = recommend(tables_of(store), Settings()).findings
+    assert finding.evidence.best == "hipblaslt:477479"
+    assert finding.per_call_us == pytest.approx(61.2 - 55.9)

@@ -53,6 +53,21 @@ def run_b() -> Tables:
     )
 
 
+def test_two_devices_are_named() -> None:
+    one, two = (
+        tables(
+            workload=[work(G[0], 10)],
+            kernels=[kernel(G[0], "k1", 10, 1000.0)],
+            facts=facts("t", arch="gfx942", cu_count=count),
+            sources=[{"source_id": "t", "run": "r", "path": "t", "format": "torch-profiler"}],
+        )
+        for count in ("304", "80")
+    )
+    assert diff(one, two).devices == ("gfx942, 304 CUs", "gfx942, 80 CUs")
+    assert "two devices (gfx942, 304 CUs and gfx942, 80 CUs)" in "\n".join(diff_lines(diff(one, two)))
+    assert diff(one, one).devices is None
+
+
 def test_states() -> None:
     found = diff(run_a(), run_b())
     states = dict(zip(found.rows["problem"], found.rows["state"], strict=True))
@@ -68,8 +83,9 @@ def test_nothing_compared_is_said() -> None:
     """A gate that had nothing to compare must not read as one that was passed."""
     picks = [tables(workload=[work(G[0], 10)], calls=[call(G[0], "hipblaslt:1", 10)]) for _ in "ab"]
     found = diff(*picks)
-    assert (found.ok, found.compared) == (True, 0)
-    assert diff_lines(found)[1] == "no time was compared: no problem has one of the same kind in both runs"
+    assert (found.ok, found.compared) == (False, 0)
+    nothing = "no time was compared: no problem has one of the same kind in both runs, and a gate fails on that"
+    assert diff_lines(found)[1] == nothing
     assert ": no time was compared" in diff_markdown(found).splitlines()[0]
     assert "compared problems got slower" in diff_markdown(diff(run_a(), run_a())).splitlines()[0]
 

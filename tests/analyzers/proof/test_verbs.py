@@ -101,7 +101,7 @@ def test_merge_of_a_copy_is_the_file(tmp_path: Path) -> None:
 
 def test_shares() -> None:
     assert [parse_share(x) for x in ("3%", "0.03", " 5 %".replace(" %", "%"))] == [0.03, 0.03, 0.05]
-    for text in ("x", "-1%", "nan", "inf"):
+    for text in ("x", "-1%", "nan", "inf", "3", "1"):
         with pytest.raises(InputError):
             parse_share(text)
 
