@@ -136,7 +136,7 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
     rows, columns, k = int(values["M"]), int(values["N"]), int(values["K"])
     weights = _type(values.get("q_dtype_w") or values.get("dtype"))
     inputs = _type(values.get("dtype"))
-    if weights is None:  # these tables say their type in the file's name only
+    if weights is None:  # these tables have their type in the file's name only
         weights = inputs = {"bf16_": "bf16_r", "a4w4_": "f4_r"}.get(file_name[:5])
     output = _type(values.get("outdtype"))
     floating = weights is not None and weights != "i8_r"
@@ -258,7 +258,7 @@ def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
 
 
 def accepts(override: Override) -> bool:
-    """What aiter itself measured, and kernels that nobody else has: an index of hipBLASLt alone may be anyone's."""
+    """What aiter itself measured, and kernels that only aiter has: an index of hipBLASLt alone may be anyone's."""
     if not isinstance(override.problem, GemmProblem) or override.solution.library not in BACKENDS:
         return False
     own = (override.key_text or "").count(",") == len(KEY_COLUMNS) - 1
@@ -269,7 +269,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
     """``bf16_tuned_gemm.csv`` of the newest generation: one row per key, of several overrides the fastest.
 
     ``parameters`` of an override is the kernel's name where the backend goes by that.  ``us``, ``tflops`` and ``bw``
-    are of the override's time and empty without one; ``err_ratio`` is nobody's measurement and stays empty.
+    are of the override's time and empty without one; ``err_ratio`` was not measured and stays empty.
 
     Raises EmissionError where the target's arch or CU count, a field of the key or a kernel's name is not known, and
     where overrides of one key differ and have no times.

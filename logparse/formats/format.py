@@ -95,8 +95,8 @@ class Origin:
 class LineFormat:
     """One line, one record: ``read`` gets each *distinct* line once and its result is counted.
 
-    ``markers``: a line is of this language iff it holds one of these byte strings.  ``start`` is a regular expression
-    (bytes) that matches where a record begins, used to split spliced lines; ``prefixed`` says that records begin with
+    ``markers``: a line is of this format iff it holds one of these byte strings.  ``start`` is a regular expression
+    (bytes) that matches where a record begins, used to split spliced lines; ``prefixed`` means that records begin with
     ``[date time][LIB][n]``, whose clock and third bracket ingest takes off (``read`` then gets
     ``[LIB][Layer][function] body``) and that addresses may be masked (``0x@``, NULL stays as printed).  ``process``
     returns the process that a line without such a prefix names, or None.
@@ -113,7 +113,7 @@ class LineFormat:
 
 
 class BlockReader(Protocol):
-    """State of one block language in one stream."""
+    """State of one block format in one stream."""
 
     @property
     def awake(self) -> bool:
@@ -125,13 +125,13 @@ class BlockReader(Protocol):
         ...
 
     def close(self) -> Iterable[Record]:
-        """Records still held at the end of the stream; an unclosed block is said in a ``Message``."""
+        """Records still held at the end of the stream; an unclosed block is a ``Message``."""
         ...
 
 
 @dataclass(frozen=True)
 class BlockFormat:
-    """A language whose lines only mean something in order; a line with one of ``markers`` wakes its reader."""
+    """A format whose lines only mean something in order; a line with one of ``markers`` wakes its reader."""
 
     name: str
     about: str
@@ -169,7 +169,7 @@ class Emission:
 class Writer:
     """How overrides become a file that a library reads back.
 
-    ``key`` is the library's own key of a problem, by which it matches; None when the library cannot be told about this
+    ``key`` is the library's own key of a problem, by which it matches; None when the library has no key for this
     problem.  ``write`` raises EmissionError naming the fact or field that is unknown and what would supply it.
     """
 

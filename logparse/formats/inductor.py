@@ -344,7 +344,7 @@ def _operation(operator: str, table: _Table) -> Problem | None:
 
 
 def _of_sizes(table: _Table, at: int) -> GemmProblem | None:
-    """The product as far as sizes and types tell: layouts stay unknown.  The result is row-major, as a new tensor."""
+    """The product as far as sizes and types define it: layouts stay unknown.  The result is a new, row-major tensor."""
     sizes, types = table.sizes[at : at + 2], (table.types or [])[at : at + 2]
     if len(sizes) < 2 or len(sizes[0]) != len(sizes[1]) or len(sizes[0]) not in (2, 3):
         return None

@@ -1,4 +1,4 @@
-"""Marks of ranks that launchers put before every line, taken off for block languages.
+"""Marks of ranks that launchers put before every line, taken off for block formats.
 
 ::
 
@@ -9,7 +9,7 @@
     (Worker pid=588) finding fastest for … Ray
 
 The lines of a block mean something in their order, which holds within a rank only: there is a reader for each.  Where a
-block begins with a record line (which is found wherever it begins, and whose mark nobody sees), all share one.
+block begins with a record line (which is found wherever it begins, and whose mark is not seen), all share one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from logparse.model import Record, Reject
 MARK = re.compile(
     r"(?:\[[A-Za-z_]+\d{1,6}\]:|\d{1,6}:(?= )|\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\(\w+ pid=\d{1,10}\)(?= )) ?"
 )
-"""A bare ``[0]:`` is none: rows of hipblaslt-bench begin so."""
+"""A bare ``[0]:`` is no mark: rows of hipblaslt-bench begin so."""
 
 
 class _Ranked:

@@ -178,7 +178,7 @@ def solution_of(index: int) -> Solution:
 
 
 def row(text: str) -> Problem | None:
-    """The problem of a row; None for a text that is none."""
+    """The problem of a row; None for a text that is no row."""
     measured = _measured(text)
     return None if measured is None else measured.problem
 

@@ -1,8 +1,8 @@
 /* Counts lines by their distinct text: the native twin of logparse.ingest.lines.PlainCounter, held to the same results.
  *
- * A Counter gets blocks of whole lines.  A line that bears a marker of a record language is an *entry*: its text,
+ * A Counter gets blocks of whole lines.  A line that bears a marker of a record format is an *entry*: its text,
  * with the clock, the third bracket and addresses taken off where it begins with "[date time][LIB][n]", and a *cell*
- * per (clock, bracket) with a count.  Lines with a marker of a block language are *events*: their places are returned,
+ * per (clock, bracket) with a count.  Lines with a marker of a block format are *events*: their places are returned,
  * in order.  All others are counted as foreign or blank.  A line inside which a prefixed record begins is cut there if
  * that is plain to see (`record_inside`).  `take` gives entries and cells, and forgets them.
  *

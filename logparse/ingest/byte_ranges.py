@@ -1,6 +1,6 @@
 """A large plain file in ranges: each is read by itself, on whatever node, and one commit makes all of them exist.
 
-The lines that begin in a range are the range's.  What they count depends on no other range; only block languages need
+The lines that begin in a range are the range's.  What they count depends on no other range; only block formats need
 order (see ``formats.format``).  So a range shows them nothing, and notes where lines with their marks are; whoever
 commits the file reads those places once more, in order, and on from there while a block is open.  In the logs that grow
 large they are few.
@@ -44,7 +44,7 @@ class Counts:
     units: dict[Unit, int] = field(default_factory=dict)
     calls: int = 0
     problems: int = 0
-    languages: str = ""
+    formats: str = ""
     bench_output: bool = False
     processes: frozenset[int | None] = frozenset()  # that prefixes name; None: several
 
@@ -57,7 +57,7 @@ class Counts:
             units={**tally.units},
             calls=tally.calls,
             problems=tally.problems,
-            languages=tally.languages,
+            formats=tally.formats,
             bench_output=tally.bench_output,
             processes=frozenset([pid] if told else []),
         )
@@ -77,7 +77,7 @@ def total(counts: Sequence[Counts], problems: int) -> Counts:
         units={unit: sum(one.units[unit] for one in counts) for unit in UNITS},
         calls=sum(one.calls for one in counts),
         problems=problems,
-        languages="+".join(sorted({name for one in counts for name in one.languages.split("+") if name})),
+        formats="+".join(sorted({name for one in counts for name in one.formats.split("+") if name})),
         bench_output=any(one.bench_output for one in counts),
         processes=frozenset().union(*(one.processes for one in counts)),
     )
@@ -87,7 +87,7 @@ def total(counts: Sequence[Counts], problems: int) -> Counts:
 class RangeRead:
     """What an attempt read of a file.
 
-    ``pieces``: their hashes; ``marked``: where lines with marks of block languages are; ``unended``: where the file's
+    ``pieces``: their hashes; ``marked``: where lines with marks of block formats are; ``unended``: where the file's
     last line begins, if it has no end and begins here.
     """
 
@@ -148,9 +148,9 @@ def read_range(
 
 
 def read_marked(file: InputFile, attempt: Attempt, formats: Sequence[Format], spans: Sequence[Span], end: int) -> Tally:
-    """Read what block languages say in a file's lines up to ``end``, which ranges have counted.
+    """Read what block formats claim of a file's lines up to ``end``, which ranges have counted.
 
-    What the languages claim is taken off the foreign and blank lines, so that this and the ranges' counts add up.
+    What the formats claim is taken off the foreign and blank lines, so that this and the ranges' counts add up.
     """
     reader = _InOrder([f for f in formats if not isinstance(f, FileFormat)])
     stream = StreamRead(attempt, formats, reader=reader)
@@ -229,7 +229,7 @@ def _line_start(file: InputFile, raw: BinaryIO, at: int, size: int) -> int:
 
 
 class _Marks:
-    """In the place of all block languages: claims nothing, and notes where it was asked."""
+    """In the place of all block formats: claims nothing, and notes where it was asked."""
 
     awake = False
 
@@ -257,7 +257,7 @@ class _Marks:
 
 
 class _InOrder(LineReader):
-    """Of what it is fed it gives what block languages claim, and that less of foreign and blank lines."""
+    """Of what it is fed it gives what block formats claim, and that less of foreign and blank lines."""
 
     @property
     def awake(self) -> bool:

@@ -1,9 +1,9 @@
 """Counting lines by their distinct text, in native code where it was built and else in Python, with equal results.
 
-A counter gets blocks of whole lines.  A line that bears a marker of a record language becomes an *entry*, once per
+A counter gets blocks of whole lines.  A line that bears a marker of a record format becomes an *entry*, once per
 distinct text, with a *cell* (entry, place, count) for each *place* (clock, third bracket) where it stood; for lines
-that begin as ``[date time][LIB][n]`` of a prefixed language the text is what is left without clock, third bracket and
-addresses.  A line with a marker of a block language is an *event* (start and length, in order).  A line
+that begin as ``[date time][LIB][n]`` of a prefixed format the text is what is left without clock, third bracket and
+addresses.  A line with a marker of a block format is an *event* (start and length, in order).  A line
 without any marker is foreign or blank.  All offsets are places in the stream.
 
 Two threads, or the application and a library, may write into one line.  Where it is plain to see that the last thing in

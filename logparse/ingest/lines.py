@@ -5,7 +5,7 @@ differs from call to call is taken off first: the clock and the process of ``[da
 addresses (``0x7f…`` becomes ``0x@``; NULL, ``0`` or ``0x0``, stays: it means that there is no bias, no algo …).
 
 Counters (see ``counting``) do that to blocks of lines, several at a time; which block went to which counter leaves no
-trace in the result.  Block languages depend on order: their readers follow one block after the other.
+trace in the result.  Block formats depend on order: their readers follow one block after the other.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Distinct:
-    """A distinct line of one language: its text without clock, process and addresses, and where it stood first.
+    """A distinct line of one format: its text without clock, process and addresses, and where it stood first.
 
     Of ``count`` times it stood ``counts[i]`` at ``of[numbers[i]]``, a clock text and a third bracket.
     """
@@ -205,7 +205,7 @@ class LineReader:
         return self._taking.begun or len(self.read.claimed) > _HELD_CLAIMED
 
     def close(self) -> Iterator[Record]:
-        """Records that block languages still hold."""
+        """Records that block formats still hold."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -213,7 +213,7 @@ class LineReader:
             yield from reader.close()
 
     def pieces(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
-        """The stretches of a line, each with the format whose record begins there (None: of nobody)."""
+        """The stretches of a line, each with the format whose record begins there (None: foreign)."""
         found: list[tuple[int, int, int]] = []  # begin, number of the format, end
         for number in {number for marker, number in self._record_markers if marker in line}:
             _, start, markers = self._records[number]
@@ -234,7 +234,7 @@ class LineReader:
         return out + [(self._records[i][0], begin, end) for (begin, i, _), end in zip(found, ends, strict=True)]
 
     def _leftmost(self, line: bytes) -> Iterator[tuple[int, int, int]]:
-        """Beginnings of records where those of several languages overlap: the leftmost, then the first listed."""
+        """Beginnings of records where those of several formats overlap: the leftmost, then the first listed."""
         at = 0
         while True:
             found = [(i, _next(start, markers, line, at)) for i, (_, start, markers) in enumerate(self._records)]
@@ -245,10 +245,10 @@ class LineReader:
             at = min(matches)[2]
 
     def is_ours(self, piece: bytes) -> bool:
-        """Whether any language's marker stands in it."""
+        """Whether any format's marker stands in it."""
         return self._marker.search(piece) is not None
 
-    # ------------------------------------------------------------------------------------- block languages
+    # --------------------------------------------------------------------------------------- block formats
 
     def _finish(self) -> int:
         """Wait for the earliest part that is being counted, and follow it.  Returns its length."""
@@ -292,7 +292,7 @@ class LineReader:
         return (claimer is not None and claimer.awake) or any(reader.awake for _, reader in self._blocks)
 
     def _event(self, line: bytes, place: int) -> None:
-        """A line with a marker of a block language; the counter has counted it only if it is a record, too."""
+        """A line with a marker of a block format; the counter has counted it only if it is a record, too."""
         format, start, end = self.pieces(line)[-1]
         if format is None:
             if not self._shown(line, place):

@@ -228,7 +228,7 @@ class _Input:
 
     @property
     def is_lines(self) -> bool:
-        """Whether it is a plain file of line languages."""
+        """Whether it is a plain file of line and block formats."""
         return not self.file.compressed and self._file_format() is None
 
     def _file_format(self) -> FileFormat | None:
@@ -259,7 +259,7 @@ class _Input:
         return self.commit(attempt, stretch, tally, {}, format=format.name, **values)
 
     def _stream(self, at: _Stretch) -> Ingested:
-        """Lines of several languages and of nobody.  A last line without its end is committed apart: it may grow."""
+        """Lines of several formats, and foreign lines.  A last line without its end is committed apart: it may grow."""
         stream = self._stream_read()
         path = self.file.plain_path if stream.reader.reads_files else None
         if path is not None and self.file.size - at.start > _RANGED_BYTES:
@@ -272,7 +272,7 @@ class _Input:
         return self._commit_lines(passed, at, partial(self._commit_stream, stream))
 
     def _ranges(self, ranges: Sequence[RangeRead]) -> Ingested:
-        """What all ranges of the file gave, and what block languages say in it."""
+        """What all ranges of the file gave, and what block formats read in it."""
         size, pieces = self.task.size, [piece for one in ranges for piece in one.pieces]
         place = min((one.unended for one in ranges if one.unended is not None), default=size)
         attempt = self.store.attempt()
@@ -383,7 +383,7 @@ class _Input:
 
     def _of_lines(self, tally: Tally | Counts) -> dict[str, Any]:
         pid, pid_from = tally.process(self.file.pid_in_name)
-        return {"pid": pid, "pid_from": pid_from, "format": tally.languages or FOREIGN}
+        return {"pid": pid, "pid_from": pid_from, "format": tally.formats or FOREIGN}
 
     def commit(
         self,

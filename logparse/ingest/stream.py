@@ -54,7 +54,7 @@ class StreamRead:
             yield count
 
     def finish(self, end_of_stream: bool = True) -> None:
-        """Write everything; at the end of the stream block languages give what they still hold."""
+        """Write everything; at the end of the stream block formats give what they still hold."""
         self._absorb(self.reader.take())
         if end_of_stream:
             held = list(self.reader.close())
@@ -124,17 +124,17 @@ class Tally:
         self._problems = _Distinct()
         self._tabled = 0
         self._pids: set[int] = set()
-        self._languages: set[str] = set()
+        self._formats: set[str] = set()
 
-    def add(self, outcome: Outcome, language: str = "", units: int | None = None, *, times: int = 1) -> None:
+    def add(self, outcome: Outcome, format: str = "", units: int | None = None, *, times: int = 1) -> None:
         """Count the records of an outcome that stood ``times`` times: ``units`` lines, which ``lines`` holds already.
 
         Without ``units`` they are the outcome's own, and are added to ``lines``.
         """
         self.units[outcome.unit] += outcome.lines if units is None else units
         self.lines += outcome.lines if units is None else 0
-        if language:
-            self._languages.add(language)
+        if format:
+            self._formats.add(format)
         self.saw(outcome.records, times)
         if "convs" in outcome.tables:  # a format that gives tables gives each problem of the file once
             self._tabled += outcome.tables["convs"].num_rows
@@ -162,8 +162,8 @@ class Tally:
         return self._problems.count + self._tabled
 
     @property
-    def languages(self) -> str:
-        return "+".join(sorted(self._languages))
+    def formats(self) -> str:
+        return "+".join(sorted(self._formats))
 
     def process(self, in_name: int | None) -> tuple[int | None, str | None]:
         """The process that wrote the source, and where that is known from."""

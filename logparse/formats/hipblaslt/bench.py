@@ -260,7 +260,7 @@ def _solution(words: _Words) -> Solution | None:
 
 
 def _logged_problem(words: _Words) -> GemmProblem:
-    """What a line that the library wrote says; a line that lacks what its version always writes was cut or edited."""
+    """The problem of a line that the library wrote; one that lacks what its version always writes was cut or edited."""
     sizes = words.members[0] if words.members else {}
     for needed, given in ((_ALWAYS_SIZES, sizes), (_ALWAYS, words.values)):
         for name in needed:
@@ -313,7 +313,7 @@ def _with_default_layout(member: Mapping[str, int], words: _Words) -> dict[str, 
 
 
 def _common(words: _Words) -> dict[str, Any]:
-    """The fields that logged and typed lines tell in the same way."""
+    """The fields that logged and typed lines hold in the same way."""
     values = words.values
     bias = words.flag("bias_vector")
     activation = values.get("activation_type") or "none"  # ROCm 6.3 leaves the value of no activation empty
@@ -326,7 +326,7 @@ def _common(words: _Words) -> dict[str, Any]:
         **{name: values.get(name) for name in (*_ALWAYS_TYPES, "scale_type", "bias_type", "aux_type")},
         "activation": activation,
         "gradient": gradient,
-        # the derivative of an activation reads the matrix that the forward pass kept, whether the line says so or not
+        # the derivative of an activation reads the matrix that the forward pass kept, whether the line states it or not
         "aux": words.flag("use_e") or (gradient and activation in ("relu", "gelu")),
         "bias": bias,
         "bias_source": (values.get("bias_source") or "d") if bias else None,

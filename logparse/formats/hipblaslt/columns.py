@@ -3,7 +3,7 @@
 Source: ROCm/hipBLASLt ``clients/include/argument_model.hpp`` and ``clients/include/testing_matmul.hpp`` (5.5 to 2026).
 A column that a version does not print leaves its field None: no version prints the scale type, gradient, use_e or the
 bias source, and before 6.3 none prints the types of A, B and C.  ``aux_type`` is printed whether or not there is an aux
-matrix, so without ``use_e`` it says nothing and is not read.
+matrix, so without ``use_e`` it has no meaning and is not read.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ TUNING_COLUMNS: tuple[str, ...] = (
 
 
 def problem(cells: Mapping[str, str]) -> GemmProblem | None:
-    """The GEMM of one row (column name to text).  None for a grouped GEMM: a row does not tell its members.
+    """The GEMM of one row (column name to text).  None for a grouped GEMM: a row does not hold its members.
 
-    Raises ValueError where a number is none.
+    Raises ValueError where a text is no number.
     """
     low = {name.lower(): value.strip() for name, value in cells.items()}
     if low.get("grouped_gemm", "0") not in ("0", "false"):

@@ -79,7 +79,7 @@ def compute_type(text: str | None) -> str | None:
 
 
 class Epilogue(NamedTuple):
-    """What an epilogue name says; the fields of ``GemmProblem`` of the same names."""
+    """What an epilogue name means; the fields of ``GemmProblem`` of the same names."""
 
     activation: str
     bias: bool = False
@@ -162,7 +162,7 @@ def default_types(values: dict[str, Any]) -> dict[str, Any]:
 def beta_of(*texts: str | None) -> Beta | None:
     """Whether the scalar β, given as the texts of its parts, is zero; None where no part is given or one is no number.
 
-    ``std::to_string`` prints six decimals: a β below 5e-7 reads as zero, and nothing in the line tells.
+    ``std::to_string`` prints six decimals: a β below 5e-7 reads as zero, and nothing in the line shows it.
     """
     try:
         parts = [float(text) for text in texts if text is not None]

@@ -8,7 +8,7 @@ Produced by ``HIPBLASLT_LOG_MASK=8``; the first line is read by ``log.py`` like 
       FreeSizeAMultiple(8): 1
 
 An empty line ends the message (ROCm/hipBLASLt ``tensile_host.cpp``, ``isSolutionSupported``).  Output of the
-application that falls between cannot be told apart and becomes part of the message.
+application that falls between cannot be distinguished and becomes part of the message.
 """
 
 from __future__ import annotations

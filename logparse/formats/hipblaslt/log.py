@@ -9,7 +9,7 @@ it is present, the mask is ignored)::
     epilogue=EPILOGUE_DEFAULT biasPointer=0x0] workSpace=0 workSpaceSizeInBytes=0 alpha=1 beta=0 stream=0
 
 Only the Trace line of the matmul is a call; all others are messages with their text as it is.  The heuristic writes
-``returnAlogCount=`` and then ``final returnAlogCount=`` [sic] for one query.  What a Trace line does not tell stays
+``returnAlogCount=`` and then ``final returnAlogCount=`` [sic] for one query.  What a Trace line does not hold stays
 None: the solution, scales and swizzles; β unless the scale type is f32 (it is read as float whatever it is).
 Source of the grammar: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/include/utility.hpp`` and
 ``rocblaslt_mat.cpp``; cuBLASLt's differences are in ``cublaslt.py``.

@@ -1,4 +1,4 @@
-"""What hipblaslt-bench says first: the library's build and the devices; launch scripts put it in front of logs.
+"""What hipblaslt-bench prints first: the library's build and the devices; launch scripts put it in front of logs.
 
 ::
 

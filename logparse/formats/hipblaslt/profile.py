@@ -66,7 +66,7 @@ _CHOICES: Mapping[str, Collection[str]] = {
     "activation_type": ("none", "relu", "gelu", "swish", "clamp", "sigmoid"),
     "bias_source": ("a", "b", "d"),
 }
-"""What a key may say, where that is a closed list; an empty value is a text that the library could not name."""
+"""The values of a key, where they are a closed list; an empty value is a text that the library could not name."""
 
 
 class _TornError(Exception):

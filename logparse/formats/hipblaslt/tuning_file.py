@@ -183,7 +183,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     bias_vector, bias_type   0, f32_r
     rotating_buffer          512, hipblaslt-bench's value while it tunes
     Gflops, GB/s, us         computed from the override's time, 0 without one
-    gcnArchName, CUs         the target's; 0 CUs where it does not tell
+    gcnArchName, CUs         the target's; 0 CUs where it is unknown
     =======================  ==========================================================
 
     Raises EmissionError where the target lacks ``hipblaslt_revision`` (the library compares it; some builds have an

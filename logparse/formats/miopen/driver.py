@@ -21,7 +21,7 @@ A command has no output sizes: they are computed, which MIOpen guarantees for ex
 (``max(1, (in + 2·pad − (dilation·(filter − 1) + 1)) // stride + 1)``, transposed the inverse of it); under ``-z same``
 pads and sizes stay unknown.  A typed command's absent flags have the driver's defaults; a logged one always prints all
 sizes, so one that lacks some was cut and is rejected.  ``conv`` is read as FP32; a log also prints it for FP64, FP8 and
-mixed types, which the line cannot tell.
+mixed types, which the line cannot express.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
         groups=groups,
         in_type=type_,
         weights_type=type_,
-        out_type=None if type_ == "INT8" else type_,  # int8, int32 or float: the command does not say
+        out_type=None if type_ == "INT8" else type_,  # int8, int32 or float: not part of the command
         in_layout=flags["in_layout"] or plain,
         weights_layout=flags["fil_layout"] or plain,
         out_layout=flags["out_layout"] or plain,

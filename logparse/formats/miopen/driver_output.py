@@ -15,12 +15,12 @@
 
 Printed by ``MIOpenDriver conv … -t 1`` (times), ``-S 0`` (the list of immediate mode), ``-V 1`` (verification):
 ROCm/MIOpen ``driver/conv_driver.hpp``.  The lines of one direction are one measurement of the problem in the command
-before them, which is itself read by ``driver``; without a command the ``stats`` line tells part of the problem.
+before them, which is itself read by ``driver``; without a command the ``stats`` line holds part of the problem.
 
 * The time is the mean over all iterations but the first (``-i``, default 10); FLOPs of the ``stats`` line are not used
   (3D forward ones are too high).  A result that failed verification is ``wrong``.
 * The list of immediate mode is no measurement: its times come from the find-db *or* are estimates when that has no
-  record (10, 20, 30 … from TunaNet, 10/WTI else), and the list does not say which.  Solutions of it are ``no_time``,
+  record (10, 20, 30 … from TunaNet, 10/WTI else), and the list does not state which.  Solutions of it are ``no_time``,
   origin ``driver-list``; the printed time stands in ``error``.
 * Before ROCm 3 no solver is printed; the solution is then named by its algorithm.
 """
@@ -228,7 +228,7 @@ def _microseconds(milliseconds: str) -> float | None:
 
 
 def _partial_problem(match: re.Match[str]) -> ConvProblem:
-    """What a stats line tells: batch, channels, filter, output; columns of 2D backward data stand in another order."""
+    """What a stats line holds: batch, channels, filter, output; columns of 2D backward data stand in another order."""
     values = [int(x) for x in match["values"].split(",")[:7]]
     direction = _DIRECTION[match["which"]]
     filters = [int(x) for x in match["filter"].split("x")]

@@ -12,7 +12,7 @@ System files lie in ``share/miopen/db`` of an installation, user files in ``~/.c
 by the file's name only.
 
 Times of user files are not comparable between versions; those of MIOpen 3.3.0 are biased (fact ``times_biased``).
-What becomes of an item is told by ``find_db_record``; ``find_db_columns`` reads whole files at hundreds of MB/s.
+What becomes of an item is in ``find_db_record``; ``find_db_columns`` reads whole files at hundreds of MB/s.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def recognise(head: Head) -> bool:
 
 
 def facts_of_name(name: str) -> list[Fact]:
-    """What a MIOpen database's file name says; nothing where the name is not one that MIOpen gives."""
+    """The facts in a MIOpen database's file name; nothing where the name is not one that MIOpen gives."""
     match = FILE_NAME.fullmatch(name)
     if match is None:
         return []

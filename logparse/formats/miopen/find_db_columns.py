@@ -1,4 +1,4 @@
-"""Find-db records as Arrow columns, a few MB of text at a time: what ``find_db_record.read_record`` says, only faster.
+"""Find-db records as Arrow columns, a few MB of text at a time: what ``find_db_record.read_record`` returns, faster.
 
 A stretch is handled in one go, by the native reader or by its twin in numpy, or not at all: where any line of it is not
 of the ordinary form (damage, carriage returns, repeated ids, too few values …) it is halved until the odd line stands

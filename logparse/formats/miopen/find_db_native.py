@@ -33,7 +33,7 @@ _DIRECTIONS = "".join(ALGORITHMS.values()).encode()
 
 def native_reader(native: bool | None = None) -> ModuleType | None:
     """The native module; None where it was not built, or from other sources than these, or where ``native`` or
-    ``LOGPARSE_NATIVE=0`` says so.
+    ``LOGPARSE_NATIVE=0`` asks for that.
     """
     if native is None:
         native = os.environ.get("LOGPARSE_NATIVE", "1") != "0"

@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
 SIZES = ("n", "c", "d", "h", "w", "k", "filter_d", "filter_h", "filter_w", "out_d", "out_h", "out_w")
-"""What a key says before its tail."""
+"""The part of a key before its tail."""
 
 Tail = tuple[int, str]
 """Count of dimensions (2 or 3) and text."""
@@ -79,7 +79,7 @@ def distinct(values: Sequence[str]) -> tuple[npt.NDArray[np.int32], list[str]]:
 
 @dataclass(frozen=True)
 class Tails:
-    """What some tails say, by their place."""
+    """The fields of some tails, by their place."""
 
     pieces: Sequence[Pieces]
     direction: Ints  # 0, 1, 2 for F, B, W
@@ -111,7 +111,7 @@ class Registry:
         self._tails: Tails | None = None
 
     def of(self, tails: Sequence[Tail]) -> tuple[npt.NDArray[np.int64], Tails]:
-        """Where what each of the tails says is found, and in what.  Raises OddError where one is no tail of a key."""
+        """The place of each tail's fields, and the columns that hold them.  Raises OddError where a text is no tail."""
         with self._lock:
             new = [tail for tail in dict.fromkeys(tails) if tail not in self._places]
             if new or self._tails is None:
@@ -187,7 +187,7 @@ def _columns(told: Sequence[tuple[dict[str, Any], Pieces]], tails: Sequence[Tail
 
 
 def _read(spatial: int, text: str) -> tuple[dict[str, Any], Pieces]:
-    """The fields that a tail tells, and its pieces.  A 3D key may have a pad of two numbers: ``pad_d`` is unknown."""
+    """The fields of a tail, and its pieces.  A 3D key may have a pad of two numbers: ``pad_d`` is unknown."""
     groups = text.split("-", 3)
     demand(len(groups) == 4)
     pads = groups[0].count("x") + 1

@@ -19,7 +19,7 @@ adds a block per API call.  Prefix: ROCm/MIOpen ``src/logger.cpp``; texts: ``src
   MIOpenDriver command of the stream.  Where neither is known they are messages.
 * ``Chosen Algorithm`` is a measurement of origin ``miopen-chosen`` and a message of category ``miopen_chosen``, text
   ``<direction> <solver> <key or problem>``.  Its time is that of the find-db record or of the Find just done; when the
-  lines before say that a fallback was used it is an estimate, and the status is ``no_time``.
+  lines before report a fallback it is an estimate, and the status is ``no_time``.
 * Everything else is a message of category ``miopen_error`` … ``miopen_trace``, addresses masked; API blocks are one
   message each, category ``miopen_api``.  Command lines belong to ``driver``.
 """
@@ -73,7 +73,7 @@ _FUNCTIONS: tuple[tuple[str, Direction], ...] = (("Fwd", "F"), ("BwdData", "B"),
 
 @dataclass
 class _Find:
-    """What one thread's log said last: the problem of its find, and timings whose workspace may still follow."""
+    """The state of one thread's log: the problem of its find, and timings whose workspace may still follow."""
 
     key: str | None = None
     command: str | None = None
@@ -115,10 +115,10 @@ class Reader:
                 find.command, find.key = self._command, None
             return None
         outcomes = [self._part(part) for part in _AGAIN.split(line.text.rstrip())]
-        told = [outcome for outcome in outcomes if outcome is not None]
-        if not told:
+        ours = [outcome for outcome in outcomes if outcome is not None]
+        if not ours:
             return None
-        return replace(told[0], records=[record for outcome in told for record in outcome.records])
+        return replace(ours[0], records=[record for outcome in ours for record in outcome.records])
 
     def close(self) -> Iterable[Record]:
         out: list[Record] = []
@@ -195,7 +195,7 @@ def _microseconds(milliseconds: str) -> float | None:
 
 
 def _timing(find: _Find, function: str, text: str) -> Outcome | None:
-    """One solver that Find timed, or the line that tells the workspace of the best so far."""
+    """One solver that Find timed, or the line with the workspace of the best so far."""
     if function != "EvaluateInvokers":
         return None
     if match := _SELECTED.match(text):

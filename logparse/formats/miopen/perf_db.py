@@ -12,7 +12,7 @@ Text since ROCm 6.2 (``<base>.db.txt`` shipped, ``<base>.HIP.<version>_<tweak>.u
 ``MIOPEN_FIND_ENFORCE=3``), sqlite before (``<base>.db``, ``<base>_1.1.0.udb``; tables ``config``, ``perf_db``).
 Grammar: ROCm/MIOpen ``tools/sqlite2txt``, ``src/include/miopen/sqlite_db.hpp``.
 
-A row says *that* a (problem, solver) is tuned, not how fast it is: a measurement with status ``no_time``, ``raw`` holds
+A row means *that* a (problem, solver) is tuned, not how fast it is: a measurement with status ``no_time``.  ``raw`` is
 the parameters (private to the solver), ``key_text`` the key.  The key knows only the first tensor (x for F, dy for B
 and W) and its layout, so the other one's sizes stay unknown; ``perf_key_of`` of a full problem is what to compare with.
 """
@@ -55,7 +55,7 @@ _QUERY = f"select {', '.join('c.' + x for x in (*_NUMBERS, *_WORDS))}, p.solver,
 
 @lru_cache(maxsize=65536)
 def problem_from_perf_key(key: str) -> ConvProblem:
-    """The part of a problem that a perf-db key tells.  Raises ValueError on any other text."""
+    """The part of a problem that a perf-db key holds.  Raises ValueError on any other text."""
     if _KEY.fullmatch(key) is None:
         raise ValueError(f"not a perf-db key: {key[:80]!r}")
     cells = key.split("x")
@@ -125,7 +125,7 @@ def recognise(head: Head) -> bool:
 
 
 def facts_of_file(name: str) -> list[Fact]:
-    """What a perf-db's name says of the device (and build) it is of."""
+    """The facts in a perf-db's name: the device (and build) it is of."""
     base = None if FILE_NAME.fullmatch(name) else _BASE_NAME.fullmatch(name)
     # MIOpen gives the device the same word in all its names; a find-db's holds the backend too.
     return facts_of_name(name) if base is None else [x for x in facts_of_name(f"{base['base']}.HIP.fdb.txt") if _of(x)]

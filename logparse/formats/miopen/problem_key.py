@@ -10,7 +10,7 @@
 Grammar: ROCm/MIOpen ``src/conv/problem_description.cpp``, ``ProblemDescription::Serialize``.  The first tensor (size,
 type, layout, cast) is x for F, but dy for B and W; the second is y for F, dx/x for B and W: reading un-swaps them, so
 that F, B and W of one layer have equal sizes.  Pads, strides and dilations always are those of the forward
-convolution.  A key never says *transposed* (MIOpen swaps the tensors before), so ``mode`` is ``convolution``.
+convolution.  A key never has *transposed* (MIOpen swaps the tensors before), so ``mode`` is ``convolution``.
 
 Oddities in shipped files, kept as they are: 3D keys with a 2-number pad and the layout name NCHW (``pad_d`` is then
 unknown), and output sizes of SAME padding or clamped to 1, which follow no formula.
@@ -65,7 +65,7 @@ def split_types(text: str) -> list[str]:
 
 @lru_cache(maxsize=65536)
 def read_tail(tail: str) -> dict[str, Any]:
-    """The fields told by ``0-NCHW-FP16-W_g32``, un-swapped: everything of a key that is no size.
+    """The fields of ``0-NCHW-FP16-W_g32``, un-swapped: everything of a key that is no size.
 
     Raises ValueError where the text is no tail of a key.
     """

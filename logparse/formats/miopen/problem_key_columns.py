@@ -1,4 +1,4 @@
-"""Find-db keys as Arrow columns: what ``problem_key.problem_from_key`` says of each, for thousands at once.
+"""Find-db keys as Arrow columns: what ``problem_key.problem_from_key`` returns for each, for thousands at once.
 
 The sizes of a key are cut out with numpy and become columns; what follows them (pads, strides, types …) is one of a few
 hundred texts per file, each of which is read once by the plain reader.

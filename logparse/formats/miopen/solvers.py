@@ -39,7 +39,7 @@ _FAMILY_OF = tuple(
 
 
 def known_algorithm(solver: str) -> str | None:
-    """The algorithm family of a solver by its name, None where the name tells none."""
+    """The algorithm family of a solver by its name, None where the name has none."""
     return next((family for pattern, family in _FAMILY_OF if pattern.match(solver)), None)
 
 
@@ -61,7 +61,7 @@ _BOTH_WAYS = re.compile(r"ConvOclDirectFwd")
 
 
 def direction_of_solver(solver: str) -> Direction | None:
-    """The direction that a solver's name tells, None where it serves several (Winograd, ConvAsm1x1U …)."""
+    """The direction that a solver's name contains, None where it serves several (Winograd, ConvAsm1x1U …)."""
     if _BOTH_WAYS.match(solver):
         return None
     return next((direction for pattern, direction in _DIRECTION_OF if pattern.search(solver)), None)

@@ -1,4 +1,4 @@
-"""A convolution of cuDNN's graph API: what its operation node says, as a problem, and the name of its plan."""
+"""A convolution of cuDNN's graph API: its operation node as a problem, and the name of its plan."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ them; ``--page raw`` gives one line per launch with the metrics as columns and t
 The time of a launch is ``gpu__time_duration.sum`` (``Duration`` in a section), its bandwidth
 ``dram__bytes.sum.per_second`` or bytes over time, in GB/s (10^9).  A line is a measurement where it holds one of these
 (of a launch without a time: a message), else foreign.  Numbers are read with thousands separated by commas.
-A message says the bandwidth of each kernel in words.
+A message states the bandwidth of each kernel in words.
 """
 
 from __future__ import annotations

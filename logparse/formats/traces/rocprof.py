@@ -13,9 +13,9 @@ Made by ``rocprofv3 --kernel-trace [--stats] [--marker-trace] --output-format cs
 ``HIPBLASLT_ENABLE_MARKER=1`` for hipBLASLt's own ranges.  Timestamps are nanoseconds.  Columns are found by name:
 rocprofv3 has moved them between releases, and an agent is a number or ``Agent N``.
 
-A CSV kernel trace does not say in which range a kernel was launched (the JSON does, see ``rocprof_json``); the marker
-trace is a file of its own, whose ranges become messages.  A kernel is one unit (measurement), a marker one message; the
-header is foreign.
+A CSV kernel trace does not have the range in which a kernel was launched (the JSON has, see ``rocprof_json``); the
+marker trace is a file of its own, whose ranges become messages.  A kernel is one unit (measurement), a marker one
+message; the header is foreign.
 """
 
 from __future__ import annotations

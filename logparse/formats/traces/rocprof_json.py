@@ -69,7 +69,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 class _Process:
-    """One process: what it says of itself, and columns of its kernels, HIP calls and markers."""
+    """One process: its description of itself, and columns of its kernels, HIP calls and markers."""
 
     def __init__(self) -> None:
         self._parts: dict[str, Any] = {}
@@ -154,7 +154,7 @@ _SPAN = ("start", "end", "thread")
 
 
 class _Rows:
-    """Numbers of records, -1 where one is not said."""
+    """Numbers of records, -1 where one is missing."""
 
     def __init__(self, *names: str) -> None:
         self._columns = {name: array("q") for name in names}

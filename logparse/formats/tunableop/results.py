@@ -11,12 +11,12 @@
     GemmAndBiasTunableOp_Half_TN,tn_768_2048_3072_ld_3072_3072_768,Default,0.101268
 
 Produced by ``PYTORCH_TUNABLEOP_ENABLED=1`` (tuning is on by default); ``PYTORCH_TUNABLEOP_BLAS_LOG=1`` adds a fifth
-field ``BLAS_PARAMS: - { function: matmul, … }``.  Times are milliseconds.  ``inf`` says that every candidate failed.
+field ``BLAS_PARAMS: - { function: matmul, … }``.  Times are milliseconds.  ``inf`` means that every candidate failed.
 The time of the default is in the file only where it won; the verbose log has all of them.
 
 PyTorch's reader (pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp): split at every comma, no trimming, no quotes;
 of rows with one key the *first* wins, of validators with one key the last; two fields and less are skipped.  Rows that
-PyTorch would not use are kept and say why.  A row that was appended to a file without final newline is glued to the
+PyTorch would not use are kept with the reason.  A row that was appended to a file without final newline is glued to the
 last one (``…,Default,0.5GemmTunableOp_…``): it is split off and counted as a further outcome with ``lines=0``.
 """
 
@@ -52,7 +52,7 @@ def recognise(head: Head) -> bool:
 
 @dataclass
 class _File:
-    """What the rows so far say of the file."""
+    """What the rows so far have in common."""
 
     validators: dict[str, str] = field(default_factory=dict)
     first_line: dict[str, int] = field(default_factory=dict)

@@ -5,7 +5,7 @@ Real-looking keys (every results and untuned row begins with one)::
     GemmTunableOp_BFloat16_TN,tn_4096_512_1024_ld_1024_1024_4096
     GemmAndBiasTunableOp_Half_NN,nn_768_2048_3072                                (before PyTorch 2.7: no leading dims)
     GemmStridedBatchedTunableOp_float_TN,tn_512_512_64_B_48_ld_64_64_512
-    GemmTunableOp_c10::complex<float>_TN,cn_80_48_64_ld_64_64_80                 (c: conjugate; op_sig says T)
+    GemmTunableOp_c10::complex<float>_TN,cn_80_48_64_ld_64_64_80                 (c: conjugate; op_sig has T)
     ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e4m3fnuz_BFloat16_TN,tn_64_128_2048_ld_2048_2048_64_rw_1_bias_None
     GemmTunableOp_BFloat16_TN,tn_4096_*_1024_ld_1024_1024_4096                   (2.15: a wildcard row, a Family)
 
@@ -325,6 +325,6 @@ def _scaled_tail(gemm: GemmProblem, how: Dialect) -> str:
     tail = f"_rw_{int(gemm.scale_a == 'row')}_bias_{bias}"
     if not (
         how.swizzle and (gemm.swizzle_a or gemm.swizzle_b)
-    ):  # an unknown swizzle is none: only a call that asks has one
+    ):  # an unknown swizzle means no swizzle: only a call that asks for one has it
         return tail
     return f"{tail}_swz_{int(bool(gemm.swizzle_a))}_{int(bool(gemm.swizzle_b))}"

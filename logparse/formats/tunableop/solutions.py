@@ -83,7 +83,7 @@ def why_no_candidate(given: Solution, problem: GemmProblem) -> str | None:
 
 
 def hipblaslt_index(given: Solution, rocblas_version: str) -> int | None:
-    """The hipBLASLt index behind a rocBLAS one, or None where it is no hipBLASLt solution or that cannot be told.
+    """The hipBLASLt index behind a rocBLAS one, or None where it is no hipBLASLt solution or that is unknown.
 
     rocBLAS 5 (ROCm 7) gives a positive index r to hipBLASLt's solution r - 1; rocBLAS 4 gives positive indices to its
     own Tensile kernels too.

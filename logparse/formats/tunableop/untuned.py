@@ -6,7 +6,7 @@
     GemmAndBiasTunableOp_float_TN,tn_200_100_20_ld_20_20_200,BLAS_PARAMS: - { function: matmul, M: 200, … }
 
 Produced by ``PYTORCH_TUNABLEOP_ENABLED=1 PYTORCH_TUNABLEOP_TUNING=0 PYTORCH_TUNABLEOP_RECORD_UNTUNED=1`` (2.6 and
-later).  Each process writes a key once, so a line says that the call happened, never how often (``count`` is None).
+later).  Each process writes a key once, so a line means that the call happened, not how often (``count`` is None).
 Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp, torch/cuda/tunable.py.
 """
 

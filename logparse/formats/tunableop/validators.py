@@ -1,4 +1,4 @@
-"""TunableOp's validators: what a results file says of the process that wrote it, as facts and back.
+"""TunableOp's validators: what a results file states about the process that wrote it, as facts and back.
 
 ::
 

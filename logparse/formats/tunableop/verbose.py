@@ -21,8 +21,8 @@ Produced by ``PYTORCH_TUNABLEOP_VERBOSE=3`` (1: files and validators, 2: winners
 Source: pytorch/pytorch aten/src/ATen/cuda/tunable/{Tunable.cpp,TunableOp.h}, torch 2.3 to 2.15.
 
 ``found better|slower`` names only the candidate's number and solution: the key comes from the ``tuning using`` line
-before it.  Where several processes share the stream and two keys are being tuned by the same number and solution,
-the line is a reject.  A candidate that was skipped has a lower bound only, said in ``error``.  From 2.7 on ``Default``
+before it.  Where several processes share the stream and two keys are being tuned by the same number and solution, the
+line is a reject.  A candidate that was skipped has a lower bound only, which is in ``error``.  From 2.7 on ``Default``
 is tried first and last: two measurements of one thing.  Up to 2.6 a candidate that was timed and slower than the best
 leaves no time.  Every dispatch looks its key up once, at level 3 that is one line, which is read as one call.
 """
@@ -303,7 +303,7 @@ _NUMBERS = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\()")
 
 
 def _message(text: str) -> Outcome:
-    """A line that tells nothing of a candidate; its numbers are left out so that equal lines are one."""
+    """A line without information about a candidate; its numbers are left out so that equal lines are one."""
     return Outcome("message", [Message(category=CATEGORY, text=_NUMBERS.sub("#", text.strip()))])
 
 

@@ -41,7 +41,7 @@ def _ints(text: str, count: int) -> list[int]:
 
 
 def _layout(tensor: tuple[list[int], list[int]]) -> str | None:
-    """NCHW or NHWC as the strides say, by PyTorch's own rule for ambiguous ones (``c10/core/MemoryFormat.h``)."""
+    """NCHW or NHWC by the strides, after PyTorch's own rule for ambiguous ones (``c10/core/MemoryFormat.h``)."""
     dims, strides = tensor
     plain, last = {3: ("NCHW", "NHWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}[len(dims)]
     least = 0
@@ -99,7 +99,7 @@ def _layouts(x: Inputs, tensors: Sequence[int], library_converts: bool) -> dict[
     """Layouts where all tensors agree, else unknown: the library's wrapper turns one of them."""
     found = {_layout(x.tensor(i)) for i in tensors}
     one = found.pop() if len(found) == 1 else None
-    if library_converts and one not in ("NCHW", "NCDHW"):  # MIOpen is given NHWC only where a setting says so
+    if library_converts and one not in ("NCHW", "NCDHW"):  # MIOpen is given NHWC only where a setting asks for it
         one = None
     return dict.fromkeys(("in_layout", "weights_layout", "out_layout"), one)
 

@@ -1,7 +1,7 @@
 """Elementwise operators that run right after a matrix product, on all that it wrote: what an epilogue could have done.
 
 cuBLASLt, hipBLASLt and ``aten::_addmm_activation`` apply a bias and ReLU or GELU while the result is still in
-registers; an operator of its own reads and writes it once more.  A trace tells the order of kernels, which the store
+registers; an operator of its own reads and writes it once more.  A trace contains the order of kernels, which the store
 does not keep, so the reader counts these tails.  A step belongs to a tail when its kernel is the next one on the device
 and its output has as many elements as the product's: both are in the trace, whose data flow is not.
 

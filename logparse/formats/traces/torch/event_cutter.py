@@ -237,7 +237,7 @@ _TOKEN = re.compile(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def parse(batch: Batch, i: int) -> tuple[dict[str, Any] | None, int, str]:
-    """The event that begins with body ``i``, how many bodies it takes, and why it is none.
+    """The event that begins with body ``i``, how many bodies it takes, and why it is no event.
 
     Raises nothing: an event that cannot be read is None and takes one body.
     """

@@ -243,7 +243,7 @@ def _arguments(text: bytes) -> object:
 
 
 def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
-    """What the header says of the machine and the process."""
+    """The machine and the process of the header."""
     facts: list[Record] = []
     devices = top.get("deviceProperties")
     for device in devices if isinstance(devices, list) else []:

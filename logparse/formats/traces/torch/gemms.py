@@ -1,12 +1,12 @@
 """Matrix products of PyTorch as the calls that the math library sees.
 
-PyTorch's matrices are row-major; BLAS is told the transposed product, so that rows become ``n`` and columns ``m``
+PyTorch's matrices are row-major; BLAS is given the transposed product, so that rows become ``n`` and columns ``m``
 (except where the result is column-major).  Transposition letters and leading dimensions follow from the inputs' strides
 by the rules of PyTorch ``aten/src/ATen/native/cuda/cuBlasCommonArgs.h`` (2-D) and ``Blas.cpp`` (batched), and
 ``CUDABlas.cpp`` where a size is 1.
 
 =====================================  ===========================================================================
-operator                               fields that stay None, because the operator alone does not tell
+operator                               fields that stay None, because the operator alone does not hold them
 =====================================  ===========================================================================
 mm, bmm, _int_mm                       compute and scale type of f16_r and f32_r (they depend on settings)
 addmm, linear                          also bias and beta: a vector is an epilogue or a copy and beta 1, as it fits
@@ -213,7 +213,7 @@ class _Batched(NamedTuple):
 
 
 def _prepared_batch(x: _Batched, swapped: bool, m: int, n: int) -> tuple[bool, int, int]:
-    """Whether BLAS is told to transpose, the leading dimension and the batch stride."""
+    """Whether BLAS transposes, the leading dimension and the batch stride."""
     fast, leading = (2, 1) if swapped else (1, 2)
     if x.strides[fast] == 1 and x.strides[leading] >= max(1, m):
         return False, x.strides[leading], x.strides[0]

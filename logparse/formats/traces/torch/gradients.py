@@ -4,7 +4,7 @@ PyTorch computes B, then W, each with the library's kernels for layout conversio
 
     nchwToNhwc…  sm90_xmma_dgrad_…  nhwcToNchw…  │  nchwToNhwc…  nchwToNhwc…  sm90_xmma_wgrad_…
 
-They are told apart only where that is certain: all kernels named for B stand before all named for W (or there are just
+They are separated only where that is certain: all kernels named for B stand before all named for W (or there are just
 two main kernels, of which the first must be B's), and between the last of B and the first of W there are only
 conversions of an output followed by conversions of an input.
 """
@@ -40,7 +40,7 @@ def first_of_weights(kernels: Sequence[str]) -> int | None:
 
 @lru_cache(maxsize=4096)  # a trace launches the same few hundred kernels again and again
 def _role(name: str) -> str:
-    """B or W as the name says, ``o``/``i`` conversion of an output or input, ``t`` of either, ``?`` a main kernel."""
+    """B or W by the name, ``o``/``i`` conversion of an output or input, ``t`` of either, ``?`` a main kernel."""
     for role, pattern in (("o", _OUTPUT), ("i", _INPUT), ("t", _CONVERSION)):
         if pattern.search(name):
             return role

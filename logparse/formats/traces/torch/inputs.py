@@ -1,4 +1,4 @@
-"""What a profiler event says of an operator's inputs, and what reading them gives."""
+"""An operator's inputs as a profiler event holds them, and what reading them gives."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Inputs:
 
 
 Reader: TypeAlias = Callable[[Inputs], "Operation | None"]
-"""Inputs to what they compute.  Raises ValueError, IndexError or OverflowError where they do not say enough."""
+"""Inputs to what they compute.  Raises ValueError, IndexError or OverflowError where they do not suffice."""
 
 
 def contiguous_strides(dims: Sequence[int]) -> list[int]:

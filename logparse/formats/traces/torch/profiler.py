@@ -21,7 +21,7 @@ Made by ``torch.profiler.profile(record_shapes=True)`` and ``export_chrome_trace
 
 A kernel belongs to the operator whose ``External id`` it bears: the innermost one that was open when it was launched.
 Where kernels bear none, the trace is read once more and the operator is found by the launch's time and thread.  Only
-operators that launched kernels themselves are calls: under autocast the outer ``aten::addmm`` says float, the inner one
+operators that launched kernels themselves are calls: under autocast the outer ``aten::addmm`` has float, the inner one
 ran.
 
 One event is one unit:
@@ -35,9 +35,9 @@ a copy or fill of the device                       message: they are no kernels 
 metadata, runtime, flow arrows, other operators    foreign
 =================================================  ====================================================
 
-Kernels of a ``convolution_backward`` go to B and W where ``gradients`` can tell; else the operator is one call and one
-measurement of direction ``B+W``.  The fact ``convolution_backward_assigned`` is the share of their time that was told
-apart; ``epilogue_kernels`` are the elementwise operators that followed a product (``torch_epilogues``).  Of a job that
+Kernels of a ``convolution_backward`` go to B and W where ``gradients`` is certain; else the operator is one call and
+one measurement of direction ``B+W``.  The fact ``convolution_backward_assigned`` is the share of their time that went
+to B and W; ``epilogue_kernels`` are the elementwise operators that followed a product (``epilogues``).  Of a job that
 calls ``profiler.step()``, ``profiler_steps`` is the number of steps that the trace holds, ``profiler_steps_us`` their
 wall time together.  Times are microseconds of device time; a sample is the sum over the kernels of one operator.  About
 12 bytes per operator and 30 per kernel are held until the end, whatever else the trace has.

@@ -93,7 +93,7 @@ class Columns:
         self.pids.add(pid)
 
     def add_kernel(self, name: int, id: int, start: float, duration_us: float, device: int) -> None:
-        """One kernel; ``id`` and ``device`` -1 where the trace does not say them."""
+        """One kernel; ``id`` and ``device`` -1 where the trace does not contain them."""
         self.kernel_id.append(id)
         self.kernel_name.append(name)
         self.kernel_device.append(device if device < 1 << 15 else -1)
