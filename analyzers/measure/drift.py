@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from analyzers.evidence.stats import median
 
+T = TypeVar("T")
+
 _QUERY = "clocks.sm,utilization.gpu,temperature.gpu,clocks_event_reasons.active"
 _BUSY_PERCENT = 5.0
+_TRIES, _READINGS, _EVERY_S = 3, 8, 0.1
+_AGREEING, _MOVED = 0.02, 0.05
+_SLOWED = 0x8 | 0x20 | 0x40 | 0x80
+"""Clock event reasons that are throttling: hardware slowdown, thermal (software, hardware), power brake (NVML)."""
 
 VOLATILE = frozenset({"clock_mhz", "busy_percent", "temperature_c", "throttle", "other_processes", "load", "drift"})
 """Facts of a moment: stored, but no part of an environment's identity."""
@@ -38,6 +47,54 @@ class Drift:
         return abs(after / before - 1) > self.limit
 
 
+class UnsettledError(Exception):
+    """The device's clock did not settle, or kept falling: times taken on it are not comparable."""
+
+
+class SteadyClock:
+    """Holds samples to a device whose clock is steady.
+
+    ``reading`` runs a reference and returns its time, µs; ``now`` is a clock, s.  The reference is a running one: a GPU
+    that is at its power limit settles at a lower clock than it has at rest, which is steady too.
+    """
+
+    def __init__(self, reading: Callable[[], float], now: Callable[[], float] = time.monotonic) -> None:
+        self._reading, self._now = reading, now
+        self._checked_s = -math.inf
+        self._reference_us = math.nan
+
+    def settle(self, least_s: float = 0.5, most_s: float = 5.0) -> None:
+        """Load the device with the reference until the last readings agree: an idle clock is steady, and much too low.
+
+        Raises UnsettledError where they do not agree within ``most_s``.
+        """
+        started = self._now()
+        last = [self._reading()]
+        while self._now() - started < most_s:
+            last = [*last[-_READINGS + 1 :], self._reading()]
+            settled = len(last) == _READINGS and max(last) / min(last) - 1 <= _AGREEING
+            if settled and self._now() - started >= least_s:
+                self._reference_us, self._checked_s = median(last), self._now()
+                return
+        raise UnsettledError(f"the clock did not settle in {most_s:.0f} s: {min(last):.1f} to {max(last):.1f} µs")
+
+    def held(self, sample: Callable[[], T]) -> T:
+        """``sample``'s result, discarded and taken again where the reference after it differs from the one before.
+
+        The reference is run at most every 0.1 s.  Raises UnsettledError after three tries.
+        """
+        for _ in range(_TRIES):
+            taken = sample()
+            if self._now() - self._checked_s < _EVERY_S or self._steady():
+                return taken
+        raise UnsettledError(f"the clock changed during {_TRIES} tries of one sample")
+
+    def _steady(self) -> bool:
+        before, self._reference_us = self._reference_us, median([self._reading() for _ in range(3)])
+        self._checked_s = self._now()
+        return abs(self._reference_us / before - 1) <= _MOVED
+
+
 def idle_facts(device: str) -> Mapping[str, str]:
     """Clock, load and foreign processes of ``device`` (``cuda:0``, ``cpu``), as far as the machine reports them."""
     if device == "cpu":
@@ -53,6 +110,8 @@ def noise(facts: Mapping[str, str]) -> list[str]:
     out = []
     if float(facts.get("busy_percent", 0)) > _BUSY_PERCENT:
         out.append(f"the GPU was {facts['busy_percent']} % busy before the measurement")
+    if int(facts.get("throttle", "0"), 16) & _SLOWED:
+        out.append(f"the GPU was throttled (clock event reasons {facts['throttle']})")
     if int(facts.get("other_processes", 0)) > 0:
         out.append(f"{facts['other_processes']} other process(es) held the GPU")
     if "load" in facts and float(facts["load"]) > 0.5 * (os.cpu_count() or 1):

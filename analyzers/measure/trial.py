@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from analyzers.evidence.confirmations import Pairs
 from analyzers.evidence.roofline import bound_us
 from analyzers.evidence.stats import median
-from analyzers.measure.backend import Backend, Conditions, OutOfMemoryError, Place, UnsupportedError
+from analyzers.measure.backend import (
+    Backend,
+    Conditions,
+    HostBoundError,
+    OutOfMemoryError,
+    Place,
+    Runnable,
+    UnsupportedError,
+)
 from analyzers.measure.confirm import interleave
 from analyzers.measure.correctness import error_bound
-from analyzers.measure.drift import Drift
+from analyzers.measure.drift import Drift, SteadyClock, UnsettledError
 from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.sampler import Announce, Sampler
@@ -48,6 +57,12 @@ class WorkerContext:
         self.facts |= {"replay_workspace_bytes": str(method.workspace_bytes)} if method.workspace_bytes else {}
         self.facts |= {"replay_instructions": "flushed"} if place.flush_instructions else {}
         self.drift = Drift()
+        self._reference = self._prepared_reference()
+        gpu = place.device != "cpu" and self._reference is not None
+        self._clock = SteadyClock(self._reference_us) if gpu else None
+        if self._clock is not None:
+            with contextlib.suppress(UnsettledError):  # each race and confirmation settles again, or refuses
+                self._clock.settle()
         self._before = self._reading()
 
     def measure(
@@ -85,8 +100,13 @@ class WorkerContext:
     def confirm(
         self, problem: Problem, pick: Solution, winner: Solution, workspace_bytes: int | None = None, turn: int = 0
     ) -> Confirmed:
-        """Interleaved pairs of two solutions in this process; every ``turn`` has other random data."""
+        """Interleaved pairs of two solutions in this process; every ``turn`` has other random data.
+
+        Raises UnsettledError where the device's clock does not settle.
+        """
         started = time.perf_counter()
+        if self._clock is not None:
+            self._clock.settle()
         try:
             pairs = Trial(self, problem, {}, (), workspace_bytes).pairs(pick, winner, turn)
         finally:
@@ -110,20 +130,36 @@ class WorkerContext:
         sets = 1 + math.ceil(self.method.rotate * cache / held)
         return replace(known, sets=min(self.method.max_sets, sets), evict=sets > self.method.max_sets)
 
-    def _reading(self) -> float | None:
-        """The reference's time relative to the start; None where no backend runs it."""
+    def steady(self, sample: Callable[[], float]) -> float:
+        """A sample at the device's steady clock.  Raises UnsettledError."""
+        return sample() if self._clock is None else self._clock.held(sample)
+
+    def _prepared_reference(self) -> Runnable | None:
+        """The reference product, which stays prepared; None where no backend runs it."""
         for backend in self.backends.values():
             try:
                 picks = backend.solutions(REFERENCE, 1)
                 if picks:
-                    runnable = backend.prepare(REFERENCE, picks[0], Conditions())
-                    runnable.sample_us(2)
-                    return self.drift.read(median([runnable.sample_us(8) for _ in range(3)]))
+                    return backend.prepare(REFERENCE, picks[0], Conditions())
             except (UnsupportedError, OutOfMemoryError):
                 continue
             finally:
                 backend.release()
         return None
+
+    def _reference_us(self) -> float:
+        assert self._reference is not None
+        return self._reference.sample_us(8)
+
+    def _reading(self) -> float | None:
+        """The reference's time relative to the start; None where no backend runs it."""
+        if self._reference is None:
+            return None
+        try:
+            self._reference.sample_us(2)
+            return self.drift.read(median([self._reference_us() for _ in range(3)]))
+        except HostBoundError:
+            return None
 
 
 class Trial:
@@ -175,11 +211,15 @@ class Trial:
     def _raced(self, pick: Solution, entrants: Sequence[Solution]) -> Result:
         least = bound_us(self._problem, self._context.facts, hot=self._context.method.cache == "hot")
         sampler = self._sampler()
+
+        def take(solution: Solution) -> float:
+            return self._context.steady(lambda: sampler.take(solution))
+
         ran: Race[Solution] | None = None
         ended = ""
         try:
-            ran = race(entrants, sampler.take, rules=self._context.method.rules, bound_us=least)
-        except WithdrawnError as reason:
+            ran = race(entrants, take, rules=self._context.method.rules, bound_us=least)
+        except (WithdrawnError, UnsettledError) as reason:
             ended = str(reason)
         except OutOfMemoryError as error:  # not even the operands fit: the problem is skipped, with its size
             ended = f"out of memory: {error}"
@@ -253,6 +293,6 @@ class Trial:
         first = turn * method.blocks
 
         def sample(solution: Solution, block: int) -> float:
-            return sampler.take_in_block(solution, first + block)
+            return self._context.steady(lambda: sampler.take_in_block(solution, first + block))
 
         return interleave(pick, winner, sample, blocks=method.blocks, floor=method.floor)

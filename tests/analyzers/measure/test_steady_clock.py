@@ -1,0 +1,95 @@
+"""Samples at the device's steady clock, on simulated devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzers.measure.backend import Place
+from analyzers.measure.drift import SteadyClock, UnsettledError, noise
+from analyzers.measure.results import Method
+from analyzers.measure.trial import WorkerContext
+from tests.analyzers.measure.problems import gemm
+from tests.analyzers.measure.test_trial import COPY, PICK, ColdAfterRefresh
+
+
+def scripted(*readings_us: float) -> SteadyClock:
+    """A clock that has settled at the first reading; of the others three are taken at each check."""
+    left = [x for reading in readings_us[1:] for x in [reading] * 3]
+    seconds = iter(range(100))
+    clock = SteadyClock(lambda: left.pop(0), lambda: float(next(seconds)))
+    clock._reference_us = readings_us[0]
+    return clock
+
+
+def test_an_idle_clock_is_not_taken_for_the_steady_one() -> None:
+    """345 MHz for the first readings, all alike, then 1,980."""
+    seconds = [0.0]
+
+    def reading() -> float:
+        seconds[0] += 0.01
+        return 287.0 if seconds[0] < 0.3 else 50.0
+
+    clock = SteadyClock(reading, lambda: seconds[0])
+    clock.settle()
+    assert clock.held(reading) == 50.0
+    assert clock._reference_us == 50.0
+
+
+def test_samples_around_a_change_of_the_clock_are_discarded_and_taken_again() -> None:
+    samples = [130.0, 100.0, 101.0]
+    assert scripted(50.0, 65.0, 50.0, 50.5).held(lambda: samples.pop(0)) == 101.0
+    assert scripted(50.0, 51.0).held(lambda: 100.0) == 100.0
+
+
+def test_a_new_steady_clock_under_load_is_accepted() -> None:
+    samples = [110.0, 120.0]
+    clock = scripted(50.0, 60.0, 60.5)
+    assert clock.held(lambda: samples.pop(0)) == 120.0
+
+
+def test_a_device_that_does_not_settle_is_refused() -> None:
+    turn = [0]
+
+    def reading() -> float:
+        turn[0] += 1
+        return 50.0 * 1.1 ** (turn[0] // 3 % 5)
+
+    with pytest.raises(UnsettledError, match="did not settle in 5 s"):
+        SteadyClock(reading, lambda: turn[0] * 0.01).settle()
+    with pytest.raises(UnsettledError, match="3 tries"):
+        scripted(50.0, 55.0, 61.0, 67.0).held(lambda: 100.0)
+
+
+class Falling(ColdAfterRefresh):
+    """A GPU that gets slower with every execution."""
+
+    def prepare(self, *given: object) -> object:  # type: ignore[override]
+        runnable = super().prepare(*given)  # type: ignore[arg-type]
+        self.count = 0
+
+        def sample_us(count: int) -> float:
+            self.count += 1
+            return 100.0 * 1.05**self.count
+
+        runnable.sample_us = sample_us  # type: ignore[method-assign]
+        return runnable
+
+
+def test_nothing_is_confirmed_on_a_device_that_does_not_settle(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [0.0]
+
+    def now() -> float:
+        seconds[0] += 0.05
+        return seconds[0]
+
+    monkeypatch.setattr("analyzers.measure.drift.time.monotonic", now)
+    backend = Falling({PICK: 100.0, COPY: 90.0})
+    monkeypatch.setattr(SteadyClock.__init__, "__defaults__", (now,))
+    context = WorkerContext({"x": backend}, Place(device="cuda:0"), Method(), lambda what: None)  # type: ignore[dict-item]
+    with pytest.raises(UnsettledError):
+        context.confirm(gemm(), PICK, COPY)
+
+
+def test_a_throttled_start_is_remarked() -> None:
+    assert noise({"throttle": "0x0000000000000001"}) == [], "idle"
+    assert len(noise({"throttle": "0x0000000000000068"})) == 1
