@@ -160,6 +160,7 @@ def replay(
             if watch:
                 watch(scheduler.now)
             report.finished = scheduler.run([item.problem for item in items], workspaces)
+            report.remarks.extend(scheduler.remarks)
     except KeyboardInterrupt:
         report.finished, report.interrupted = False, True
     recorder.close()

@@ -116,6 +116,8 @@ class Scheduler:
         self._slots = [_Slot(device) for device in devices]
         self._races: deque[Problem] = deque()
         self._pairs: deque[_Pair] = deque()
+        self.remarks: list[str] = []
+        """Pairs that could not be confirmed, with the reason."""
         self._workspaces: Mapping[str, int] = {}
         self._lost: dict[str, list[Measurement]] = {}
         self._machines_lost: Counter[str] = Counter()  # by the problem that was being raced
@@ -308,6 +310,7 @@ class Scheduler:
         task, slot.task = slot.task, None
         pair, slot.pair = slot.pair, None
         if pair is not None:
+            self.remarks.append(f"{pair.task.problem.label}: not confirmed: {why}")
             self._keep(pair)
         if isinstance(task, RaceTask):
             rows = self._lost.pop(task.problem.text, None) or [not_measured(task.problem, DEFAULT, status, why)]
