@@ -1,8 +1,8 @@
 """Makes ``sample_logs/nvidia/``: run it from anywhere, the files are the same every time.
 
 It writes the grammar of cuBLASLt's, cuBLAS's and cuDNN's logs from its own understanding and imports nothing of
-logparse, so that the samples are evidence independent of the readers.  ``sample_logs/nvidia/README.md`` says what each
-file is.
+logparse, so that the samples are evidence independent of the readers.  ``sample_logs/nvidia/README.md`` describes
+each file.
 """
 
 from __future__ import annotations

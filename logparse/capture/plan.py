@@ -13,7 +13,7 @@ Settings that cancel each other are refused where the command itself makes them,
 the environment does.  Sources: ROCm/hipBLASLt library/src/amd_detail/rocblaslt/src/include/logging.h, the cuBLAS
 documentation (cuBLASLt Logging), the cuDNN documentation (Error Reporting and API Logging), pytorch/pytorch
 aten/src/ATen/cuda/tunable/Tunable.cpp.  Costs were measured on an H200 (``benchmarks/results/nvidia-logs-…``): a Trace
-line at most 0.01 ms and 0.6 KB; cuBLAS's own log (0.16 ms and 5 KB a call) tells nothing more, and is left off.
+line at most 0.01 ms and 0.6 KB; cuBLAS's own log (0.16 ms and 5 KB a call) holds nothing more, and is left off.
 """
 
 from __future__ import annotations

@@ -144,7 +144,10 @@ class Reader(BlockReader):
             call = self._log.read(block)
         except ValueError as error:
             return Outcome("reject", [Reject(f"{block.function}: {error}")])
-        return Outcome("message") if call is None else Outcome("call", [call])
+        if call is not None:
+            return Outcome("call", [call])
+        text = "no single product or convolution"
+        return Outcome("message", [Message(category=self._log.category, function=block.function, text=text)])
 
     def _lose(self) -> None:
         """Give up a block that is open."""

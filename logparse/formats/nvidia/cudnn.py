@@ -15,8 +15,9 @@ convolution of a shape) with ``CUDNN_LOGDEST_DBG=cudnn_%i.log`` (or ``stdout``, 
     W! CuDNN (v91900 56) function cudnnBackendExecute() called:
     w!         Warning: CUDNN_STATUS_NOT_SUPPORTED; Reason: (!srcDesc->isNHWC()) || (!dstDesc->isNHWC())
 
-A call is an executed plan whose graph is one convolution; its engine and knobs are the solution.  The block's answer
-(``status``), the internal call of the same plan and everything else are messages; so is a graph of several operations.
+A call is an executed plan whose graph is one convolution; its engine and knobs are the solution.  The block with the
+answer (``status``), the internal call of the same plan and everything else are messages; so is the execution of a graph
+of several operations.  Functions of the API before graphs (``cudnnConvolutionForward`` …) are messages, too.
 Seen of cuDNN 9.19 with PyTorch 2.11.
 """
 
