@@ -207,15 +207,18 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
     sizes = {x: flags[f"in_{x}"] for x in axes}
     for word, flag in (("filter", "fil"), ("pad", "pad"), ("stride", "conv_stride"), ("dilation", "dilation")):
         sizes |= {f"{word}_{x}": flags[f"{flag}_{x}"] for x in axes}
-    if flags["pad_mode"] == "valid":
+    # MIOpenDriver takes the padding mode for mode conv alone, with dilations of 1 or filters of 1 throughout.
+    dense = all(sizes[f"dilation_{x}"] == 1 for x in axes) or all(sizes[f"filter_{x}"] == 1 for x in axes)
+    pad_mode = flags["pad_mode"] if dense and not transposed else ""
+    if pad_mode == "valid":
         sizes |= {f"pad_{x}": 0 for x in axes}
     for x in axes:
         sizes[f"out_{x}"] = _output(sizes, x, flags[f"trans_output_pad_{x}"] if transposed else None)
-    if flags["pad_mode"] == "same":
+    if pad_mode == "same":
         sizes |= dict.fromkeys([f"{word}_{x}" for x in axes for word in ("pad", "out")])
     type_ = TYPE_OF_OP[op]
     plain = "NCDHW" if three else "NCHW"
-    groups = flags["group_count"]
+    groups = flags["group_count"] or 1
     casts: dict[str, Any] = {
         f"{role}_cast": "none" if flags[f"{flag}_cast_type"] == "-1" else None
         for role, flag in (("in", "in"), ("weights", "wei"), ("out", "out"))
@@ -232,9 +235,9 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
         in_type=type_,
         weights_type=type_,
         out_type=None if type_ == "INT8" else type_,  # int8, int32 or float: not part of the command
-        in_layout=flags["in_layout"] or plain,
-        weights_layout=flags["fil_layout"] or plain,
-        out_layout=flags["out_layout"] or plain,
+        in_layout=(flags["in_layout"] or plain).upper(),
+        weights_layout=(flags["fil_layout"] or plain).upper(),
+        out_layout=(flags["out_layout"] or plain).upper(),
         **casts,
         bias=0,  # the driver's -b is an operation of its own, no part of the convolution's key
         mode="transposed" if transposed else "convolution",

@@ -322,6 +322,8 @@ _LINES: tuple[tuple[str, Callable[[_Reader, re.Match[str]], Outcome | None]], ..
     (r"├──(?:offset at \d+|verify numerics: .*)", _Reader.other),
     (rf"missing (?:op|params)_signature, returning null ResultEntry for {_OP},(?P<params>\S*)", _Reader.lookup),
     (rf"ResultEntry found for {_OP},(?P<params>\S*)", _Reader.lookup),
+    # 2.15 with wildcards; the dispatch has a look-up line of its own, so this is no second call
+    (r"wildcard fallback hit for .+ via wildcard .+", _Reader.other),
     (rf"finding fastest for {_KEY} out of (?P<n>\d+ candidates)", _Reader.finding),
     (rf"└──found fastest for {_KEY} (?P<sol>\S+)", _Reader.fastest),
     (rf"└──top five solutions for {_KEY}", _Reader.top_five),
@@ -366,6 +368,7 @@ _MARKERS = (
     b"to realtime output file",
     b" is not provided for validation",
     b"no result, using default",
+    b"wildcard fallback hit for ",
     b"missing candidate ",
     b"writing file ",
     b"additional tuning results available",

@@ -216,3 +216,28 @@ def test_corpus_lists_are_read_whole() -> None:
         back = driver.read_command(driver.command(problem))
         assert back is not None
         assert back.problems == (problem,)
+
+
+TYPED = "./bin/MIOpenDriver convfp16 -n 4 -c 8 -H 16 -W 16 -k 8 -y 3 -x 3 -p 1 -q 1 -F 1"
+
+
+def only(text: str) -> ConvProblem:
+    command = driver.read_command(text)
+    assert command is not None
+    (problem,) = command.problems
+    return problem
+
+
+def test_values_as_the_driver_takes_them() -> None:
+    """Layouts in any case, no groups for one group, and a padding mode only where the driver looks at it."""
+    plain = only(TYPED)
+    assert only(f"{TYPED} -g 0") == plain
+    assert (only(f"{TYPED} --in_layout nhwc").in_layout, plain.in_layout) == ("NHWC", "NCHW")
+    assert (only(f"{TYPED} -z valid").pad_h, only(f"{TYPED} -z valid").out_h) == (0, 14)
+    assert only(f"{TYPED} -z same").pad_h is None
+    for mode in ("valid", "same"):
+        dilated = f"{TYPED} -l 2 -j 2"
+        assert only(f"{dilated} -z {mode}") == only(dilated)
+        assert only(f"{TYPED} -m trans -z {mode}") == only(f"{TYPED} -m trans")
+        ones = dilated.replace("-y 3 -x 3", "-y 1 -x 1")
+        assert only(f"{ones} -z {mode}") != only(ones)
