@@ -1,8 +1,17 @@
 """From math-library logs and tuning files of GPU jobs to one table, findings and override files.
 
-import logparse
-store = logparse.open("logparse-store")
-store.calls()        # pandas DataFrames with the columns of the SQL views
+>>> import logparse
+>>> from logparse.ingest import ingest
+>>> from logparse.store import open_store
+>>> results = ingest(["sample_logs/hipblaslt/hipblaslt_rank0_4242.log"], open_store(folder, create=True), run="job")
+>>> store = logparse.open(folder)
+>>> store
+Store('...', runs: job)
+>>> store.sql("select sum(calls) > 0 as called from workload")
+   called
+0    True
+>>> sorted(store.workload().columns)     # the views, as pandas DataFrames
+['calls', 'calls_from', 'kind', 'pid', 'problem', 'run']
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from logparse.output import ROWS, Answer, Bar
+from logparse.output import CHECK_FAILED, ROWS, Answer, Bar
 from logparse.output import options as opt
 from logparse.output.options import argument, opened, option, program_of
 from logparse.output.program import run_program
@@ -63,7 +63,7 @@ def ingest(
     held = opened(store, create=True)
     with open_executor(engine, jobs) as executor, Bar("ingest", of_bytes=True) as bar:
         reading = partial(ingest_paths, progress=bar.advance if bar.shown else None, total=bar.begin, executor=executor)
-        return answer(reading(paths, held, run=run, format=format, max_ratio=max_ratio))
+        return answer(reading(paths, held, run=run, format=format, max_ratio=max_ratio), run)
 
 
 @verb("logparse capture --dir logs -- torchrun --nproc-per-node 8 train.py", passes_on=True)
@@ -78,18 +78,17 @@ def capture(
     print_only: Annotated[bool, option("Only print the exports and what they mean.", "--print")] = False,
 ) -> Answer:
     """Run a job with its libraries' logs switched on, then ingest them; the exit code is the job's."""
-    from logparse.capture.plan import exports
-    from logparse.capture.plan import plan as planned
+    from logparse.capture.plan import exports, plan
     from logparse.capture.run import capture as captured
     from logparse.ingest.render import answer
 
     if not command and not print_only:
         raise typer.BadParameter("a command after `--`, or --print", param_hint="COMMAND")
-    plan = planned(command or [], folder, masks, markers=markers, tunableop=tunableop)
+    settings = plan(command or [], folder, masks, markers=markers, tunableop=tunableop)
     if print_only:
-        return Answer(exports(plan).splitlines(), errors=[f"warning: {warning}" for warning in plan.warnings])
-    held = partial(opened, store, create=True)
-    code, results = captured(command or [], plan, held, partial(typer.echo, err=True), run=run)
+        return Answer(exports(settings).splitlines(), errors=[f"warning: {x}" for x in settings.warnings])
+    opening, say = partial(opened, store, create=True), partial(typer.echo, err=True)
+    code, results = captured(command or [], settings, opening, say, run=run)
     return replace(answer(results), code=code, aside=True)  # standard output is the job's
 
 
@@ -117,8 +116,7 @@ def recommend(
     from analyzers.analyzer import Settings
     from analyzers.evidence.target import target_from
     from analyzers.overrides import WRITERS
-    from analyzers.recommend import render
-    from analyzers.recommend import verb as advising
+    from analyzers.recommend import render, verb
     from logparse.formats import FORMATS
 
     settings = Settings(
@@ -134,8 +132,8 @@ def recommend(
         steps=steps,
         target=target_from(target or [], FORMATS),
     )
-    found = advising.advise(opened(store), settings, run)
-    written, notes = advising.write(found, settings, WRITERS, out, gpus, own or [])
+    found = verb.advise(opened(store), settings, run)
+    written, notes = verb.write(found, settings, WRITERS, out, gpus, own or [])
     return render.answer(found, written, notes, n)
 
 
@@ -171,10 +169,9 @@ def replay(
     from analyzers.measure.results import Method
     from analyzers.measure.scheduler import Limits
 
-    devices = tuple(f"cuda:{x}" if x.isdigit() else x for x in device.split(",")) if device else ()
     options = measuring.Options(
         backends=tuple(backend.split(",")),
-        devices=devices,
+        devices=tuple(f"cuda:{x}" if x.isdigit() else x for x in device.split(",")) if device else (),
         engine=engine,
         run=run,
         kind=kind,
@@ -207,9 +204,8 @@ def top(
 
     held = opened(store)
     frame = lookup.top(held, by=by, kind=kind, n=n, run=run)
-
-    text = [frame.drop(columns="text")]
-    return Answer(text, frame, "top", notes=lambda: (f"note: {x}" for x in remarks_of(held, held.latest_run(run))))
+    notes = partial(remarks_of, held, held.latest_run(run))
+    return Answer([frame.drop(columns="text")], frame, "top", notes=lambda: (f"note: {x}" for x in notes()))
 
 
 @verb("logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'", table=True)
@@ -253,7 +249,7 @@ def status(
     if watch:
         follow(held, typer.echo, interval)
         return Answer()
-    return Answer(table=lookup.holdings(held), of="status", notes=lambda: missing(held))
+    return Answer(table=lookup.holdings(held), of="status", notes=lambda: (*missing(held), *lookup.hints(held)))
 
 
 @verb("logparse formats", table=True)
@@ -270,9 +266,7 @@ def formats() -> Answer:
 
 
 @verb("logparse forget run-before-upgrade")
-def forget(
-    name: Annotated[str, argument("A run label, or (the end of) a file's path.")], store: opt.Store = None
-) -> Answer:
+def forget(name: Annotated[str, argument("A run label, or a path or its end.")], store: opt.Store = None) -> Answer:
     """Remove a run or a file from the store."""
     return Answer([f"forgot {path}" for path in opened(store).forget(name)])
 
@@ -285,6 +279,13 @@ def compact(store: opt.Store = None) -> Answer:
     with Bar("compact") as bar:
         merged = compaction.compact(opened(store), bar.complete)
     return Answer([f"{merged.before:,} files before, {merged.after:,} now"])
+
+
+@verb("logparse check --store s3://bucket/store")
+def check(store: opt.Store = None) -> Answer:
+    """Read all that the store holds, and name damaged and missing files; exit code 3 when there are some."""
+    damage = opened(store).damage()
+    return Answer(damage or ["no file is damaged or missing"], code=CHECK_FAILED if damage else 0)
 
 
 @verb("logparse lint tunableop_results0.csv --target gpus=8 --against logparse-store", table=True)
@@ -344,7 +345,8 @@ def diff(
     fail_on: opt.FailOn = "3%",
     overrides: Annotated[opt.Words, option("Old override files, for an upgrade plan.")] = None,
     markdown: Annotated[Path | None, option("Write a section for a pull request.")] = None,
-    junit: Annotated[Path | None, option("Write JUnit XML.")] = None,
+    junit: Annotated[Path | None, option("Write JUnit XML: a failure per problem that got slower.")] = None,
+    junit_all: Annotated[bool, option("JUnit XML with a case per problem.", "--junit-all")] = False,
     store: opt.Store = None,
     n: opt.Count = None,
 ) -> Answer:
@@ -355,15 +357,13 @@ def diff(
     if markdown:
         markdown.write_text(render.diff_markdown(found), encoding="utf-8")
     if junit:
-        junit.write_text(render.diff_junit(found), encoding="utf-8")
+        junit.write_text(render.diff_junit(found, junit_all), encoding="utf-8")
     return render.diff_answer(found, plan, n)
 
 
 @verb("logparse merge tunableop_results?.csv --gpus 8 --out merged")
 def merge(
-    files: opt.Files,
-    out: Annotated[Path, option("Folder for the merged files.")] = Path("merged"),
-    gpus: opt.Gpus = 1,
+    files: opt.Files, out: Annotated[Path, option("Folder for the files.")] = Path("merged"), gpus: opt.Gpus = 1
 ) -> Answer:
     """Merge override files of one format, device and build: the fastest (without times the first) of each key."""
     from analyzers.overrides import render

@@ -229,6 +229,16 @@ class _Pasted:
         raise InputError("a pasted line is no database")
 
 
+MANY_FILES = 2_000
+"""Row files from which on every look at a store takes seconds."""
+
+
+def hints(store: Store) -> list[str]:
+    """What would make the store faster to read."""
+    count = store.unmerged
+    return [f"the store has {count:,} small files: `logparse compact` merges them"] if count > MANY_FILES else []
+
+
 def holdings(store: Store) -> pd.DataFrame:
     """What the store holds: one row per run and format, with files, lines, calls, problems and rejects."""
     return store.query("""

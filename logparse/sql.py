@@ -1,4 +1,4 @@
-"""SQL of a stranger over the views: read-only, limited in time, rows and memory.
+"""Untrusted SQL over the views: read-only, limited in time, rows and memory.
 
 The query runs in a process of its own that can be killed, on a connection that can reach neither files nor network:
 DuckDB's own ``read_only`` does not stop ``COPY … TO``, and an interrupt can take a minute to bite.
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from logparse.errors import LogparseError, QueryError
 from logparse.store import open_store
+from logparse.store.schema import VIEWS
 
 _LOCK = (
     "set temp_directory = ''",
@@ -55,9 +56,15 @@ def query(
         child.join()
         receiver.close()
     if kind == "error":
-        raise QueryError(str(payload))
+        raise QueryError(_with_views(str(payload)))
     with pa.ipc.open_stream(payload) as reader:
         return reader.read_all()
+
+
+def _with_views(message: str) -> str:
+    """DuckDB's message, and where a table is missing those that there are."""
+    missing = message.startswith("Catalog Error: Table with name")
+    return f"{message}\nThere is {', '.join(VIEWS)}." if missing else message
 
 
 def _child(

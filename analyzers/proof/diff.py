@@ -83,7 +83,8 @@ def diff(a: Tables, b: Tables, fail_on: float = FAIL_ON) -> Diff:
     """
     left, right, after = _run(a), _run(b), timings(b)
     names = _renamed(left["problem"], right["problem"])
-    right, after = (x.assign(problem=x["problem"].map(names)) for x in (right, after))
+    right, after = (x.assign(problem=x["problem"].map(names).astype(object)) for x in (right, after))
+    left = left.astype({"problem": object})  # a run without problems has them as numbers
     rows = _side(left, "a").merge(_side(right, "b"), on="problem", how="outer")
     rows = rows.merge(_times(timings(a), after), on="problem", how="left")
     rows["ratio"] = rows["b_us"] / rows["a_us"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,11 +25,15 @@ _REPLACES = (
 
 
 def advise(store: Store, settings: Settings, run: str | None = None) -> Recommendation:
-    """Analyse a run (default the latest) and keep its findings in the store.  Raises StoreError for an unknown run."""
+    """Analyse a run (default the latest) and keep its findings in the store, unless that cannot be written.
+
+    Raises StoreError for an unknown run.
+    """
     recommendation = recommend(tables_to_analyse(store, run), settings)
     found = rows(recommendation)
     found["solution"] = [proposed(finding) for finding in recommendation.findings]
-    store.write_findings(found)
+    with suppress(OSError):  # a store to read only: what is found is printed and written all the same
+        store.write_findings(found)
     return recommendation
 
 

@@ -40,6 +40,9 @@ from logparse.model import Record, Reject
 
 PIECE_BYTES = 4 << 20
 """Of a file, what is hashed at a time: ranges that begin at multiples of it can be hashed each by itself."""
+LONGEST_BYTES = 64 << 20
+"""A longer line of a stream is a reject, whose bytes are passed over."""
+_EXCERPT_BYTES = 1024
 BLOCK_BYTES = 1 << 20  # small enough for caches, and for memory that is used again and not mapped anew
 _HELD_BYTES = 10 << 20  # of distinct lines and their cells in one counter, until they are taken
 _HELD_CLAIMED = 20_000
@@ -495,23 +498,51 @@ class _Taking:
             entry.offset, entry.raw = offset, raw
 
 
+Long = Callable[[bytes, int, int], None]
+"""Called with the first bytes, the offset and the length of a line of more than ``LONGEST_BYTES``."""
+
+
 def blocks(
-    stream: BinaryIO, offset: int = 0, size: int | None = None, progress: Callable[[int], None] | None = None
+    stream: BinaryIO,
+    offset: int = 0,
+    size: int | None = None,
+    progress: Callable[[int], None] | None = None,
+    long: Long | None = None,
 ) -> Iterator[tuple[bytes, int]]:
     """Blocks of whole lines with their offsets; the last may lack its line end, a longer line is a block of its own.
 
-    ``size`` (default ``BLOCK_BYTES``) is that of one read; ``progress`` gets the bytes of each.
+    ``size`` (default ``BLOCK_BYTES``) is that of one read; ``progress`` gets the bytes of each.  With ``long`` a line
+    of more than ``LONGEST_BYTES`` is in no block, and never in memory as a whole.
     """
     size = size or BLOCK_BYTES
     rest: list[bytes | memoryview] = []
+    held = 0
     while data := stream.read(size):
         if progress:
             progress(len(data))
+        held += len(data)
+        if long and held > LONGEST_BYTES and b"\n" not in data:
+            first, length = b"".join([*rest, data])[:_EXCERPT_BYTES], held
+            rest, held = [], 0
+            while (data := stream.read(size)) and b"\n" not in data:
+                length += len(data)
+                if progress:
+                    progress(len(data))
+            if progress:
+                progress(len(data))
+            end = data.find(b"\n") + 1
+            long(first, offset, length + end)
+            offset += length + end
+            data = data[end:]
+            if not data:
+                continue
+            held = len(data)
         cut = data.rfind(b"\n") + 1
         if not cut:
             rest.append(data)
             continue
         view = memoryview(data)
+        held = len(data) - cut
         block = b"".join([*rest, view[:cut]])
         rest = [bytes(view[cut:])]  # a copy, so that the memory of `data` is free for the next read
         view.release()

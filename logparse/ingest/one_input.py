@@ -61,6 +61,7 @@ class Ingested:
     calls: int = 0
     seconds: float = 0.0
     error: str = ""
+    remark: str = ""
 
     @property
     def units(self) -> Mapping[Unit, int]:
@@ -320,7 +321,7 @@ class _Input:
             content = self.file.decompressed(cast(BinaryIO, hashing))
             while start > hashing.count and content.read(min(1 << 20, start - hashing.count)):
                 pass
-            for block, offset in blocks(content, start, progress=self._report):
+            for block, offset in blocks(content, start, progress=self._report, long=stream.reject_long):
                 cut = block.rfind(b"\n") + 1
                 if cut:
                     stream.feed(block[:cut], offset)
@@ -355,7 +356,9 @@ class _Input:
         raw = self.file.raw()
         stream, total = self._stream_read(), Ingested("-", "new")
         start, read, rest, last_commit = 0, 0, b"", time.monotonic()
+        digest = Digest()
         while data := _available(raw):
+            digest.update(data)
             block, rest = _cut(rest + data)
             if block:
                 stream.feed(block, read)
@@ -367,9 +370,11 @@ class _Input:
         if rest:
             stream.feed(rest, read)
         end = read + len(rest)
-        stretch = _Stretch(source, self.run, f"{source}-end", start, end)
-        total = _sum(total, self._commit_stream(stream, stretch))
-        return replace(total, seconds=time.monotonic() - self._started)
+        content = f"{digest.hexdigest()}-{end}"
+        before = [row.run for row in self.store.commits_of("-") if row.content_hash == content]
+        total = _sum(total, self._commit_stream(stream, _Stretch(source, self.run, content, start, end)))
+        again = f"this stream is in the store already (run {', '.join(before)}): its lines now count twice"
+        return replace(total, remark=again if before and end else "", seconds=time.monotonic() - self._started)
 
     def _stream_read(self, reader: LineReader | None = None) -> StreamRead:
         return StreamRead(self.store.attempt(), self.formats, self.task.threads, reader)

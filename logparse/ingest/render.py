@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 from collections.abc import Sequence
 
+from logparse.errors import LogparseError
 from logparse.formats.format import Unit
+from logparse.ingest.input_file import InputFile
 from logparse.ingest.one_input import Ingested
 from logparse.output import Answer, Rows
 
+_SHOWN, _FIRST = 8, 80  # remarks of one kind; characters of a first line
 _UNITS: dict[str, Unit] = {
     "measured": "measurement",
     "messages": "message",
@@ -17,11 +22,14 @@ _UNITS: dict[str, Unit] = {
 }
 
 
-def answer(results: Sequence[Ingested]) -> Answer:
-    """What became of each input; exit code 1 where one failed, or nothing in any of them was ours."""
+def answer(results: Sequence[Ingested], label: str | None = None) -> Answer:
+    """What became of each input, and why inputs gave nothing to the run ``label`` that was asked for.
+
+    Exit code 1 where one failed, none was of a known format, or all belong to other runs.
+    """
     rows = [
         {
-            "file": os.path.relpath(r.path) if r.path.startswith("/") else r.path,
+            "file": shown(r),
             "format": r.format,
             "state": r.state,
             "lines": r.lines,
@@ -33,6 +41,41 @@ def answer(results: Sequence[Ingested]) -> Answer:
         if r.state != "failed"
     ]
     errors = [f"error: {r.error}" for r in results if r.state == "failed"]
+    remarks = [f"{shown(r)}: {r.remark}" for r in results if r.remark]
+    elsewhere = [r for r in results if r.state == "unchanged" and label is not None and r.run != label]
+    remarks += [
+        f"{shown(r)}: in the store as of run {r.run}, and stays there; for run {label}: `logparse forget "
+        f"{shlex.quote(r.path)}`, then ingest it again"
+        for r in elsewhere[:_SHOWN]
+    ]
+    known = any(r.recognised for r in results)
+    unread = [] if known else [r for r in results if r.state != "failed"]
+    remarks += [f"{shown(r)}: {_why_nothing(r)}" for r in unread[:_SHOWN]]
+    left = max(0, len(elsewhere) - _SHOWN) + max(0, len(unread) - _SHOWN)
+    remarks += [f"and {left:,} more"] if left else []
+    fine = (known and len(elsewhere) < len(results)) or all(_is_empty_results(r) for r in results)
     runs = sorted({r.run for r in results if r.run})
     text: list[str | Rows] = [*([rows] if rows else []), *([f"run: {', '.join(runs)}"] if runs else [])]
-    return Answer(text, errors=errors, code=int(bool(errors) or not any(r.recognised for r in results)))
+    return Answer(text, errors=[*errors, *remarks], code=int(bool(errors) or not fine))
+
+
+def shown(result: Ingested) -> str:
+    """An input's path, from the working folder where it is below that."""
+    return os.path.relpath(result.path) if result.path.startswith("/") else result.path
+
+
+def _why_nothing(result: Ingested) -> str:
+    """Why an input that could be read gave nothing."""
+    if _is_empty_results(result):
+        return "empty: TunableOp wrote no result (nothing was tuned, or the worker was killed)"
+    if not result.lines:
+        return "empty"
+    first = ""
+    with contextlib.suppress(LogparseError, OSError, EOFError):
+        first = InputFile(result.path).head().data.decode("utf-8", "backslashreplace").strip().partition("\n")[0]
+    begins = f"; it begins with {first[:_FIRST]!r}" if first else ""
+    return f"nothing in it is of a format that is known (`logparse formats` lists them){begins}"
+
+
+def _is_empty_results(result: Ingested) -> bool:
+    return result.state != "failed" and not result.lines and "tunableop_results" in os.path.basename(result.path)

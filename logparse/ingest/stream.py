@@ -9,8 +9,8 @@ import numpy as np
 import xxhash
 
 from logparse.formats.format import UNITS, FileFormat, Format, LineFormat, Outcome, Unit
-from logparse.ingest.lines import LineReader, Read
-from logparse.model import Call, Record
+from logparse.ingest.lines import LONGEST_BYTES, LineReader, Read
+from logparse.model import Call, Record, Reject
 from logparse.store.collector import NULL, Collector, clock_second, problem_text, storable
 from logparse.store.parts import Attempt
 
@@ -40,6 +40,12 @@ class StreamRead:
         self.bytes += len(block)
         if self.reader.full:
             self._absorb(self.reader.take(all=False))
+
+    def reject_long(self, first: bytes, offset: int, length: int) -> None:
+        """Count a line that is too long to be read."""
+        reject = Reject(f"a line of {length:,} bytes: more than {LONGEST_BYTES:,} are not read", length=length)
+        self.tally.add(Outcome("reject", (reject,)))
+        self._collector.add((reject,), offset=offset, raw=first)
 
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
         """Read lines of a file descriptor's bytes; gives the bytes done each time.  Raises OSError."""

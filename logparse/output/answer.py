@@ -134,9 +134,17 @@ def arrow(table: pd.DataFrame | pa.Table | None, of: str = "") -> pa.Table:
     assert table is not None, "a verb without a table has no option for its format"
     if not of:
         return pa.Table.from_pandas(table, preserve_index=False)
-    columns = [column.split(" ") for column in TABLES[of].split(", ")]
-    schema = pa.schema([(name, types[kind]) for name, kind in columns])
-    return pa.Table.from_pandas(table.reindex(columns=schema.names), schema, preserve_index=False, safe=False)
+    named = [column.split(" ") for column in TABLES[of].split(", ")]
+    schema = pa.schema([(name, types[kind]) for name, kind in named])
+    wanted = table.reindex(columns=schema.names)
+    unknown = {name for name in schema.names if wanted[name].isna().all()}  # of whatever type pandas holds that
+    columns = [
+        pa.nulls(len(wanted), field.type)
+        if field.name in unknown
+        else pa.Array.from_pandas(wanted[field.name], type=field.type, safe=False)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:

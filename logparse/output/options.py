@@ -13,6 +13,7 @@ import typer
 from logparse import __version__
 from logparse.errors import LogparseError
 from logparse.output.answer import ROWS, Answer, TableFormat, show
+from logparse.output.program import quiet_pipe
 from logparse.text import one_of
 
 if TYPE_CHECKING:
@@ -129,7 +130,8 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
             def command(**values: Any) -> None:
                 chosen = {name: values.pop(name) for name in how}
                 answer = function(**values)
-                show(answer, chosen.get("format"), chosen.get("output"), wide=chosen.get("wide", False))
+                with quiet_pipe():
+                    show(answer, chosen.get("format"), chosen.get("output"), wide=chosen.get("wide", False))
                 if answer.code:
                     raise typer.Exit(answer.code)
 

@@ -6,10 +6,10 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
-from logparse.errors import LogparseError, UsageError
+from logparse.errors import LogparseError, QueryError, UsageError
 from logparse.text import printable
 
 
@@ -30,13 +30,32 @@ def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) ->
     except BrokenPipeError:  # `logparse sql … | head`
         _forget_output()
         code = 0
+    except QueryError as error:  # DuckDB points at the place below the line
+        print("\n".join(map(printable, f"error: {error}".splitlines())), file=sys.stderr)
+        code = 1
     except (LogparseError, OSError) as error:
         named = isinstance(error, OSError) and error.filename
         text = f"{os.fsdecode(error.filename)}: {error.strerror}" if named else str(error)  # type: ignore[union-attr]
         print(f"error: {printable(text)}", file=sys.stderr)
         _forget_output()
         code = 2 if isinstance(error, UsageError) else 1
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyarrow", "duckdb", "_duckdb")):
+            raise
+        why = printable(str(error).partition("\n")[0])
+        print(f"error: the store cannot be read (`logparse check` names the files): {why}", file=sys.stderr)
+        code = 1
     sys.exit(code)  # type: ignore[arg-type]
+
+
+@contextmanager
+def quiet_pipe() -> Iterator[None]:
+    """Whoever reads what is printed may stop before its end (``| head``): that is no error, and no exit code."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_output()
 
 
 def _leave_the_rest() -> None:

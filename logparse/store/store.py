@@ -147,6 +147,37 @@ class Store:
                     self._delete(path)
         return sorted({row.path for row in named})
 
+    def damage(self) -> list[str]:
+        """What of the committed data cannot be read: a line per file with what is lost.  Reads every part."""
+        manifest, commits = self.manifest(), self.live_table()
+        found = []
+        listed = {path for table in SCHEMAS for path in self.files(table)}
+        for path in sorted(manifest.parts - {path.removeprefix(f"{self.root}/") for path in listed}):
+            found.append(f"{path}: missing; its rows are of files that a compaction merged: ingest these again")
+        of = dict(zip(commits["attempt"].to_pylist(), commits["path"].to_pylist(), strict=True))
+        held = set(of) - manifest.attempts
+        left = {attempt_of(path) for path in listed}
+        for row in commits.to_pylist():
+            units = sum(row[f"{unit}_lines"] or 0 for unit in ("call", "message", "measurement", "reject"))
+            if units and row["attempt"] in held - left:
+                found.append(f"{row['path']}: no part of it is left: `logparse forget` it and ingest it again")
+        for path in sorted(listed):
+            name, attempt = path.removeprefix(f"{self.root}/"), attempt_of(path)
+            if attempt not in held and name not in manifest.parts:
+                continue
+            try:
+                pq.ParquetFile(path, filesystem=self.filesystem).read()
+            except (OSError, pa.ArrowException) as error:
+                lost = f"rows of {of[attempt]}" if attempt in of else "rows of files that a compaction merged"
+                why = str(error).partition("\n")[0]
+                found.append(f"{name}: {why}; lost: {lost}: `logparse forget` it and ingest it again")
+        return found
+
+    @property
+    def unmerged(self) -> int:
+        """How many row files a reader opens one by one, as of the last look; ``compact`` merges them."""
+        return len(self._row_files[0])
+
     def sweep(self, older_than_s: float = 3600) -> int:
         """Remove what nobody reads: parts of attempts that never committed and have written nothing for a while, and
         what was merged a while ago.  Returns how many files.
@@ -269,6 +300,16 @@ class Store:
         """The result of trusted SQL over the views (for untrusted SQL see ``logparse.sql``)."""
         with self.connect(run, sql=sql) as con:
             return con.execute(sql, parameters or None).df()
+
+    def sql(self, sql: str, run: str | None = None) -> pd.DataFrame:
+        """The result of one SELECT over the views (see ``docs/sql.md``), limited to ``run`` if it is named.
+
+        Runs as trusted SQL in this process, as ``query``; ``logparse.sql.query`` has limits for untrusted SQL.
+        """
+        return self.query(sql, run)
+
+    def __repr__(self) -> str:
+        return f"Store({self.url!r}, runs: {', '.join(self.runs()) or 'none'})"
 
     def frames(self, run: str | None = None, names: Sequence[str] = FRAMES) -> dict[str, pd.DataFrame]:
         """The tables that analyzers take: of one run (default the latest) where they are the run's own, else of all."""

@@ -55,7 +55,7 @@ def view_sql(run: str | None) -> dict[str, str]:
             from messages_ t join commits_ s using (attempt) group by all""",
         "messages": """
             select source_id, run, category, function, text, cast(sum(count) as bigint) as count,
-                   min("offset") as "offset" from process_messages group by all""",
+                   min("offset") as offset_bytes, min("offset") as "offset" from process_messages group by all""",
         "gemm_problems": f"select problem, {gemm_columns} from gemms_ join commits_ using (attempt) group by problem",
         "conv_problems": f"""
             select problem, {CONV_SHAPE} as shape, substr(problem, 7 + length(direction)) as layer,
@@ -79,7 +79,8 @@ def view_sql(run: str | None) -> dict[str, str]:
         "kernels": joined.format(t="kernels"),
         "facts": "select distinct s.source_id, s.run, t.name, t.value from facts_ t join commits_ s using (attempt)",
         "rejects": """
-            select s.source_id, s.path, s.run, min(t."offset") as "offset", arg_min(t.length, t."offset") as length,
+            select s.source_id, s.path, s.run, min(t."offset") as offset_bytes, min(t."offset") as "offset",
+                   arg_min(t.length, t."offset") as length,
                    cast(sum(t.count) as bigint) as count, t.reason, arg_min(t.text, t."offset") as text
             from rejects_ t join commits_ s using (attempt)
             group by s.source_id, s.path, s.run, t.reason, coalesce(t.line, t."offset")""",

@@ -1,0 +1,347 @@
+"""What verbs answer: every verb in every format on every kind of store; tables that fit; options that refuse."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from logparse.ingest import ingest, lines
+from logparse.output import TABLES, Answer, TableFormat, show
+from logparse.output.answer import arrow
+from logparse.store import open_store
+from logparse.text import duration, shortened
+from tests.conftest import ROOT, SAMPLES
+from tests.program import run
+
+TUNED = str(SAMPLES / "tunableop/tunableop_results0.csv")
+LOG = str(SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log")
+FIND_DB = str(SAMPLES / "miopen/gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt")
+LINE = next(line for line in Path(LOG).read_text().splitlines() if line.startswith("hipblaslt-bench"))
+
+VERBS: dict[str, tuple[str, ...]] = {
+    "top": ("top",),
+    "show": ("show", LINE),
+    "status": ("status",),
+    "formats": ("formats",),
+    "recommend": ("recommend", "--out", "{out}"),
+    "replay": ("replay", "--dry-run", "--device", "cpu"),
+    "lint": ("lint", TUNED),
+    "lint --rows": ("lint", TUNED, "--rows"),
+    "coverage": ("coverage", TUNED),
+    "verify": ("verify", "{store}", "{store}", TUNED),
+    "diff": ("diff", "{store}", "{store}"),
+    "sql": ("sql", "select problem, calls from workload"),
+}
+WITHOUT_STORE = ("formats", "lint", "lint --rows")
+
+
+@pytest.fixture(scope="module", params=["empty", "no findings", "one row", "foreign", "damaged"])
+def kind_of_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    folder = tmp_path_factory.mktemp("kinds")
+    store = open_store(folder / "store", create=True)
+    if request.param == "foreign":
+        (folder / "foreign.txt").write_text("nothing of ours\n")
+        ingest([str(folder / "foreign.txt")], store, run="r")
+    elif request.param == "one row":
+        (folder / "one.log").write_text(LINE + "\n")
+        ingest([str(folder / "one.log")], store, run="r")
+    elif request.param in ("no findings", "damaged"):
+        ingest([LOG, FIND_DB], store, run="r")
+    if request.param == "damaged":
+        for path in (*(folder / "store" / "calls").rglob("*.parquet"), *(folder / "store/gemms").rglob("*.parquet")):
+            path.write_bytes(path.read_bytes()[:40])
+    return request.param, str(folder / "store")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_in_every_format_on_every_kind_of_store(
+    kind_of_store: tuple[str, str], verb: str, tmp_path: Path
+) -> None:
+    """An answer with the documented columns and types, or an error in one line; never a traceback."""
+    kind, store = kind_of_store
+    words = [word.format(store=store, out=tmp_path / "out") if "{" in word[:1] else word for word in VERBS[verb]]
+    words += [] if verb in (*WITHOUT_STORE, "verify", "diff") else ["--store", store]
+    codes = {}
+    for how in TableFormat:
+        out = run(*words, "--format", how.value, "-o", str(tmp_path / f"x.{how.value}"))
+        assert out.returncode in (0, 1, 3), out.stderr
+        codes[how] = out.returncode
+        if out.returncode == 1:
+            assert out.stderr.startswith("error: ")
+            continue
+        if verb in TABLES and how is TableFormat.parquet:
+            schema = pq.read_schema(tmp_path / "x.parquet")
+            assert schema.equals(arrow(pd.DataFrame(), verb).schema), verb
+        if how is TableFormat.json:
+            assert isinstance(json.loads((tmp_path / "x.json").read_text()), list)
+    assert len(set(codes.values())) == 1 or verb == "status"  # its remarks, on the terminal alone, read more
+    if kind == "damaged" and verb not in WITHOUT_STORE and verb != "status":
+        assert codes[TableFormat.table] == 1
+    if kind == "no findings" and verb != "verify":
+        assert codes[TableFormat.table] != 1
+
+
+def test_a_damaged_store_is_named_file_by_file(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "s", create=True)
+    ingest([LOG, FIND_DB], store, run="r")
+    assert run("check", "--store", store.url).stdout == "no file is damaged or missing\n"
+    part = next((tmp_path / "s" / "calls").rglob("*.parquet"))
+    part.write_bytes(b"PAR1")
+    out = run("check", "--store", store.url)
+    assert (out.returncode, part.name in out.stdout, LOG in out.stdout) == (3, True, True)
+    assert "`logparse forget` it and ingest it again" in out.stdout
+    for path in (tmp_path / "s").rglob("*.parquet"):
+        if path.name.startswith(part.name.partition("-")[0]):
+            path.unlink()
+    out = run("check", "--store", store.url)
+    assert f"{LOG}: no part of it is left" in out.stdout
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("verb", ["top", "status", "formats", "recommend"])
+def test_tables_fit_and_break_no_number(samples_store: str, width: int, verb: str, tmp_path: Path) -> None:
+    words = [*VERBS[verb][:1], *(["--out", str(tmp_path)] if verb == "recommend" else [])]
+    words += [] if verb == "formats" else ["--store", samples_store]
+    environ = {**os.environ, "COLUMNS": str(width)}
+    command = [sys.executable, "-m", "logparse", *words]
+    out = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True).stdout.splitlines()
+    rule = next(i for i, line in enumerate(out) if "──" in line)
+    assert len(out[rule]) <= width
+    table = out[rule - 1 : next((i for i in range(rule, len(out)) if not out[i].startswith(" ")), len(out))]
+    assert all(len(line) <= width for line in table)
+    assert len(out[rule - 1].split()) >= 3, "columns are left out only where there is no room"
+    whole = run(*words, "--wide").stdout
+    for number in re.findall(r"\d[\d,.]*\d", "\n".join(table)):
+        assert number in whole
+
+
+@pytest.fixture(scope="module")
+def samples_store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("output") / "store")
+    out = run("ingest", str(SAMPLES), "--store", path, "--run", "samples")
+    assert out.returncode == 0, out.stderr
+    return path
+
+
+def test_names_are_shortened_to_what_differs() -> None:
+    kernels = [f"kernel:void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_{x}_relu>(cutlass::Params)" for x in "ab"]
+    assert shortened(kernels, 60) == [f"kernel:cutlass_80_tensorop_s16816gemm_{x}_relu" for x in "ab"]
+    for room in (12, 20, 30):
+        cut = shortened(kernels, room)
+        assert len(set(cut)) == 2
+        assert all(len(text) <= room for text in cut)
+    assert shortened(["one"], 10) == ["one"]
+    assert shortened(["x" * 30], 10) == ["xxxxxx…xxx"]
+
+
+@pytest.mark.parametrize(
+    ("us", "text"), [(999.9, "1000 µs"), (5455.0, "5.46 ms"), (1.24e7, "12.4 s"), (7.2e9, "120 min"), (None, "unknown")]
+)
+def test_durations(us: float | None, text: str) -> None:
+    assert duration(us) == text
+
+
+def test_documented_columns_are_those_of_the_program() -> None:
+    text = (ROOT / "docs/commands.md").read_text()
+    documented = dict(
+        re.findall(r"^\| `([a-z -]+)` \| ((?:`\w+` (?:int|float|text|bool|time)(?:, )?)+) \|$", text, re.M)
+    )
+    assert {verb: columns.replace("`", "") for verb, columns in documented.items()} == dict(TABLES)
+
+
+def test_a_file_is_written_in_the_format_of_its_ending(samples_store: str, tmp_path: Path) -> None:
+    for ending in ("csv", "json", "parquet"):
+        assert run("top", "-n", "3", "--store", samples_store, "-o", str(tmp_path / f"t.{ending}")).returncode == 0
+    rows = json.loads((tmp_path / "t.json").read_text())
+    table = pq.read_table(tmp_path / "t.parquet")
+    assert rows == table.to_pylist()
+    assert len(rows) == 3
+    texts = list(csv.DictReader(io.StringIO((tmp_path / "t.csv").read_text())))
+    assert [float(row["share"]) for row in texts] == [row["share"] for row in rows]
+
+
+def test_numbers_are_exact_and_what_is_no_number_is_null(capsys: pytest.CaptureFixture[str]) -> None:
+    table = pa.table({"x": [0.1, float("nan"), None], "n": pa.array([1, None, 2**60])})
+    show(Answer(table=table), TableFormat.json)
+    assert json.loads(capsys.readouterr().out) == [{"x": 0.1, "n": 1}, {"x": None, "n": None}, {"x": None, "n": 2**60}]
+    show(Answer(table=table), TableFormat.csv)
+    assert capsys.readouterr().out == f"x,n\n0.1,1\n,\n,{2**60}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("top", "--kind", "foo"), "--kind foo: one of gemm, grouped, conv"),
+        (("top", "-n", "-3"), "greater than or equal to 1"),
+        (("replay", "--backend", "torch,nosuch"), "--backend nosuch: one of torch, cublaslt"),
+        (("diff", "a", "b", "--fail-on", "x"), "give a share such as 3%"),
+        (("export", "--as", "nosuch"), "--as nosuch: one of bench"),
+        (("convert", "x.csv", "--to", "nosuch"), "--to nosuch: one of"),
+        (("lint", "x.csv", "--as", "nosuch"), "--as nosuch: one of"),
+    ],
+)
+def test_values_that_an_option_does_not_have_are_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    out = run(*words)
+    assert (out.returncode, said in out.stderr) == (2, True), out.stderr
+
+
+def test_short_help_and_completion() -> None:
+    assert "Usage:" in run("top", "-h").stdout
+    environ = {
+        **os.environ,
+        "_LOGPARSE_COMPLETE": "complete_bash",
+        "COMP_WORDS": "logparse top --by ",
+        "COMP_CWORD": "3",
+    }
+    code = "import sys; sys.argv = ['logparse']; from logparse.cli import app; app(prog_name='logparse')"
+    out = subprocess.run(
+        [sys.executable, "-c", code], env=environ, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert out.stdout.split() == ["calls", "time"]
+
+
+def test_an_ingest_that_gave_nothing_says_why(tmp_path: Path) -> None:
+    at = ("--store", str(tmp_path / "s"))
+    (tmp_path / "empty.log").touch()
+    (tmp_path / "foreign.txt").write_text("hello\nworld\n")
+    out = run("ingest", str(tmp_path / "empty.log"), str(tmp_path / "foreign.txt"), *at)
+    assert out.returncode == 1
+    assert "empty.log: empty" in out.stderr
+    assert "it begins with 'hello'" in out.stderr
+    (tmp_path / "tunableop_results0.csv").touch()
+    out = run("ingest", str(tmp_path / "tunableop_results0.csv"), *at)
+    assert (out.returncode, "TunableOp wrote no result" in out.stderr) == (0, True)
+
+
+def test_a_file_of_another_run_is_never_silently_ignored(tmp_path: Path) -> None:
+    at = ("--store", str(tmp_path / "s"))
+    assert run("ingest", LOG, "--run", "one", *at).returncode == 0
+    out = run("ingest", LOG, "--run", "two", *at)
+    assert out.returncode == 1
+    assert "in the store as of run one" in out.stderr
+    assert "logparse forget" in out.stderr
+    assert run("ingest", LOG, *at).returncode == 0, "without --run it is only known"
+
+
+def test_the_same_stream_twice_is_remarked(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "logparse", "ingest", "-", "--run", "r", "--store", str(tmp_path / "s")]
+    outs = [
+        subprocess.run(command, input=LINE + "\n", cwd=ROOT, capture_output=True, text=True, check=True).stderr
+        for _ in range(2)
+    ]
+    assert ["its lines now count twice" in out for out in outs] == [False, True]
+
+
+def test_recommend_on_a_store_that_cannot_be_written(
+    samples_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from logparse.store import store
+
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "findings.parquet")
+
+    monkeypatch.setattr(store, "replace_file", refused)
+    out = run("recommend", "--store", samples_store, "--out", str(tmp_path / "out"))
+    assert (out.returncode, "ceiling:" in out.stdout) == (0, True), out.stderr
+    assert (tmp_path / "out" / "report.md").exists()
+
+
+def test_sql_errors_are_readable(samples_store: str) -> None:
+    out = run("sql", "select nosuch from calls", "--store", samples_store)
+    assert (out.returncode, "\\n" in out.stderr) == (1, False)
+    assert "nosuch" in out.stderr
+    assert "There is sources, calls, workload" in run("sql", "from nosuch", "--store", samples_store).stderr
+
+
+def test_offsets_have_a_name_that_needs_no_quotes(samples_store: str) -> None:
+    for view in ("rejects", "messages"):
+        out = run("sql", f"select offset_bytes from {view} limit 1", "--store", samples_store, "--format", "json")
+        assert isinstance(json.loads(out.stdout)[0]["offset_bytes"], int)
+
+
+def test_junit_has_failures_only(samples_store: str, tmp_path: Path) -> None:
+    for words, cases in (((), 0), (("--junit-all",), 50)):
+        path = tmp_path / f"{cases}.xml"
+        run("diff", "samples", "samples", "--store", samples_store, "--junit", str(path), *words)
+        assert path.read_text().count("<testcase") >= cases
+        assert cases or "<testcase" not in path.read_text()
+
+
+@pytest.mark.parametrize("locale", ["C", "en_US.ISO-8859-1"])
+def test_other_locales_and_closed_streams(samples_store: str, locale: str) -> None:
+    environ = {
+        **os.environ,
+        "LC_ALL": locale,
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONIOENCODING": "ascii",
+    }
+    words = f"{sys.executable} -m logparse top --store {samples_store}"
+    for redirected, code in (("", 0), (" >&-", 0), (" > /dev/full", 1), (" | head -1", 0)):
+        command = ["bash", "-o", "pipefail", "-c", words + redirected]
+        out = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, check=False)
+        assert (out.returncode, b"Traceback" in out.stderr) == (code, False), out.stderr
+        assert b"Exception ignored" not in out.stderr
+
+
+def test_diff_takes_names_that_are_no_utf8(tmp_path: Path) -> None:
+    odd = os.fsencode(tmp_path) + b"/caf\xe9.log"
+    shutil.copy(LOG, odd)
+    command = [os.fsencode(sys.executable), b"-m", b"logparse", b"diff", odd, odd]
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    assert (out.returncode, b"Traceback" in out.stderr) == (0, False), out.stderr
+
+
+def test_a_line_longer_than_the_bound_is_a_counted_reject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bytes pass in blocks: nothing of the reader ever holds it as a whole."""
+    monkeypatch.setattr(lines, "LONGEST_BYTES", 3 << 20)
+    path = tmp_path / "long.log.gz"
+    with gzip.open(path, "wb", compresslevel=1) as sink:
+        sink.write(LINE.encode() + b"\n")
+        sink.write(b"x" * (9 << 20) + b"\n")
+        sink.write(LINE.encode() + b"\n" + b"y" * (5 << 20))
+    store = open_store(tmp_path / "s", create=True)
+    (result,) = ingest([str(path)], store, run="r")
+    assert (result.lines, result.units["call"], result.units["reject"]) == (4, 2, 2)
+    rejects = store.rejects().sort_values("offset_bytes")
+    assert rejects["offset_bytes"].tolist() == [len(LINE) + 1, 2 * (len(LINE) + 1) + (9 << 20) + 1]
+    assert rejects["length"].tolist() == [(9 << 20) + 1, 5 << 20]
+    content = gzip.decompress(path.read_bytes())
+    blocks = [block for block, _ in lines.blocks(io.BytesIO(content), long=lambda *_: None)]
+    assert b"".join(blocks) == (LINE + "\n").encode() * 2
+    assert max(map(len, blocks)) < 4 << 20
+
+
+def test_many_small_files_give_a_hint(samples_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from logparse import lookup
+
+    assert "compact" not in run("status", "--store", samples_store).stdout
+    monkeypatch.setattr(lookup, "MANY_FILES", 10)
+    assert "`logparse compact` merges them" in run("status", "--store", samples_store).stdout
+
+
+def test_the_package_as_its_docstring_shows_it(tmp_path: Path) -> None:
+    import doctest
+
+    import logparse
+
+    found = doctest.testmod(
+        logparse,
+        extraglobs={"folder": str(tmp_path / "s")},
+        optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE,
+    )
+    assert found.attempted >= 5
+    assert found.failed == 0
