@@ -17,6 +17,7 @@ from analyzers.evidence.origins import CONFIRM, RACE
 from logparse.errors import InputError, StoreError
 from logparse.ingest import ingest
 from logparse.store import FRAMES, Store, open_store
+from logparse.text import printable
 
 
 def tables_of(store: Store, run: str | None = None) -> Tables:
@@ -100,7 +101,7 @@ def tables_at(word: str, store: str | None = None) -> Tables:
         return tables_of(here, word)
     with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
         read = open_store(folder, create=True)
-        results = ingest([word], read, run=Path(word).name or word)
+        results = ingest([word], read, run=printable(Path(word).name or word))
         if not any(result.recognised for result in results):
             raise InputError(f"{word}: no store, {_no_run(here)} and no log that can be read")
         return tables_of(read)

@@ -127,7 +127,7 @@ def arrow(table: pd.DataFrame | pa.Table | None, of: str = "") -> pa.Table:
         "float": pa.float64(),
         "text": pa.string(),
         "bool": pa.bool_(),
-        "time": pa.timestamp("s"),
+        "time": pa.timestamp("ms"),  # Parquet has no seconds
     }
     if isinstance(table, pa.Table):
         return table

@@ -41,7 +41,7 @@ def drawn(block: pd.DataFrame | pa.Table | Rows, width: int | None) -> str:
     columns = _columns(block)
     if not columns:
         return ""
-    shown, left_out = _fitted(columns, None if width is None else width - 2)  # each row begins and ends with a blank
+    shown, left_out = _fitted(columns, None if width is None else width - 1)  # each row begins with a blank
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in shown:
         prose = column.name in _PROSE

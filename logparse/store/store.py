@@ -48,7 +48,7 @@ from logparse.store.schema import (
     live,
 )
 from logparse.store.views import named_in, view_sql
-from logparse.text import sql_text
+from logparse.text import printable, sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -430,6 +430,11 @@ def open_store(location: str | os.PathLike[str] | None = None, *, create: bool =
     Raises StoreError when it is missing (unless ``create``), out of reach or written by another schema version.
     """
     url = os.fspath(location or os.environ.get("LOGPARSE_STORE") or "logparse-store")
+    if not url.isascii():
+        try:
+            url.encode()
+        except UnicodeEncodeError:
+            raise StoreError(f"no store at {printable(url)}: its path must be UTF-8") from None
     filesystem, root = resolve(url)
     meta = f"{root}/{META}"
     with explained(url, StoreError):
