@@ -15,6 +15,7 @@ from logparse.errors import LogparseError, QueryError
 from logparse.store import open_store
 from logparse.store.schema import VIEWS
 
+_MEMORY = "2GB"
 _LOCK = (
     "set temp_directory = ''",
     "set enable_external_access = false",
@@ -30,7 +31,7 @@ def query(
     timeout_s: float = 60.0,
     max_rows: int = 1_000_000,
     max_bytes: int | None = None,
-    memory: str = "2GB",
+    memory: str = _MEMORY,
 ) -> pa.Table:
     """The result of one SELECT over the views of a store.
 
@@ -68,7 +69,13 @@ def _with_views(message: str) -> str:
 
 
 def _child(
-    sender: Connection, store_url: str, sql: str, run: str | None, max_rows: int, max_bytes: int | None, memory: str
+    sender: Connection,
+    store_url: str,
+    sql: str,
+    run: str | None,
+    max_rows: int,
+    max_bytes: int | None = None,
+    memory: str = _MEMORY,
 ) -> None:
     import duckdb
 

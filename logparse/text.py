@@ -88,11 +88,20 @@ def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
     """``text`` without what is common (its first ``head`` and last ``tail`` characters), else without its middle."""
     excess, end = len(text) - room + 1, len(text) - tail
     if excess <= head:
-        return text[: head - excess] + "…" + text[head:]
+        return _without(text, head - excess, head)
     if excess <= tail:
-        return text[:end] + "…" + text[end + excess :]
+        return _without(text, end, end + excess)
     if end - head <= room - 2 and head and tail:
         spare = room - 2 - (end - head)
         return text[:spare] + "…" + text[head:end] + "…"
     left = int((room - 1) * share)
-    return text[:left] + "…" + text[len(text) - (room - 1 - left) :]
+    return _without(text, left, len(text) - (room - 1 - left))
+
+
+def _without(text: str, start: int, stop: int) -> str:
+    """``text`` with ``…`` for its characters from ``start`` to ``stop``, and of words that this would break for all."""
+    if " " in text[:start] and text[start : start + 1] != " ":
+        start = text.rindex(" ", 0, start) + 1
+    if " " in text[stop:] and text[stop - 1 : stop] != " ":
+        stop = text.index(" ", stop)
+    return text[:start] + "…" + text[stop:]

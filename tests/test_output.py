@@ -145,6 +145,11 @@ def test_names_are_shortened_to_what_differs() -> None:
         assert all(len(text) <= room for text in cut)
     assert shortened(["one"], 10) == ["one"]
     assert shortened(["x" * 30], 10) == ["xxxxxx…xxx"]
+    label = "W 64×128×56×56 k128 3×3 g32 FP16 NCHW"
+    for room in range(12, len(label)):
+        (cut,) = shortened([label], room)
+        assert len(cut) <= room
+        assert set(re.findall(r"[^ …]+", cut)) <= set(label.split()), "no word, and so no number, is broken"
 
 
 @pytest.mark.parametrize(

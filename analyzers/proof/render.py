@@ -173,7 +173,7 @@ def _cell(text: str) -> str:
 
 def diff_junit(found: Diff, every: bool = False) -> str:
     """JUnit XML: a failure per problem that got slower; with ``every`` a case per problem, skipped where nothing can be
-    compared.  Without a failure there is one case, which passed: CI servers take a report without cases for an error.
+    compared.
 
     The elements and attributes are those that CI servers read, not all that Ant's strict schema asks for (no timestamp,
     host name or output); ``time`` is of one call of run B, in seconds (0 where it is not known).
