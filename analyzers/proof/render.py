@@ -148,7 +148,7 @@ def diff_markdown(found: Diff, n: int = 50) -> str:
     """A section for a pull request: verdict and one table of the first ``n`` changes."""
     verdict = f"none of {found.compared:,} compared problems got slower" if found.compared else "no time was compared"
     slower = found.count("slower")
-    verdict = verdict if found.ok else f"**{slower:,} problem{'s' * (slower != 1)} got slower**"
+    verdict = f"**{slower:,} problem{'s' * (slower != 1)} got slower**" if slower else verdict
     lines = [f"### {_cell(found.a)} → {_cell(found.b)}: {verdict}", "", *diff_lines(found), ""]
     frame = diff_frame(found, n)
     if len(frame):
