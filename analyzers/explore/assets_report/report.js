@@ -269,11 +269,11 @@
   };
   const octave = (value) => value === null ? null : Math.floor(Math.log2(value));
   $('chart').on('plotly_click', (event) => {
-    const mark = event.points[0].customdata;
-    if (!Array.isArray(mark)) return;
-    if (data.facets.includes(mark[0])) { toggle(mark[0], mark[1]); draw(); } else if (isProblem(mark[0])) open(mark[0]);
-    else if (mark[0] === 'regret') mark((i) => columns.regret[i] !== null && Math.max(0, columns.regret[i] / 100) >= mark[1] && columns.regret[i] / 100 < mark[2]);
-    else if (state.chart === 'Shapes') mark((i) => octave(columns.m[i]) === mark[0] && octave(columns.n[i]) === mark[1]);
+    const clicked = event.points[0].customdata;
+    if (!Array.isArray(clicked)) return;
+    if (data.facets.includes(clicked[0])) { toggle(clicked[0], clicked[1]); draw(); } else if (isProblem(clicked[0])) open(clicked[0]);
+    else if (clicked[0] === 'regret') mark((i) => columns.regret[i] !== null && Math.max(0, columns.regret[i] / 100) >= clicked[1] && columns.regret[i] / 100 < clicked[2]);
+    else if (state.chart === 'Shapes') mark((i) => octave(columns.m[i]) === clicked[0] && octave(columns.n[i]) === clicked[1]);
   });
   $('chart').on('plotly_deselect', () => { if (state.ids) { state.ids = null; draw(); } });
   $('chart').on('plotly_selected', (event) => {
