@@ -61,7 +61,7 @@ COMPARED: Mapping[str, str] = {
     **dict.fromkeys(("calls", "pick_us", "best_us"), _NUMBER),
 }
 FOUND: Mapping[str, str] = {
-    **dict.fromkeys(("problem", "analyzer", "message", "advice"), _TEXT),
+    **dict.fromkeys(("problem", "analyzer", "message", "advice", "action"), _TEXT),
     **dict.fromkeys(("held_us", "per_call_us"), _NUMBER),
     "override": "bool",
 }
@@ -72,8 +72,13 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
     """Findings about problems as a table, the first of each problem (``recommend`` ranks them)."""
     import pandas as pd
 
+    from analyzers.recommend.ranking import action  # which the first reader of a store does not need
+
     rows = [
-        (x.problem.text, x.analyzer, x.message, x.advice, x.evidence.now_us, x.per_call_us, x.override is not None)
+        (
+            *(x.problem.text, x.analyzer, x.message, x.advice, action(x)),
+            *(x.evidence.now_us, x.per_call_us, x.override is not None),
+        )
         for x in findings
         if x.problem is not None
     ]
@@ -350,6 +355,7 @@ merged as (
          coalesce(p.pick_us, b.default_us) as pick_us,
          coalesce(p.basis, case when b.default_us is not null then 'default' end) as basis,
          f.message::varchar as finding, f.advice::varchar as advice, f.analyzer::varchar as analyzer,
+         f.action::varchar as action,
          f.per_call_us, f.held_us,
          coalesce(f.override, false) as has_override
   from bases b left join picks p using (problem) left join found_ f using (problem)),
@@ -373,7 +379,8 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        coalesce(best, 'not measured') as solver, file, calls, pick, pick_us, basis, best, best_us, time_us,
        coalesce(calls, 1) * time_us as total_us, loss_us, coalesce(calls, 1) * loss_us as saving_us,
        if(abs(pick_us / best_us - 1) < {_SAME}, 0.0, pick_us / best_us - 1) as regret, finding, advice,
-       analyzer, has_override, solutions, failed, flops, bytes, intensity,
+       analyzer, action, has_override, if(has_override, 'yes', null) as override, solutions, failed, flops, bytes,
+       intensity,
        flops / time_us / 1e6 as tflops, flops / best_us / 1e6 as best_tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
        f_us, b_us, sibling_us, best_us / sibling_us as sibling_ratio, m, n, k, batch, source_id,

@@ -31,6 +31,8 @@ TABLE: Mapping[str, str] = {
     "best_us": "Best (µs)",
     "best": "Best known",
     "pick": "Pick",
+    "action": "Action",
+    "override": "Override",
     "regret": "Regret (%)",
     "sibling_ratio": "W ÷ max(F, B)",
     "tflops": "TFLOP/s",
@@ -39,12 +41,15 @@ TABLE: Mapping[str, str] = {
     "operation": "Operation",
     "dtype": "Type",
     "layout": "Layout",
+    "device": "Device",
     "file": "File",
     "finding": "Finding",
 }
 """Columns of the page's table with their titles; ``SCALED`` says what a value is multiplied by for its unit."""
 SCALED: Mapping[str, float] = {"total_us": 1e-3, "saving_us": 1e-3, "regret": 100.0, "efficiency": 100.0}
-TEXTS = frozenset({"label", "pick", "best", "operation", "dtype", "layout", "file", "finding"})
+TEXTS = frozenset(
+    {"label", "pick", "best", "operation", "dtype", "layout", "file", "finding", "action", "override", "device"}
+)
 
 
 TICKS = """

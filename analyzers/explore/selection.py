@@ -34,6 +34,8 @@ _MEANING_NONE = {"direction": "none (GEMM)", "calls_from": "no log", "file": "no
 
 def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
     """A value of a facet for people; a solution in short unless ``whole``."""
+    if value == "?":
+        return "unknown"
     if value == _NONE:
         return _MEANING_NONE.get(facet, value)
     return value if whole or facet != "solver" else solution_name(value)

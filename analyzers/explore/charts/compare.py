@@ -85,9 +85,9 @@ def compare(
 def _summary(totals: pd.Series, noise: float) -> str:
     here, there = float(totals["here_us"]), float(totals["there_us"])
     return (
-        f"{int(totals['problems']):,} problems timed in both: {duration(here)} here, {duration(there)} there "
-        f"({there / here - 1:+.1%}).<br>By more than {noise:.0%}: {int(totals['faster']):,} faster there, "
-        f"{int(totals['slower']):,} slower"
+        f"{duration(here)} → {duration(there)} ({there / here - 1:+.1%}): by more than {noise:.0%} "
+        f"{int(totals['faster']):,} faster there, {int(totals['slower']):,} slower.<br>"
+        f"{int(totals['problems']):,} problems timed in both, here → there"
     )
 
 

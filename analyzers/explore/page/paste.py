@@ -86,7 +86,8 @@ def _override(
 ) -> tuple[str, str, str]:
     timed = tries[tries["time_us"] > 0] if len(tries) else tries
     if not len(timed):
-        return "", "", "no override: nothing is measured"
+        unread = "its single times are not read yet; open it again"
+        return "", "", f"no override: {'nothing is measured' if pd.isna(row['best_us']) else unread}"
     if row["best"] == row["pick"]:
         return "", "", "no override: the pick is the best known solution"
     mine = timed[timed["solution"] == row["best"]]

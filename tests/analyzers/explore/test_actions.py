@@ -17,14 +17,14 @@ from analyzers.explore.load import analysis
 from analyzers.explore.load.actions import actions, archive, gpu_time
 from analyzers.explore.load.job import GpuTime
 from analyzers.recommend.ranking import recommend
-from logparse.model import Finding
+from logparse.model import Evidence, Finding
 from logparse.store import Store
 from tests.analyzers.example import B, F, W, everything
 
 
 def test_findings_of_one_remedy_are_one_action_and_a_problem_counts_once() -> None:
     advice = "Fuse the epilogue: torch.compile. Then replay it."
-    timed = {"pick_us": 50.0}  # of these no search is proposed
+    timed = Evidence(certainty="measured", now_us=50.0)  # of these no search is proposed
     found = [
         Finding(analyzer="a", message="", problem=F, saving_us=10.0, advice=advice, evidence=timed),
         Finding(analyzer="b", message="", problem=F, saving_us=30.0, advice=advice, evidence=timed),
