@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 _QUERY = "clocks.sm,utilization.gpu,temperature.gpu,clocks_event_reasons.active"
 _BUSY_PERCENT = 5.0
-_TRIES, _READINGS, _EVERY_S = 3, 8, 0.1
+_TRIES, _READINGS, _EVERY_S, _STALE_S = 3, 8, 0.1, 1.0
 _AGREEING, _MOVED = 0.02, 0.05
 _SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 """Clock event reasons that are throttling: hardware slowdown, thermal (software, hardware), power brake (NVML)."""
@@ -77,6 +77,11 @@ class SteadyClock:
                 self._reference_us, self._checked_s = median(last), self._now()
                 return
         raise UnsettledError(f"the clock did not settle in {most_s:.0f} s: {min(last):.1f} to {max(last):.1f} µs")
+
+    def ready(self) -> None:
+        """Settle, unless the device was under load and steady within the last second.  Raises UnsettledError."""
+        if self._now() - self._checked_s > _STALE_S:
+            self.settle()
 
     def held(self, sample: Callable[[], T]) -> T:
         """``sample``'s result, discarded and taken again where the reference after it differs from the one before.

@@ -106,7 +106,7 @@ class WorkerContext:
         """
         started = time.perf_counter()
         if self._clock is not None:
-            self._clock.settle()
+            self._clock.ready()
         try:
             pairs = Trial(self, problem, {}, (), workspace_bytes).pairs(pick, winner, turn)
         finally:

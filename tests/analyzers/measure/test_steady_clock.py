@@ -35,6 +35,24 @@ def test_an_idle_clock_is_not_taken_for_the_steady_one() -> None:
     assert clock._reference_us == 50.0
 
 
+def test_a_device_that_is_warm_is_not_warmed_again() -> None:
+    seconds = [0.0]
+
+    def reading() -> float:
+        seconds[0] += 0.01
+        return 50.0
+
+    clock = SteadyClock(reading, lambda: seconds[0])
+    clock.ready()
+    assert seconds[0] >= 0.5
+    warm = seconds[0]
+    clock.ready()
+    assert seconds[0] == warm
+    seconds[0] += 1.5
+    clock.ready()
+    assert seconds[0] > warm + 1.9
+
+
 def test_samples_around_a_change_of_the_clock_are_discarded_and_taken_again() -> None:
     samples = [130.0, 100.0, 101.0]
     assert scripted(50.0, 65.0, 50.0, 50.5).held(lambda: samples.pop(0)) == 101.0
