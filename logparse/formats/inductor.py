@@ -351,7 +351,7 @@ def _of_sizes(table: _Table, at: int) -> GemmProblem | None:
     (*batch, rows, k), (*batches, same_k, columns) = sizes
     if k != same_k or batch != batches:
         return None
-    a_type, b_type = (_BLAS_TYPES.get(name) for name in reversed(types or ["", ""]))
+    a_type, b_type = (_BLAS_TYPES.get(name) for name in reversed(types if len(types) == 2 else ["", ""]))
     return GemmProblem(
         m=columns, n=rows, k=k, batch_count=batch[0] if batch else 1, a_type=a_type, b_type=b_type,
         activation="none", gradient=False, aux=False,

@@ -139,6 +139,13 @@ def test_a_result_of_a_type_of_its_own_is_not_guessed() -> None:
     assert {gemm(m).d_type for m in measured(read(data)[1])} == {None}
 
 
+def test_a_table_of_another_number_of_types_has_none() -> None:
+    rows = "  mm 0.1000 ms 100.0% \nSingleProcess AUTOTUNE benchmarking takes 0.1 seconds\n"
+    _, records = read(f"AUTOTUNE mm(64x32, 32x16)\ndtypes: torch.bfloat16\n{rows}".encode())
+    [found] = measured(records)
+    assert (gemm(found).a_type, gemm(found).m, gemm(found).n, gemm(found).k) == (None, 16, 64, 32)
+
+
 def test_lines_of_others_may_fall_between() -> None:
     lines = (FOLDER / "rocm_ck.log").read_bytes().split(b"\n")
     mixed = b"\n".join(x for line in lines[:-1] for x in (line, b"loss 2.31  lr 3e-4")) + b"\n"
