@@ -87,8 +87,8 @@ def _untyped(entry: Entry, context: _Context) -> str | None:
     wrong += [x for x in table.keys if x in table.words and not isinstance(cells.get(x, ""), str)]
     if not wrong:
         return None
-    said = ", ".join(f"{x} {entry.texts.get(x)!r}" for x in wrong)
-    return f"no call equals {said}: pandas gives the whole column another type"
+    named = ", ".join(f"{x} {entry.texts.get(x)!r}" for x in wrong)
+    return f"no call equals {named}: pandas gives the whole column another type"
 
 
 def _no_call(entry: Entry, context: _Context) -> str | None:
@@ -112,8 +112,8 @@ def _other_device(entry: Entry, context: _Context) -> str | None:
     wrong = [x for x, want in theirs.items() if want and x in entry.cells and _plain(entry.cells[x]) != want]
     if not wrong:
         return None
-    said = ", ".join(f"{x} {_plain(entry.cells[x])}" for x in wrong)
-    return f"{said}: aiter looks for {', '.join(theirs[x] for x in wrong)}"
+    named = ", ".join(f"{x} {_plain(entry.cells[x])}" for x in wrong)
+    return f"{named}: aiter looks for {', '.join(theirs[x] for x in wrong)}"
 
 
 def _repeated(entry: Entry, context: _Context) -> str | None:

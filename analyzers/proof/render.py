@@ -77,9 +77,9 @@ def verify_lines(found: Verification) -> list[str]:
     effects: dict[str, int] = {}
     for outcome in found.outcomes:
         effects[outcome.effect] = effects.get(outcome.effect, 0) + 1
-    said = ", ".join(f"{count:,} {effect}" for effect, count in sorted(effects.items())) or "none"
+    counts = ", ".join(f"{count:,} {effect}" for effect, count in sorted(effects.items())) or "none"
     which = "problems served by the files" if found.by_file else "problems of the findings"
-    out = [f"{found.before} → {found.after}: {which}: {said}"]
+    out = [f"{found.before} → {found.after}: {which}: {counts}"]
     timed = [x for x in found.outcomes if x.gained_us is not None]
     if timed:
         promise = "" if found.promised_us is None else f", {_signed(found.promised_us)} were promised for these"

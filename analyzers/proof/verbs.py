@@ -23,7 +23,9 @@ from logparse.errors import InputError
 def cover(
     paths: Sequence[str], against: Tables, target: Sequence[str] = (), *, wildcards: bool = False
 ) -> tuple[list[Coverage], list[Unread]]:
-    """Replay a run's calls against override files; of several those that are none are told.  Raises InputError."""
+    """Replay a run's calls against override files; of several, those that are no override files
+    are returned beside the others.  Raises InputError.
+    """
     files, unread = lint_files(paths, target, against)
     return [_coverage.coverage(file, against, wildcards=wildcards) for file in files], unread
 

@@ -117,8 +117,8 @@ def _outcome(text: str, finding: Mapping[str, object], sides: tuple[_Side, _Side
 
 def _intended(finding: Mapping[str, object]) -> str:
     """What the finding proposes; findings of earlier versions do not name a solution."""
-    told = (finding.get(name) for name in ("solution", "advice", "analyzer"))
-    return next((text for text in told if isinstance(text, str) and text), "")
+    remedies = (finding.get(name) for name in ("solution", "advice", "analyzer"))
+    return next((text for text in remedies if isinstance(text, str) and text), "")
 
 
 def _effect(before: str | None, after: str | None, called: bool) -> Effect:
