@@ -242,7 +242,7 @@ def _typed(texts: Sequence[str]) -> list[Cell]:
 
 
 def _plain(cell: Cell) -> str:
-    return str(int(cell)) if isinstance(cell, float) and cell == int(cell) else str(cell)
+    return str(int(cell)) if isinstance(cell, float) and math.isfinite(cell) and cell == int(cell) else str(cell)
 
 
 def row_key(entry: Entry, table: Table = BF16) -> str | None:

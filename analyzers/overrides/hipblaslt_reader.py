@@ -9,7 +9,8 @@ The reader by name takes a compute type that it does not know for ``f32_r``; unt
 1.2.2) calls of the fast types had keys that no row has, since then they have that of ``f32_r``.  The older reader takes
 the compute type for a data type.
 
-Compared with libhipblaslt 1.2.2 (ROCm 7.2.4) over a virtual GPU: ``tests/analyzers/overrides/test_hipblaslt_reader.py``.
+Compared with libhipblaslt 1.2.2 (ROCm 7.2.4) over a virtual GPU in
+``tests/analyzers/overrides/test_hipblaslt_reader.py``.
 Source: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/UserDrivenTuningParser.cpp`` (6.4, 7.0),
 ROCm/rocm-libraries ``projects/hipblaslt``, the same file.
 """
