@@ -166,9 +166,9 @@ class _Reader:
             return None
         held = self._flush()
         try:
-            sizes = [_numbers(part.strip(), "x") for part in match["sizes"].split(",")]
+            sizes = [_sizes(part.strip()) for part in match["sizes"].split(",")]
         except ValueError:
-            reason = Reject(f"autotune: sizes {match['sizes'][:80]!r} are no numbers", 0, len(text.encode()))
+            reason = Reject(f"autotune: sizes {match['sizes'][:80]!r} are no sizes", 0, len(text.encode()))
             return Outcome("reject", [*held, reason], at=offset)
         self._table = _Table(text.strip(), match["op"], sizes, self._failed, self._exact_ms)
         self._failed, self._exact_ms = [], {}
@@ -303,8 +303,11 @@ def _measured(problem: Problem, row: _Choice, table: _Table) -> Measurement:
 # ------------------------------------------------------------------------------------------------------- the problem
 
 
-def _numbers(text: str, separator: str) -> list[int]:
-    return [int(part) for part in text.split(separator)] if text else []
+def _sizes(text: str) -> list[int]:
+    sizes = [int(part) for part in text.split("x")] if text else []
+    if any(size < 0 for size in sizes):
+        raise ValueError(text)
+    return sizes
 
 
 def _strides(text: str) -> list[int] | None:

@@ -146,6 +146,12 @@ def test_a_table_of_another_number_of_types_has_none() -> None:
     assert (gemm(found).a_type, gemm(found).m, gemm(found).n, gemm(found).k) == (None, 16, 64, 32)
 
 
+@pytest.mark.parametrize("sizes", ["-3x5, 5x7", "s0x5, 5x7"])
+def test_what_is_no_size_is_rejected(sizes: str) -> None:
+    _, records = read(f"AUTOTUNE mm({sizes})\n".encode())
+    assert [type(record) for record in records] == [Reject]
+
+
 def test_lines_of_others_may_fall_between() -> None:
     lines = (FOLDER / "rocm_ck.log").read_bytes().split(b"\n")
     mixed = b"\n".join(x for line in lines[:-1] for x in (line, b"loss 2.31  lr 3e-4")) + b"\n"
