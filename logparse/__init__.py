@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 def open(location: str | os.PathLike[str] | None = None) -> Store:
     """The store at a folder or URL (default ``$LOGPARSE_STORE``, else ``logparse-store``).
 
-    Raises logparse.errors.StoreError when there is none or its schema is another version's.
+    Raises logparse.errors.StoreError when there is no store, or when another schema version wrote it.
     """
     from logparse.store import open_store
 

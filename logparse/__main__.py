@@ -1,4 +1,4 @@
-"""``python -m logparse`` is the program."""
+"""Runs the program as ``python -m logparse``."""
 
 from logparse.cli import main
 

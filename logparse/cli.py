@@ -1,6 +1,6 @@
-"""The program: one short function per verb, each one call of the library; what it answers is printed in one place."""
+"""The program: one short function per verb, each one call of the library; one place prints the answers."""
 
-# Annotations are not kept as texts here: typer would compile each of two hundred again at every start.
+# No `from __future__ import annotations`: typer would compile two hundred texts back into types at every start.
 
 import sys
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ app, verb = program_of(
 
 
 def _names(of: str) -> "Callable[[], Iterable[str]]":
-    """The values that an option has, asked for when one is given or completed: their modules take long to import."""
+    """A function that lists an option's values; called only to check or complete one, as it imports slow modules."""
 
     def names() -> "Iterable[str]":
         if of == "format":
@@ -443,6 +443,6 @@ def report(
 
 
 def main() -> None:
-    """Entry point: an error of the user's world is one line and exit code 1; wrong usage is 2."""
-    # A pasted profile record begins with "- {"; a blank before it keeps it from being taken for an option.
+    """Entry point: an error that the user can mend prints one line and exits with 1; wrong usage exits with 2."""
+    # A pasted profile record begins with "- {": with a blank before it the parser does not take it for an option.
     run_program(app, [f" {word}" if word.startswith("- ") else word for word in sys.argv[1:]])

@@ -1,4 +1,4 @@
-"""The errors that a user may see. Each says what is wrong, where, and what to do."""
+"""The errors that a user may see. Each message states what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ class LogparseError(Exception):
 
 
 class InputError(LogparseError):
-    """A file, folder or URL that cannot be read or is refused."""
+    """A file, folder or URL cannot be read, or is refused."""
 
 
 class UsageError(InputError):
-    """An option or argument with a value that is not possible; the program exits with 2."""
+    """An option or argument has an impossible value; the program exits with 2."""
 
 
 class StoreError(LogparseError):
-    """A store that is missing, of another schema version, or damaged."""
+    """A store is missing, damaged, or of another schema version."""
 
 
 class QueryError(LogparseError):
-    """SQL that is wrong, not allowed or too slow."""
+    """The SQL is wrong, not allowed or too slow."""
 
 
 class EmissionError(LogparseError):
-    """An override that must not be written: a field that the library checks is unknown."""
+    """An override must not be written, because a field that the library checks is unknown."""

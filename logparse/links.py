@@ -1,7 +1,7 @@
 """Which problems of different formats are the same call (design: a relation, never a merge).
 
-Two problems are linked when their shapes are equal and no field that both know differs.  ``linked`` says it of two
-problems; ``links_sql`` says it of two tables, and a test holds the two to one another.
+Two problems are linked when their shapes are equal and no field that both know differs.  ``linked`` compares two
+problems, ``links_sql`` two tables; a test holds the two to equal results.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def _layout_known(problem: GemmProblem | ConvProblem) -> bool:
 
 
 def links_sql(gemms: str, convs: str) -> str:
-    """SQL of the view ``links(problem, other, level, fan)`` over tables of those names: rows of problems with their
-    shape and fields, in which a problem may stand more than once.
+    """SQL of the view ``links(problem, other, level, fan)`` over two tables of these names.
 
-    ``fan`` is how many full problems (no ``?``) a partial one links to, or, where there is none, how many that know
-    more than it does; 1 for a full problem.  Per-call values pass over a link, totals only where fan is 1.
+    A row of them is a problem with its shape and fields; a problem may have several rows.  ``fan`` is the number of
+    full problems (no ``?``) that a partial one links to, or, where there is none, of those with more fields known; 1
+    for a full problem.  Per-call values pass over a link, totals only where fan is 1.
     """
     full = " union all ".join(
         f"select distinct problem, problem as other, 'exact' as level, cast(1 as integer) as fan from {table} "
@@ -87,11 +87,11 @@ def _equal(name: str) -> str:
 
 
 def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
-    """Every link but those of a full problem to itself.
+    """SQL of every link but those of a full problem to itself.
 
-    Two texts that leave nothing open (no field unknown, no type that another spelling means too) differ in a field that
-    both know.  A find-db holds hundreds of thousands of such problems; only what is open is compared, and with the
-    problems of its shape alone.
+    A text is open if a field is unknown or a type has a second spelling.  Two texts that are not open differ in a field
+    that both know, so they need no comparison: a find-db holds hundreds of thousands of them.  Only open problems are
+    compared, each with the problems of its shape.
     """
     agree = " and ".join(f"({_equal(name).format(name=name)})" for name in names)
     known = " and ".join(rule.format(t=side) for rule in layout for side in "ab")
@@ -110,7 +110,7 @@ def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
 
 
 def may_be(row: Problem | None, problem: Problem) -> bool:
-    """Whether nothing known keeps the problem of an override row (also a wildcard row) from being this one."""
+    """Whether the problem of an override row (also a wildcard row) differs from this one in no known field."""
     if isinstance(row, Family):
         if not isinstance(problem, GemmProblem):
             return False

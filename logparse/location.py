@@ -1,23 +1,23 @@
-"""Folders, files and URLs: which file system they are on, and how a file is created there whole or not at all.
+"""Folders, files and URLs: their file systems, and how a file is created there atomically.
 
 ::
 
     logparse-store                                              a folder of this machine (also file:///…)
-    s3://bucket/logs                                            Amazon S3 or a server that speaks its language
+    s3://bucket/logs                                            Amazon S3 or a server with the same protocol
     s3://bucket/logs?endpoint_override=minio:9000&scheme=http   that server, named in the URL …
     AWS_ENDPOINT_URL=http://minio:9000 logparse … s3://bucket   … or in the environment
     gs://bucket/logs      hdfs://namenode:8020/logs             through pyarrow.fs, with the options of its URLs
                                                                 (gs: retry_limit_seconds, 30 where not given)
 
-Credentials come from where the library of each service looks for them: for S3 ``AWS_ACCESS_KEY_ID`` and
+Each service's library finds the credentials where it always does: for S3 in ``AWS_ACCESS_KEY_ID`` and
 ``AWS_SECRET_ACCESS_KEY``, ``~/.aws``, or the instance's role; for GS ``GOOGLE_APPLICATION_CREDENTIALS``; for HDFS
 Hadoop's own configuration.  A URL that holds a password is refused: it would be printed, and stored as the path of a
 source.  ``region=…`` in an S3 URL, or ``AWS_DEFAULT_REGION``, saves a request that asks for the bucket's region.
 
 Put-if-absent, the commit of a source, is exact on disks with hard links and, with boto3 installed (the extra ``s3``),
-on S3 (``If-None-Match: *``).  Elsewhere a look comes before the write.  Two ingests of *one* file into one store at
-the same moment may then both say that they committed; the later row stands alone, with all of its parts, so nothing is
-counted twice and nothing is lost.
+on S3 (``If-None-Match: *``).  Elsewhere a check comes before the write.  Two ingests of *one* file into one store at
+the same moment may then both report a commit; the later row replaces the earlier one, with all of its parts, so nothing
+is counted twice and nothing is lost.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ import pyarrow.fs as pafs
 from logparse.errors import InputError
 
 META = "logparse-store.json"
-"""The file that says that a folder is a store."""
+"""The file that marks a folder as a store."""
 
 PutIfAbsent: TypeAlias = Callable[[str, bytes], bool]
-"""Creates a path of one file system with these bytes, whole or not at all; False when it exists already."""
+"""Creates a path of one file system with these bytes, atomically; returns False when it exists already."""
 
 OBJECT_STORES = frozenset({"s3", "gcs"})
 """``type_name`` of the file systems that have no folders."""
 
-# A `?` in the path of a URL may also be a wildcard: what follows must read like options.
+# A `?` in the path of a URL may also be a wildcard: it begins a query only if options follow.
 _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<place>[^/?]*)(?P<path>.*?)(?P<query>\?\w+=[^&]*(?:&\w+=[^&]*)*)?\Z", re.DOTALL
 )
 _GS_SECONDS = 30
-"""How long a request to Google's storage is tried again; by default its library does so for a quarter of an hour."""
+"""How long a request to Google's storage is retried; the library's default is a quarter of an hour."""
 _UNQUOTED = "/=+:@,~"
 _THERE_ALREADY, _IN_FLIGHT, _NOT_OFFERED = 412, 409, 501
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})  # FAT, and some network and FUSE file systems
 
 
 def split_url(url: str) -> tuple[str, str, str]:
-    """``scheme://place``, the path with percent codes resolved, and the query with its ``?`` (or nothing)."""
+    """A URL as ``scheme://place``, its path with percent codes resolved, and its query with ``?`` (or empty)."""
     match = _URL.match(url)
     if match is None:
         raise InputError(f"{url!r} is not a URL")
@@ -70,20 +70,20 @@ def split_url(url: str) -> tuple[str, str, str]:
 
 
 def join_url(place: str, path: str, query: str) -> str:
-    """The URL whose parts ``split_url`` gives."""
+    """The URL of these parts: the inverse of ``split_url``."""
     return place + quote(path, safe=_UNQUOTED, errors="surrogateescape") + query
 
 
 def absolute(url: str) -> str:
-    """The same folder, file or URL, for a process with another working directory."""
+    """The same folder, file or URL as an absolute path, for a process with another working directory."""
     return url if "://" in url else os.path.abspath(url)
 
 
 def resolve(url: str) -> tuple[pafs.FileSystem, str]:
     """The file system and path of a folder, file or URL.
 
-    Raises InputError for a URL of no known kind, with unknown options, or with a password in it, and where the
-    service's library is missing.
+    Raises InputError for a URL with an unknown scheme, unknown options or a password, and where the service's library
+    is missing.
     """
     if "://" not in url:
         return pafs.LocalFileSystem(), str(Path(url).absolute())
@@ -104,7 +104,7 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
 
 @contextlib.contextmanager
 def explained(url: str, what: type[Exception]) -> Iterator[None]:
-    """An OSError of the file system (no bucket, no permission, no network) as ``what``, naming the URL."""
+    """Raises an OSError of the file system (no bucket, no permission, no network) as ``what``, with the URL."""
     try:
         yield
     except OSError as error:
@@ -112,13 +112,13 @@ def explained(url: str, what: type[Exception]) -> Iterator[None]:
 
 
 def make_folder(filesystem: pafs.FileSystem, path: str) -> None:
-    """Create a folder where there are folders (an object store would get an empty object for each)."""
+    """Create a folder where the file system has folders (an object store would get an empty object for each)."""
     if filesystem.type_name not in OBJECT_STORES:
         filesystem.create_dir(path, recursive=True)
 
 
 def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
-    """How files are created on the file system that ``url`` names; see the module's text for what is exact."""
+    """Put-if-absent for the file system that ``url`` names; the module's docstring states where it is exact."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return _link_new
     if filesystem.type_name == "s3":
@@ -130,7 +130,7 @@ def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
 def replace_file(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
     """Create or replace ``path``; readers see the old bytes or the new ones."""
     if filesystem.type_name in OBJECT_STORES:
-        # An object appears when its stream is closed.  All bytes are here: what can still fail is a request, and then
+        # An object appears when its stream is closed.  All bytes are at hand, so only a request can fail, and then
         # closing fails as well.  (`move` would be a copy and a deletion.)
         with filesystem.open_output_stream(path) as sink:
             sink.write(memoryview(data))
@@ -190,7 +190,7 @@ def _conditional_put(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             if status == _THERE_ALREADY:
                 return False
-            if status == _IN_FLIGHT:  # another writer of this key is at it: S3 asks to try again
+            if status == _IN_FLIGHT:  # a concurrent writer holds the key: S3 asks to retry
                 return put(path, data)
             if status == _NOT_OFFERED:
                 return _look_then_write(filesystem, path, data)
@@ -203,7 +203,7 @@ def _conditional_put(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
 
 
 def _client_options(url: str) -> dict[str, Any]:
-    """The options of a pyarrow URL as boto3 calls them; what the URL does not say both take from the environment."""
+    """The options of a pyarrow URL under boto3's names; for the others both libraries read the environment."""
     options = {name: values[-1] for name, values in parse_qs(split_url(url)[2].removeprefix("?")).items()}
     out: dict[str, Any] = {}
     if endpoint := options.get("endpoint_override"):
@@ -211,7 +211,7 @@ def _client_options(url: str) -> dict[str, Any]:
     if region := options.get("region"):
         out["region_name"] = region
     if "endpoint_url" in out and "region_name" not in out and not os.environ.get("AWS_DEFAULT_REGION"):
-        out["region_name"] = "us-east-1"  # what pyarrow takes for a server that is not Amazon's
+        out["region_name"] = "us-east-1"  # pyarrow's default for a server that is not Amazon's
     return out
 
 

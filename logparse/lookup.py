@@ -1,4 +1,4 @@
-"""Questions that a user asks of a store: what ran most, what is known of this problem, what does the store hold."""
+"""A user's questions to a store: which problems ran most, what is known of a problem, what the store holds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MEANS = """
         from links l semi join picks p on p.problem = l.other anti join picks q on q.problem = l.problem),
      means as (
         select problem, any_value(other) as other from near where place = 1 group by problem having count(*) = 1)"""
-"""Common table expressions; ``means``: which text another one of the run, without a pick of its own, counts for."""
+"""Common table expressions; ``means`` maps a problem without a pick to the one linked problem of the run with one."""
 _RANKED = f"""
 with {MEANS},
      w as (
@@ -67,8 +67,8 @@ select calls, {{key}} / nullif(sum({{key}}) over (), 0) as share, problem, pick,
        calls_from, problem as text
 from ranked order by {{key}} desc nulls last, {{other}} desc nulls last, problem limit $n
 """
-"""Problems are joined and grouped by DuckDB's 64-bit hash of their texts, of 150 characters each: a third of the time
-and of the memory.  Among two million problems two share a hash with a probability of one in ten million.
+"""Problems are joined and grouped by DuckDB's 64-bit hash of their texts (about 150 characters each), which takes a
+third of the time and of the memory.  Among two million problems two share a hash with a probability of 1 in 10 million.
 """
 
 
@@ -101,7 +101,7 @@ class Known:
 
 
 def known_lines(known: Sequence[Known]) -> Iterator[str | pd.DataFrame]:
-    """What is known of problems, as lines and tables; columns in which nothing is known are left out."""
+    """What is known of problems, as lines and tables, without the columns in which no row has a value."""
     for entry in known:
         yield entry.problem.label
         yield f"  {entry.problem.text}"
@@ -120,7 +120,7 @@ def known_table(known: Sequence[Known]) -> pd.DataFrame:
 
 
 def show(store: Store, text: str) -> list[Known]:
-    """Everything that every format knows of the problems in a pasted line.  Raises InputError when none is in it."""
+    """All that every format knows of the problems in a pasted line.  Raises InputError when it holds no problem."""
     problems = problems_in(text)
     out = []
     with store.connect() as con:
@@ -153,7 +153,7 @@ def show(store: Store, text: str) -> list[Known]:
 
 
 def _may_link(problem: Problem, candidate: str) -> bool:
-    """A cheap test before the texts are parsed: the sizes stand in both texts alike."""
+    """A cheap test before the texts are parsed: whether both texts hold the same sizes."""
     if isinstance(problem, GemmProblem) and not problem.members:
         return f" mnk={problem.m},{problem.n},{problem.k} " in candidate
     if isinstance(problem, ConvProblem):
@@ -162,7 +162,7 @@ def _may_link(problem: Problem, candidate: str) -> bool:
 
 
 def problems_in(text: str) -> list[Problem]:
-    """The problems that a pasted line names, whatever format it is of.
+    """The problems that a pasted line of any format names.
 
     Raises InputError when no format can read it.
     """
@@ -184,7 +184,7 @@ def problems_in(text: str) -> list[Problem]:
 
 
 def _records(text: str) -> Iterator[object]:
-    from logparse.formats import FORMATS  # which ``top`` and ``status`` do without
+    from logparse.formats import FORMATS  # here, as ``top`` and ``status`` do not need it
 
     reader = LineReader([f for f in FORMATS if isinstance(f, _LineFormat)])
     reader.feed(text.encode(), 0)
@@ -230,11 +230,11 @@ class _Pasted:
 
 
 MANY_FILES = 2_000
-"""Row files from which on every look at a store takes seconds."""
+"""From so many row files on, opening a store takes seconds."""
 
 
 def hints(store: Store) -> list[str]:
-    """What would make the store faster to read."""
+    """Advice that would make the store faster to read."""
     count = store.unmerged
     return [f"the store has {count:,} small files: `logparse compact` merges them"] if count > MANY_FILES else []
 

@@ -1,8 +1,8 @@
-"""The nouns. Every format reads into them, every analyzer thinks in them; this module imports nothing of ours.
+"""The nouns that formats produce and analyzers use; of this package, the module imports nothing.
 
-Words are the libraries' own: GEMM fields are named as hipblaslt-bench's flags, data types of GEMMs are its type texts
+Names are the libraries' own: GEMM fields are named as hipblaslt-bench's flags, data types of GEMMs are its type texts
 (``f16_r``, ``bf16_r``, ``f8_r`` …), data types of convolutions are MIOpen's (``FP16``, ``BF16`` …).  ``None`` in any
-field means *the format does not tell*.  Sizes are counts of elements, times carry their unit in the name.
+field means *the format does not state it*.  Sizes are counts of elements; names of times contain their unit.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 Trans = Literal["N", "T", "C"]
-Direction = Literal["F", "B", "W", "B+W"]  # B+W: an operator that ran both, whose kernels cannot be told apart
+Direction = Literal["F", "B", "W", "B+W"]  # B+W: one operator ran both, its kernels are not distinguishable
 Kind = Literal["gemm", "grouped", "conv", "family"]
 Status = Literal["ok", "failed", "skipped", "unsupported", "wrong", "timeout", "out_of_memory", "no_time"]
 Beta = Literal["zero", "nonzero"]
 
 REAL_8BIT = frozenset({"f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r", "i8_r", "u8_r"})
 NARROW = REAL_8BIT | {"f6_r", "bf6_r", "f4_r"}
-"""Types that a matmul may scale: only for these does an unlogged scale pointer matter."""
+"""Types that a matmul may scale: an unlogged scale pointer matters only for these."""
 
 COMPLEX = frozenset({"f32_c", "f64_c"})
 
@@ -122,8 +122,8 @@ class GemmProblem:
     def irrelevant(self) -> frozenset[str]:
         """Names of the fields that cannot matter for this call; they are None in normal form and ``-`` in text.
 
-        A scale or swizzle that is absent is in here too, unless the type is one that needs it: Trace lines and
-        TunableOp keys never print it, bench lines always do, and both must give one text.
+        An absent scale or swizzle is among them, unless the type needs one: Trace lines and TunableOp keys never print
+        it, bench lines always do, and both must give the same text.
         """
         out: set[str] = set(self._scales_that_cannot_matter())
         if self.batch_count == 1:
@@ -155,11 +155,11 @@ class GemmProblem:
     @property
     def normal(self) -> GemmProblem:
         """The same call in normal form: C ≡ T for real types, strides 0 at batch 1, irrelevant fields dropped."""
-        return self._normalised or self  # never kept in itself: a problem shall go with its last reference
+        return self._normalised or self  # caching `self` would be a reference cycle
 
     @cached_property
     def _normalised(self) -> GemmProblem | None:
-        """None where this is the normal form."""
+        """The normal form; None where this is it."""
         change: dict[str, Any] = {}
         if self.trans_a == "C" and self.a_type not in COMPLEX:
             change["trans_a"] = "T"
@@ -276,8 +276,8 @@ GEMM_LAYOUT: tuple[str, ...] = (
 class ConvProblem:
     """A convolution, always in the forward problem's terms (x is n×c×in, y is n×k×out), plus the direction that ran.
 
-    2D problems have d = filter_d = stride_d = dilation_d = out_d = 1 and pad_d = 0.  ``out_*`` is what the file says,
-    not what a formula gives: SAME padding and clamped sizes do not follow it.
+    2D problems have d = filter_d = stride_d = dilation_d = out_d = 1 and pad_d = 0.  ``out_*`` is what the file states,
+    not what a formula gives: SAME padding and clamped sizes do not follow the formula.
     """
 
     direction: Direction
@@ -404,7 +404,7 @@ CONV_LAYOUT: tuple[str, ...] = ("in_layout", "weights_layout", "out_layout")
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """A row with ``*`` dimensions: it is no problem, overrides match problems against it.
+    """An override row with ``*`` dimensions: not a problem, but a pattern that problems are matched against.
 
     ``problem`` has None in the fields named by ``free``; any value matches there.
     """
@@ -436,7 +436,7 @@ _BOOLS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a"
 
 
 def problem_from_text(text: str) -> Problem:
-    """The problem whose ``text`` this is.  Raises ValueError on anything else."""
+    """The problem with this canonical ``text``.  Raises ValueError for any other text."""
     kind, *words = text.split(" ")
     if kind == "conv":
         cells = {"direction": words[0], **_cells(words[1:], dict(_CONV_WORDS))}
@@ -486,7 +486,7 @@ def _product(*values: int | None) -> int | None:
 
 @dataclass(frozen=True)
 class Solution:
-    """One way of a library to compute a problem: ``hipblaslt:477479``, ``miopen:GemmWrwUniversal`` …
+    """A kernel or algorithm of a library that computes a problem: ``hipblaslt:477479``, ``miopen:GemmWrwUniversal`` …
 
     ``raw`` is the file's own spelling, ``algorithm`` MIOpen's algorithm string.  PyTorch's normal call is
     ``Solution("torch", "Default")``, whose text is ``Default``.
@@ -506,18 +506,18 @@ DEFAULT = Solution("torch", "Default", "Default")
 
 
 def solution_from_text(text: str) -> Solution:
-    """The solution whose canonical ``text`` this is."""
+    """The solution with this canonical ``text``."""
     library, colon, id = text.partition(":")
     return Solution(library, id) if colon else Solution("torch", text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A log says that this problem ran.
+    """A call of a problem that a log records.
 
-    ``category`` is the mask category (``trace``, ``bench``, ``profile`` …) or the other language's word; ``count`` is
-    None where the format does not count; ``by_tool`` marks lines that a benchmark wrote, which weigh nothing.
-    Clock and process are added by ingest; ``pid`` is the process where a block of lines states it.
+    ``category`` is the mask category (``trace``, ``bench``, ``profile`` …) or another library's word for it; ``count``
+    is None where the format does not count; ``by_tool`` marks lines that a benchmark wrote, which count for nothing.
+    Ingest adds clock and process; ``pid`` is the process where a block of lines states it.
     """
 
     problem: Problem
@@ -532,10 +532,10 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """A time (or the reason why there is none) of one solution for one problem, as a file or a replay says it.
+    """A time of one solution for one problem, from a file or a replay, or the reason why there is no time.
 
-    ``origin`` names who measured, as its format declares (``formats.format.Origin``: ``find-db``, ``tunableop``,
-    ``trace`` …); times of different origins are never compared without saying so.
+    ``origin`` names the tool that measured, as its format declares (``formats.format.Origin``: ``find-db``,
+    ``tunableop``, ``trace`` …); a comparison of times of different origins is always labelled as one.
     """
 
     problem: Problem
@@ -584,7 +584,7 @@ FACTS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A library line that is no call, its addresses normalised."""
+    """A line that a library wrote and that is no call, its addresses normalised."""
 
     category: str
     text: str
@@ -621,8 +621,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Reject:
-    """A stretch that looks like ours and cannot be read.  ``offset`` counts bytes from the start of the line that was
-    handed to the reader (ingest adds the line's place in the file); length 0 means the whole line.
+    """A stretch of a line that has a format's marker and cannot be read.
+
+    ``offset`` is in bytes from the start of the line that the reader got (ingest adds the line's place in the file);
+    length 0 means the whole line.
     """
 
     reason: str
@@ -638,12 +640,12 @@ Record: TypeAlias = Call | Measurement | Fact | Message | SolutionName | Kernel 
 
 @dataclass(frozen=True, kw_only=True)
 class Override:
-    """Use this solution for this problem on this target.
+    """The instruction to use a solution for a problem on a target.
 
     ``target`` holds facts of the machine that will read it.  ``time_us`` and ``workspace_bytes`` are those of the
-    measurement that it rests on, ``key_text`` the library's own key where a file gave it.  ``parameters`` are the
+    measurement that supports it, ``key_text`` the library's own key where a file gave it.  ``parameters`` are the
     solver's tuned ones, verbatim (MIOpen's perf-db): without them a tunable solver is not the one that was measured.
-    ``fallback`` is the next best measured solution, for a library that takes a second where the first does not apply.
+    ``fallback`` is the next best measured solution, for a library that accepts a second where the first does not apply.
     """
 
     problem: Problem
@@ -662,30 +664,30 @@ Certainty = Literal["measured", "inferred"]
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence(Mapping[str, object]):
-    """What a finding rests on: the fields that ranking and confidence read, and what the analyzer shows besides.
+    """The evidence of a finding: the fields that ranking and confidence read, and details that are only shown.
 
-    As a mapping it holds what is shown: the fields that are known, but for ``certainty`` and ``now_us`` (columns of
-    their own), and all ``details``.  Raises ValueError where a detail has the name of a field.
+    As a mapping it holds what is shown: all ``details`` and the known fields, except ``certainty`` and ``now_us``,
+    which are columns of their own.  Raises ValueError where a detail has the name of a field.
     """
 
     certainty: Certainty = "inferred"
-    """``measured``: ``now_us`` and what one call would take are times of solutions that were both measured."""
+    """``measured``: both ``now_us`` and the proposed time of a call are times of measured solutions."""
     now_us: float | None = None
-    """What one call takes now, µs."""
+    """Time of one call now, µs."""
     pick: str | None = None
     """Text of the solution that runs now."""
     best: str | None = None
     """Text of the solution that is proposed."""
     best_us: float | None = None
-    """Time of ``best``, µs; where none is proposed, of the fastest that is known and that is too slow."""
+    """Time of ``best``, µs; where none is proposed, time of the fastest known solution, which is too slow."""
     noise_us: float | None = None
-    """How far two times of the pick lie apart in one file, µs."""
+    """Difference between two times of the pick in one file, µs."""
     measured: str | None = None
     """Text of the measured problem, where it is not the finding's own."""
     source_id: str | None = None
-    """The source that the finding is about."""
+    """Id of the source that the finding is about."""
     what_if_source: str | None = None
-    """The source that holds the times of ``pick`` and ``best``, where it is another."""
+    """Id of the source with the times of ``pick`` and ``best``, where it is another."""
     origin: str | None = None
     level: str | None = None
     """Level of the link over which the measurement was taken."""
@@ -693,9 +695,9 @@ class Evidence(Mapping[str, object]):
     cu_count: str | None = None
     file: str | None = None
     versions: Mapping[str, str] | None = None
-    """Path of the source of the times, and the facts of the machine where it was made."""
+    """Path of the source of the times, and the facts of the machine that wrote it."""
     details: Mapping[str, object] = field(default_factory=dict)
-    """What the analyzer shows besides; nothing is computed from it."""
+    """Other values that the analyzer shows; nothing is computed from them."""
 
     def __post_init__(self) -> None:
         doubled = self.details.keys() & {f.name for f in fields(self)}
@@ -725,9 +727,9 @@ class Finding:
     """What an analyzer found about one problem (or, with ``problem`` None, about the run).
 
     ``saving_us`` is per run of the workload, with ``saving_low_us``/``saving_high_us`` where an interval is known;
-    ``per_call_us`` is the loss of one call, with its own interval.  ``interval_from`` says what the interval is of, and
+    ``per_call_us`` is the loss of one call, with its own interval.  ``interval_from`` names what the interval is of,
     ``p`` is the p-value of a confirmation (``docs/findings.md``).  None means unknown, never zero.  ``reasons`` are the
-    messages of findings about the same problem whose savings this one's stands for.
+    messages of findings about the same problem whose savings are contained in this one's.
     """
 
     analyzer: str

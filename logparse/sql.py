@@ -1,7 +1,7 @@
 """Untrusted SQL over the views: read-only, limited in time, rows and memory.
 
 The query runs in a process of its own that can be killed, on a connection that can reach neither files nor network:
-DuckDB's own ``read_only`` does not stop ``COPY … TO``, and an interrupt can take a minute to bite.
+DuckDB's own ``read_only`` does not stop ``COPY … TO``, and an interrupt can take a minute to stop a query.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def query(
     Raises QueryError when the SQL is wrong, is no query, takes longer than ``timeout_s`` or gives more than
     ``max_rows`` rows or ``max_bytes`` bytes (of Arrow); StoreError when there is no store.  ``memory``: DuckDB's limit.
     """
-    open_store(store_url)  # a missing store is said at once, not by the child
+    open_store(store_url)  # raises for a missing store before a process is started
     context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_child, args=(sender, store_url, sql, run, max_rows, max_bytes, memory), daemon=True)
@@ -63,7 +63,7 @@ def query(
 
 
 def _with_views(message: str) -> str:
-    """DuckDB's message, and where a table is missing those that there are."""
+    """DuckDB's message, with the list of views where a table is missing."""
     missing = message.startswith("Catalog Error: Table with name")
     return f"{message}\nThere is {', '.join(VIEWS)}." if missing else message
 

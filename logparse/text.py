@@ -1,4 +1,4 @@
-"""Texts for people, and what people write: control characters, durations, shares.  No pandas, no pyarrow."""
+"""Texts that people read and write: control characters, durations, shares.  Imports neither pandas nor pyarrow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logparse.errors import UsageError
 
 
 def parse_share(text: str) -> float:
-    """``3%`` or ``0.03`` as a share.  Raises UsageError, also for a bare number from 1 on: 3 may mean 3 % or 300 %."""
+    """``3%`` or ``0.03`` as a share.  Raises UsageError, also for 1 or more without ``%``: 3 may mean 3 % or 300 %."""
     number = text.strip().removesuffix("%")
     percent = text.strip().endswith("%")
     try:
@@ -24,7 +24,7 @@ def parse_share(text: str) -> float:
 
 
 def one_of(option: str, value: str, names: Iterable[str]) -> str:
-    """``value`` if it is one of these.  Raises UsageError, which lists them."""
+    """``value``, if it is one of ``names``.  Raises UsageError, which lists them."""
     known = tuple(dict.fromkeys(names))
     if value not in known:
         raise UsageError(f"{option} {value}: one of {', '.join(known)}")
@@ -32,7 +32,7 @@ def one_of(option: str, value: str, names: Iterable[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Text from outside, its control, escape and direction characters made visible."""
+    """Untrusted text with its control, escape and direction characters made visible."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -57,15 +57,15 @@ _KERNEL = re.compile(r"(kernel:)?(?:void )?(?:cutlass::Kernel2?<(\w+)>|(.+))\([^
 
 
 def kernel_name(text: str) -> str:
-    """Of a kernel's C++ signature the name: of ``void cutlass::Kernel2<NAME>(NAME::Params)`` it is ``NAME``."""
+    """The name in a kernel's C++ signature: ``NAME`` for ``void cutlass::Kernel2<NAME>(NAME::Params)``."""
     match = _KERNEL.fullmatch(text)
     return (match[1] or "") + (match[2] or match[3]) if match else text
 
 
 def shortened(texts: Sequence[str], room: int) -> list[str]:
-    """Each text in ``room`` characters: those that have more keep the part in which they differ from each other.
+    """Each text in at most ``room`` characters; longer ones keep the part in which they differ from each other.
 
-    Of a C++ kernel's signature the name is enough; what all long texts begin or end with is replaced by ``…`` first.
+    A C++ kernel's signature is cut to its name; ``…`` first replaces what all long texts begin or end with.
     """
     names = [kernel_name(text) if len(text) > room else text for text in texts]
     long = sorted({name for name in names if len(name) > room})
@@ -79,13 +79,13 @@ def shortened(texts: Sequence[str], room: int) -> list[str]:
 
 
 def _common(texts: Sequence[str]) -> int:
-    """How many first characters several texts share; 0 of one text."""
+    """The number of first characters that several texts share; 0 for one text."""
     same = takewhile(lambda characters: len(set(characters)) == 1, zip(*texts, strict=False))
     return sum(1 for _ in same) if len(texts) > 1 else 0
 
 
 def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
-    """``text`` without what is common (its first ``head`` and last ``tail`` characters), else without its middle."""
+    """``text`` without its common part (the first ``head`` and last ``tail`` characters), else without its middle."""
     excess, end = len(text) - room + 1, len(text) - tail
     if excess <= head:
         return _without(text, head - excess, head)
@@ -99,7 +99,7 @@ def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
 
 
 def _without(text: str, start: int, stop: int) -> str:
-    """``text`` with ``…`` for its characters from ``start`` to ``stop``, and of words that this would break for all."""
+    """``text`` with ``…`` in place of its characters ``start`` to ``stop``, widened to whole words."""
     if " " in text[:start] and text[start : start + 1] != " ":
         start = text.rindex(" ", 0, start) + 1
     if " " in text[stop:] and text[stop - 1 : stop] != " ":

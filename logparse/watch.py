@@ -1,4 +1,4 @@
-"""``logparse status --watch``: how far the ingests and replays of a store are, seen from wherever the store is seen."""
+"""``logparse status --watch``: progress of a store's ingests and replays, from any machine that can read the store."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from logparse.store.announcements import REPLAY, Count, Rows, running
 from logparse.text import printable
 
 QUIET_S = 600.0
-"""Silence from which on a run may have been killed (a large file, or a slow problem, takes a while as well)."""
+"""Seconds without a commit after which a run may have been killed (a large file or a slow problem takes long too)."""
 
 
 class Watch:
-    """What runs in a store.  Each look reads only the row files that are new since the last one."""
+    """The running ingests and replays of a store.  Each look reads only the row files that are new since the last."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._held: dict[str, tuple[Rows, Count]] = {}
 
     def look(self) -> tuple[list[Count], list[Count]]:
-        """What runs, the oldest first, and what has ended since the last look.  Raises StoreError."""
+        """The counts of what runs, oldest first, and of what ended since the last look.  Raises StoreError."""
         with explained(self._store.url, StoreError):
             now = running(self._store)
             for name, entry in now.items():
                 self._held.setdefault(name, (Rows(self._store, entry.started), Count(entry)))
             for name, (rows, count) in self._held.items():
                 count.entry = now.get(name, count.entry)
-                with contextlib.suppress(FileNotFoundError):  # `forget` was faster; the next look tells
+                with contextlib.suppress(FileNotFoundError):  # `forget` removed one; the next look reads on
                     count.take(rows.new(), self._store)
         ended = [self._held.pop(name)[1] for name in list(self._held) if name not in now]
         return [self._held[name][1] for name in now], ended
 
 
 def watch(store: Store, echo: Callable[[str], None], interval_s: float = 2.0) -> None:
-    """Show what runs until nothing does; Ctrl-C ends it earlier.  Raises StoreError.
+    """Show what runs until nothing does, or until Ctrl-C.  Raises StoreError.
 
-    On a terminal a table that changes, elsewhere a line whenever something was committed.
+    A terminal shows a table that changes; any other output gets a line for each change.
     """
     looking = Watch(store)
     with contextlib.suppress(KeyboardInterrupt), _shown(echo) as show:
@@ -80,14 +80,14 @@ def _shown(echo: Callable[[str], None]) -> Iterator[Show]:
 
 
 class Lines:
-    """A line per change: what has become more, what fell silent, what has ended."""
+    """Prints a line per change: new commits, a run that stopped committing, a run that ended."""
 
     def __init__(self, echo: Callable[[str], None]) -> None:
         self._echo = echo
         self._said: dict[int, tuple[object, ...]] = {}
 
     def show(self, counts: Sequence[Count], ended: Sequence[Count], now: float) -> None:
-        """After each look."""
+        """Print what changed since the last look; called after each look."""
         for count in counts:
             state = (count.files, count.lines, count.problems, count.confirmed, _quiet(count, now))
             if self._said.get(id(count)) != state:
@@ -107,7 +107,7 @@ def line(count: Count, now: float) -> str:
 
 
 def ended_line(count: Count) -> str:
-    """How a run ended: the store does not say why, so its numbers do."""
+    """The last numbers of a run that ended (the store does not record why it ended)."""
     cells = [cell for name, cell in row(count, count.last).items() if cell and name in ("done", "found")]
     return printable(f"{count.entry.kind} {count.entry.run}: ended: {', '.join(cells)}")
 
@@ -125,7 +125,7 @@ def table(counts: Sequence[Count], now: float) -> Table:
 
 
 def row(count: Count, now: float) -> Mapping[str, str]:
-    """What is worth knowing of a run: ``now`` in seconds since 1970."""
+    """The cells of a run's row or line; ``now`` is in seconds since 1970."""
     entry, spent, left = count.entry, max(now - count.entry.started, 1e-3), count.left_s(now)
     quiet = _quiet(count, now)
     if entry.kind == REPLAY:

@@ -1,7 +1,7 @@
-"""What a verb answers and how it is printed.
+"""The answers of verbs and how they are printed.
 
 ``answer``: what a verb returns, its tables' columns, CSV, JSON and Parquet.  ``terminal``: tables that fit a terminal,
-bars of progress.  ``options``: a function with options becomes a verb of the program.  ``program``: streams and errors.
+progress bars.  ``options``: makes a function with options a verb of the program.  ``program``: streams and errors.
 """
 
 from __future__ import annotations

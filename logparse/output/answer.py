@@ -1,4 +1,4 @@
-"""What a verb answers, on the terminal or as CSV, JSON or Parquet.  Nothing here computes.
+"""The answer of a verb, for the terminal or as CSV, JSON or Parquet.  This module computes nothing.
 
 A verb returns an ``Answer``; ``show`` prints it.  ``TABLES`` has the columns of every table that a script may read:
 their names, order and types do not depend on what the store holds.
@@ -41,7 +41,7 @@ class TableFormat(str, Enum):
 CHECK_FAILED = 3
 """Exit code of a check that failed (1: something could not be read, 2: wrong usage)."""
 ROWS = 20
-"""Rows of a table on the terminal where -n does not ask for others."""
+"""Default number of a table's rows on the terminal (``-n``)."""
 TABLES: Mapping[str, str] = {
     "top": "calls int, share float, problem text, pick text, pick_us float, best text, best_us float, total_us float, "
     "kind text, calls_from text, text text",
@@ -70,11 +70,11 @@ TABLES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a verb found.
+    """The answer of a verb.
 
-    ``text``: lines and tables for the terminal, in order (by default ``table``), and after it ``notes``, which are
-    asked for only there.  ``table``: all columns, for the other formats; ``of`` names its columns in ``TABLES``.
-    ``errors`` go to standard error whatever the format, and with ``aside`` the text as well.  ``code`` is the program's
+    ``text``: lines and tables for the terminal, in order (by default ``table``), followed by ``notes``, which are
+    computed only there.  ``table``: all columns, for the other formats; ``of`` names its columns in ``TABLES``.
+    ``errors`` go to standard error in every format, and with ``aside`` the text as well.  ``code`` is the program's
     exit code.
     """
 
@@ -88,12 +88,12 @@ class Answer:
 
     @property
     def blocks(self) -> Iterable[str | pd.DataFrame | pa.Table | Rows]:
-        """What the terminal shows, without the notes."""
+        """The lines and tables that the terminal shows, without the notes."""
         return self.text if self.text is not None else [] if self.table is None else [self.table]
 
 
 def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
-    """The format that was asked for, else that of the file's ending, else a table for people."""
+    """The format ``how``, else that of the file's ending, else ``table``."""
     if how is not None:
         return how
     ending = os.path.splitext(out or "")[1].removeprefix(".").lower()
@@ -119,7 +119,7 @@ def show(answer: Answer, how: TableFormat | None = None, out: str | None = None,
 
 
 def arrow(table: pd.DataFrame | pa.Table | None, of: str = "") -> pa.Table:
-    """A table with the columns and types that ``TABLES`` has for ``of``; one without a name as it is."""
+    """The table with the columns and types that ``TABLES`` has for ``of``; unchanged where ``of`` is empty."""
     import pyarrow as pa
 
     types = {
@@ -137,7 +137,7 @@ def arrow(table: pd.DataFrame | pa.Table | None, of: str = "") -> pa.Table:
     named = [column.split(" ") for column in TABLES[of].split(", ")]
     schema = pa.schema([(name, types[kind]) for name, kind in named])
     wanted = table.reindex(columns=schema.names)
-    unknown = {name for name in schema.names if wanted[name].isna().all()}  # of whatever type pandas holds that
+    unknown = {name for name in schema.names if wanted[name].isna().all()}  # pandas may hold them in any type
     columns = [
         pa.nulls(len(wanted), field.type)
         if field.name in unknown
@@ -159,7 +159,7 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
             pq.write_table(table, pa.PythonFile(sink, mode="w"))
             sys.stdout.buffer.write(sink.getvalue())
             return
-        with open(out, "wb") as file:  # by its bytes: Arrow cannot open a name that is no UTF-8
+        with open(out, "wb") as file:  # Arrow cannot open a name that is not UTF-8
             pq.write_table(table, pa.PythonFile(file, mode="w"))
         return
     rows = zip(*([_plain(value) for value in column.to_pylist()] for column in table.columns), strict=True)
@@ -179,7 +179,7 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON has: no number that is none (NaN, infinity), times as ISO 8601."""
+    """The value as JSON can hold it: NaN and infinity become null, times ISO 8601 texts."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, datetime.date | datetime.time):

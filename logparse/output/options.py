@@ -1,6 +1,6 @@
-"""Options of the program, and functions that become its verbs."""
+"""Options of the program, and the decorator that makes functions its verbs."""
 
-# Annotations are not kept as texts here: typer reads them.
+# No `from __future__ import annotations`: typer reads the types.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -32,8 +32,8 @@ def option(
 ) -> Any:
     """An option, named as its parameter unless ``names`` are given, with typer's other settings.
 
-    ``values``: what a value may be (of ``several``: joined by commas): a shell completes it, and others are refused
-    unless the verb itself does that (``check`` False).
+    ``values``: the possible values, which a shell completes; others are refused, unless the verb does that itself
+    (``check`` False).  ``several``: values are joined by commas.
     """
     if values is None:
         return typer.Option(*names, help=help, **more)
@@ -77,7 +77,7 @@ def opened(store: str | None, *, create: bool = False) -> "logparse.store.Store"
 
 
 def completed_runs(context: typer.Context, incomplete: str) -> list[str]:
-    """The runs of the store that is named so far; none where it cannot be read."""
+    """The runs of the store that the words so far name, for completion; empty where it cannot be read."""
     with suppress(LogparseError, OSError):
         return [run for run in opened(context.params.get("store")).runs() if run.startswith(incomplete)]
     return []
@@ -108,9 +108,9 @@ Compare = Annotated[Text, option("Another store, shown beside this one.", "--com
 def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Callable[[Verb], Verb]]]:
     """A program without verbs yet, and the decorator that makes a function one of them.
 
-    What the function answers is printed as was asked for, and gives the exit code.  The decorator takes an example for
-    the verb's help; ``table``: the answer has one, and the verb the options for its format; ``passes_on``: what
-    follows the first argument are another program's words.
+    The function's answer is printed in the chosen format and sets the exit code.  The decorator takes an example for
+    the verb's help; ``table``: the answer has a table, so the verb gets the options for its format; ``passes_on``: the
+    words after the first argument are another program's.
     """
     app = typer.Typer(
         no_args_is_help=True,
@@ -158,4 +158,4 @@ def _print_version(asked: bool) -> None:
 def _program(
     version: Annotated[bool, option("Print the version.", "--version", is_eager=True, callback=_print_version)] = False,
 ) -> None:
-    """What stands before a verb."""
+    """The options before a verb."""

@@ -14,9 +14,9 @@ from logparse.text import printable
 
 
 def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) -> None:
-    """Run a program: an error of the user's world is one line and exit code 1; wrong usage is 2."""
-    # Loading modules makes 100,000 objects that stay: looking through them for garbage again and again, and once more
-    # at the end, takes a quarter of the time of a short run.
+    """Run a program: an error that the user can mend prints one line and exits with 1; wrong usage exits with 2."""
+    # Imports make 100,000 objects that stay.  Collecting garbage among them again and again, and once more at the end,
+    # takes a quarter of the time of a short run.
     gc.set_threshold(200_000)
     atexit.register(_leave_the_rest)
     _ready_streams()
@@ -26,11 +26,11 @@ def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) ->
             app(words)
         except SystemExit as ended:
             code = ended.code
-        sys.stdout.flush()  # here: what goes wrong at the interpreter's end is no error for the caller
+        sys.stdout.flush()  # here: the caller does not see an error at the interpreter's exit
     except BrokenPipeError:  # `logparse sql … | head`
         _forget_output()
         code = 0
-    except QueryError as error:  # DuckDB points at the place below the line
+    except QueryError as error:  # DuckDB marks the place in the line below
         print("\n".join(map(printable, f"error: {error}".splitlines())), file=sys.stderr)
         code = 1
     except (LogparseError, OSError) as error:
@@ -50,7 +50,7 @@ def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) ->
 
 @contextmanager
 def quiet_pipe() -> Iterator[None]:
-    """Whoever reads what is printed may stop before its end (``| head``): that is no error, and no exit code."""
+    """Ends the output quietly, with no exit code of its own, where its reader stops before the end (``| head``)."""
     try:
         yield
         sys.stdout.flush()
@@ -64,7 +64,7 @@ def _leave_the_rest() -> None:
 
 
 def _ready_streams() -> None:
-    """A stream that the caller closed (``>&-``) takes what is printed; any can print a name that it cannot encode."""
+    """Replace streams that the caller closed (``>&-``), and let all print names that they cannot encode."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -74,6 +74,6 @@ def _ready_streams() -> None:
 
 
 def _forget_output() -> None:
-    """What standard output still holds cannot be written: the interpreter must not try again at its end."""
+    """Drop what standard output still holds and cannot write: the interpreter would try again at its exit."""
     with suppress(OSError), open(os.devnull, "w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Tables as text that fits a terminal, and bars of progress."""
+"""Tables as text that fits a terminal, and progress bars."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 Rows: TypeAlias = Sequence[Mapping[str, object]]
-"""A small table made without pandas, which takes longer to import than most logs to read."""
+"""A small table without pandas, whose import takes longer than reading most logs."""
 
 _PROSE = frozenset({"about", "message", "advice", "reason", "remedy", "why", "error"})
-"""Columns of sentences: these break between words where there is no room; every other cell keeps one line."""
+"""Columns of sentences: they wrap between words where room is short; every other cell keeps one line."""
 _LEAST = 16
-"""Room that a text column keeps before the last column is left out."""
+"""Minimum width of a text column; below it the last column is left out."""
 _GAP = 3
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal; None where a program reads, and takes whole rows."""
+    """Columns of the terminal; None where a program reads the output, which gets whole rows."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
 
 
 def drawn(block: pd.DataFrame | pa.Table | Rows, width: int | None) -> str:
-    """A table, numbers right-aligned, that fits into ``width``: the last columns are left out, and texts shortened."""
+    """The table as text, numbers right-aligned; last columns are left out and texts shortened to fit ``width``."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -92,7 +92,7 @@ def _columns(block: pd.DataFrame | pa.Table | Rows) -> list[_Column]:
 
 
 def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[str]]:
-    """The columns that there is room for, with the room of each, and the names of the others."""
+    """The columns that fit, each with its width, and the names of the others."""
     shown = list(columns)
     if width is None or sum(c.natural + _GAP for c in shown) - _GAP <= width:
         return shown, []
@@ -120,7 +120,7 @@ def _cell(value: object) -> str:
 
 
 class Bar:
-    """A bar with rate and time left on a terminal, as a context; elsewhere nothing."""
+    """A progress bar with rate and time left, as a context; shown only on a terminal."""
 
     def __init__(self, what: str, *, of_bytes: bool = False) -> None:
         self._bar: Progress | None = None
@@ -154,16 +154,16 @@ class Bar:
             self._bar.stop()
 
     def begin(self, total: int | None) -> None:
-        """How much there is to do, once it is known."""
+        """Set the amount of work, once it is known."""
         if self._bar:
             self._bar.update(self._task, total=total)
 
     def advance(self, path: str, count: int) -> None:
-        """So many bytes of a file were read."""
+        """Add ``count`` bytes that were read of a file."""
         if self._bar:
             self._bar.update(self._task, advance=count)
 
     def complete(self, done: int, total: int) -> None:
-        """So many are done in all."""
+        """Set how many of ``total`` are done."""
         if self._bar:
             self._bar.update(self._task, completed=done, total=total)
