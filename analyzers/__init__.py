@@ -1,4 +1,4 @@
-"""Nouns to measurements, findings and proof.
+"""Analyzers of ingested runs: measurements, findings, override files and proof.
 
 ``ANALYZERS`` lists the analyzers, in the order in which their findings about the run are shown.
 """

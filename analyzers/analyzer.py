@@ -38,7 +38,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user may turn: thresholds of the analyzers and facts of the target machine."""
+    """What a user may set: thresholds of the analyzers and facts of the target machine."""
 
     slow_factor: float = 3.0
     """W is slow when it takes more than this many times the slower of F and B."""
@@ -55,7 +55,7 @@ class Settings:
     steps: int | None = None
     """Steps (or requests) that the run's logs are of; None: as many as its traces marked."""
     confirmed_only: bool = False
-    """Override files hold only what a replay confirmed; the other findings are told all the same."""
+    """Override files hold only what a replay confirmed; the other findings are reported all the same."""
     max_rows: int | None = None
     """No override file gets more rows than this, the most valuable first."""
     family_regret: float = 0.01

@@ -7,10 +7,10 @@ where rows are not aligned to that, the library has only kernels with narrow loa
 ``AssertFree0ElementMultiple`` and ``AssertSummationElementMultiple`` predicates of a kernel).  The remedy is to pad: to
 store the operand larger, or to copy it for each call.
 
-The saving is measured or there is none: a replay of the torch backend times ``torch:pad=8`` and ``torch:pad=64`` (the
+The saving is measured, never estimated: a replay of the torch backend times ``torch:pad=8`` and ``torch:pad=64`` (the
 copies are charged) and the same with ``,stored`` (the program keeps the operands padded, so nothing is copied) against
 ``Default``; what was confirmed is default − padded per call.  What was measured and is not faster is no finding.  What
-was never replayed is told without a worth, and only where the same source shows the cliff: a problem with no size
+was never replayed is reported without a saving, and only where the same source shows the cliff: a problem with no size
 smaller, aligned, at most a quarter more work, that takes at least 1.25 times less.  A device whose time does not fall
 when a problem grows gives no finding.
 """
@@ -65,7 +65,7 @@ class Cliff:
 
 
 def cliffs(times: list[Timed], linked: Mapping[str, set[str]]) -> list[Cliff]:
-    """For each unaligned problem the aligned neighbour that is fastest; none where some source knows it as fast.
+    """For each unaligned problem its fastest aligned neighbour; left out if the problem is as fast in some source.
 
     Of several texts that may be one call (``linked``) the first stands for all.
     """
@@ -99,7 +99,7 @@ def _covers(larger: GemmProblem, problem: GemmProblem) -> bool:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Padding that was measured to pay, then cliffs that neighbours show and nobody measured."""
+    """Padding that a replay confirmed as faster, then cliffs that neighbours show and no replay measured."""
     facts = facts_by_source(tables.facts)
     padded = what_ifs(tables, settings, PADDED)
     asked = _asked(tables, padded)
@@ -121,7 +121,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _asked(tables: Tables, padded: dict[str, list[WhatIf]]) -> pd.Series:
-    """The run's own GEMMs, and what was replayed but is not linked to any of them."""
+    """The run's own GEMMs, and replayed ones that are linked to none of them."""
     work = tables.workload.loc[tables.workload["kind"] == "gemm", "problem"].drop_duplicates()
     linked = tables.links.loc[tables.links["problem"].isin(work), "other"]
     return pd.Series([*sorted(work), *(x for x in sorted(padded) if x not in {*work, *linked})], dtype="object")
@@ -163,7 +163,7 @@ def _unmeasured(cliff: Cliff, calls: int | None) -> Finding:
             now_us=edge.time_us,
             source_id=edge.source_id,
             origin=edge.origin,
-            best="torch:pad=8",  # the remedy, of which no time is known
+            best="torch:pad=8",  # the remedy; its time is not known
             details={
                 "time_us": edge.time_us,
                 "solution": edge.solution,

@@ -37,7 +37,7 @@ FEW = 0.5
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Mask bits, a LEVEL that may have disabled MASK, cut ends, uneven ranks, profile against bench."""
+    """Mask bits, a LEVEL that may have disabled MASK, truncated ends, uneven ranks, profile against bench."""
     out = [*_mask(tables), *_ends(tables), *_silent(tables), *_ranks(tables), *_profile(tables), *_counted(tables)]
     out += _assigned(tables)
     return [Finding(analyzer=NAME, message=message, evidence=_evidence(details)) for message, details in out]
@@ -115,7 +115,7 @@ def _silent(tables: Tables) -> Iterator[Remark]:
 
 
 def _ranks(tables: Tables) -> Iterator[Remark]:
-    """Processes are held against those whose calls were counted from the same kind of log."""
+    """Processes are compared with those whose calls were counted from the same kind of log."""
     rows = tables.workload[tables.workload["pid"].notna()]
     for category, same in sorted(rows.assign(calls=rows["calls"].astype("Float64")).groupby("calls_from")):
         calls = same.groupby("pid")["calls"].sum(min_count=1).dropna()
@@ -157,7 +157,7 @@ def _counted(tables: Tables) -> Iterator[Remark]:
 
 
 def _assigned(tables: Tables) -> Iterator[Remark]:
-    """A backward convolution of a trace runs B and W together; kernels that cannot be told apart count for neither."""
+    """A backward convolution of a trace runs B and W together; kernels of an unknown direction count for neither."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "convolution_backward_assigned")]
     for source, value in sorted(zip(rows["source_id"], rows["value"], strict=True)):
         yield (

@@ -14,9 +14,9 @@ longer of F/peak and B/bandwidth), whatever peak and bandwidth the device has: a
 no finding.  A kernel also takes some microseconds whatever it does, so t* is at least ``LATENCY_US``; a skinny product
 that only streams its weights has B ≈ B' and is not flat either.
 
-Evidence needed: times of both problems in one source.  What it will not say without a measurement: that a faster
-solution exists.  The loss is taken to be t − t*, with little confidence, and no override is proposed; the tuning script
-searches for one.
+Evidence needed: times of both problems in one source.  Without a measurement it does not claim that a faster solution
+exists.  The loss is taken to be t − t*, with little confidence, and no override is proposed; the tuning script searches
+for one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Flat:
 
 
 def flats(times: list[Timed], linked: Mapping[str, set[str]]) -> list[Flat]:
-    """For each problem the flat pair with the smallest loss; a problem that some source knows faster is not flat.
+    """For each problem the flat pair with the smallest loss; a problem that is faster in some source is not flat.
 
     Of several texts that may be one call (``linked``) the one with the smallest loss stands for all.
     """

@@ -1,4 +1,4 @@
-"""Heuristic queries that a process repeats for problems that it has asked about before."""
+"""Heuristic queries that a process repeats for problems that it has queried before."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def queries(tables: Tables) -> pd.DataFrame:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding per process that asked more often than it has problems, at ``query_cost_us`` a query."""
+    """One finding per process that queried more often than it has problems, at ``query_cost_us`` a query."""
     out = []
     for pid, asked, problems in queries(tables).itertuples(index=False):
         if not problems:
-            continue  # no launch is logged: nothing to hold the queries against
+            continue  # no launch is logged: nothing to compare the queries with
         extra = int(asked) - int(problems)
         if extra <= 0:
             continue

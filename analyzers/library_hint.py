@@ -1,8 +1,8 @@
-"""The library's own hints as findings, joined to the problems that they speak of.
+"""The library's own hints as findings, joined to the problems that they are about.
 
 cuBLASLt writes a ``Hint`` when a size is not aligned (``The number of rows in matrix D (50257) is not 8 aligned …``).
 It names a matrix and a size, never the call: the problems of the same log that have this size there are meant.  One
-problem may have the size in several matrices, and one hint of each: the remedy is the same and told once.
+problem may have the size in several matrices, and one hint of each: the remedy is the same and is reported once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
                 calls=None if known is None or pd.isna(known) else int(known),
                 evidence=Evidence(
                     source_id=source,
-                    best=f"torch:pad={step}",  # the remedy, of which no time is known
+                    best=f"torch:pad={step}",  # the remedy; its time is not known
                     details={"hints": sum(count for _, count in said)},
                 ),
                 advice=f"Pad {given} to {padded}, a multiple of {step}, and measure both.",

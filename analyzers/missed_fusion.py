@@ -5,14 +5,14 @@ elements as the product wrote (``formats/traces/torch_epilogues.py``); or ``aten
 of its addend before the product.  Why it costs time: the result goes through memory once more in each direction, while
 cuBLASLt and hipBLASLt do the same in registers (epilogues BIAS, RELU_BIAS, GELU_BIAS …).
 
-What fusing saves is measured or not told.  A replay of the torch backend times ``torch:fused`` (``_addmm_activation``)
-against ``Default`` (``addmm``, then the activation) for the problem with that epilogue; a confirmed pair gives
-default − fused per call.  Where there is none the finding has no saving, only a bound: the time of those kernels
-themselves, since the product is not made faster.
+What fusing saves is measured, never estimated.  A replay of the torch backend times ``torch:fused``
+(``_addmm_activation``) against ``Default`` (``addmm``, then the activation) for the problem with that epilogue; a
+confirmed pair gives default − fused per call.  Where there is none the finding has no saving, only a bound: the time of
+those kernels themselves, since the product is not made faster.
 
-Evidence needed: a trace with ``record_shapes=True``.  The trace tells the order, not the data flow: two unrelated
+Evidence needed: a trace with ``record_shapes=True``.  The trace contains the order, not the data flow: two unrelated
 kernels of equal size that follow one another would be taken for a tail.  GELU in the epilogue is the tanh
-approximation; where the model's is the exact one the numbers change, and the finding says so.
+approximation; where the model's is the exact one the numbers change, and the finding states so.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _tail(value: Mapping[str, object]) -> Tail | None:
 
 
 def _by_hand(words: Sequence[str]) -> int:
-    """How many steps are a GELU that is written out (0: none); copies of type between them belong to it."""
+    """How many steps form a GELU that is written out (0: none); copies of type between them belong to it."""
     places = [i for i, word in enumerate(words) if word != "copy"]
     if not words or words[0] == "copy":
         return 0

@@ -1,10 +1,10 @@
-"""Calls that no override serves although a row exists for the same problem but for one thing.
+"""Calls that no override serves although a row exists whose key differs in one field only.
 
 What is seen: a row of an override file of the run and a call of the run have keys that differ in one field.  Why it
 costs time: every library looks a call up by an exact key, so a leading dimension that a view made larger, a batch size,
 a bias, a layout or a type makes it run untuned, silently.
 
-What is a key differs by library, and only its fields are compared:
+Each library has a key of its own, and only the fields of that key are compared:
 
 * TunableOp: transposes, m, n, k, batch count, leading dimensions, types, compute type, bias
   (``formats/tunableop/signature.py``; PyTorch ``GemmCommon.h``, ``Signature``).
@@ -14,8 +14,8 @@ What is a key differs by library, and only its fields are compared:
 
 Fields that follow from another do not count by themselves: a leading dimension without a gap follows from a size, all
 types from one.  Two sizes that differ are mostly two problems: they are a near miss only within 2 %, which is what
-padding does (50257 and 50304); but the images of a batch are a number that is changed without a thought of databases.
-Directions are always two problems.
+padding does (50257 and 50304).  A convolution's number of images may differ by any factor: it is often changed without
+tuning again.  Directions are always two problems.
 
 Evidence needed: a row, a call, and every field of the key known on both sides.  What the call would gain is not known:
 the row's time is another problem's.  It is ranked last.
@@ -39,7 +39,7 @@ NAME = "near-miss"
 CLOSE = 0.02
 """Sizes that differ by less than this share may be one size and its padding."""
 MOST_ROWS = 20_000
-"""Above this many rows a file is a shipped database, and nobody expects a certain call in it."""
+"""Above this many rows a file is a shipped database, of which no row was made for a certain call."""
 _GEMM = ("trans_a", "trans_b", "m", "n", "k", "batch_count", "a_type", "b_type", "c_type", "compute_type")
 _CONV_SIZES = ("c", "d", "h", "w", "k", "filter_d", "filter_h", "filter_w")
 _CONV = (
@@ -95,7 +95,7 @@ def difference(row: Problem, call: Problem, format_: str) -> Difference | None:
     """The one thing that keeps a row from serving a call, in the terms of the format's key.
 
     None where nothing or more than one thing differs, where it makes them plainly two problems, or where the call's log
-    does not tell a field of the row's key.
+    does not contain a field of the row's key.
     """
     mine, theirs = _cells(row, format_), _cells(call, format_)
     if not mine.keys() <= theirs.keys():

@@ -1,8 +1,8 @@
 """Proposed solutions that compute less precisely than what they replace.
 
 What is seen: the best known solution of a problem, which ``suboptimal-pick`` proposes, has a larger error than the
-pick, or its name says that k is split and partial sums are stored in between.  Why it matters: it costs no time, it
-costs digits; a training run that starts to diverge two days after an override was applied is the dearest finding.
+pick, or its name says that k is split and partial sums are stored in between.  Why it matters: it costs digits, not
+time; a training run that diverges two days after an override was applied is the costliest result of all.
 
 Two signs, each from evidence only:
 
@@ -10,14 +10,14 @@ Two signs, each from evidence only:
   (``docs/measurement.md``); the proposed one's is more than ``WORSE`` times the pick's.  Rounding errors of equally
   careful kernels differ by less: the sum over k grows as √k for any order of random terms (Higham, "Accuracy and
   Stability of Numerical Algorithms", §2.8), so a factor is a narrower accumulator, not another order.
-* *split-K*: several workgroups sum parts of one output and the parts are stored in between.  cuBLASLt says so in
+* *split-K*: several workgroups sum parts of one output and the parts are stored in between.  cuBLASLt logs it as
   ``splitk=``, with ``reduction=OUTPUT_TYPE`` where the parts are rounded to the output type first
   (``cublasLtReductionScheme_t``); Tensile in the kernel's name (``_GSU4_``; ``_GSUASB_`` single buffer: with atomics,
   so results also differ from run to run).
 
 A narrower *compute type* needs no sign: it is a field of the problem, and a row that was measured with another one is
-never linked to the call (``logparse/links.py``), so it is not proposed.  Nothing is said where no error was measured
-and the names say nothing: that is no proof of equal precision.
+never linked to the call (``logparse/links.py``), so it is not proposed.  There is no finding where no error was
+measured and the names contain no sign: that is no proof of equal precision.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def errors(measurements: pd.DataFrame) -> dict[tuple[str, str], float]:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding per proposed solution that bears a sign, beside the finding that proposes it."""
+    """One finding per proposed solution that shows a sign, beside the finding that proposes it."""
     known, names = errors(tables.measurements), _names(tables)
     rows = compare(_suspicious(tables, known, names), settings)
     rows = rows[(rows["best"] != rows["pick"]) & rows["pick_us"].notna() & (rows["pick_us"] > rows["best_us"])]
@@ -113,7 +113,7 @@ def _signs(row: Mapping[str, object], known: Mapping[tuple[str, str], float], na
 
 
 def _parts(text: str) -> int:
-    """Into how many parts a solution's texts say that k is split; 1 where they do not."""
+    """The number of parts into which k is split by a solution's texts; 1 where they state none."""
     return max((int(x) for found in _SPLIT.findall(text) for x in found if x), default=1)
 
 

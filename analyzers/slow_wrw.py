@@ -1,15 +1,15 @@
 """Backward-weight convolutions that are slow beside their own forward and backward-data passes.
 
-F, B and W of one layer do the same floating-point work.  The best known time of W is therefore held against the
-slower of the best F and best B of the same layer in the same file.  Criterion and its yield on shipped find-dbs:
-W is slow above ``slow_factor`` times the slower sibling and above ``slow_floor_ms``; what could be had back is taken
-to be the difference.  Where a file holds no sibling, the roofline of the device judges instead (``devices.csv``).
+F, B and W of one layer do the same floating-point work.  The best known time of W is therefore compared with the slower
+of the best F and best B of the same layer in the same file.  W is slow
+above ``slow_factor`` times the slower sibling and above ``slow_floor_ms``; the possible gain is taken to be the
+difference.  Where a file holds no sibling, the roofline of the device is the reference instead (``devices.csv``).
 
-Two remedies take the place of that estimate where they are measured.  A replay of the torch backend tells what another
-layout takes (``torch:layout=NHWC``: channels_last, the transposes charged; ``,stored``: the program keeps its tensors
-so); a confirmed one gives the saving with its interval.  A *user* find-db of the same device (what a search wrote) may
-know a faster solver than the system's: it is proposed instead.  Whether the job reads that file already only a log that
-names its solver can tell; without one the finding says so.
+Two remedies take the place of that estimate where they are measured.  A replay of the torch backend measures what
+another layout takes (``torch:layout=NHWC``: channels_last, the transposes charged; ``,stored``: the program keeps its
+tensors so); a confirmed one gives the saving with its interval.  A *user* find-db of the same device (what a search
+wrote) may know a faster solver than the system's: it is proposed instead.  Only a log that names its solver shows
+whether the job reads that file already; without one the finding states so.
 """
 
 from __future__ import annotations
@@ -162,9 +162,9 @@ def totals(best: pd.DataFrame, w: pd.DataFrame) -> list[Totals]:
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """A line of totals per source, then each slow W, each W far from the roofline, each naive best above 1 GFLOP.
 
-    Of several files of one device the one with the smallest loss speaks for a problem.  Where files of several
-    devices are there and no target is given, it is not known which of them the calls ran on: they weigh nothing.
-    The same holds for a file that tells no device, beside one that does.
+    Of several files of one device the one with the smallest loss counts for a problem.  Where there are files of
+    several devices and no target is given, it is not known on which of them the calls ran: their losses are not weighed
+    by calls.  The same holds for a file without a device, beside one that has it.
     """
     best = directions(tables)
     w = backward_weights(best, settings)
@@ -344,7 +344,7 @@ def _without_siblings(
     calls: Mapping[str, int],
     settings: Settings,
 ) -> Iterator[Finding]:
-    """W above the floor with neither F nor B in its file: held against the roofline, or skipped on unknown devices."""
+    """W above the floor with neither F nor B in its file: compared with the roofline, or skipped on unknown devices."""
     if device is None:
         return
     for row in _rows(rows[rows["best_us"] > settings.slow_floor_ms * 1e3]):
@@ -365,7 +365,7 @@ def _without_siblings(
 def _with_layouts(
     findings: Sequence[Finding], tables: Tables, settings: Settings, facts: Mapping[str, Mapping[str, str]]
 ) -> list[Finding]:
-    """The findings with what other layouts take, where a replay on the like of their device measured it."""
+    """The findings with what other layouts take, where a replay on a comparable device measured it."""
     measured = what_ifs(tables, settings, LAYOUTS)
     texts = [x.problem.text for x in findings if x.problem is not None]
     ways = meant(tables, pd.Series(texts, dtype="object"), measured) if measured and texts else {}
@@ -379,7 +379,7 @@ def _with_layouts(
 
 
 def _with_layout(finding: Finding, ways: Sequence[WhatIf], settings: Settings) -> Finding:
-    """A confirmed gain takes the place of the estimate; what is no faster is said, the estimate stays."""
+    """A confirmed gain replaces the estimate; a layout that is not faster is mentioned, and the estimate stays."""
     best = next((x for x in ways if x.faster(settings.floor_share)), ways[0])
     charged = "the tensors kept so" if ",stored" in best.solution else "transposes included"
     certain = "confirmed" if best.confirmed else "raced, not confirmed"

@@ -1,14 +1,14 @@
-"""Override files that were made for another machine or another library build than the logs of the run are of.
+"""Override files made for another machine or another library build than those of the run's logs.
 
-What is seen: a TunableOp results file, a hipBLASLt tuning file or a MIOpen user db tells where it was made, and the
-run's logs tell something else of the same name.  Why it costs time: TunableOp drops the whole file when one validator
+What is seen: a TunableOp results file, a hipBLASLt tuning file or a MIOpen user db states where it was made, and the
+run's logs state another value of the same fact.  Why it costs time: TunableOp drops the whole file when one validator
 differs, hipBLASLt when the git revision does, MIOpen looks for a file named by arch, CU count and version: nothing is
-loaded, nothing is said, and the job runs as if nobody had tuned (aiter#4634, aiter#5380).  Where a library does load
-such a file, an index may stand for another kernel.
+loaded or reported, and the job runs untuned (aiter#4634, aiter#5380).  Where a library does load such a file, an index
+may stand for another kernel.
 
-Evidence needed: one fact that both sides tell.  Texts of one version are spelled more or less fully (``2.9.1`` and
+Evidence needed: one fact that both sides state.  Texts of one version are spelled more or less fully (``2.9.1`` and
 ``2.9.1+rocm7.0``; ``gfx942`` and ``gfx942:sramecc+:xnack-``): where one begins with the other they are the same.
-Where no log tells a fact, nothing is said about it; ``logparse lint FILE --target`` judges a file row by row.
+A fact that no log states is not judged; ``logparse lint FILE --target`` judges a file row by row.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def override_sources(tables: Tables) -> pd.DataFrame:
 
 
 def told_by_logs(tables: Tables) -> dict[str, set[str]]:
-    """What the run's other files tell: name → values.  Databases and replays are no logs of the job."""
+    """Facts that the run's other files state: name → values.  Databases and replays are no logs of the job."""
     own = tables.sources[tables.sources["run"] == tables.run]
     other = own["format"].isin([*EFFECT, "replay", plain_table.FORMAT.name, aiter.FORMAT.name, untuned.FORMAT.name])
     rows = tables.facts[tables.facts["source_id"].isin(own.loc[~other, "source_id"]) & tables.facts["name"].isin(NAMES)]

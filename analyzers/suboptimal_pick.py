@@ -1,7 +1,7 @@
 """The solution that the library picked against the best known one, weighed by calls.
 
-Regret is what the pick takes above the best of the same file, per call; it is told as a distribution, since a mean
-hides that a few problems hold nearly all of it.  Where the pick has no time of its own the finding says
+Regret is what the pick takes above the best of the same file, per call; it is reported as a distribution, since a mean
+hides that a few problems hold nearly all of it.  Where the pick has no time of its own the finding states
 ``unmeasured`` and claims no saving.
 """
 
@@ -41,7 +41,7 @@ class Regret:
 
     @classmethod
     def of(cls, rows: pd.DataFrame) -> Regret | None:
-        """From rows of ``picks.compare`` that have a ``pick_us``; None where there is none."""
+        """From rows of ``picks.compare`` that have a ``pick_us``; None without any."""
         if not len(rows):
             return None
         regret = rows["pick_us"].to_numpy(dtype="float64") / rows["best_us"].to_numpy(dtype="float64") - 1.0
@@ -101,7 +101,7 @@ def _distribution(rows: pd.DataFrame) -> Finding:
 
 
 def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], settings: Settings) -> Finding | None:
-    """One pick that is not the best known; None where the loss is within noise or nothing but a default is unknown."""
+    """One pick that is not the best known; None if the loss is within noise, or of an untimed default."""
     problem = problem_from_text(str(row["problem"]))
     best = Solution(*_parts(row), str(row["best_raw"] or ""), _text(row["algorithm"]))
     best_us, calls = float(str(row["best_us"])), _number(row["calls"])
@@ -119,7 +119,7 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
     )
     if row["basis"] == UNMEASURED:
         if row["pick"] == DEFAULT_TEXT:
-            return None  # nothing was picked that a file contradicts
+            return None  # no log names a pick that the file could contradict
         message = (
             f"{row['pick']} was picked, the best known is {best.text} ({best_us:.4g} µs, "
             f"{row['origin']}); unmeasured: no time of the pick"
@@ -178,7 +178,7 @@ def _confidence(row: Mapping[str, object]) -> float:
 def _override(
     problem: Problem, best: Solution, row: Mapping[str, object], measured: Mapping[str, str], settings: Settings
 ) -> Override | None:
-    """The override of a measured gain, if it was measured on the target's like and it is clear what was measured."""
+    """The override of a measured gain, if a machine like the target measured it and it is clear what was measured."""
     if row["disagree"] or best.text == DEFAULT_TEXT or by_hand(best) or row["basis"] not in (MEASURED, BY_DEFAULT):
         return None
     target = settings.target or measured

@@ -1,1 +1,1 @@
-"""How the tables of a run are joined and weighed: what the analyzers rest on."""
+"""How the tables of a run are joined and weighed, for all analyzers."""

@@ -1,8 +1,9 @@
 """Confirmations: paired samples of a pick and a winner from several fresh processes, and the verdict on them.  Pure.
 
 Two processes that measure the same pair differ by more than the samples within one: on an H200 the ratio's standard
-deviation between processes is 0.32 %, while 12 blocks of one process know theirs to 0.11 % (``docs/measurement.md``).
-So each process gives one value, the median log ratio of its blocks, and the interval is a t-interval over processes.
+deviation between processes is 0.32 %, while 12 blocks of one process estimate theirs to 0.11 %
+(``docs/measurement.md``).  So each process gives one value, the median log ratio of its blocks, and the interval is a
+t-interval over processes.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def judge_all(
     """Every pair judged, and the keys that stay confirmed under false-discovery control over all of them.
 
     The variances between processes are moderated over all pairs of one ``device`` (a name by key; None: all of one):
-    three processes alone know theirs with two degrees of freedom, for which no p is small enough among a thousand.
+    three processes alone estimate theirs with two degrees of freedom, for which no p is small enough among a thousand.
     """
     estimates = {key: _estimate(x) for key, x in pairs.items() if x.pick_us}
     groups: dict[str, list[K]] = {}
@@ -148,7 +149,7 @@ def _interval(value: float, variance: Variance) -> Interval:
     return Interval(math.exp(value), math.exp(value - half), math.exp(value + half))
 
 
-_WIDEST = 20.0  # of a log ratio: wider is as unknown, and would overflow
+_WIDEST = 20.0  # of a log ratio: a wider interval is as uninformative, and would overflow
 
 
 def _nothing(floor: float) -> Confirmation:

@@ -1,8 +1,8 @@
 """Which logs the calls of a run are counted from, and where that may count a call twice or leave one out.
 
-The view ``workload`` takes, per process, the category with the most calls.  Logs that do not tell their process are
-taken for one: of one category they are added, of several the largest counts.  Whether that is right nobody can tell
-from the logs, so it is said.
+The view ``workload`` takes, per process, the category with the most calls.  Logs without a process are taken for one
+process: of one category they are added, of several the largest counts.  The logs cannot show whether that is right, so
+it is remarked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Log:
 
 
 def by_log(calls: pd.DataFrame) -> pd.DataFrame:
-    """What ``SQL`` gives, of the view ``calls`` of one run."""
+    """The rows of ``SQL``, from the view ``calls`` of one run."""
     rows = calls[~calls["by_tool"].fillna(False).astype(bool)]
     rows = rows.assign(conv=rows["kind"] == "conv", calls=rows["count"].astype("Float64"))
     out = rows.groupby(["source_id", "category", "conv", "pid"], dropna=False)["calls"].sum().reset_index()
@@ -39,7 +39,7 @@ def by_log(calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def remarks_of(store: Store, run: str) -> list[str]:
-    """What is to be said of a run's counts, as lines."""
+    """The remarks on a run's counts, as lines."""
     with store.connect() as con:
         rows = con.execute(SQL, {"run": run}).df()
         sources = con.execute("select source_id, path, bytes from sources where run = $run", {"run": run}).df()

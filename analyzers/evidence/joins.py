@@ -22,7 +22,7 @@ DEFAULT_TEXT = DEFAULT.text
 
 
 def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """What each source says of the place where it was made; of two values of one name the smaller text is kept."""
+    """The facts of each source about where it was made; of two values of one name the smaller text is kept."""
     out: dict[str, dict[str, str]] = {}
     rows = facts.sort_values(["source_id", "name", "value"], ascending=False)
     for source, name, value in zip(rows["source_id"], rows["name"], rows["value"], strict=True):
@@ -50,7 +50,7 @@ def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tuple[str, str], float]:
     """(problem, solution) → its time over that of the library's own choice, where one source has both.
 
-    Of several sources the largest ratio speaks.  Kernel times of traces are none of a call.
+    Of several sources the largest ratio is returned.  Kernel times of traces are not times of calls.
     """
     rows = timed(measurements[(measurements["origin"] != TRACE).to_numpy(dtype=bool)])
     keys = ["source_id", "origin", "problem"]

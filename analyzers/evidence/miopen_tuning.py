@@ -23,10 +23,10 @@ from logparse.model import ConvProblem, Evidence, Finding, Override, Solution, s
 
 
 def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """The findings, those with a MIOpen override completed from the same record and from perf-dbs of the target's like.
+    """The findings, their MIOpen overrides completed from the same record and from perf-dbs of machines like the target.
 
     The second solver is the next fastest of the record that the first one is of.  Parameters are taken from perf-dbs of
-    the target's device, and of its MIOpen version where both tell one; the target's own build and user files first.
+    the target's device, and of its MIOpen version where both state one; the target's own build and user files first.
     """
     if not any(_of_miopen(x) for x in findings):
         return list(findings)
@@ -81,7 +81,7 @@ class _Tuned:
             self._known.setdefault((str(key), str(name)), []).append((str(source), str(text)))
 
     def parameters(self, override: Override) -> str | None:
-        """The solver's parameters for the override's problem on its target; None where no perf-db tells them."""
+        """The solver's parameters for the override's problem on its target; None where no perf-db contains them."""
         if not TUNABLE.match(override.solution.id):
             return None
         found = self._known.get((_perf_key(override) or "", override.solution.text), [])

@@ -1,6 +1,6 @@
 """GEMMs that differ in some of their sizes only, and the fastest time that one source knows of each.
 
-The library's time as a function of the sizes is what ``flat_cost`` and ``cliffs`` look at.  Both hold a problem against
+The library's time as a function of the sizes is what ``flat_cost`` and ``cliff`` analyse.  Both compare a problem with
 another of the same source, so device, build and method are the same.
 """
 

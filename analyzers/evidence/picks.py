@@ -1,4 +1,4 @@
-"""What the library picked, and how that compares with the best that is known: the table behind ``heuristics``.
+"""What the library picked, and how that compares with the best that is known: the table behind ``suboptimal_pick``.
 
 Times are only compared within one file: pick and best come from the same source, so from one device and one method.
 A solution *index* means something only within one library build and arch; a MIOpen solver is a name and means the same
@@ -69,8 +69,8 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     default, default_us, noise_us``.  ``default`` is the library's own choice there; several times of it in one source
     are averaged, and their spread is the noise floor.
 
-    Of a race only the default counts as known, and as the best: its winner was lucky in part.  A problem of which
-    nothing better was confirmed is measured all the same, and belongs into every sum over what was measured.
+    Of a race only the default counts as known, and as the best: its winner was lucky in part.  A problem without a
+    better confirmed solution is measured all the same, and belongs in every sum over what was measured.
     """
     rows = timed(measurements)
     rows = rows[rows["origin"].isin(EVIDENCE | {RACE})]
@@ -228,7 +228,7 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], sett
 def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     """``basis``, ``pick_us``, ``noise_us`` per row.
 
-    A file that holds one solution of a problem (a tuner's winner) cannot tell a regret: counting the picks that happen
+    A file that holds one solution of a problem (a tuner's winner) shows no regret: counting the picks that happen
     to equal it as no regret, and the others as unmeasured, would flatter the library.
     """
     index = rows["pick"] != DEFAULT_TEXT

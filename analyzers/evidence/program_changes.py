@@ -40,6 +40,6 @@ def by_hand(solution: Solution) -> bool:
 
 
 def advice(solution: Solution) -> str | None:
-    """What to change in the program; None where an override file can say it, or there is nothing to say."""
+    """What to change in the program; None where an override file can express it, or no advice is known."""
     known = (text for pattern, text in _ADVICE.items() if re.fullmatch(pattern, solution.text))
     return next(known, None) if by_hand(solution) else None

@@ -1,8 +1,8 @@
 """The least time that a device allows a problem: the one roofline, over ``Device.least_us``.  Pure.
 
-``roofline_us`` is that of the direct algorithm with all operands in device memory, which efficiency is told against;
+``roofline_us`` is that of the direct algorithm with all operands in device memory, the reference of efficiency;
 ``bound_us`` is what no algorithm and no cache can beat, which ends a race.  The peaks are data-sheet values
-(``devices.csv``), which no kernel exceeds.  A device or type that is not there has no roofline.
+(``devices.csv``), which no kernel exceeds.  A device or type that is not in that table has no roofline.
 """
 
 from __future__ import annotations

@@ -86,9 +86,9 @@ _MEASUREMENTS = f"""
 
 def tables_at(word: str, store: str | None = None) -> Tables:
     """The run that a word names: ``STORE`` (its latest run), ``STORE#RUN``, the label of a run in ``store``, or log
-    files, which are read into a store that is forgotten afterwards.
+    files, which are read into a temporary store.
 
-    Raises InputError where it is none of these.
+    Raises InputError for any other word.
     """
     place, hash_, run = word.rpartition("#")
     if hash_:

@@ -31,7 +31,7 @@ class Interval:
 
 def median(samples: Sequence[float]) -> float:
     """The median; NaN of nothing."""
-    return float(statistics.median(samples)) if len(samples) else math.nan  # a race asks it of few samples, often
+    return float(statistics.median(samples)) if len(samples) else math.nan  # races call it often, with few samples
 
 
 def spread(samples: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""The machine that will read the overrides: its facts, and whether a measurement was made on its like.
+"""The machine that will read the overrides: its facts, and whether a measurement was made on a comparable one.
 
 A time from another device or library build may rank findings; it never becomes an override.
 """
@@ -25,7 +25,7 @@ BUILD: Mapping[str, tuple[str, ...]] = {
     "miopen": ("miopen_version",),
     "torch": ("pytorch_version",),
 }
-"""Facts that tell a library's build, the sharpest first: the first that both sides know decides."""
+"""Facts that identify a library's build, the most specific first: the first that both sides have decides."""
 
 BY_NAME = frozenset({"miopen", "torch"})
 """Libraries whose solution ids are names and mean the same in every build."""
@@ -65,7 +65,7 @@ def comparable(one: Facts, other: Facts, library: str) -> bool | None:
 
 
 def serves(measured: Facts, target: Facts, library: str) -> bool | None:
-    """Whether a time measured there may become an override here: one device, and one library build where both tell it.
+    """Whether a time measured there may become an override here: one device, and one library build where both state it.
 
     None where the device, or the build that gives an index its meaning, is unknown on either side.
     """
@@ -76,7 +76,7 @@ def serves(measured: Facts, target: Facts, library: str) -> bool | None:
 
 
 def machine(facts: Facts) -> dict[str, str]:
-    """The facts that tell a machine and its libraries, without those of one file or process."""
+    """The facts that identify a machine and its libraries, without those of one file or process."""
     return {name: x for name, x in facts.items() if name != "pid" and (name in FACTS or name.startswith("validator:"))}
 
 
@@ -84,9 +84,9 @@ def target_from(words: Sequence[str], formats: Sequence[Format]) -> dict[str, st
     """The facts of the machine that will read the overrides, from ``--target`` words.
 
     A word is ``KEY=VALUE`` (a name of ``model.FACTS`` or ``validator:NAME``), a MIOpen db's file name (the file need
-    not exist), a ``facts.json`` (one object of texts), or a file of one of ``formats`` that tells facts (TunableOp
+    not exist), a ``facts.json`` (one object of texts), or a file of one of ``formats`` that contains facts (TunableOp
     results, tuning file).  Raises InputError for anything else, and where two words disagree: two targets are never
-    merged.  An arch may be told with its features and without.
+    merged.  An arch may be given with its features or without.
     """
     out: dict[str, str] = {}
     for word in words:
@@ -146,7 +146,7 @@ def _file_facts(file: InputFile, formats: Sequence[Format]) -> list[Fact]:
 
 
 def seen_by(gpus: int, facts: Facts) -> dict[str, str]:
-    """The facts with how many devices a process sees: ``gpus``, or (1) what they themselves say."""
+    """The facts with the number of devices that a process sees: ``gpus`` if above 1, else the facts' own, else 1."""
     return {"gpus": "1", **facts} | ({"gpus": str(gpus)} if gpus > 1 else {})
 
 

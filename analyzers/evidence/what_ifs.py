@@ -1,8 +1,8 @@
 """What a replay measured of other formulations: padded, fused, another layout, against the library's own choice.
 
 A formulation is no override: no file can make a library take it, the program must be changed.  Its time is only ever
-compared with the default's of the same source.  A race glances at many solutions and its winner was lucky in part; what
-was confirmed is a pair of solutions in a fresh process, and only that gives a saving with an interval
+compared with the default's of the same source.  A race takes few samples of many solutions, and its winner was lucky in
+part; what was confirmed is a pair of solutions in a fresh process, and only that gives a saving with an interval
 (``docs/measurement.md``).
 """
 
@@ -28,7 +28,7 @@ CLEAR = 1.25
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One formulation of one problem in one source, times in µs; ``pick`` is the default that it is held against.
+    """One formulation of one problem in one source, times in µs; ``pick`` is the default that it is compared with.
 
     ``low_us`` and ``high_us`` bound what one call saves (95 %); they are missing where the pair was only raced.
     """
@@ -60,7 +60,7 @@ class WhatIf:
 def what_ifs(tables: Tables, settings: Settings, pattern: str) -> dict[str, list[WhatIf]]:
     """By problem: the formulations whose whole text matches ``pattern``, the confirmed first, then the fastest.
 
-    Sources of another device than the target's are left out.  Of several sources the slowest time speaks.
+    Sources of another device than the target's are left out.  Of several sources the slowest time counts.
     """
     rows = tables.measurements
     rows = timed(rows[rows["origin"].isin((RACE, CONFIRM)).to_numpy(dtype=bool)])
@@ -126,7 +126,7 @@ def meant(tables: Tables, problems: pd.Series, measured: Mapping[str, list[WhatI
 
 
 def evidence(what: WhatIf, facts: Mapping[str, Mapping[str, str]]) -> Evidence:
-    """The evidence of a finding that proposes this formulation: what ``suboptimal-pick`` says of a pick."""
+    """The evidence of a finding that proposes this formulation, as ``suboptimal-pick`` gives it for a pick."""
     known = facts.get(what.source_id, {})
     return Evidence(
         certainty="measured",

@@ -1,6 +1,6 @@
 """The tables of tuned kernels that aiter reads, by what their readers look a call up by.
 
-Each is read with ``pandas.read_csv`` and made a dictionary (``set_index(keys).to_dict("index")``).  The columns tell
+Each is read with ``pandas.read_csv`` and made a dictionary (``set_index(keys).to_dict("index")``).  The columns show
 which reader a table is for, but not which of those that look for ``gfx, cu_num, M, N, K`` alone: its name does.
 Source: ROCm/aiter ``aiter/tuned_gemm.py``, ``aiter/ops/gemm_op_a8w8.py``, ``gemm_op_a4w4.py``,
 ``batched_gemm_op_a8w8.py``, ``batched_gemm_op_bf16.py``, ``aiter/fused_moe.py``, ``aiter/jit/core.py``.
@@ -114,11 +114,11 @@ VARIABLES: Mapping[str, str] = {
     "tuned_grouped_fmoe": "AITER_CONFIG_GROUPED_FMOE",
     "tuned_fmoe": "AITER_CONFIG_FMOE",
 }
-"""Stem of a table's name → the variable that says where it is; aiter itself tells tables by these stems."""
+"""Stem of a table's name → the variable that holds its path; aiter itself identifies tables by these stems."""
 
 
 def stem(name: str) -> str | None:
-    """Which of ``VARIABLES`` a file's name says it is."""
+    """The stem of ``VARIABLES`` that a file's name contains."""
     return next((x for x in VARIABLES if x in name), None)
 
 

@@ -19,7 +19,7 @@ def _bench_command(problem: Problem) -> str:
 def _driver_command(problem: Problem) -> str:
     if not isinstance(problem, ConvProblem):
         raise EmissionError(f"MIOpenDriver runs no {problem.kind}")
-    # The name alone: where ROCm put the driver differs, PATH knows.  Tuning is switched on by the environment.
+    # Without a folder, which differs by ROCm version: PATH finds it.  The environment switches tuning on.
     return driver.command(problem).replace("./bin/MIOpenDriver", "MIOpenDriver", 1)
 
 

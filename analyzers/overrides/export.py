@@ -59,7 +59,7 @@ def select(tables: Tables, kind: str | None = None, n: int | None = None) -> lis
 
 
 def export(selection: Sequence[tuple[Problem, int | None]], as_: str, target: Facts | None = None) -> Exported:
-    """Write problems (with their calls, where known) in a tool's own language, in the order given.
+    """Write problems (with their calls, where known) in a tool's own format, in the order given.
 
     ``target`` is needed for ``untuned`` (PyTorch's version decides how keys are spelled).  Raises InputError for an
     unknown ``as_``.

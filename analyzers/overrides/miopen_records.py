@@ -85,7 +85,7 @@ def _solver_direction(item: Item, target: Facts) -> str | None:
 
 
 def unknown_solver(item: Item, target: Facts) -> str | None:
-    """Whether the solver's name is none of MIOpen's."""
+    """A message if MIOpen has no solver of this name."""
     if not item.solver or known_algorithm(item.solver) is not None:
         return None
     return f"{item.solver} does not look like a solver: MIOpen ignores names that it does not know"

@@ -46,7 +46,7 @@ class _Context:
     how: signature.Dialect | None
     torch: tuple[int, int] | None
     cuda: bool
-    solution_at: Mapping[int, str]  # line → solution, to say whether a shadowed row differs
+    solution_at: Mapping[int, str]  # line → solution, to report whether a shadowed row differs
 
 
 # ----------------------------------------------------------------------------------------------- rules about rows

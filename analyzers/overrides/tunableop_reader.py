@@ -123,7 +123,7 @@ def lookup(
 
 
 def atof(text: str) -> float:
-    """C's atof: the longest number at the start, 0 where there is none."""
+    """C's atof: the longest number at the start, 0 without one."""
     match = _NUMBER.match(text)
     if match is None:
         return 0.0

@@ -33,7 +33,7 @@ def export(
     sql: str | None = None,
     target: Sequence[str] = (),
 ) -> Exported:
-    """Problems of a run in a tool's own language: the most called, or those of a SELECT with a column ``problem`` (and
+    """Problems of a run in a tool's own format: the most called, or those of a SELECT with a column ``problem`` (and
     optionally ``calls``).
     """
     chosen: list[tuple[Problem, int | None]]

@@ -89,7 +89,7 @@ def diff(a: Tables, b: Tables, fail_on: float = FAIL_ON) -> Diff:
     rows = rows.merge(_times(timings(a), after), on="problem", how="left")
     rows["ratio"] = rows["b_us"] / rows["a_us"]
     rows["state"] = _states(rows, fail_on)
-    for side in "ab":  # what the logs do not name, the evidence may say
+    for side in "ab":  # where the logs name no pick, the evidence may
         rows[f"pick_{side}"] = rows[f"pick_{side}"].where(rows[f"pick_{side}"].notna(), rows[f"ran_{side}"])
     calls = rows["calls_b"].astype("Float64").fillna(rows["calls_a"].astype("Float64")).astype("float64")
     rows["delta_us"] = (rows["b_us"] - rows["a_us"]) * calls

@@ -55,7 +55,7 @@ def coverage_lines(found: Coverage) -> list[str]:
 
 
 def count_lines(tables: Tables, found: Sequence[Coverage]) -> list[str]:
-    """Where the numbers of calls that the files are held against may be too large or too small."""
+    """Where the numbers of calls that files are compared with may be too large or too small."""
     rows = by_log(tables.calls)
     rows = rows[rows["conv"].isin({x.format.convolutions for x in found})]
     return [f"note: {remark}" for remark in remarks(rows, tables.sources)]

@@ -1,6 +1,6 @@
 """What one call of each problem took in a run, by each kind of evidence; times of two kinds are never compared.
 
-A trace tells what the job's calls took.  A measured file tells candidates: of these the job's pick counts where a log
+A trace contains what the job's calls took, a measured file candidates: of these the job's pick counts where a log
 names it, else (in a replay) the default, else the fastest, which is what a tuner or a find-db makes the library use.
 """
 
@@ -26,7 +26,7 @@ COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
 def timings(tables: Tables) -> pd.DataFrame:
     """One row per problem and kind of evidence of the run, with ``COLUMNS``.
 
-    ``noise`` is the relative standard error of the time, missing where the evidence does not tell it.
+    ``noise`` is the relative standard error of the time, missing where the evidence does not contain it.
     """
     frames = [x for x in (_traced(tables), _measured(tables)) if len(x)]
     out = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COLUMNS))
@@ -34,7 +34,7 @@ def timings(tables: Tables) -> pd.DataFrame:
 
 
 def main_pick(tables: Tables) -> pd.Series:
-    """Problem → the solution that its logs say was picked most often."""
+    """Problem → the solution that was picked most often according to its logs."""
     rows = picks(tables).groupby(["problem", "pick"])["count"].sum().reset_index()
     rows = rows.sort_values(["problem", "count", "pick"], ascending=[True, False, True]).drop_duplicates("problem")
     return pd.Series(rows["pick"].to_numpy(), index=rows["problem"].to_numpy(), dtype="object")

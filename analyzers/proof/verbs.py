@@ -33,7 +33,7 @@ def cover(
 def verify(
     before: str, after: str, files: Sequence[str], store: str | None = None, fail_on: float = FAIL_ON
 ) -> Verification:
-    """Hold the run ``after`` against ``before`` for the rows of override files, or, without files, for what the
+    """Compare the run ``after`` with ``before`` for the rows of override files, or, without files, for what the
     findings of ``before`` proposed; promises are those of ``before``'s store's last ``recommend``.
     """
     a, b = tables_at(before, store), tables_at(after, store)

@@ -99,7 +99,7 @@ def verify(
     promised: Mapping[str, float] | None = None,
     fail_on: float = FAIL_ON,
 ) -> Verification:
-    """Hold the run ``after`` against ``before`` for the rows of ``files`` (judged for the machine of ``after``).
+    """Compare the run ``after`` with ``before`` for the rows of ``files`` (judged for the machine of ``after``).
 
     ``promised`` is µs per call by problem, what a row was expected to save.  It fails when a file is refused, when a
     called problem demonstrably does not run its row's solution, when one got slower than ``fail_on`` and noise allow,
@@ -151,7 +151,7 @@ def run_us(before: Tables, after: Tables, same: Callable[[str], str] = lambda te
 
 @dataclass(frozen=True)
 class _Ran:
-    """What a run's logs say that ran: picks and kernels by problem, and the calls (None: not counted)."""
+    """What ran according to a run's logs: picks and kernels by problem, and the calls (None: not counted)."""
 
     picks: Mapping[str, str]
     kernels: Mapping[str, str]
@@ -236,7 +236,7 @@ def _outcome(
 
 
 def signs(after: Tables) -> Iterator[str]:
-    """What the run's logs complain of."""
+    """What the run's logs report of overrides that were not honoured."""
     for text, meaning in SIGNS:
         hits = after.messages[after.messages["text"].str.contains(text, regex=False)]
         if len(hits):

@@ -1,7 +1,8 @@
 """Did a setting or a code change pay?  Two runs against the findings of the first, where no file was written.
 
 cuDNN, and cuBLASLt before PyTorch 2.14, read no override file: what a finding proposes there is ``channels_last``,
-benchmark mode or other code.  A layout is part of a problem, so a problem before is sought after in any layout.
+benchmark mode or other code.  A layout is part of a problem, so a problem of the first run is looked up in the second
+in any layout.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def in_any_layout(text: str) -> str:
 
 
 def verify_findings(before: Tables, after: Tables, findings: pd.DataFrame, fail_on: float = FAIL_ON) -> Verification:
-    """Hold the run ``after`` against what the findings of ``before`` (view ``findings``) promised to save.
+    """Compare the run ``after`` with what the findings of ``before`` (view ``findings``) promised to save.
 
     Of several findings on one problem the largest saving is the promise.  Which of them the user acted on is not known:
     it fails when a problem got slower than ``fail_on`` allows, when no kernel changed, and at what a log complains of.

@@ -1,8 +1,8 @@
 """``apply.sh``: one script that makes a shell's jobs use a target's override files, after it has looked at the machine.
 
-What it exports is what each file's own ``use`` says (lines that begin with ``export`` or ``unset``).  Before, it reads
-the machine's arch, CU count and library builds as far as a shell can: ``rocminfo``, ``nvidia-smi``, PyTorch's own word
-(its version, its devices, TunableOp's validators), and the version headers of ROCm where there is no PyTorch that would
+It exports what each file's own ``use`` contains (lines that begin with ``export`` or ``unset``).  Before, it reads
+the machine's arch, CU count and library builds as far as a shell can: ``rocminfo``, ``nvidia-smi``, PyTorch itself (its
+version, its devices, TunableOp's validators), and the version headers of ROCm where there is no PyTorch that would
 bring libraries of its own.  Where one of them differs from the files' target nothing is exported.  It is plain POSIX
 shell for sh, dash and bash, also under ``set -eu``.
 """
@@ -41,7 +41,7 @@ def script(
 ) -> Emission | None:
     """The script for these files, which lie in ``folder``; None where there is nothing to export.
 
-    ``caution`` is what whoever sources it must know of the rows; it is said on standard error too.
+    ``caution`` is a warning about the rows to whoever sources the script; it is printed on standard error too.
     """
     settings = [line for file in files for line in _settings(file)]
     if not settings:
@@ -63,7 +63,7 @@ def script(
 
 
 def is_applied(file: Emission) -> bool:
-    """Whether a script of ``script`` does what this file's ``use`` says."""
+    """Whether a script of ``script`` does all that this file's ``use`` requires."""
     return bool(_settings(file))
 
 

@@ -1,8 +1,8 @@
 """The most that overrides can gain, on what that rests, and what it costs to find the rest.  Pure.
 
-The gain of a problem is its time × (1 − best/pick), both of one measured file.  Its time is what a trace of the run
-says that it took, else calls × measured time of the pick.  Problems whose pick no log names, and of which a finding
-holds two measured times all the same, count as that finding says: no sum of measured findings is above the ceiling.
+The gain of a problem is its time × (1 − best/pick), both of one measured file.  Its time is the one in a trace of the
+run, else calls × measured time of the pick.  Problems whose pick no log names, and of which a finding holds two
+measured times all the same, count as in that finding: no sum of measured findings is above the ceiling.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ class Ceiling:
 class BreakEven:
     """What tuning the problems without a measured better solution costs, and when that is paid back.
 
-    ``seconds`` is an estimate in GPU time on the assumption told in ``assumption``; ``saving_us`` is at most what those
-    findings save per run of the workload.  ``runs`` and ``steps`` are None where the saving or the steps are unknown.
+    ``seconds`` is an estimate in GPU time on the assumption stated in ``assumption``; ``saving_us`` is at most what
+    those findings save per run of the workload.  ``runs`` and ``steps`` are None where the saving or the steps are
+    unknown.
     """
 
     problems: int
@@ -79,10 +80,7 @@ def gpu_us(tables: Tables) -> float | None:
 
 
 def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | None]:
-    """Steps of the run and their wall time (µs): what the user says, else what the run's traces marked.
-
-    A count that the user gives says nothing of their time.
-    """
+    """Steps of the run and their wall time (µs): the user's count (which has no time), else what its traces marked."""
     rows = tables.facts[tables.facts["run"] == tables.run]
     told = [pd.to_numeric(rows.loc[rows["name"] == name, "value"], errors="coerce").sum() for name in (STEPS, STEPS_US)]
     marked, wall = (float(x) if x > 0 else None for x in told)
@@ -134,7 +132,7 @@ def _measured_beside(known: pd.Series, findings: Sequence[Finding], tables: Tabl
 
 
 def _traced(tables: Tables) -> pd.Series:
-    """µs per call that the run's traces say a problem took."""
+    """µs per call of each problem in the run's traces."""
     rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
     total = rows.groupby("problem")["total_us"].sum().astype("float64")
     return total / calls_by_problem(tables.workload).astype("float64")
@@ -150,7 +148,7 @@ def _with_time(tables: Tables, problems: pd.Index) -> set[str]:
 def break_even(to_tune: Sequence[Finding], tables: Tables, settings: Settings) -> BreakEven | None:
     """The cost of tuning these findings' problems, and when it pays; None where there is nothing to tune."""
     best: dict[str, Finding] = {}
-    for finding in to_tune:  # of several findings of one problem the dearest counts
+    for finding in to_tune:  # of several findings of one problem the costliest counts
         if finding.problem is not None:
             old = best.get(finding.problem.text)
             if old is None or (finding.saving_us or 0.0) > (old.saving_us or 0.0):

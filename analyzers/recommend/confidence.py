@@ -6,7 +6,7 @@ There are four kinds of interval, and the narrowest that the measurements allow 
 ==========  ===========================================================================================
 processes   95 % t-interval over the processes of a confirmation, which is the only kind that is a test
 repeat      how far two times of the default in one file lie apart
-deviation   1.96 standard deviations of single executions: the file does not tell how many its mean is of
+deviation   1.96 standard deviations of single executions: the file does not state how many its mean is of
 range       from the smallest difference to the largest that the file's minima and maxima allow
 ==========  ===========================================================================================
 """
@@ -66,7 +66,7 @@ class Judgement:
     rate: float = RATE
 
     def keeps(self, finding: Finding) -> bool:
-        """Whether a finding stands: no confirmation speaks of its gain, or one that tested this very gain holds."""
+        """Whether a finding stands: no confirmation is about its gain, or one that tested this very gain holds."""
         judged = self.by_source.get(_source(finding))
         return judged is None or finding.per_call_us is None or (judged.kept and finding.p is not None)
 
@@ -207,14 +207,14 @@ def _measured(finding: Finding) -> str:
 
 def _with_interval(finding: Finding, index: Mapping[tuple[str, ...], _Row], tested: Judgement) -> Finding:
     if finding.per_call_us is None or finding.per_call_low_us is not None:
-        return finding  # nothing to bound, or the analyzer knows better
+        return finding  # nothing to bound, or the analyzer gave an interval of its own
     source = _source(finding)
     pick, best = str(finding.evidence.pick), str(finding.evidence.best)
     test, before = tested.by_source.get(source), pre_us(finding)
     if test is not None and before is not None and (test.pick, test.winner) == (pick, best):
         ratio = test.confirmation.speedup
         low, gain, high = (before * (1 - 1 / x) for x in (ratio.low, ratio.value, ratio.high))
-        # The gain is what the pairs say, not the difference of two medians.
+        # The gain is that of the pairs, not the difference of two medians.
         saving = None if finding.calls is None else finding.calls * gain
         proven = replace(finding, per_call_us=gain, saving_us=saving, p=test.confirmation.p)
         return _bounded(proven, low, high, "processes")

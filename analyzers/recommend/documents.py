@@ -1,4 +1,4 @@
-"""A recommendation as the two files that stay: ``findings.json`` for programs, ``report.md`` for people.
+"""A recommendation as two files: ``findings.json`` for programs, ``report.md`` for people.
 
 ``findings.json`` follows ``findings.schema.json`` beside this module, explained in ``docs/findings.md``.  ``version``
 grows when a field changes its meaning or goes; new fields may come within a version.
@@ -48,7 +48,7 @@ def documents(recommendation: Recommendation, settings: Settings, targets: Seque
 
 
 def earlier_files(out: Path) -> list[Path]:
-    """The files of targets that the ``findings.json`` in a folder lists; none where there is none that can be read."""
+    """The files of targets that the ``findings.json`` in a folder lists; empty if it cannot be read."""
     try:
         told = json.loads((out / JSON_NAME).read_text(encoding="utf-8"))
         targets = told["targets"] if told["schema"] == SCHEMA else []
@@ -103,7 +103,7 @@ def _finding(finding: Finding, run: str) -> dict[str, object]:
 
 
 def _plain(value: object) -> Any:
-    """What JSON can say: numbers of numpy as Python's, everything that is not finite as null."""
+    """Values that JSON can hold: numbers of numpy as Python's, everything that is not finite as null."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
@@ -169,7 +169,7 @@ def _details(recommendation: Recommendation) -> list[str]:
 
 
 def _evidence(finding: Finding) -> list[tuple[str, object]]:
-    """Where it was measured and how sure it is, without what the table tells."""
+    """Where it was measured and how sure it is, without what the table contains."""
     versions = finding.evidence.versions
     told = [
         ("measured in", finding.evidence.file),

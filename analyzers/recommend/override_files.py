@@ -1,6 +1,6 @@
 """A recommendation to the files of each target: override files, ``apply.sh`` for them, and scripts that search.
 
-Overrides are written by every writer that takes them.  Whatever is not written is a note that names the reason.
+Overrides are written by every writer that takes them.  Whatever is not written gets a note with the reason.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _searches(
 
 
 def _sure(of: Recommendation, target: Facts, settings: Settings) -> tuple[list[Override], str]:
-    """The overrides for a target that are to be written, and what is to be known of those that nothing confirmed."""
+    """The overrides for a target that are to be written, and a caution on those that nothing confirmed."""
     found = [(x.override, basis(x)) for x in of.findings if x.override is not None and _for(x.override, target)]
     sure = [override for override, how in found if how == "confirmed"]
     doubtful = len(found) - len(sure)
@@ -139,7 +139,7 @@ def _rows(
 
 
 def _written(writer: Writer, overrides: Sequence[Override], target: Facts) -> tuple[list[Emission], list[str]]:
-    """The writer's files; overrides that it refuses by themselves are left out and said, the others are written."""
+    """The writer's files; overrides that it refuses alone are left out with a note, the others are written."""
     refused: dict[str, list[str]] = {}
     good = []
     for override in overrides:
@@ -151,7 +151,7 @@ def _written(writer: Writer, overrides: Sequence[Override], target: Facts) -> tu
     notes = [f"{writer.name}: {len(labels)} override(s) not written: {why}" for why, labels in refused.items()]
     try:
         return list(writer.write(good, target)) if good else [], notes
-    except EmissionError as error:  # they are well alone and do not go together
+    except EmissionError as error:  # each is valid alone, but not together
         return [], [*notes, f"{writer.name}: {len(good)} override(s) not written: {error}"]
 
 

@@ -30,7 +30,7 @@ class Recommendation:
     """``findings`` are about problems, the most valuable first; ``remarks`` about the run.
 
     ``judgement`` holds what was tested.  ``left_out`` counts, by reason, the findings that are not among ``findings``.
-    ``calls`` and ``times`` (µs per problem and solution, of the file that speaks for the problem) are what families of
+    ``calls`` and ``times`` (µs per problem and solution, of the file that counts for the problem) are what families of
     rows are chosen by.  ``cuda``: the run's files are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's
     tables lack.
     """
@@ -94,7 +94,7 @@ def told_once(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]
 
     A plain pick that another analyzer explains is left out, and the explanation takes over its override; so is a
     library's hint to pad where padding was measured.  An inferred saving beside another one of the problem becomes a
-    reason of that.  Of a problem whose calls nobody counts and which may be a counted one (a TunableOp key beside the
+    reason of that.  Of a problem whose calls no log counts and which may be a counted one (a TunableOp key beside the
     log's line), only findings are kept that the counted one does not have.
     """
     return _one_saving(_without_echoes(_explained(findings), links))
@@ -184,7 +184,7 @@ def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
 
 
 def action(finding: Finding) -> str:
-    """What to do about a finding, in a few words."""
+    """The action on a finding, in a few words."""
     if finding.override is not None:
         return f"use {finding.override.solution.text}"
     if to_tune([finding]):
@@ -214,7 +214,7 @@ def _with_share(finding: Finding, total_us: float | None) -> Finding:
 
 
 def _times(rows: pd.DataFrame, tables: Tables) -> dict[str, dict[str, float]]:
-    """What the file that ``picks.compare`` took for a GEMM says of each of its solutions."""
+    """The time of each solution of a GEMM, µs, in the file that ``picks.compare`` took for it."""
     gemms = rows[rows["problem"].str.startswith("gemm ") & rows["basis"].isin((MEASURED, BY_DEFAULT))]
     chosen = gemms[["problem", "source_id", "origin", "measured"]].drop_duplicates("problem")
     told = tables.measurements.rename(columns={"problem": "measured"})
@@ -227,6 +227,6 @@ def _times(rows: pd.DataFrame, tables: Tables) -> dict[str, dict[str, float]]:
 
 
 def _of_cuda(tables: Tables) -> bool:
-    """Whether the run's files tell GPUs, and all are NVIDIA's."""
+    """Whether the run's files name GPUs, and all are NVIDIA's."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "arch")]
     return bool(len(rows) and rows["value"].str.startswith("sm_").all())

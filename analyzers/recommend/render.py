@@ -27,7 +27,7 @@ def lines(recommendation: Recommendation) -> list[str]:
 
 
 def advice(recommendation: Recommendation) -> list[str]:
-    """The advice of all findings, each said once: the same holds for many."""
+    """The distinct lines of advice of all findings: many findings share one."""
     found = (*recommendation.remarks, *recommendation.findings)
     return list(dict.fromkeys(x.advice for x in found if x.advice))
 
@@ -123,7 +123,7 @@ def rows(recommendation: Recommendation) -> pd.DataFrame:
 
 
 def proposed(finding: Finding) -> str | None:
-    """The solution, layout or other code that a finding proposes, also where no override can say it."""
+    """The solution, layout or other code that a finding proposes, also where no override can express it."""
     if finding.override:
         return finding.override.solution.text
     return finding.evidence.best
@@ -152,7 +152,7 @@ def brief(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def interval(low_us: float | None, high_us: float | None, pre_us: float | None) -> str:
-    """The interval of a gain as shares of the time now; ``unknown`` where there is none."""
+    """The interval of a gain as shares of the time now; ``unknown`` without one."""
     if low_us is None or high_us is None or pre_us is None or not all(map(math.isfinite, (low_us, high_us, pre_us))):
         return "unknown"
     return f"{low_us / pre_us:.1%} … {high_us / pre_us:.1%}"

@@ -1,4 +1,4 @@
-"""Scripts for what no override file can mend yet: searches to run on the GPU.
+"""Scripts for what no override file can improve yet: searches to run on the GPU.
 
 A search writes into a database or tuning file of its own, never into the user's.  Its output is ingested back.
 """
@@ -61,7 +61,7 @@ MIOPEN_FIND_ENFORCE says when solvers are tuned:
 Any ENFORCE from 2 to 5 forces FIND_MODE to NORMAL (up to ROCm 7), which ignores and overwrites override rows. A job
 that shall use override rows needs both unset, and in PyTorch 2.7 and later torch.backends.cudnn.benchmark=False.
 """
-"""What MIOpen's two find settings do; they are often told wrongly."""
+"""What MIOpen's two find settings do; they are often described wrongly."""
 
 
 def to_tune(findings: Sequence[Finding]) -> list[Finding]:
@@ -75,7 +75,7 @@ def scripts(
     findings: Sequence[Finding], commands: Mapping[str, Callable[[Problem], str]] = COMMANDS
 ) -> tuple[list[Emission], list[str]]:
     """``tune_miopen.sh`` and ``tune_hipblaslt.sh`` for the findings without a measured better solution, in their
-    order, and notes on the problems whose tool could not be told.
+    order, and notes on the problems for which no command could be made.
     """
     wanted = [x.problem for x in to_tune(findings)]
     convs = [x for x in wanted if isinstance(x, ConvProblem)]
