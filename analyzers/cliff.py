@@ -112,10 +112,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         if faster and isinstance(problem, GemmProblem):
             known = None if count is None or pd.isna(count) else int(count)
             out.append(_padding(problem, faster[0], ways, known, evidence(faster[0], facts)))
-    told = set(measured) | set(padded)
-    told |= set(tables.links.loc[tables.links["problem"].isin(told), "other"])
+    replayed = set(measured) | set(padded)
+    replayed |= set(tables.links.loc[tables.links["problem"].isin(replayed), "other"])
     times = fastest(tables, settings)
-    shown = [x for x in cliffs(times, linked_to(tables, times)) if x.edge.problem.text not in told]
+    shown = [x for x in cliffs(times, linked_to(tables, times)) if x.edge.problem.text not in replayed]
     counts = calls_of(tables, pd.Series([x.edge.problem.text for x in shown], dtype="object"))
     return [*out, *(_unmeasured(x, counts.get(x.edge.problem.text)) for x in shown)]
 

@@ -48,18 +48,18 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             evidence = Evidence(source_id=source, details={"hints": int(count)})
             out.append(Finding(analyzer=NAME, message=f"the library hints: {text!r}", evidence=evidence))
     calls = calls_by_problem(tables.workload)
-    for (source, problem, given, step), said in about.items():
+    for (source, problem, given, step), texts in about.items():
         known, padded = calls.get(problem.text), -(-given // step) * step
         out.append(
             Finding(
                 analyzer=NAME,
-                message=f"the library hints: {'; '.join(repr(text) for text, _ in said)}",
+                message=f"the library hints: {'; '.join(repr(text) for text, _ in texts)}",
                 problem=problem,
                 calls=None if known is None or pd.isna(known) else int(known),
                 evidence=Evidence(
                     source_id=source,
                     best=f"torch:pad={step}",  # the remedy; its time is not known
-                    details={"hints": sum(count for _, count in said)},
+                    details={"hints": sum(count for _, count in texts)},
                 ),
                 advice=f"Pad {given} to {padded}, a multiple of {step}, and measure both.",
             )
@@ -89,4 +89,4 @@ def _has(problem: GemmProblem, matrix: str, what: str, size: int) -> bool:
     return bool(getattr(problem, name) == size)
 
 
-ANALYZER = Analyzer(name=NAME, about="the library's own hints, joined to the problems that they speak of", find=find)
+ANALYZER = Analyzer(name=NAME, about="the library's own hints, joined to the problems that they are about", find=find)

@@ -199,8 +199,8 @@ class _Book:
     def nearest(self, problem: Problem) -> tuple[Row, Difference] | None:
         """The row that differs from a call in one thing; of several one whose sizes are the same."""
         cells = _cells(problem, self._format)
-        told = [names for names in self._known if cells.keys() >= set(names)]
-        keys = [key for names in told for key in _keys({name: cells[name] for name in names})]
+        complete = [names for names in self._known if cells.keys() >= set(names)]
+        keys = [key for names in complete for key in _keys({name: cells[name] for name in names})]
         found = []
         for key in keys:
             for row in self._rows.get(key, ()):

@@ -173,8 +173,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     w = w[w["source_id"].isin(kept)]
     w = w.assign(loss=w["best_us"] - w["sibling_us"], device=w["source_id"].map({s: _device(facts, s) for s in kept}))
     w = w.sort_values(["source_id", "problem"], ignore_index=True)
-    told = {_device(facts, s) for s in kept if arch(facts.get(s, {}))}
-    ran_on = told if told else set(w["device"])
+    named = {_device(facts, s) for s in kept if arch(facts.get(s, {}))}
+    ran_on = named if named else set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
     names = {source: str(path).rpartition("/")[2] for source, path in _paths(tables.sources)}
     findings = [

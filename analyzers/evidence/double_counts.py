@@ -96,7 +96,7 @@ def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
     left = [log for log in unknown if not log.counted and log.path not in {x.path for x in counted}]
     if left:
         yield (
-            f"not counted: {_calls(left, what)} of {_named(left)} beside {_named(counted)}: none tells its process, "
+            f"not counted: {_calls(left, what)} of {_named(left)} beside {_named(counted)}: none states its process, "
             "and different logs are taken for the same calls"
         )
 

@@ -23,7 +23,7 @@ from logparse.model import ConvProblem, Evidence, Finding, Override, Solution, s
 
 
 def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """The findings, their MIOpen overrides completed from the same record and from perf-dbs of machines like the target.
+    """The findings, their MIOpen overrides completed from the same record and perf-dbs of machines like the target.
 
     The second solver is the next fastest of the record that the first one is of.  Parameters are taken from perf-dbs of
     the target's device, and of its MIOpen version where both state one; the target's own build and user files first.

@@ -35,7 +35,7 @@ CHOSEN = "miopen-chosen"
 MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
 BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)
 """How a pick's time is known, the best basis first: it was measured; the library's own choice where the file was made
-was; there is no time of it; it cannot be told whether both sides mean the same by an index."""
+was; there is no time of it; it is not known whether both sides mean the same by an index."""
 
 COLUMNS = (
     *("problem", "pick", "calls", "basis", "pick_us", "noise_us", "best", "best_raw", "best_us", "algorithm"),

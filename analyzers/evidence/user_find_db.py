@@ -103,7 +103,7 @@ def _finding(
     return Finding(
         analyzer=name,
         problem=problem,
-        message=message if logged else f"{message}; gained already if the job reads that file, which no log tells",
+        message=message if logged else f"{message}; gained already if the job reads that file, which no log shows",
         per_call_us=system_us - best_us,
         calls=calls,
         saving_us=None if calls is None else (system_us - best_us) * calls,

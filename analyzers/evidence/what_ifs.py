@@ -76,8 +76,8 @@ def what_ifs(tables: Tables, settings: Settings, pattern: str) -> dict[str, list
     for row in pairs.to_dict("records"):
         if same_device(facts.get(str(row["source_id"]), {}), settings.target) is False:
             continue
-        told = facts.get(str(row["source_id"]), {}).get("confirmation", "{}")
-        what = _what_if({str(key): value for key, value in row.items()}, blocks_of(json.loads(told)))
+        confirmation = facts.get(str(row["source_id"]), {}).get("confirmation", "{}")
+        what = _what_if({str(key): value for key, value in row.items()}, blocks_of(json.loads(confirmation)))
         old = found.get((what.problem, what.solution))
         if old is None or _rank(what) < _rank(old):
             found[what.problem, what.solution] = what

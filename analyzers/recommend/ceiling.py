@@ -82,8 +82,8 @@ def gpu_us(tables: Tables) -> float | None:
 def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | None]:
     """Steps of the run and their wall time (µs): the user's count (which has no time), else what its traces marked."""
     rows = tables.facts[tables.facts["run"] == tables.run]
-    told = [pd.to_numeric(rows.loc[rows["name"] == name, "value"], errors="coerce").sum() for name in (STEPS, STEPS_US)]
-    marked, wall = (float(x) if x > 0 else None for x in told)
+    sums = [pd.to_numeric(rows.loc[rows["name"] == name, "value"], errors="coerce").sum() for name in (STEPS, STEPS_US)]
+    marked, wall = (float(x) if x > 0 else None for x in sums)
     return settings.steps or marked, wall
 
 

@@ -50,8 +50,8 @@ def documents(recommendation: Recommendation, settings: Settings, targets: Seque
 def earlier_files(out: Path) -> list[Path]:
     """The files of targets that the ``findings.json`` in a folder lists; empty if it cannot be read."""
     try:
-        told = json.loads((out / JSON_NAME).read_text(encoding="utf-8"))
-        targets = told["targets"] if told["schema"] == SCHEMA else []
+        content = json.loads((out / JSON_NAME).read_text(encoding="utf-8"))
+        targets = content["targets"] if content["schema"] == SCHEMA else []
         named = [(str(target["name"]), str(name)) for target in targets for name in target["files"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
@@ -132,9 +132,9 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
     out += ["", *_table(recommendation), *_details(recommendation)]
     if recommendation.remarks:
         out += ["## The run", "", *(f"* {x.analyzer}: {_escaped(x.message)}" for x in recommendation.remarks), ""]
-    told = render.advice(recommendation)
-    if told:
-        out += ["## Advice", "", *(f"* {_escaped(x)}" for x in told), ""]
+    advice = render.advice(recommendation)
+    if advice:
+        out += ["## Advice", "", *(f"* {_escaped(x)}" for x in advice), ""]
     out += _apply(targets)
     if any(isinstance(x.problem, ConvProblem) for x in recommendation.findings):
         out += ["## MIOpen's find settings", "", FIND_SETTINGS]
@@ -171,7 +171,7 @@ def _details(recommendation: Recommendation) -> list[str]:
 def _evidence(finding: Finding) -> list[tuple[str, object]]:
     """Where it was measured and how sure it is, without what the table contains."""
     versions = finding.evidence.versions
-    told = [
+    known = [
         ("measured in", finding.evidence.file),
         ("versions", ", ".join(f"{k} {v}" for k, v in versions.items()) if versions else None),
         ("interval from", finding.interval_from),
@@ -180,7 +180,7 @@ def _evidence(finding: Finding) -> list[tuple[str, object]]:
         ("problem", f"`{finding.problem.text}`" if finding.problem else None),
         ("advice", finding.advice),
     ]
-    return [(name, value) for name, value in told if value]
+    return [(name, value) for name, value in known if value]
 
 
 def _apply(targets: Sequence[TargetFiles]) -> list[str]:

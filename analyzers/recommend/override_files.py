@@ -70,11 +70,11 @@ def emissions(
     notes: list[str] = [caution] if caution else []
     rows: list[Override] = []
     for writer in writers:
-        accepted, said = _rows(writer, [x for x in mine if writer.accepts(x)], target, recommendation, settings)
+        accepted, own_notes = _rows(writer, [x for x in mine if writer.accepts(x)], target, recommendation, settings)
         made, refused = _written(writer, accepted, seen_by(gpus, target))
         files += made
         rows += accepted if made else []
-        notes += [*(said if made else ()), *refused]
+        notes += [*(own_notes if made else ()), *refused]
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
     apply = apply_script(rows, files, target, folder, "" if settings.confirmed_only else caution)

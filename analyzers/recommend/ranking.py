@@ -84,8 +84,8 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
 
 
 def _aiter_misses(tables: Tables) -> tuple[str, ...]:
-    said = tables.messages
-    missed = said[(said["category"] == aiter_log.CATEGORY) & (said["function"] == aiter_log.UNTUNED)]
+    messages = tables.messages
+    missed = messages[(messages["category"] == aiter_log.CATEGORY) & (messages["function"] == aiter_log.UNTUNED)]
     return tuple(sorted(set(missed["text"])))
 
 
@@ -217,10 +217,10 @@ def _times(rows: pd.DataFrame, tables: Tables) -> dict[str, dict[str, float]]:
     """The time of each solution of a GEMM, µs, in the file that ``picks.compare`` took for it."""
     gemms = rows[rows["problem"].str.startswith("gemm ") & rows["basis"].isin((MEASURED, BY_DEFAULT))]
     chosen = gemms[["problem", "source_id", "origin", "measured"]].drop_duplicates("problem")
-    told = tables.measurements.rename(columns={"problem": "measured"})
-    told = timed(told[told["measured"].isin(set(chosen["measured"]))])
+    measured = tables.measurements.rename(columns={"problem": "measured"})
+    measured = timed(measured[measured["measured"].isin(set(chosen["measured"]))])
     out: dict[str, dict[str, float]] = {}
-    joined = chosen.merge(told, on=["source_id", "origin", "measured"]).sort_values("time_us")
+    joined = chosen.merge(measured, on=["source_id", "origin", "measured"]).sort_values("time_us")
     for problem, solution, time_us in zip(joined["problem"], joined["solution"], joined["time_us"], strict=True):
         out.setdefault(str(problem), {}).setdefault(str(solution), float(time_us))
     return out

@@ -35,8 +35,8 @@ def advice(recommendation: Recommendation) -> list[str]:
 def ceiling_lines(ceiling: Ceiling) -> list[str]:
     """The most that can be gained, and what that rests on."""
     if ceiling.share is None:
-        told = f"; no file has a time of {ceiling.untimed_share:.1%} of calls" if ceiling.untimed_share else ""
-        return [f"ceiling: unknown: no measured time of the default{told}"]
+        untimed = f"; no file has a time of {ceiling.untimed_share:.1%} of calls" if ceiling.untimed_share else ""
+        return [f"ceiling: unknown: no measured time of the default{untimed}"]
     compared = "the time of the problems with two measured times"
     gain = f"{ceiling.share:.1%} of {compared} ({duration(ceiling.saving_us)} of {duration(ceiling.default_us)})"
     if ceiling.gpu_share is not None and ceiling.gpu_us is not None:
