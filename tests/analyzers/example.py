@@ -1,10 +1,8 @@
-"""Runs in which analyzers find something: ``everything`` for the first of them, ``oddities`` for all."""
+"""A run in which several analyzers find something, and problems to build others from."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import Any
 
 from analyzers.analyzer import Tables
 from logparse.model import ConvProblem, GemmProblem
@@ -64,28 +62,23 @@ def gemm(m: int = 4096, **more: object) -> GemmProblem:
 
 def everything() -> Tables:
     """ResNeXt's slow W in an MI300X find-db, a log of hipBLASLt's picks beside a verbose TunableOp log, and queries."""
-    return tables(**_rows())
-
-
-def _rows() -> dict[str, list[dict[str, Any]]]:
-    """The rows of ``everything``."""
     one, two, three = gemm().text, gemm(2048).text, gemm(1024).text
     build = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
     heuristic = "rocblaslt_matmul_algo_get_heuristic"
-    return {
-        "calls": [
+    return tables(
+        calls=[
             call(one, "hipblaslt:7", 100),
             call(two, "hipblaslt:8", 10),
             call(three, "hipblaslt:5", 5),
             call(W.text, None, 3, category="miopen_cmd"),
         ],
-        "workload": [work(one, 100), work(two, 10), work(three, 5), work(W.text, 3), work(one, 10, pid=2)],
-        "messages": [
+        workload=[work(one, 100), work(two, 10), work(three, 5), work(W.text, 3), work(one, 10, pid=2)],
+        messages=[
             {"source_id": "log", "run": "r", "category": "api", "function": heuristic, "pid": 1, "count": n, "text": t}
             for n, t in ((115, "returnAlogCount=1"), (115, "final returnAlogCount=1"))
         ]
         + [message("hints", text="The number of rows in matrix D (3) is not 8 aligned.")],
-        "measurements": [
+        measurements=[
             measurement(one, "hipblaslt:7", 50.0),
             measurement(one, "hipblaslt:9", 40.0, raw="Gemm_Hipblaslt_9", workspace_bytes=0.0),
             measurement(one, "Default", 52.0),
@@ -99,42 +92,9 @@ def _rows() -> dict[str, list[dict[str, Any]]]:
             measurement(W.text, "miopen:ConvDirectNaiveConvWrw", 60000.0, source_id="db"),
             measurement(W.text, "miopen:Broken", None, source_id="db"),
         ],
-        "facts": [
+        facts=[
             *facts("log", **build),
             *facts("m", **build),
             *facts("db", arch="gfx942", cu_count="304", find_db="system"),
         ],
-    }
-
-
-def oddities() -> Tables:
-    """``everything``, and what the analyzers of odd shapes and files look for."""
-    rows = _rows()
-    flat, wide = gemm(128, n=256, k=8192, lda=8192, ldb=8192), gemm(4096, n=256, k=8192, lda=8192, ldb=8192)
-    odd, even = gemm(1023, k=512, lda=512, ldb=512), gemm(1024, k=512, lda=512, ldb=512)
-    tail = {"problem": even.text, "tail": ["bias", "relu"], "calls": 3, "us": [9.0, 6.0]}
-    split = "cublaslt:id=6,splitk=4,reduction=OUTPUT_TYPE"
-    more: dict[str, list[dict[str, Any]]] = {
-        "measurements": [
-            measurement(flat.text, "hipblaslt:1", 500.0, source_id="bench", origin="bench"),
-            measurement(wide.text, "hipblaslt:1", 510.0, source_id="bench", origin="bench"),
-            measurement(odd.text, "hipblaslt:2", 90.0, source_id="bench", origin="bench"),
-            measurement(even.text, "hipblaslt:2", 30.0, source_id="bench", origin="bench"),
-            measurement(gemm(8192).text, split, 70.0),
-            measurement(gemm(8192).text, "Default", 90.0),
-            measurement(gemm(6000, lda=2048).text, "hipblaslt:4", 9.0, source_id="old", origin="tunableop"),
-        ],
-        "workload": [work(gemm(6000).text, 7), work(gemm(8192).text, 7)],
-        "facts": [
-            *facts("old", arch="gfx90a", hipblaslt_revision="1d9f3c2b"),
-            {"source_id": "bench", "run": "r", "name": "epilogue_kernels", "value": json.dumps(tail)},
-        ],
-    }
-    formats = {
-        "old": "tunableop-results",
-        "log": "hipblaslt-bench",
-        "m": "tunableop-verbose",
-        "bench": "torch-profiler",
-    }
-    sources = [{"source_id": x, "run": "r", "path": f"logs/{x}", "format": y} for x, y in formats.items()]
-    return tables(sources=sources, **{name: [*given, *more.get(name, [])] for name, given in rows.items()})
+    )

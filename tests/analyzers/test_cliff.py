@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers import cliff
-from analyzers.analyzer import Settings
+from analyzers.analyzer import Settings, Tables
 from analyzers.cliff import unaligned
 from analyzers.recommend.ranking import recommend
 from logparse.model import GemmProblem
@@ -17,6 +17,12 @@ from tests.analyzers.ingested import bench, key, product, read, replayed, tables
 
 VOCABULARY = product(50257, 2048, 768)
 PADDED = "torch:pad=64,stored"
+ODD, EVEN = product(1023, 512, 512).text, product(1024, 512, 512).text
+
+
+def planted() -> Tables:
+    """A product whose size is odd, and its neighbour of a third of its time."""
+    return tables(measurements=[measurement(ODD, "hipblaslt:2", 90.0), measurement(EVEN, "hipblaslt:2", 30.0)])
 
 
 @pytest.mark.parametrize(
@@ -79,9 +85,6 @@ def test_a_cliff_that_a_neighbour_shows(store: Store, tmp_path: Path) -> None:
     (found,) = cliff.find(read(store, tmp_path, {"r.csv": rows}), Settings())
     assert found.evidence["neighbour_us"] == pytest.approx(300.0)
     assert (found.per_call_us, found.saving_us) == (None, None), "padding itself costs, and was not measured"
-
-
-ODD, EVEN = product(1023, 512, 512).text, product(1024, 512, 512).text
 
 
 @pytest.mark.parametrize(

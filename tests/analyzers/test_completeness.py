@@ -8,6 +8,16 @@ from tests.analyzers.build import call, facts, message, tables, work
 from tests.analyzers.example import gemm
 
 
+def planted() -> Tables:
+    """A log of a mask that leaves categories out, lost profile lines, and a process of fewer calls than the others."""
+    one, two = gemm(1).text, gemm(2).text
+    return tables(
+        messages=[message("api")],
+        calls=[call(one, count=10), call(two, count=5), call(one, count=9, category="profile")],
+        workload=[work(one, 10), work(two, 5), work(one, 12, pid=2), work(one, 3, pid=3)],
+    )
+
+
 def said(t: Tables) -> str:
     return "\n".join(x.message for x in completeness.find(t, Settings()))
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers import flat_cost
-from analyzers.analyzer import Settings
+from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.neighbours import without
 from analyzers.flat_cost import LATENCY_US
 from logparse.store import Store
@@ -15,6 +15,12 @@ from tests.analyzers.build import measurement, tables
 from tests.analyzers.ingested import bench, key, product, read, tunableop
 
 SMALL, LARGE = 512, 8192
+
+
+def planted() -> Tables:
+    """Two products of about one time, the larger of 32 times the work."""
+    times = ((128, 500.0), (4096, 510.0))
+    return tables(measurements=[measurement(product(m, 256, 8192).text, "hipblaslt:1", us) for m, us in times])
 
 
 def test_a_kernel_made_for_more_tokens(store: Store, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from analyzers import heuristic_queries
-from analyzers.analyzer import Settings
+from analyzers.analyzer import Settings, Tables
 from tests.analyzers.build import tables, work
 from tests.analyzers.example import W, gemm
 
@@ -11,8 +11,9 @@ def asked(count: int, pid: int | None = 1, function: str = "rocblaslt_matmul_alg
     return row | {"pid": pid, "count": count} | more
 
 
-def test_repeated_queries() -> None:
-    t = tables(
+def planted() -> Tables:
+    """A process that asked 100 times for two problems, one that asked once for each, and one without launches."""
+    return tables(
         messages=[
             asked(100),
             asked(100, text="final returnAlogCount=1"),
@@ -29,7 +30,10 @@ def test_repeated_queries() -> None:
             work(gemm(2).text, 500, pid=2),
         ],
     )
-    [found] = heuristic_queries.find(t, Settings(query_cost_us=20.0))
+
+
+def test_repeated_queries() -> None:
+    [found] = heuristic_queries.find(planted(), Settings(query_cost_us=20.0))
     # Process 2 asked once per problem; of process 3 no launch is known.
     assert (found.calls, found.saving_us) == (98, 1960.0)
     assert found.evidence["pid"] == 1

@@ -1,8 +1,12 @@
-"""Laws over ANALYZERS: empty in, empty out; row order does not matter; the input stays as it was."""
+"""Laws over ANALYZERS: empty in, empty out; row order does not matter; the input stays as it was.
+
+Each analyzer's own test gives its ``planted`` case, in which it finds something.
+"""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from importlib import import_module
 
 import pandas as pd
 import pytest
@@ -11,12 +15,44 @@ from analyzers import ANALYZERS
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.recommend.ranking import recommend
 from tests.analyzers.build import NUMBERS, call, measurement, tables, work
-from tests.analyzers.example import everything, gemm, oddities
+from tests.analyzers.example import everything, gemm
 
 by_name = pytest.mark.parametrize("analyzer", ANALYZERS, ids=lambda x: x.name)
+ORDERS = ("reversed", "shuffled")
 OPEN = NUMBERS | {"raw", "algorithm", "error", "key_text", "samples_us", "workspace_bytes", "device", "function"}
 """Columns that a format may leave open."""
 FRAMES = [field.name for field in fields(Tables) if field.name != "run"]
+
+
+def planted(analyzer: Analyzer) -> Tables:
+    """The case that ``tests/analyzers/test_<finding>.py`` gives."""
+    case: Tables = import_module(f"{__package__}.test_{analyzer.name.replace('-', '_')}").planted()
+    return case
+
+
+def together() -> Tables:
+    """``everything`` and all planted cases as one run; what two cases call by one name remain two sources."""
+    cases = {"everything": everything()} | {analyzer.name: planted(analyzer) for analyzer in ANALYZERS}
+    return tables(
+        **{name: [row for case in cases for row in rows(case, getattr(cases[case], name))] for name in FRAMES}
+    )
+
+
+def rows(case: str, frame: pd.DataFrame) -> list[dict[str, object]]:
+    """The frame's rows, of sources that bear the case's name."""
+    named = {"source_id": case + "/" + frame["source_id"]} if "source_id" in frame else {}
+    return frame.assign(**named).to_dict("records")
+
+
+def check(analyzer: Analyzer, given: Tables) -> None:
+    """The laws of a case in which the analyzer finds something."""
+    before = {name: getattr(given, name).copy(deep=True) for name in FRAMES}
+    found = list(analyzer.find(given, Settings()))
+    for name in FRAMES:
+        pd.testing.assert_frame_equal(getattr(given, name), before[name])
+    assert {x.analyzer for x in found} == {analyzer.name}
+    for how in ORDERS:
+        assert list(analyzer.find(changed(given, how), Settings())) == found
 
 
 def changed(given: Tables, how: str) -> Tables:
@@ -32,26 +68,19 @@ def test_empty_in_empty_out(analyzer: Analyzer) -> None:
 
 
 @by_name
-@pytest.mark.parametrize("how", ["reversed", "shuffled"])
-def test_row_order_does_not_matter(analyzer: Analyzer, how: str) -> None:
-    found = list(analyzer.find(oddities(), Settings()))
-    assert found
-    assert list(analyzer.find(changed(oddities(), how), Settings())) == found
+def test_planted_case(analyzer: Analyzer) -> None:
+    check(analyzer, planted(analyzer))
 
 
-@by_name
-def test_input_is_untouched(analyzer: Analyzer) -> None:
-    given = oddities()
-    before = {name: getattr(given, name).copy(deep=True) for name in FRAMES}
-    analyzer.find(given, Settings())
-    for name in FRAMES:
-        pd.testing.assert_frame_equal(getattr(given, name), before[name])
+def test_all_cases_together() -> None:
+    for analyzer in ANALYZERS:
+        check(analyzer, together())
 
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
     """What a file leaves open is unknown in every row; and DuckDB hands columns of texts over as objects."""
-    given = oddities()
+    given = together()
     frame = getattr(given, name)
     unknown = {column: pd.Series(pd.NA, frame.index, dtype="object") for column in set(frame) & OPEN}
     for changed_frame in (frame.iloc[:0], frame.iloc[:1], frame.assign(**unknown), frame.iloc[:0].astype(object)):
@@ -67,15 +96,13 @@ def test_logs_and_measurements_without_a_common_problem() -> None:
     assert not recommend(replace(given, **as_objects), Settings()).overrides
 
 
-def test_names_are_distinct_and_used() -> None:
+def test_names_are_distinct() -> None:
     assert len({x.name for x in ANALYZERS}) == len(ANALYZERS)
-    for analyzer in ANALYZERS:
-        assert {x.analyzer for x in analyzer.find(oddities(), Settings())} == {analyzer.name}
 
 
-@pytest.mark.parametrize("how", ["reversed", "shuffled"])
+@pytest.mark.parametrize("how", ORDERS)
 def test_recommendation_does_not_depend_on_row_order(how: str) -> None:
-    for given in (everything(), oddities()):
+    for given in (everything(), together()):
         assert recommend(changed(given, how), Settings()) == recommend(given, Settings())
 
 

@@ -15,11 +15,21 @@ from tests.analyzers.build import call, message, tables, work
 from tests.conftest import CORPUS, needs_corpus
 
 SIZES = {"trans_a": "T", "trans_b": "N", "batch_count": 1, "a_type": "bf16_r"}
+MEANT, OTHER = GemmProblem(m=5, n=11, k=21, **SIZES), GemmProblem(m=8, n=16, k=32, **SIZES)
 
 
 def hint(matrix: str, what: str, size: int) -> dict[str, object]:
     return message(
         "hints", text=f"The number of {what} in matrix {matrix} ({size}) is not 8 aligned. Consider padding."
+    )
+
+
+def planted(matrix: str = "D", what: str = "rows", size: int = 5) -> Tables:
+    """A hint about a size that one of two problems has."""
+    return tables(
+        messages=[hint(matrix, what, size)],
+        calls=[call(MEANT.text), call(OTHER.text)],
+        workload=[work(MEANT.text, 40), work(OTHER.text, 40)],
     )
 
 
@@ -35,14 +45,8 @@ def hint(matrix: str, what: str, size: int) -> dict[str, object]:
     ],
 )
 def test_the_size_decides_which_problem_is_meant(matrix: str, what: str, size: int) -> None:
-    meant, other = GemmProblem(m=5, n=11, k=21, **SIZES), GemmProblem(m=8, n=16, k=32, **SIZES)
-    given = tables(
-        messages=[hint(matrix, what, size)],
-        calls=[call(meant.text), call(other.text)],
-        workload=[work(meant.text, 40), work(other.text, 40)],
-    )
-    (finding,) = find(given, Settings())
-    assert finding.problem == meant.normal
+    (finding,) = find(planted(matrix, what, size), Settings())
+    assert finding.problem == MEANT.normal
     assert finding.calls == 40
     assert finding.advice == f"Pad {size} to {-(-size // 8) * 8}, a multiple of 8, and measure both."
 

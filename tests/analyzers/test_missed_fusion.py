@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers import missed_fusion
-from analyzers.analyzer import Settings
+from analyzers.analyzer import Settings, Tables
 from analyzers.missed_fusion import BY_HAND
 from logparse.formats.traces.torch.epilogues import STEPS
 from logparse.ingest import ingest
@@ -21,6 +21,17 @@ from tests.conftest import CORPUS, needs_corpus
 
 M, N, K = 3072, 2048, 768
 BF16 = "c10::BFloat16"
+
+
+def planted() -> Tables:
+    """A product after which kernels of their own add a bias and apply ReLU."""
+    return tables(facts=[tail(product(1024, 512, 512).text, ["bias", "relu"], 3, [9.0, 6.0])])
+
+
+def tail(problem: str, steps: list[str], calls: int, us: list[float]) -> dict[str, object]:
+    """The fact of a trace ``t`` that these steps follow the product, with the time of each in all calls."""
+    value = json.dumps({"problem": problem, "tail": steps, "calls": calls, "us": us})
+    return {"source_id": "t", "run": "r", "name": "epilogue_kernels", "value": value}
 
 
 def operator(id: int, name: str, dims: list[Any], values: list[str] | None = None) -> dict[str, Any]:
@@ -120,11 +131,10 @@ def test_an_addend_that_is_copied_first(store: Store, tmp_path: Path) -> None:
 
 def test_a_longer_job_counts_its_share_of_calls() -> None:
     problem = product(M, N, K).text
-    fact = json.dumps({"problem": problem, "tail": ["relu"], "calls": 3, "us": [30.0]})
     t = tables(
         calls=[call(problem, count=12, category="profiler", source_id="t")],
         workload=[work(problem, 1200)],
-        facts=[{"source_id": "t", "run": "r", "name": "epilogue_kernels", "value": fact}],
+        facts=[tail(problem, ["relu"], 3, [30.0])],
     )
     (found,) = missed_fusion.find(t, Settings())
     assert found.calls == 300, "a quarter of the calls that the trace saw are followed by ReLU"
@@ -134,13 +144,12 @@ words = st.sampled_from(sorted({*STEPS.values(), "bias", "gelu_tanh"}))
 
 
 @given(st.lists(words, max_size=12), st.integers(1, 9), st.floats(0.1, 100))
-def test_no_saving_without_a_measurement(tail: list[str], calls: int, us: float) -> None:
+def test_no_saving_without_a_measurement(steps: list[str], calls: int, us: float) -> None:
     problem = product(M, N, K).text
-    fact = {"problem": problem, "tail": tail, "calls": calls, "us": [us * calls] * len(tail)}
-    rows = [{"source_id": "t", "run": "r", "name": "epilogue_kernels", "value": json.dumps(fact)}]
+    rows = [tail(problem, steps, calls, [us * calls] * len(steps))]
     for found in missed_fusion.find(tables(facts=rows, workload=[work(problem, 10)]), Settings()):
         assert (found.per_call_us, found.saving_us) == (None, None)
-        assert 0 < float(str(found.evidence["at_most_us"])) <= us * calls * len(tail) * (1 + 1e-9)
+        assert 0 < float(str(found.evidence["at_most_us"])) <= us * calls * len(steps) * (1 + 1e-9)
 
 
 @needs_corpus

@@ -14,10 +14,18 @@ from analyzers.near_miss import KEYS, Difference, difference
 from analyzers.stale_override import MIOPEN, TUNABLEOP, TUNING_FILE
 from logparse.model import ConvProblem
 from logparse.store import Store
-from tests.analyzers.example import B, W
+from tests.analyzers.build import measurement, tables, work
+from tests.analyzers.example import B, W, gemm
 from tests.analyzers.ingested import bench, key, product, read, tunableop
 
 P = product(4096, 512, 8192)
+
+
+def planted() -> Tables:
+    """A row of TunableOp whose leading dimension of A is not that of the calls."""
+    row = measurement(gemm(6000, lda=2048).text, "hipblaslt:4", 9.0, source_id="tuned", origin="tunableop")
+    tuned = {"source_id": "tuned", "run": "r", "path": "tunableop_results0.csv", "format": TUNABLEOP}
+    return tables(sources=[tuned], measurements=[row], workload=[work(gemm(6000).text, 7)])
 
 
 def test_a_leading_dimension_that_a_view_made_larger(store: Store, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers import precision_risk
-from analyzers.analyzer import Settings
+from analyzers.analyzer import Settings, Tables
 from analyzers.recommend.ranking import recommend
 from logparse.store import Store
 from tests.analyzers.build import facts, measurement, tables, work
@@ -16,6 +16,17 @@ from tests.analyzers.ingested import bench, product, read, replayed, tables_of
 
 G = product(64, 512, 8192)
 BUILD = {"arch": ARCH, "hipblaslt_version": "1201"}
+
+
+def planted() -> Tables:
+    """A faster solution whose name states that parts are rounded to the output type before they are summed."""
+    split = "cublaslt:id=6,splitk=4,reduction=OUTPUT_TYPE"
+    problem = product(8192, 512, 1024).text
+    return tables(
+        workload=[work(problem, 7)],
+        measurements=[measurement(problem, split, 70.0), measurement(problem, "Default", 90.0)],
+        facts=facts("m", **BUILD),
+    )
 
 
 def test_a_proposal_with_a_larger_checked_error(store: Store, tmp_path: Path) -> None:

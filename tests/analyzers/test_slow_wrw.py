@@ -19,6 +19,10 @@ def given(f: float | None, b: float | None, w: float, **more: list[dict[str, obj
     return tables(measurements=[*rows, measurement(W.text, "miopen:ConvHipImplicitGemmGroupWrwXdlops", w)], **more)
 
 
+def planted() -> Tables:
+    return given(100.0, 200.0, 700.0, workload=[work(W.text, 8)], facts=MI300X)
+
+
 def slow(t: Tables, settings: Settings | None = None) -> list[Finding]:
     return [x for x in slow_wrw.find(t, settings or Settings()) if x.problem is not None]
 

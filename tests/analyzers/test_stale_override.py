@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers import stale_override
-from analyzers.analyzer import Settings
-from analyzers.stale_override import same
+from analyzers.analyzer import Settings, Tables
+from analyzers.stale_override import TUNABLEOP, same
 from logparse.store import Store
+from tests.analyzers.build import facts, measurement, tables
+from tests.analyzers.example import ARCH, gemm
 from tests.analyzers.ingested import VALIDATORS, key, read, tunableop
 
 BENCH_OUTPUT = """\
@@ -21,6 +23,19 @@ with 206.1 GB memory, max. SCLK 2100 MHz, max. MCLK 1300 MHz, compute capability
 maxGridDimX 2147483647, sharedMemPerBlock 65.5 KB, maxThreadsPerBlock 1024, warpSize 64
 """
 ROWS = tunableop((key(512), "Gemm_Hipblaslt_1", 0.5), (key(1024), "Default", 0.7))
+
+
+def planted() -> Tables:
+    """An override file of another device and build than the log's."""
+    formats = {"old": TUNABLEOP, "log": "hipblaslt-bench"}
+    return tables(
+        sources=[{"source_id": x, "run": "r", "path": f"logs/{x}", "format": y} for x, y in formats.items()],
+        measurements=[measurement(gemm().text, "hipblaslt:4", 9.0, source_id="old", origin="tunableop")],
+        facts=[
+            *facts("old", arch="gfx90a", hipblaslt_revision="1d9f3c2b"),
+            *facts("log", arch=ARCH, hipblaslt_revision="4d62e135"),
+        ],
+    )
 
 
 def log(version: str = "100000", revision: str = "3b3d59eb") -> str:

@@ -41,8 +41,12 @@ def problems(t: Tables, settings: Settings | None = None) -> list[Finding]:
 SLOWER = (measurement(G, "hipblaslt:7", 50.0), measurement(G, "hipblaslt:9", 40.0))
 
 
+def planted() -> Tables:
+    return given("hipblaslt:7", *SLOWER)
+
+
 def test_a_measured_pick_that_is_not_the_best() -> None:
-    [found] = problems(given("hipblaslt:7", *SLOWER))
+    [found] = problems(planted())
     assert (found.per_call_us, found.calls, found.saving_us) == (10.0, 100, 1000.0)
     assert found.override is not None
     assert found.override.solution.text == "hipblaslt:9"
