@@ -2,10 +2,10 @@
 
     python benchmarks/capture_counts.py [--steps 5] [--results FOLDER]
 
-The job is a small transformer with a convolution in front, in float32, bfloat16 and float16, as PyTorch comes: nothing
-is set but what ``capture`` sets.  It profiles itself; the products of the trace, operator by operator, are what the
-libraries' logs must hold.  Prints, by input type, the calls of both, and writes them as JSON.  Exit status 1 where they
-differ.
+The job is a small transformer with a convolution in front, in float32, bfloat16 and float16, with PyTorch's defaults:
+only ``capture`` sets anything.  It profiles itself; the products of the trace, operator by operator, are what the
+libraries' logs must contain.  Prints, by input type, the calls of both, and writes them as JSON.  Exit status 1 where
+they differ.
 """
 
 from __future__ import annotations

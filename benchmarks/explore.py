@@ -10,8 +10,8 @@ to the first view (chart, filters and rows of the table are there) and from open
 of server and readers; and for each kind of interaction two times, each as median and largest, from the click as the
 browser saw it: until nothing on the screen changes any more (charts, filters, table and chips that are in the window),
 and until nothing on the page does (also charts below the window).  Memory is the largest sum over server and readers at
-one moment (proportional set size: pages that both hold count once).  At the end stand the owed figures and whether they
-are met.  The load of the machine stands beside it: two cores draw, query and serve at once.
+one moment (proportional set size: pages that both hold count once).  The last lines are the required figures and
+whether they are met, with the load of the machine: two cores draw, query and serve at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
          "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]  # fmt: skip
 DRAWN = """view => { const g = document.querySelector('#chart-0 .js-plotly-plot');
     return g && g.data && document.querySelector('nav .here')?.textContent === view; }"""
-POLL = 50  # ms between two looks: to look at every frame, as Playwright does, makes the page draw frames for it
+POLL = 50  # ms between two polls: polling every frame, as Playwright does, makes the page draw frames for it
 FILLED = """() => document.querySelector('aside .entry')
     && document.querySelector('#table .ag-row [col-id=label]')?.textContent.trim()"""
 PARTS = "#charts .chart, #table-box, #facets, #chips, #verdict, #tabs, #intro"
@@ -139,7 +139,7 @@ def click(page: Any, selector: str, view: str) -> tuple[float, float]:
     page.evaluate(WATCH, PARTS)
     page.click(selector)
     page.mouse.move(2, 2)  # a pointer that stays would go on changing what it is over
-    page.wait_for_timeout(1200)  # and nothing asked meanwhile, which would have the page draw frames for it
+    page.wait_for_timeout(1200)  # no polling meanwhile, which would make the page draw frames
     assert page.evaluate(DRAWN, view), f"{view} is not drawn"
     screen, whole = page.evaluate(CHANGED)
     return float(screen), float(whole)
@@ -175,7 +175,7 @@ def serving(store: str) -> Iterator[tuple[str, Watch]]:
 
 
 def look(browser: Any, store: str) -> dict[str, object]:
-    """Start, open the page, wait until the analyzers have spoken."""
+    """Start, open the page, wait until the analyzers' results are shown."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(120_000)
     begun = time.perf_counter()
@@ -223,7 +223,7 @@ OWED = {"first view (s)": 3.0, "interaction (ms)": 300.0, "memory (MB)": 1000.0}
 
 
 def owed(out: dict[str, Any]) -> dict[str, object]:
-    """What is promised, the worst case of each: largest first view, median of the slowest interaction,
+    """The required figures, the worst case of each: largest first view, median of the slowest interaction,
     largest memory.
     """
     looks = [value for name, value in out.items() if "look" in name]

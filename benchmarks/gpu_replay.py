@@ -6,11 +6,11 @@
     python benchmarks/gpu_replay.py wgrads --flagged --find-db …            # only those that the find-db shows as slow
 
 ``gemms``: every GEMM of a cuBLASLt or hipBLASLt log (Trace, bench or profile lines), the library's pick against the
-best of its heuristic list.  It fails by itself when the median regret exceeds 1.05: over ordinary shapes that would
-mean that we measure wrongly.
+best of its heuristic list.  It fails by itself when the median regret exceeds 1.05: over ordinary shapes that would be
+an error of measurement.
 ``wgrads``: a seeded sample of backward-weight convolutions of a MIOpen find-db above 2 GFLOP: PyTorch's default,
 benchmark mode, channels_last with and without its transposes, and all of cuDNN's plans.  Of those that ``logparse
-recommend`` calls slow in the find-db (on AMD's device) it says how many confirm here, and lists those that do not.
+recommend`` calls slow in the find-db (on AMD's device) it prints how many are confirmed here, and lists the others.
 
 Two checks of the method itself, on fewer of the same problems (``repeatability-`` and ``null-`` records):
 
@@ -218,7 +218,7 @@ def _record(
 
 
 def _said_slow(slow: Sequence[Problem], record: Mapping[str, Any]) -> dict[str, Any]:
-    """What became here of the problems that the find-db shows as slow; a measured one is in one of the two lists."""
+    """The results here of the problems that the find-db shows as slow; a measured one is in one of the two lists."""
     measured = {row["problem"]: row for row in record["results"] if row["pick"]}
     tried = {row["problem"]: row for row in record["confirmations"]}
     confirmed: list[dict[str, Any]] = []
@@ -240,12 +240,12 @@ def _said_slow(slow: Sequence[Problem], record: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _said_slow_lines(said: Mapping[str, Any]) -> list[str]:
-    confirmed, others = said["confirmed"], said["not_confirmed"]
+def _said_slow_lines(result: Mapping[str, Any]) -> list[str]:
+    confirmed, others = result["confirmed"], result["not_confirmed"]
     head = (
-        f"slow in the find-db: {said['in_find_db']} above 2 GFLOP, {said['measured']} measured here; "
+        f"slow in the find-db: {result['in_find_db']} above 2 GFLOP, {result['measured']} measured here; "
         f"{len(confirmed)} confirmed, {len(others)} not confirmed "
-        f"({said['confirmed_by_stored_layout']} of the confirmed by tensors stored in the other layout)"
+        f"({result['confirmed_by_stored_layout']} of the confirmed by tensors stored in the other layout)"
     )
 
     def said_of(x: Mapping[str, Any]) -> str:

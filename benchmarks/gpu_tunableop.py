@@ -4,7 +4,7 @@
 
 A valid results file is made with the validators of the running PyTorch; each edit of the reader's table and 200 seeded
 one-edit mutations are applied to it.  For every file a fresh process calls ``torch.cuda.tunable.read_file``,
-``get_results`` and one matmul whose key the file holds, and the verbose log says whether its row was found.  The
+``get_results`` and one matmul whose key the file holds, and the verbose log shows whether its row was found.  The
 record holds every disagreement; the exit code is 1 when there is any.
 """
 
@@ -132,7 +132,7 @@ def mutations(valid: str) -> dict[str, bytes]:
 
 
 def observe(path: str, folder: str, pipe: Connection) -> None:
-    """In a process of its own: what PyTorch does with the file, sent as a dict."""
+    """Run in a process of its own: sends what PyTorch does with the file, as a dict."""
     log = Path(folder, Path(path).stem + ".log")
     os.environ |= {
         "PYTORCH_TUNABLEOP_ENABLED": "1",
@@ -155,8 +155,8 @@ def observe(path: str, folder: str, pipe: Connection) -> None:
         try:
             torch.nn.functional.linear(x, w)
             torch.cuda.synchronize()
-            said = log.read_text(errors="replace")
-            found["call"] = "hit" if f"ResultEntry found for {KEY}" in said else "miss"
+            output = log.read_text(errors="replace")
+            found["call"] = "hit" if f"ResultEntry found for {KEY}" in output else "miss"
         except RuntimeError as error:
             found["call"] = "raises" if "ops_.end()" in str(error) else f"error: {str(error)[:200]}"
     pipe.send(found)

@@ -1,4 +1,4 @@
-"""How fast logs become a store, against what people run by hand, in one run and taking turns.
+"""How fast logs become a store, compared with shell tools in the same run, taking turns.
 
     python benchmarks/ingest.py                    # 1 GB of each kind (find-db and trace-json 500 MB), three rounds
     python benchmarks/ingest.py --gigabytes 10 --kinds bench adversarial --rounds 1
@@ -11,9 +11,9 @@ batch sizes) and ``trace-json`` (events of a real torch.profiler trace, repeated
 the limit of any reader.  Prints MB/s, ratios of the medians and, from a call that is not timed, the peak memory (sum of
 PSS over all processes); ``--record FILE`` appends that to a file, ``benchmarks/results/ingest.txt`` holds such records.
 
-A time is that of a whole call, start and end of the program included, as its users have it: in a plain environment,
+A time is that of a whole call, start and end of the program included, as for its users: in a plain environment,
 without what a developer's starts from ``.pth`` files, and with its modules compiled by an earlier call (of the log's
-first MB, not timed), whatever PYTHONDONTWRITEBYTECODE says here.
+first MB, not timed), whatever PYTHONDONTWRITEBYTECODE is here.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def timed(command: str, environment: Mapping[str, str]) -> float:
 
 
 def watched(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
-    """Seconds of a shell command, and the peak PSS of its processes; to look at that takes time."""
+    """Seconds of a shell command, and the peak PSS of its processes; sampling that takes time."""
     started = time.monotonic()
     child = subprocess.Popen(["bash", "-c", command], stdout=subprocess.DEVNULL, env=environment)
     peak = 0
@@ -218,7 +218,7 @@ def watched(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
 
 
 def machine() -> Iterator[str]:
-    """What the figures were taken on."""
+    """The machine of the figures, as lines."""
     info = Path("/proc/cpuinfo")
     names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
     counter = "Python" if isinstance(new_counter((), (), ()), PlainCounter) else "native code"
@@ -296,13 +296,13 @@ def main() -> None:
     args = parser.parse_args()
     folder = Path(args.folder or tempfile.mkdtemp(prefix="logparse-benchmark-"))
     folder.mkdir(parents=True, exist_ok=True)
-    told: list[str] = []
+    printed: list[str] = []
 
-    def tell(*lines: str) -> None:
-        told.extend(lines)
+    def report(*lines: str) -> None:
+        printed.extend(lines)
         print(*lines, sep="\n", flush=True)
 
-    tell(*machine())
+    report(*machine())
     speeds: dict[str, float] = {}
     for kind in args.kinds:
         size = int(args.gigabytes * (5e8 if kind in HALVES else 1e9))
@@ -317,12 +317,12 @@ def main() -> None:
             else:
                 write_log(log, kind, size, args.per_second)
         speeds[kind], lines = measure(log, kind, folder, args.rounds, not args.no_rivals)
-        tell(f"\n{kind}: {log.stat().st_size / 1e6:,.0f} MB, {args.per_second} lines per clock second", *lines)
+        report(f"\n{kind}: {log.stat().st_size / 1e6:,.0f} MB, {args.per_second} lines per clock second", *lines)
     if {"bench", "mixed"} <= speeds.keys():
-        tell(f"\nmixed / bench: {speeds['mixed'] / speeds['bench']:.2f}")
+        report(f"\nmixed / bench: {speeds['mixed'] / speeds['bench']:.2f}")
     if args.record:
         with args.record.open("a", encoding="utf-8") as record:
-            record.write("\n".join(told) + "\n\n")
+            record.write("\n".join(printed) + "\n\n")
     if not args.folder:
         shutil.rmtree(folder)
 

@@ -49,7 +49,7 @@ def _lines(stream: BinaryIO) -> Iterator[str]:
 
 @dataclass
 class Gemms:
-    """The distinct GEMMs of a log with their calls, and by problem text the workspace and the picks that it tells."""
+    """The distinct GEMMs of a log with their calls, and by problem text its workspaces and picks."""
 
     calls: Counter[Problem] = field(default_factory=Counter)
     workspaces: dict[str, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Gemms:
 
     @property
     def problems(self) -> list[Problem]:
-        """The most called first."""
+        """The problems, the most called first."""
         return [problem for problem, _ in self.calls.most_common()]
 
     @property

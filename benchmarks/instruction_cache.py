@@ -1,4 +1,4 @@
-"""Does flushing the instruction caches do what it says?  Short GEMMs behind kernels of more and more code, on a GPU.
+"""Does flushing the instruction caches empty them?  Short GEMMs behind kernels of more and more code, on a GPU.
 
     python benchmarks/instruction_cache.py [--device cuda:0]
 

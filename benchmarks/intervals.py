@@ -1,4 +1,4 @@
-"""Do the intervals of confirmations hold what they promise?  Measured on a GPU, against what is known to be true.
+"""Do the intervals of confirmations cover the truth as often as they should?  On a GPU, over pairs of known ratio.
 
 Two kinds of pairs are confirmed as ``logparse replay`` confirms them, each by several fresh processes, twice:
 
@@ -7,12 +7,12 @@ Two kinds of pairs are confirmed as ``logparse replay`` confirms them, each by s
 * *planted*: a memory-bound kernel over 1.000 of its rows against the same over 0.94 to 0.98 of them, so that one is
   2 to 6 % faster whatever else the device does.
 
-Owed: at most 6 % of the intervals on copies exclude 1 (of at least 300); a process of the second run lies inside the
-prediction of the first in at least 90 % (of at least 200); findings between 3 and 5 % are found again by the other run
-in at least 90 %.  The raw record holds the log ratio of every block of every process.
+Required: at most 6 % of the intervals on copies exclude 1 (of at least 300); a process of the second run lies inside
+the prediction of the first in at least 90 % (of at least 200); findings between 3 and 5 % are found again by the other
+run in at least 90 %.  The raw record holds the log ratio of every block of every process.
 
     python benchmarks/intervals.py                         # one H200, about 7 minutes
-    python benchmarks/intervals.py --device cpu --smoke    # whether it runs: a few pairs, no promise is tested
+    python benchmarks/intervals.py --device cpu --smoke    # whether it runs: a few pairs, no target is tested
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Known(Torch):
 
 
 class _Unchecked(TorchRunnable):
-    """A copy computes no product, so there is none to check."""
+    """A copy computes no product, so nothing is checked."""
 
     def error(self) -> float:
         return 0.0
@@ -169,7 +169,7 @@ def measure(options: argparse.Namespace) -> tuple[list[Pair], list[Measured]]:
     started, done = time.monotonic(), list[Measured]()
     for turn in range(total):
         left = options.budget - (time.monotonic() - started)
-        share = left / (total - turn) - _START_S if turn == 0 else left  # later ones are held by the list alone
+        share = left / (total - turn) - _START_S if turn == 0 else left  # later processes are limited by the list alone
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
             one = pool.submit(one_process, options.device, pairs, turn, options.blocks, max(5.0, share)).result()
         done.append(one)
@@ -195,7 +195,7 @@ def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pa
 
 
 def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, Any]:
-    """The shares that are owed, with their counts."""
+    """The required shares, with their counts."""
     half = len(processes) // 2
     runs = [processes[:half], processes[half : 2 * half]]
     judged = [judge_all(joined(pairs, run)) for run in runs]
@@ -241,7 +241,7 @@ def _deviation(pairs: Sequence[Pair], processes: Sequence[Measured]) -> float:
 
 
 def missed(made: Mapping[str, Any]) -> list[str]:
-    """Which promises are not kept."""
+    """The requirements that are not met."""
     checks = {
         f"copies_excluded {made['copies_excluded']:.1%} of {made['copies']}": made["copies"] >= LEAST_COPIES
         and made["copies_excluded"] <= MOST_EXCLUDED,
@@ -259,7 +259,7 @@ def _blocks(pairs: Pairs) -> list[int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, write the record, print the shares; 1 where a promise is not kept."""
+    """Measure, write the record, print the shares; 1 where a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--budget", type=float, default=430.0, help="seconds in all")

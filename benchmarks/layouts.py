@@ -10,7 +10,7 @@ mode.
 
 Beside it, the *foretold* step: each distinct convolution replayed by itself, forward, backward data and backward
 weights, in both layouts without transposes; the step in NCHW less the sum of the differences, plus the transpose of the
-images.  It knows nothing of norms, ReLUs and sums, so the two differ by what those gain or lose.
+images.  It leaves out norms, ReLUs and sums, so the two differ by what those gain or lose.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Shape:
-    """What a step takes."""
+    """The inputs of a step."""
 
     batch: int
     size: int
@@ -121,11 +121,11 @@ class Comparison:
         self.labels.random_(0, 1000, generator=generator)
 
     def losses(self) -> dict[str, float]:
-        """Of one step on the same images; both models begin with the same weights."""
+        """The losses of one step on the same images; both models begin with the same weights."""
         return {layout: float(x.step(self.images, self.labels)) for layout, x in self.trainings.items()}
 
     def pairs(self) -> dict[str, Any]:
-        """Both layouts by turns."""
+        """Times of both layouts, by turns."""
         host: dict[str, list[float]] = {layout: [] for layout in LAYOUTS}
         seen = -1
 
@@ -157,7 +157,7 @@ class Comparison:
         }
 
     def transpose_us(self) -> float:
-        """What it takes to turn the images."""
+        """The time of transposing the images."""
         runs = [
             self._device.time_us(lambda _: self.images.contiguous(memory_format=torch.channels_last), 0, 20)
             for _ in range(ROUNDS)
@@ -239,7 +239,7 @@ def replayed(context: WorkerContext, problems: Counter[ConvProblem], deadline: f
 
 
 def foretold(rows: list[dict[str, Any]], step_ms: float, transpose_us: float) -> dict[str, float]:
-    """What the step in the other layout should take, and the sums that say so (ms)."""
+    """The expected step in the other layout, and the sums that it is computed from (ms)."""
     nchw, last = (sum(x["count"] * x[key] for x in rows) / 1e3 for key in ("nchw_us", "channels_last_us"))
     return {
         "convolutions_nchw_ms": nchw,
@@ -277,11 +277,11 @@ def measured(device: TorchDevice, name: str, shape: Shape, deadline: float) -> d
         return out
     out["foretold"] = foretold(rows, out["default"]["nchw_ms"], transpose_us)
     out["convolutions"] = rows
-    told = out["foretold"]
+    sums = out["foretold"]
     print(
         f"{name}: its {sum(problems.values())} convolutions ({len(problems)} distinct) take "
-        f"{told['convolutions_nchw_ms']:.2f} ms in NCHW, {told['convolutions_channels_last_ms']:.2f} in channels_last: "
-        f"foretold {told['channels_last_ms']:.2f} ms, measured {out['default']['channels_last_ms']:.2f}",
+        f"{sums['convolutions_nchw_ms']:.2f} ms in NCHW, {sums['convolutions_channels_last_ms']:.2f} in channels_last: "
+        f"foretold {sums['channels_last_ms']:.2f} ms, measured {out['default']['channels_last_ms']:.2f}",
         flush=True,
     )
     return out

@@ -1,4 +1,4 @@
-"""Does a finding come again, and does the method find what is not there?  (``gpu_replay.py --repeat`` and ``--null``)
+"""Are findings repeatable, and does the method report false ones?  (``gpu_replay.py --repeat`` and ``--null``)
 
 ``COPIES`` is a backend whose solutions are all PyTorch's default under other names: whatever is confirmed of them is
 false.
@@ -86,7 +86,7 @@ class Replay:
 
 
 def verdicts(outcomes: Sequence[Outcome]) -> Replay:
-    """What a run says: confirmed findings under false-discovery control, as ``logparse replay`` reports them."""
+    """The results of a run: confirmed findings under false-discovery control, as ``logparse replay`` reports them."""
     confirmed = {x.problem.text: x for x in outcomes if isinstance(x, Confirmed)}
     judged, kept = judge_all({text: x.pairs for text, x in confirmed.items()})
     raced = frozenset(x.problem.text for x in outcomes if isinstance(x, Result) and x.pick_us)
@@ -120,7 +120,7 @@ def repeat(
     workspaces: Mapping[str, int],
     replayed: Replayed,
 ) -> int:
-    """Twice the same, each in half of the budget."""
+    """Run the same replay twice, each in half of the budget."""
     started, runs = time.monotonic(), []
     for turn in (1, 2):
         print(f"-- run {turn} of 2: {len(problems)} problems", flush=True)

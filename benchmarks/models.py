@@ -1,6 +1,6 @@
 """Two image models in plain torch, for machines without torchvision: same layers, shapes and parameter counts.
 
-ResNet-50 (He et al., 2015; the stride in the 3×3, as everyone trains it): 25,557,032 parameters.  RegNetY-3.2GF
+ResNet-50 (He et al., 2015; the stride in the 3×3, as in torchvision): 25,557,032 parameters.  RegNetY-3.2GF
 (Radosavovic et al., 2020; grouped 3×3 with squeeze and excitation): 19,436,338 parameters.  Weights are random.
 """
 

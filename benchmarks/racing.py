@@ -10,7 +10,7 @@
 
 The order of the three changes from problem to problem.  GPU seconds are those of the solutions' executions; building
 plans and their first, warming execution cost all three the same and are left out.  What each one chose is timed again,
-interleaved, and only that counts: the minimum of many times is too good to be true.  Exit status 1 where a target is
+interleaved, and only that counts: the minimum of many times is biased low.  Exit status 1 where a target is
 missed: within 1 % of exhaustive timing's total at ≤ 1/8 of its GPU time, and at ≤ 1/2 of TunableOp's.
 """
 
@@ -76,7 +76,7 @@ class Metered:
         if solution.text not in self._held:
             try:
                 self._held[solution.text] = MeteredRunnable(self, self._inner.prepare(problem, solution, conditions))
-            except Exception as error:  # whatever a library raises: it will do so for each strategy
+            except Exception as error:  # a library may raise anything, and does so for each strategy
                 self._held[solution.text] = error
         held = self._held[solution.text]
         if isinstance(held, Exception):
@@ -87,7 +87,7 @@ class Metered:
         self._inner.refresh(seed)
 
     def release(self) -> None:
-        """Kept: the next strategy needs it."""
+        """Keep it: the next strategy needs it."""
 
     def healthy(self) -> bool:
         return self._inner.healthy()
@@ -167,7 +167,7 @@ class Simulated:
         return Drawn(self._medians[text][solution.text], self._deviations[text], self._random)
 
     def refresh(self, seed: int) -> None:
-        """Nothing: the draws go on."""
+        """Do nothing: the draws go on."""
 
     def release(self) -> None:
         """Nothing is held."""
@@ -229,12 +229,12 @@ class Bench:
         return out
 
     def racing(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """The replay itself."""
+        """Run the replay itself."""
         result = self.context.measure(problem)
         return result.best or next(iter(ready))
 
     def exhaustive(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Everyone gets a finalist's samples; what that takes for the near ones is kept apart."""
+        """Give every solution a finalist's samples; the time of the near ones is counted separately."""
         times, spent_us = {}, {}
         for solution, runnable in ready.items():
             before_us = self.backend.gpu_us

@@ -12,9 +12,9 @@
 
 ``--gpu`` measures how long one GPU takes for a few of a find-db's backward weights, then gives as many as should keep
 one GPU busy for ``--busy`` seconds to each number of GPUs in turn, and to one GPU once more: the faster of its two runs
-is what the others are held against.  It says the ratio of the wall times with the start
-of the worker processes (torch alone takes seconds) and without it, that is without the time in which none was open.
-Exit status 1 below 1.9 (2 GPUs) or 3.7 (4 GPUs) without it, and where under 95 % of the findings come again.
+is what the others are compared with.  It prints the ratio of the wall times with the start of the worker processes
+(torch alone takes seconds) and without it, that is without the time in which none was open.  Exit status 1 below 1.9 (2
+GPUs) or 3.7 (4 GPUs) without it, and where under 95 % of the findings come again.
 
 Everything goes into one JSON file per call in ``--results``.
 """
@@ -53,7 +53,7 @@ from logparse.model import Problem, Solution
 LEAST_RATIO = {2: 1.9, 4: 3.7}
 LEAST_REPEATED = 0.95
 CALIBRATION = 8
-_SHARED_MEMORY = Path("/dev/shm")  # where there is one no fsync of a disk is waited for
+_SHARED_MEMORY = Path("/dev/shm")  # in memory, so that no fsync waits for a disk
 FOLDER = str(_SHARED_MEMORY) if os.access(_SHARED_MEMORY, os.W_OK) else tempfile.gettempdir()
 
 
@@ -112,9 +112,9 @@ def main() -> int:
 
 
 def ingest_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Wall time of the same files with 1 and 2 workers, by turns; that of a tenth of them tells what starting takes.
+    """Wall time of the same files with 1 and 2 workers, by turns; that of a tenth of them shows what starting takes.
 
-    What this machine itself gives two at once is told by copies of a loop that needs nothing but a core.
+    Copies of a loop that needs nothing but a core measure what this machine gives two processes at once.
     """
     from ingest import write_log
 
@@ -235,8 +235,8 @@ def cores_section(options: argparse.Namespace) -> dict[str, Any]:
                 seconds.setdefault(kind, {}).setdefault(count, []).append(time.monotonic() - started)
                 os.sched_setaffinity(0, ours)
                 shutil.rmtree(store)
-            told = ", ".join(f"{count}: {min(taken):.2f} s" for count, taken in seconds[kind].items())
-            print(f"{kind}, {log.stat().st_size / 1e9:.1f} GB, by cores: {told}", flush=True)
+            shown = ", ".join(f"{count}: {min(taken):.2f} s" for count, taken in seconds[kind].items())
+            print(f"{kind}, {log.stat().st_size / 1e9:.1f} GB, by cores: {shown}", flush=True)
     return {"bytes": 6_000_000_000, "seconds": seconds}
 
 

@@ -1,13 +1,13 @@
-"""Does what logparse promises come true in a real training loop?  Before, flagged, applied, after, verified.
+"""Is a real training loop as much faster as logparse predicts?  Before, flagged, applied, after, verified.
 
     python benchmarks/verify_training.py [--apply model|layers] [--wheels DIR] [--smoke]
 
 A small network of RegNet's kind (1×1, grouped 3×3 with stride 2, 1×1) trains in NCHW under ``torch.profiler``.  Its
-trace goes into a store, ``logparse replay`` measures its convolutions, ``logparse recommend`` says which are slow and
-what a setting would save.  The settings that it proposes are applied: ``channels_last`` to the model (``--apply
+trace goes into a store, ``logparse replay`` measures its convolutions, ``logparse recommend`` reports which are slow
+and what a setting would save.  The settings that it proposes are applied: ``channels_last`` to the model (``--apply
 layers``: to the flagged convolutions alone, each with its transposes), benchmark mode to the process.  The same loop
-runs again, and ``logparse verify BEFORE AFTER`` holds the two traces against the promise.  Steps without the profiler
-are timed as well, before and after taking turns, so that the end-to-end gain is one of a training loop.
+runs again, and ``logparse verify BEFORE AFTER`` compares the two traces with the prediction.  Steps without the
+profiler are timed as well, before and after taking turns, so that the end-to-end gain is one of a training loop.
 
 One command, below three minutes on a GPU; needs torch and logparse's own packages (``--wheels`` names a folder with
 those that are missing).  The raw record goes to ``benchmarks/results``.  Without a GPU sizes are tiny, each operator of
@@ -139,14 +139,14 @@ def as_if_on_a_gpu(path: Path) -> None:
     added: list[dict[str, Any]] = []
     for event in trace["traceEvents"]:
         names = roles.get(event["name"], ()) if event.get("cat") == "cpu_op" else ()
-        # The name says what ran: another layout is another kernel of oneDNN.
+        # The name shows what ran: another layout is another kernel of oneDNN.
         layout = "nhwc" if ", 1, " in str(event.get("args", {}).get("Input Strides")) else "nchw"
         for place, role in enumerate(names):
             number, share = len(added) + 1, event["dur"] / len(names)
-            told = {"correlation": number, "External id": event["args"].get("External id")}
+            ids = {"correlation": number, "External id": event["args"].get("External id")}
             begin: dict[str, Any] = {"ph": "X", "ts": event["ts"] + place * share}
-            launch = {"pid": event["pid"], "tid": event["tid"], "dur": share / 2, "args": told}
-            kernel = {"pid": 0, "tid": 7, "dur": share, "args": {**told, "device": 0, "stream": 7}}
+            launch = {"pid": event["pid"], "tid": event["tid"], "dur": share / 2, "args": ids}
+            kernel = {"pid": 0, "tid": 7, "dur": share, "args": {**ids, "device": 0, "stream": 7}}
             added.append(begin | launch | {"cat": "cuda_runtime", "name": "cudaLaunchKernel"})
             added.append(begin | kernel | {"cat": "kernel", "name": f"{role}_{layout}"})
     trace["traceEvents"] += added
@@ -220,7 +220,7 @@ def main() -> int:
 
 
 def verified(options: argparse.Namespace, folder: Path) -> int:
-    """The whole way; see the module."""
+    """Every step of the module's docstring."""
     begun, quiet = time.monotonic(), dict(idle_facts(options.device))
     store, findings = ("--store", str(folder / "store")), folder / "findings.json"
     first = Training(options, Settings())
@@ -243,7 +243,7 @@ def verified(options: argparse.Namespace, folder: Path) -> int:
     second.trace(folder / "after.trace.json", options.steps)
     logparse("ingest", str(folder / "after.trace.json"), "--run", "after", *store)
     ends = tuple(f"{folder / 'store'}#{run}" for run in ("before", "after"))
-    said = logparse("verify", *ends, accept=(0, 3))
+    printed = logparse("verify", *ends, accept=(0, 3))
     rows = json.loads(logparse("verify", *ends, "--format", "json", accept=(0, 3)) or "[]")
     blocks = timed_blocks(first, second, options.steps)
     record = {
@@ -264,10 +264,10 @@ def verified(options: argparse.Namespace, folder: Path) -> int:
         "step_ms": {"before": [x for x, _ in blocks], "after": [x for _, x in blocks]},
         "verify": rows,
         "findings": found,
-        "said": said.splitlines(),
+        "said": printed.splitlines(),
         "seconds": round(time.monotonic() - begun, 1),
     }
-    return finish(options, record, said, gpu)
+    return finish(options, record, printed, gpu)
 
 
 def timed_blocks(first: Training, second: Training, steps: int) -> list[tuple[float, float]]:
@@ -313,7 +313,7 @@ def environment(device: str) -> dict[str, str]:
     return out
 
 
-def finish(options: argparse.Namespace, record: dict[str, Any], said: str, gpu: bool) -> int:
+def finish(options: argparse.Namespace, record: dict[str, Any], printed: str, gpu: bool) -> int:
     """Print the comparison, write the record."""
     s = record["summary"]
     print(
@@ -329,7 +329,7 @@ def finish(options: argparse.Namespace, record: dict[str, Any], said: str, gpu: 
         path = place / f"verify-training{suffix}-{device}-{record['date'][:10]}.json"
         path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"wrote {path}")
-    return 3 if gpu and "not verified" in said else 0
+    return 3 if gpu and "not verified" in printed else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Fixtures and options of all tests."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def cluster() -> Iterator[None]:
             patch.setenv(name, "testing")
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        patch.setenv("PYTHONPATH", str(ROOT))  # who comes through the client port ships functions of `tests`, too
+        patch.setenv("PYTHONPATH", str(ROOT))  # clients of the port send functions of `tests`, too
         ray.init(
             address="local",
             num_cpus=2,
@@ -93,7 +93,7 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-# ``make test`` leaves out what is marked as nightly and says how much that is (with xdist each worker sees all tests).
+# ``make test`` leaves out what is marked as nightly and counts it (with xdist each worker sees all tests).
 
 _LEFT = pytest.StashKey[int]()
 _GROUPS = {"browser", "cluster"}

@@ -1,4 +1,4 @@
-"""The house: which way imports point, and that the program starts light."""
+"""The architecture: imports point one way, and the program starts without heavy modules."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def test_imports_point_the_right_way(path: Path) -> None:
         assert not used, "the model imports nothing of ours"
     if name.startswith("logparse.formats"):
         allowed = ("logparse.formats", "logparse.model", "logparse.errors", "logparse")
-        strangers = {x for x in used if not x.startswith(allowed[0]) and x not in allowed}
-        assert not strangers, "formats know nouns only"
+        foreign = {x for x in used if not x.startswith(allowed[0]) and x not in allowed}
+        assert not foreign, "formats know nouns only"
     if name not in ("logparse.cli", "logparse.__main__"):
         assert "logparse.cli" not in used, "nothing imports the program"
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str]:
-    """A path that leads back to where it began; empty where there is none."""
+    """A circle of the graph as a path; empty without one."""
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> list[str]:
@@ -101,7 +101,7 @@ QUESTIONS = ("lookup", "sql", "watch")
 
 
 def place(name: str) -> str:
-    """Where the drawing has a module: its folder, or for the few of a package's root what they are there for."""
+    """The place of a module in the drawing: its folder, or for the few of a package's root their purpose."""
     package, *rest = name.split(".")
     if not rest or (package == "logparse" and rest[0] in (*SHARED, "__main__")):
         return package

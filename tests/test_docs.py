@@ -35,7 +35,7 @@ SHELL = re.compile(r"[|<>;&]|^\s*(?!logparse\b)\S")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a document; ``note`` is the HTML comment before it, which says what is expected of it."""
+    """A fenced block of a document; ``note`` is the HTML comment before it, which states what is expected of it."""
 
     document: Path
     line: int

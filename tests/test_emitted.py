@@ -1,4 +1,4 @@
-"""Every byte stream that is written for a library or a tool, from the samples, and the lines that say how it is used.
+"""Every byte stream that is written for a library or a tool, from the samples, and the lines that state how it is used.
 
 After a wanted change: ``python -m tests.test_emitted``, then review the diff.
 """

@@ -1,4 +1,4 @@
-"""What every sample gives, row by row.
+"""The rows of every sample, compared with its golden.
 
 After a wanted change: ``python -m tests.test_goldens [SAMPLE…]``, then review the diff.  Without samples all goldens
 are written, and those of samples that are gone are removed.
@@ -75,7 +75,7 @@ def test_no_golden_is_left_over() -> None:
 
 @pytest.mark.parametrize("sample", SAMPLE_FILES, ids=lambda p: str(p.relative_to(SAMPLES)))
 def test_exactly_one_format_recognises_a_sample(sample: Path) -> None:
-    """A whole file is one format's; a stream is no whole file and holds lines of some language."""
+    """A whole file is one format's; a stream is no whole file and holds lines of some format."""
     file = InputFile(str(sample))
     head, data = file.head(), file.open().read()
     whole = [f.name for f in FORMATS if isinstance(f, FileFormat) and f.recognise(head)]

@@ -1,4 +1,4 @@
-"""Links: the pure function and the SQL view say the same, and levels and fans are right."""
+"""Links: the pure function and the SQL view agree, and levels and fans are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""URLs: inputs and whole stores on an S3 server of this machine, put-if-absent, and what a URL may say."""
+"""URLs: inputs and whole stores on an S3 server of this machine, put-if-absent, and the forms of a URL."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_globs_mean_what_they_mean_on_a_disk(
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "expected"),
     [
         ("s3://logs/nothing*.log{}", "matches nothing"),
         ("s3://no-such-bucket/x.log{}", "no-such-bucket"),
@@ -176,12 +176,12 @@ def test_globs_mean_what_they_mean_on_a_disk(
     ],
 )
 def test_a_url_that_gives_nothing_leaves_the_others_alone(
-    s3: Any, options: str, store: Store, tmp_path: Path, url: str, said: str
+    s3: Any, options: str, store: Store, tmp_path: Path, url: str, expected: str
 ) -> None:
     (tmp_path / "good.log").write_text(bench(64))
     bad, good = ingest([url.format(options), str(tmp_path / "good.log")], store)
     assert (bad.state, good.state) == ("failed", "new")
-    assert said in bad.error
+    assert expected in bad.error
     assert "secret" not in bad.error
 
 
@@ -266,15 +266,15 @@ def test_without_boto3_a_look_comes_before_the_write(
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "expected"),
     [
         ("s3://no-such-bucket/store{}", "no-such-bucket"),
         ("s3://logs/store?endpoint_override=127.0.0.1:1&scheme=http", "127.0.0.1:1"),
         ("s3://logs/empty{}", "ingest something first"),
     ],
 )
-def test_a_store_out_of_reach_is_said(s3: Any, options: str, url: str, said: str) -> None:
-    with pytest.raises(StoreError, match=said):
+def test_a_store_out_of_reach_is_reported(s3: Any, options: str, url: str, expected: str) -> None:
+    with pytest.raises(StoreError, match=expected):
         open_store(url.format(options), create="empty" not in url)
 
 
@@ -304,7 +304,7 @@ def test_a_url_of_google_storage_is_understood(url: str, type_name: str, inner: 
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "expected"),
     [
         ("gs://anonymous@bucket/a.log?endpoint_override=127.0.0.1:1&scheme=http&retry_limit_seconds=1", "onnect"),
         ("gs://user:secret@bucket/a", "password"),
@@ -313,10 +313,10 @@ def test_a_url_of_google_storage_is_understood(url: str, type_name: str, inner: 
         ("hdfs://namenode:port/logs", "port"),
     ],
 )
-def test_what_cannot_be_reached_is_said_by_its_whole_url(url: str, said: str, store: Store) -> None:
+def test_what_cannot_be_reached_is_reported_by_its_whole_url(url: str, expected: str, store: Store) -> None:
     (result,) = ingest([url], store)
     assert (result.path, result.state) == (url, "failed")
-    assert said in result.error
+    assert expected in result.error
     assert "\n" not in result.error
     assert "secret" not in result.error
 

@@ -1,4 +1,4 @@
-"""What verbs answer: every verb in every format on every kind of store; tables that fit; options that refuse."""
+"""Output of the verbs: every verb in every format on every kind of store; tables that fit; options that refuse."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_every_verb_in_every_format_on_every_kind_of_store(
             assert schema.equals(arrow(pd.DataFrame(), verb).schema), verb
         if how is TableFormat.json:
             assert isinstance(json.loads((tmp_path / "x.json").read_text()), list)
-    assert len(set(codes.values())) == 1 or verb == "status"  # its remarks, on the terminal alone, read more
+    assert len(set(codes.values())) == 1 or verb == "status"  # on a terminal its remarks read further tables
     if kind == "damaged" and verb not in WITHOUT_STORE and verb != "status":
         assert codes[TableFormat.table] == 1
     if kind == "no findings" and verb != "verify":
@@ -187,7 +187,7 @@ def test_numbers_are_exact_and_what_is_no_number_is_null(capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (("top", "--kind", "foo"), "--kind foo: one of gemm, grouped, conv"),
         (("top", "-n", "-3"), "greater than or equal to 1"),
@@ -198,9 +198,9 @@ def test_numbers_are_exact_and_what_is_no_number_is_null(capsys: pytest.CaptureF
         (("lint", "x.csv", "--as", "nosuch"), "--as nosuch: one of"),
     ],
 )
-def test_values_that_an_option_does_not_have_are_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_values_that_an_option_does_not_have_are_refused(words: tuple[str, ...], expected: str, tmp_path: Path) -> None:
     out = run(*words)
-    assert (out.returncode, said in out.stderr) == (2, True), out.stderr
+    assert (out.returncode, expected in out.stderr) == (2, True), out.stderr
 
 
 def test_short_help_and_completion() -> None:

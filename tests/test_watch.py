@@ -1,4 +1,4 @@
-"""``status --watch``: what is seen of an ingest that runs, and of one that was killed."""
+"""``status --watch``: its lines on an ingest that runs, and on one that was killed."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def test_a_killed_ingest_is_told_by_its_silence_and_swept_after_a_day(tmp_path: 
     (count,), ended = looking.look()
     assert not ended
     assert "stopped" not in watch.line(count, count.last + 60)
-    said = watch.line(count, count.last + 720)
-    assert "no commit for 12 min: stopped? (pid" in said
-    assert "MB/s" not in said
-    assert "left" not in said
+    shown = watch.line(count, count.last + 720)
+    assert "no commit for 12 min: stopped? (pid" in shown
+    assert "MB/s" not in shown
+    assert "left" not in shown
     assert announcements.remove_abandoned(store, count.last + 80_000) == 0
     assert announcements.remove_abandoned(store, count.last + 90_000) == 1
     assert announcements.running(store) == {}
@@ -127,9 +127,9 @@ def test_an_ingest_that_fails_takes_its_file_away(tmp_path: Path, store: Store) 
 
 
 def test_nothing_runs(store: Store) -> None:
-    said: list[str] = []
-    watch.watch(store, said.append)
-    assert said == ["nothing runs"]
+    shown: list[str] = []
+    watch.watch(store, shown.append)
+    assert shown == ["nothing runs"]
 
 
 def test_only_what_is_to_be_read_is_announced(tmp_path: Path, store: Store) -> None:

@@ -109,14 +109,14 @@ except Exception:
 _SCRIPT = r"""# Makes the jobs of this shell use the override files beside this one.  Source it:  . ./apply.sh
 #
 # The files are for: {target}
-# Where something of that is otherwise here, it says so, exports nothing and returns 1.  What cannot be read is said and
-# not checked.  Works in sh, dash and bash.
+# Where this machine differs, the script reports it, exports nothing and returns 1.  A fact that cannot be read is
+# reported and not checked.  Works in sh, dash and bash.
 
 _logparse_folder=''
 if [ -n "${{BASH_SOURCE:-}}" ]; then
     _logparse_folder=$(CDPATH='' cd -- "$(dirname -- "$BASH_SOURCE")" && pwd)
 fi
-# Other shells do not tell where a sourced file lies.
+# Other shells do not report the path of a sourced file.
 if [ -z "$_logparse_folder" ]; then
     _logparse_folder={folder}
     [ -f "$_logparse_folder/apply.sh" ] || _logparse_folder=$PWD

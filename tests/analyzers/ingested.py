@@ -82,9 +82,9 @@ def replayed(
         measured(problem, solution, [us * x for x in drift], origin=CONFIRM)
         for solution, us in ((solution_from_text(text), race[text]) for text in (pick, confirmed))
     ]
-    told = {"problem": problem.text, "pick": pick, "winner": confirmed, "speedup": 0, "low": 0, "high": 0, "p": 0,
+    verdict = {"problem": problem.text, "pick": pick, "winner": confirmed, "speedup": 0, "low": 0, "high": 0, "p": 0,
             "floor": 0.03}  # fmt: skip
-    confirmation = Fact("confirmation", json.dumps(told))
+    confirmation = Fact("confirmation", json.dumps(verdict))
     record(store, [*known, confirmation, *pair], run="run", name=f"pair of {problem.text}", format="replay")
 
 

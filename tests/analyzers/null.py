@@ -1,7 +1,7 @@
 """A replay in which every solution is the default: what it would write into the store, with the noise of a real GPU.
 
-A sample is the true time × a clock that wanders slowly × short-term noise, and now and then a hiccup.  The sizes are
-assumed, and on the rough side for a GPU that nobody else uses: 1 % from sample to sample, 2 % of wandering, +30 % once
+A sample is the true time × a clock that wanders slowly × short-term noise, and now and then an outlier.  The sizes are
+assumed, and on the high side for a GPU without other users: 1 % from sample to sample, 2 % of wandering, +30 % once
 in 50 samples.  Between processes the ratio of a pair varies by 0.32 %, as on an H200.
 """
 
@@ -67,7 +67,7 @@ def processes(generator: np.random.Generator, sample: Callable[[], float], floor
 def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
     """One store: its workload, and the confirmations of a replay of nothing but defaults."""
     generator = np.random.default_rng(seed)
-    rows, told = [], []
+    rows, found = [], []
     for problem, winner, pairs in confirmations(generator, problems, floor):
         source = f"c{problem.m}"
         for solution, samples in (("Default", pairs.pick_us), (winner, pairs.winner_us)):
@@ -81,13 +81,13 @@ def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
                     samples_us=list(samples),
                 )
             )
-        told += facts(source, arch="gfx942", cu_count="304", confirmation=confirmation(problem, winner, pairs, floor))
-    return replace(_called(problems), measurements=frame("measurements", rows), facts=frame("facts", told))
+        found += facts(source, arch="gfx942", cu_count="304", confirmation=confirmation(problem, winner, pairs, floor))
+    return replace(_called(problems), measurements=frame("measurements", rows), facts=frame("facts", found))
 
 
 @cache
 def _called(problems: int) -> Tables:
-    """The tables of the workload alone, which all stores share."""
+    """The tables of the workload alone, common to all stores."""
     return tables(workload=[work(gemm(64 * (i + 1)).text, 100) for i in range(problems)])
 
 

@@ -54,7 +54,7 @@ def test_mi300x() -> None:
     w = slow_wrw.backward_weights(best, Settings())
     [total] = slow_wrw.totals(best, w)
     assert (total.problems, total.slow) == (3137, 299)
-    assert int((w["slow"] & w["generic"]).sum()) == 297  # nothing made for groups is on offer
+    assert int((w["slow"] & w["generic"]).sum()) == 297  # no solver made for groups is listed
     assert total.held_us / 1e3 == pytest.approx(581.9, abs=0.05)
     assert total.w_us / 1e3 == pytest.approx(948.6, abs=0.05)
     assert total.recoverable_us / 1e3 == pytest.approx(520.0, abs=0.05)
