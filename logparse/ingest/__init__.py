@@ -1,7 +1,8 @@
 """Logs and tuning files into the store.
 
-``all_inputs`` has ``one_input`` read each (``input_file`` opens it, ``byte_ranges`` cuts a large one); ``stream`` has
-``lines`` find the distinct lines, which ``counting`` or ``_lines.c`` count; ``render`` is what an ingest prints.
+``all_inputs`` finds the inputs, and ``one_input`` reads each (``input_file`` opens it, ``byte_ranges`` cuts a large
+one).  ``stream`` turns the distinct lines that ``lines`` finds into records; ``counting`` or ``_lines.c`` counts them.
+``render`` is what an ingest prints.
 """
 
 from __future__ import annotations

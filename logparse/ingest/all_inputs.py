@@ -1,8 +1,8 @@
-"""Paths to a store: find the inputs, have each read, record what no file holds.
+"""Paths to a store: finds the inputs, has each read, and records what no file holds.
 
-Each file is a task of its own, wherever the executor runs it, and one that is too large for a node is several (see
-``ranges``); a file that fails leaves the others alone.  The commit of a source is its row file, written last (see
-``store``), so an ingest can be killed at any moment and simply run again.
+Each file is a task of its own for the executor, and one that is too large for a node is several (see ``byte_ranges``);
+a file that fails does not affect the others.  The commit of a source is its row file, written last (see ``store``), so
+an ingest can be killed at any moment and simply run again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from logparse.store.collector import Collector
 from logparse.store.schema import Commit
 from logparse.text import printable
 
-_THREAD_BYTES = 256 << 20  # that each further thread of a file has to read: it finds the distinct lines anew …
-_MOST_THREADS = 8  # … and one reader takes what all of them found
+_THREAD_BYTES = 256 << 20  # minimum bytes per extra thread: each finds the distinct lines anew
+_MOST_THREADS = 8  # a single reader takes what all threads found
 
 
 def ingest(
@@ -45,12 +45,12 @@ def ingest(
     total: Callable[[int | None], None] | None = None,
     executor: Executor | None = None,
 ) -> list[Ingested]:
-    """Read every input into the store.  One result per input, failures included.
+    """Read every input into the store.  Returns one result per input, failures included.
 
-    ``run`` labels the inputs (default: a label of this call's own); ``format`` names the format instead of recognising
-    it.  ``executor`` does the work (default: ``jobs`` processes of this machine); ``progress`` is called with a path
-    and the raw bytes read since the last call, ``total`` once with the raw bytes that are to be read (None: not known).
-    Raises UsageError when there is no such format.
+    ``run`` labels the inputs (default: the time of this call); ``format`` names the format instead of recognising it.
+    ``executor`` does the work (default: ``jobs`` processes of this machine).  ``progress`` is called with a path and
+    the raw bytes read since the last call, ``total`` once with the raw bytes to read (None: unknown).  Raises
+    UsageError for an unknown format.
     """
     chosen(format)
     files, missing = find_inputs(paths)
@@ -76,7 +76,7 @@ def ingest(
 
 
 def _ahead(size: int, known: Sequence[Commit]) -> int | None:
-    """Raw bytes to read of a file, as far as its size tells; None where the store seems to hold it already."""
+    """Raw bytes to read of a file, by its size; None where the store seems to hold it already."""
     end = max((row.end for row in known), default=None)
     if size == end:
         return None
@@ -91,12 +91,12 @@ def _read_all(
     executor: Executor,
     progress: Progress | None,
 ) -> Iterator[tuple[str, Ingested]]:
-    """The files by the executor, large ones first so that none is left alone at the end."""
+    """Each file's result from the executor, large files first, so that no large one runs alone at the end."""
     share = executor.together / max(1, sum(sizes.values()))
     most = executor.cpus
-    left: dict[str, int] = {}  # ranges, of files that are read in ranges, …
-    ranges: dict[str, list[RangeRead]] = {}  # … those that were read, until the file is committed …
-    failed: set[str] = set()  # … and the files of which one could not be
+    left: dict[str, int] = {}  # number of ranges, per file that is read in ranges
+    ranges: dict[str, list[RangeRead]] = {}  # the ranges that were read, until their file is committed
+    failed: set[str] = set()  # files with a range that could not be read
 
     def tasks() -> Iterator[Task]:
         for path, size in sorted(sizes.items(), key=lambda item: -item[1]):
@@ -121,7 +121,7 @@ def _read_all(
     def resources(task: Task) -> Resources:
         return Resources(cpus=task.threads, weight=task.weight)
 
-    for items in (tasks_and_commits, commits):  # the last ranges end when there is no task left to ask for
+    for items in (tasks_and_commits, commits):  # the last ranges end after the last task was handed out
         for task, result in executor.map_unordered(read, items(), resources, progress):
             if isinstance(result, RangeRead):
                 ranges.setdefault(task.path, []).append(result)
@@ -132,14 +132,14 @@ def _read_all(
 
 
 def _threads(size: int, cores: int) -> int:
-    """How many threads read a file of so many bytes fastest, of those that its share of the cores allows."""
+    """The number of threads that reads a file of ``size`` bytes fastest, at most its share of the cores."""
     return max(1, min(cores, _MOST_THREADS, 2 + size // _THREAD_BYTES))
 
 
 def record(store: Store, records: Iterable[Record], *, run: str, name: str, format: str) -> str:
-    """Commit records that no file holds (a replay's measurements and the facts they were made under) as one source.
+    """Commit records that no file holds (a replay's measurements and the facts of its machine) as one source.
 
-    Returns the source's id.  Everything is visible at once or not at all.
+    Returns the source's id.  All records become visible at once, or none do.
     """
     attempt, tally = store.attempt(), Tally()
     collector = Collector(attempt)

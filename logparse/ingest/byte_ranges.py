@@ -1,9 +1,9 @@
-"""A large plain file in ranges: each is read by itself, on whatever node, and one commit makes all of them exist.
+"""A large plain file in ranges: each is read by itself, on any node, and one commit makes all of them visible.
 
-The lines that begin in a range are the range's.  What they count depends on no other range; only block formats need
-order (see ``formats.format``).  So a range shows them nothing, and notes where lines with their marks are; whoever
-commits the file reads those places once more, in order, and on from there while a block is open.  In the logs that grow
-large they are few.
+A line belongs to the range in which it begins.  Its counts depend on no other range; only block formats need order (see
+``formats.format``).  So a range does not pass lines to their readers, and notes where lines with their markers are; the
+commit of the file reads those places once more, in order, and on from there while a block is open.  In the logs that
+grow large they are few.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from logparse.store.parts import Attempt
 from logparse.text import printable
 
 LEAST_BYTES, MOST_BYTES = 1 << 30, 4 << 30
-"""Of a range: each reads the distinct lines anew and writes parts of its own; of more much is lost with a worker."""
+"""Size of a range: each reads the distinct lines anew and writes its own parts, and a lost worker loses its range."""
 _SCAN_BYTES = 64 << 10
 _MANY_PROBLEMS = 1 << 20
 
@@ -37,7 +37,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A ``Tally`` that can travel, and be added to others."""
+    """A ``Tally`` that can be pickled and added to others."""
 
     lines: int = 0
     splits: int = 0
@@ -46,7 +46,7 @@ class Counts:
     problems: int = 0
     formats: str = ""
     bench_output: bool = False
-    processes: frozenset[int | None] = frozenset()  # that prefixes name; None: several
+    processes: frozenset[int | None] = frozenset()  # those that prefixes name; None: several
 
     @classmethod
     def of(cls, tally: Tally) -> Counts:
@@ -70,7 +70,7 @@ class Counts:
 
 
 def total(counts: Sequence[Counts], problems: int) -> Counts:
-    """The sum, with so many distinct ``problems``."""
+    """The sum of the counts, with ``problems`` as the number of distinct problems."""
     return Counts(
         lines=sum(one.lines for one in counts),
         splits=sum(one.splits for one in counts),
@@ -85,10 +85,10 @@ def total(counts: Sequence[Counts], problems: int) -> Counts:
 
 @dataclass(frozen=True, slots=True)
 class RangeRead:
-    """What an attempt read of a file.
+    """A range of a file that an attempt has read.
 
-    ``pieces``: their hashes; ``marked``: where lines with marks of block formats are; ``unended``: where the file's
-    last line begins, if it has no end and begins here.
+    ``pieces``: hashes of its pieces; ``marked``: spans with lines that bear markers of block formats; ``unended``:
+    where the file's last line begins, if it has no end and begins in this range.
     """
 
     start: int
@@ -102,9 +102,9 @@ class RangeRead:
 
 
 def cut(size: int, cores: int, together: int) -> list[Span]:
-    """Ranges of a file that is worth so many cores; none where those of one node, ``together``, read it as fast.
+    """The ranges in which ``cores`` cores read a file; empty where one node's cores, ``together``, read it as fast.
 
-    They begin at multiples of ``PIECE_BYTES``.
+    Ranges begin at multiples of ``PIECE_BYTES``.
     """
     if cores <= together or size <= together * LEAST_BYTES:
         return []
@@ -116,7 +116,7 @@ def cut(size: int, cores: int, together: int) -> list[Span]:
 def read_range(
     file: InputFile, attempt: Attempt, formats: Sequence[Format], span: Span, size: int, report: Callable[[int], None]
 ) -> RangeRead:
-    """Read the lines that begin in ``span`` of a file of ``size``, but the last one if it has no end: it may grow.
+    """Read the lines that begin in ``span`` of a file of ``size``, except a last line without its end: it may grow.
 
     Raises OSError, and InputError when the file has become shorter.
     """
@@ -125,7 +125,7 @@ def read_range(
     with file.seekable() as raw:
         begin, stop = (_line_start(file, raw, at, size) for at in span)
         passing = _Passing(file, raw, start, stop, hashed=end, report=report)
-        while passing.at < min(begin, end):  # of a line that began before
+        while passing.at < min(begin, end):  # the rest of a line that begins before the span
             passing.read(min(begin, end) - passing.at)
         for block, offset in blocks(cast(BinaryIO, passing), begin) if begin < end else ():
             whole = block.rfind(b"\n") + 1
@@ -148,9 +148,9 @@ def read_range(
 
 
 def read_marked(file: InputFile, attempt: Attempt, formats: Sequence[Format], spans: Sequence[Span], end: int) -> Tally:
-    """Read what block formats claim of a file's lines up to ``end``, which ranges have counted.
+    """Read what block formats claim of a file's lines up to ``end``, after ranges have counted these lines.
 
-    What the formats claim is taken off the foreign and blank lines, so that this and the ranges' counts add up.
+    Claimed lines are subtracted from the foreign and blank ones, so that this tally and the ranges' counts add up.
     """
     reader = _InOrder([f for f in formats if not isinstance(f, FileFormat)])
     stream = StreamRead(attempt, formats, reader=reader)
@@ -176,18 +176,18 @@ def digest_until(file: InputFile, pieces: Sequence[bytes], end: int) -> str:
 
 
 def distinct_problems(store: Store, parts: Iterable[str], counts: Sequence[Counts]) -> int:
-    """How many problems parts hold; of very many at least how many."""
+    """The number of distinct problems in parts; a lower bound where there are very many."""
     if sum(one.problems for one in counts) > _MANY_PROBLEMS:
         return max(one.problems for one in counts)
     tables = tuple(f"{store.root}/{table}/" for table in ("gemms", "convs"))
     paths = [path for path in parts if path.startswith(tables)]
     files = (pq.ParquetFile(path, filesystem=store.filesystem) for path in paths)
     texts = [chunk for part in files for chunk in part.read(["problem"])["problem"].cast(pa.string()).chunks]
-    return len(pa.chunked_array(texts, pa.string()).unique())  # imports pyarrow.compute, and only here
+    return len(pa.chunked_array(texts, pa.string()).unique())  # this imports pyarrow.compute, which other paths avoid
 
 
 class _Passing:
-    """Bytes ``at`` to ``stop`` of a file on their way to a reader; those before ``hashed`` are hashed and reported."""
+    """A stream of the bytes ``at`` to ``stop`` of a file; it hashes and reports those before ``hashed``."""
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class _Passing:
 
 
 def _line_start(file: InputFile, raw: BinaryIO, at: int, size: int) -> int:
-    """Where the first line begins that begins at ``at`` or later; ``size`` if none does."""
+    """The place of the first line that begins at ``at`` or later; ``size`` if there is no such line."""
     if not at:
         return 0
     passing = _Passing(file, raw, at - 1, size)
@@ -229,7 +229,7 @@ def _line_start(file: InputFile, raw: BinaryIO, at: int, size: int) -> int:
 
 
 class _Marks:
-    """In the place of all block formats: claims nothing, and notes where it was asked."""
+    """Stands in for the readers of all block formats: claims no line, and notes which blocks held lines for them."""
 
     awake = False
 
@@ -241,7 +241,7 @@ class _Marks:
         return replace(format, begin=lambda: self)
 
     def passed(self, start: int, stop: int) -> None:
-        """What was asked since the last call stood from ``start`` to ``stop``."""
+        """Note ``start`` to ``stop`` as marked, if a line was offered since the last call."""
         if self._asked and self.spans and self.spans[-1][1] == start:
             self.spans[-1] = (self.spans[-1][0], stop)
         elif self._asked:
@@ -257,7 +257,7 @@ class _Marks:
 
 
 class _InOrder(LineReader):
-    """Of what it is fed it gives what block formats claim, and that less of foreign and blank lines."""
+    """A reader that returns only what block formats claim, and subtracts it from the foreign and blank lines."""
 
     @property
     def awake(self) -> bool:

@@ -1,14 +1,14 @@
-"""Counting lines by their distinct text, in native code where it was built and else in Python, with equal results.
+"""Counts lines by their distinct text, in native code if it was built, else in Python, with equal results.
 
 A counter gets blocks of whole lines.  A line that bears a marker of a record format becomes an *entry*, once per
-distinct text, with a *cell* (entry, place, count) for each *place* (clock, third bracket) where it stood; for lines
-that begin as ``[date time][LIB][n]`` of a prefixed format the text is what is left without clock, third bracket and
-addresses.  A line with a marker of a block format is an *event* (start and length, in order).  A line
-without any marker is foreign or blank.  All offsets are places in the stream.
+distinct text, with a *cell* (entry, place, count) for each *place* (clock, third bracket) where it stood.  If it begins
+with ``[date time][LIB][n]`` of a prefixed format, its text is what is left without clock, third bracket and addresses.
+A line with a marker of a block format is an *event* (start and length, in order).  A line without any marker is foreign
+or blank.  All offsets are places in the stream.
 
-Two threads, or the application and a library, may write into one line.  Where it is plain to see that the last thing in
-a line is a prefixed record, the line is cut there, so that the record counts with its equals; what stood before it is
-foreign or an entry of its own, a *torn* one.
+Two threads, or the application and a library, may write into one line.  Where a line certainly ends with a prefixed
+record, it is cut there, so that the record counts with its equals; what stood before it is foreign or an entry of its
+own, a *torn* one.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _ADDRESS = re.compile(rb"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}(?![0-9a-zA-Z])"
 _WINDOWS_ADDRESS = re.compile(rb"(?<==)[0-9A-F]{16}(?![0-9a-zA-Z])")
 
 NATIVE_VERSION = 3
-"""Of the native counter's arguments and results."""
+"""Version of the native counter's arguments and results."""
 NOWHERE = (b"", b"")
 
 Entry: TypeAlias = tuple[bytes, bytes | None, int, bool, bool]
-"""First raw line, its text where something was taken off, its offset, whether it is an event too, and whether torn."""
+"""First raw line, its text if parts were removed, its offset, whether it is also an event, and whether it is torn."""
 Counted: TypeAlias = tuple[int, int, int, int, bytes, int]
-"""Lines, foreign and blank ones, splits (torn parts, foreign or not), events (pairs of int64), and where it stopped."""
+"""Lines, foreign and blank ones, splits (torn parts, foreign or not), events (pairs of int64), and the end's place."""
 Place: TypeAlias = tuple[bytes, bytes]
 """Clock text and third bracket, both empty for a line without prefix."""
 
 
 class Counter(Protocol):
-    """``Counter(record_markers, block_markers, starts)``; ``starts`` stand at the clock's ``]`` in prefixed records."""
+    """``Counter(record_markers, block_markers, starts)``; in prefixed records ``starts`` begin at the clock's ``]``."""
 
     @property
     def held(self) -> int:
-        """How much ``take`` would give, in bytes of text."""
+        """Approximate size of what ``take`` would return, in bytes of text."""
         ...
 
     def count(self, data: bytes, offset: int) -> Counted:
@@ -51,15 +51,15 @@ class Counter(Protocol):
         ...
 
     def take(self) -> tuple[list[Entry], list[Place], bytes]:
-        """Entries, places and cells (triples of int64: entry, place, count) since the last call."""
+        """Return entries, places and cells (triples of int64: entry, place, count) since the last call."""
         ...
 
 
 def new_counter(
     records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...], *, native: bool | None = None
 ) -> Counter:
-    """The native counter unless it was not built, or from other sources than these (a checkout that moved on), or
-    ``native`` or ``LOGPARSE_NATIVE=0`` says otherwise.
+    """The native counter, or the Python one where the native one was not built, has another version (an older build of
+    this checkout), or is switched off by ``native`` or ``LOGPARSE_NATIVE=0``.
     """
     if native is None:
         native = os.environ.get("LOGPARSE_NATIVE", "1") != "0"
@@ -91,18 +91,18 @@ class FileCounter(Counter, Protocol):
     def count_file(self, file: int, start: int, end: int, limit: int, hashed: int, piece: int) -> Counted:
         """Count lines of a file descriptor's bytes, until more than ``limit`` is held.  Raises OSError.
 
-        Lines begin at ``start`` and at ``end``.  Pieces of so many bytes are hashed as they are read, from ``hashed``
-        on or (-1) from where the last call stopped, to the last one that ends by ``end``.
+        Lines begin at ``start`` and at ``end``.  Pieces of ``piece`` bytes are hashed as they are read, from ``hashed``
+        on, or (-1) from where the last call stopped, up to the last one that ends by ``end``.
         """
         ...
 
     def hashes(self) -> bytes:
-        """XXH64 of each piece since the last call, as ``xxhash.xxh64(…).digest()``."""
+        """Return the XXH64 of each piece since the last call, as ``xxhash.xxh64(…).digest()``."""
         ...
 
 
 class PlainCounter:
-    """The native counter's twin."""
+    """The counter in Python, with the native counter's results."""
 
     def __init__(self, records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...]) -> None:
         self._records = any_of(records)
@@ -112,7 +112,7 @@ class PlainCounter:
 
     def _forget(self) -> None:
         self._entries: list[Entry] = []
-        self._numbers: dict[tuple[bytes, bool, bool], int] = {}  # by text, whether something was taken off, torn
+        self._numbers: dict[tuple[bytes, bool, bool], int] = {}  # by text, whether parts were removed, torn
         self._places: dict[Place, int] = {}
         self._cells: dict[tuple[int, int], int] = {}
         self.held = 0
@@ -155,8 +155,9 @@ class PlainCounter:
         return out
 
     def _record_inside(self, line: bytes) -> int:
-        """Where the last record begins in a line; 0 when that is nowhere inside or not plain to see: when its prefix is
-        not whole, a record may begin behind it, or one right before it.
+        """Where the last record begins inside a line; 0 when none does or its beginning is not certain.
+
+        It is not certain when its prefix is not whole, or another record may begin behind it or right before it.
         """
         at = max((line.rfind(start) for start in self._starts), default=-1) - (CLOCK_BYTES - 1)
         if (
@@ -170,7 +171,7 @@ class PlainCounter:
         return at
 
     def _count(self, line: bytes, offset: int, times: int, *, torn: bool = False) -> Entry | None:
-        """The entry of a line (or a part of one), counted; None when it bears no record's marker."""
+        """Count a line (or a part of one) and return its entry; None when it bears no marker of a record."""
         place, text, key = NOWHERE, line, None
         if line.startswith(self._starts, CLOCK_BYTES - 1) and (prefix := PREFIX.match(line)) is not None:
             text = key = prefix[2] + masked(line[prefix.end() :].rstrip())
@@ -189,7 +190,7 @@ class PlainCounter:
 
 
 def any_of(markers: tuple[bytes, ...]) -> re.Pattern[bytes]:
-    """Matches where one of the texts stands, nowhere when there is none."""
+    """A pattern that matches any of the texts; it never matches when there are none."""
     return re.compile(b"|".join(map(re.escape, markers)) if markers else rb"(?!)")
 
 

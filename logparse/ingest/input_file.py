@@ -1,8 +1,9 @@
-"""Input files: finding them, opening them whatever their compression, and telling one from another.
+"""Input files: finding, opening, decompressing and identifying them.
 
-An input is a file, a folder, a glob (``logs/**/hipblaslt_*.log``), standard input (``-``) or a URL (``s3://``, ``gs://``,
-``hdfs://``, ``file://``), which may be a glob or a folder as well: ``s3://bucket/job-7/**/*.log.gz?region=eu-west-1``.
-Options of a URL are kept in the URL of each file that it stands for; endpoints and credentials: ``logparse.location``.
+An input is a file, a folder, a glob (``logs/**/hipblaslt_*.log``), standard input (``-``) or a URL (``s3://``,
+``gs://``, ``hdfs://``, ``file://``), which may also be a folder or a glob, such as
+``s3://bucket/job-7/**/*.log.gz?region=eu-west-1``.  The URL of each file that it matches keeps its options; endpoints
+and credentials: ``logparse.location``.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class InputFile:
 
     @property
     def size(self) -> int:
-        """Raw bytes; raises InputError when the file is gone."""
+        """Size in raw bytes.  Raises InputError when the file is gone."""
         if self._fs is None:
             return 0
         if isinstance(self._fs, pafs.LocalFileSystem):
@@ -78,17 +79,17 @@ class InputFile:
         return int(match[1]) if match else None
 
     def raw(self) -> BinaryIO:
-        """The bytes as they are stored.  Raises OSError."""
+        """The stored bytes, as a stream.  Raises OSError."""
         if self._fs is None:
             return cast(BinaryIO, sys.stdin.buffer)
         if isinstance(self._fs, pafs.LocalFileSystem):
             return open(self._inner, "rb", buffering=0)
-        # Each read of the stream below is a request: small ones would be slow and, at a cloud, paid for.
+        # Each read of the stream below is a request: small ones would be slow and, in a cloud, cost money.
         stream = self._fs.open_input_stream(self._inner, compression=None, buffer_size=_REMOTE_BYTES)
         return cast(BinaryIO, stream)
 
     def seekable(self) -> BinaryIO:
-        """The bytes as they are stored, to be read from any place on.  Raises OSError."""
+        """The stored bytes, as a seekable stream.  Raises OSError."""
         if self._fs is None or isinstance(self._fs, pafs.LocalFileSystem):
             return self.raw()
         return cast(BinaryIO, io.BufferedReader(cast(Any, self._fs.open_input_file(self._inner)), _REMOTE_BYTES))
@@ -98,7 +99,7 @@ class InputFile:
         return self.decompressed(self.raw())
 
     def decompressed(self, raw: BinaryIO) -> BinaryIO:
-        """The content of ``raw``, recognised by its first bytes and not by the file's name."""
+        """The decompressed content of ``raw``; its first bytes, not the file's name, determine the compression."""
         if self._fs is None:
             return raw
         peeked = _Peekable(raw)
@@ -127,7 +128,7 @@ class InputFile:
             return Head(self.name, _read_up_to(stream, HEAD_BYTES))
 
     def beside(self) -> Iterator[InputFile]:
-        """The other files of its folder, by name; none of standard input."""
+        """The other files of its folder, by name; empty for standard input."""
         if self._fs is None:
             return
         folder, _, own = self._inner.rpartition("/")
@@ -157,7 +158,7 @@ class InputFile:
         return self._inner if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed else None
 
     def local_path(self) -> str:
-        """A path on this machine with the decompressed content; a temporary copy where it must be one."""
+        """A path on this machine with the decompressed content: the file itself or a temporary copy."""
         if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed and _is_text(self._inner):
             return self._inner
         with self.open() as stream, tempfile.NamedTemporaryFile(prefix="logparse-", delete=False) as copy:
@@ -165,7 +166,7 @@ class InputFile:
         return copy.name
 
     def digest(self, upto: int | None = None) -> str:
-        """Hash of the raw bytes (of the first ``upto``).  Raises OSError."""
+        """Hash of the raw bytes (only the first ``upto``, if given).  Raises OSError."""
         state, left = Digest(), upto
         with self.raw() as raw:
             while left is None or left > 0:
@@ -178,9 +179,9 @@ class InputFile:
 
 
 class Digest:
-    """Hash of bytes: XXH64 of each piece of ``PIECE_BYTES``, and of several of these the XXH3 (128 bits).
+    """Hash of bytes: the XXH64 of each piece of ``PIECE_BYTES``; of several pieces' hashes, their XXH3 (128 bits).
 
-    ``before``: the hashes of the pieces before those bytes.
+    ``before``: the hashes of the pieces before the bytes that ``update`` takes.
     """
 
     def __init__(self, before: Iterable[bytes] = ()) -> None:
@@ -202,7 +203,7 @@ class Digest:
 
     @property
     def pieces(self) -> list[bytes]:
-        """The hashes of all pieces, the last one of what there is of it."""
+        """The hashes of all pieces; the last piece may be shorter."""
         return [*self._whole, self._state.digest()] if self._length or not self._whole else self._whole
 
     def copy(self) -> Digest:
@@ -211,13 +212,13 @@ class Digest:
         return out
 
     def hexdigest(self) -> str:
-        """The hash of all."""
+        """The hash of all bytes."""
         pieces = self.pieces
         return pieces[0].hex() if len(pieces) == 1 else xxhash.xxh3_128_hexdigest(b"".join(pieces))
 
 
 def last_line_end(file: int, start: int, end: int) -> int:
-    """The place behind the last line end from ``start`` to ``end`` of a file descriptor, ``start`` if there is none."""
+    """The place after the last line end in bytes ``start`` to ``end`` of a file descriptor; ``start`` without one."""
     stop = end
     while stop > start:
         begin = max(start, stop - (1 << 16))
@@ -229,7 +230,7 @@ def last_line_end(file: int, start: int, end: int) -> int:
 
 
 class _Passing(io.RawIOBase):
-    """What comes out of another stream, read on by ``read`` alone; closing it closes that one."""
+    """A stream over another one: subclasses define ``read``; closing it closes the other one."""
 
     def __init__(self, inner: BinaryIO) -> None:
         self._inner = inner
@@ -272,7 +273,7 @@ class Hashing(_Passing):
         return data
 
     def finish(self) -> str:
-        """Read what is left (bytes after the end of a compressed stream) and give the hash of all."""
+        """Read what is left (bytes after the end of a compressed stream) and return the hash of all bytes."""
         while self.read(1 << 20):
             pass
         return self._state.hexdigest()
@@ -283,7 +284,7 @@ class Hashing(_Passing):
 
 
 class _Peekable(_Passing):
-    """A stream whose first bytes can be looked at before it is read."""
+    """A stream whose first bytes can be peeked at before it is read."""
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__(raw)
@@ -323,9 +324,9 @@ class _Bounded(_Passing):
 
 
 def find_inputs(paths: Iterable[str]) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """The files that these paths, folders, globs and URLs name, each once, with their raw bytes, 0 where unknown.
+    """The files that these paths, folders, globs and URLs name, each once, with their raw bytes (0 where unknown).
 
-    Then those of them that name nothing, each with a message that says why.
+    The second result lists the paths that name no file, each with a message that states why.
     """
     found: dict[str, int] = {}
     missing: list[tuple[str, str]] = []
@@ -355,13 +356,13 @@ def _expand(path: str) -> dict[str, int]:
 
 
 def _size(path: str | Path) -> int:
-    with contextlib.suppress(OSError):  # it is found, and its reading says why it cannot be read
+    with contextlib.suppress(OSError):  # reading it will report why it cannot be read
         return os.path.getsize(path)
     return 0
 
 
 def _named(path: Path) -> str:
-    """The absolute path, as a ``file://`` URL where it is no text: a name may hold any bytes, a table may not."""
+    """The absolute path, as a ``file://`` URL where it is not UTF-8: a name may hold any bytes, a table may not."""
     full = str(path.absolute())
     return full if _is_text(full) else join_url("file://", full, "")
 
@@ -369,13 +370,13 @@ def _named(path: Path) -> str:
 def _is_text(path: str) -> bool:
     try:
         path.encode()
-    except UnicodeEncodeError:  # os.fsdecode kept bytes that are no UTF-8 as lone surrogates
+    except UnicodeEncodeError:  # os.fsdecode kept bytes that are not UTF-8 as lone surrogates
         return False
     return True
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Regular files below a folder; hidden ones, stores of ours and links to folders (they may loop) left out."""
+    """Regular files below a folder, without hidden files, files of stores, and links to folders (they may loop)."""
     for root, folders, files in os.walk(folder):
         if META in files:
             folders.clear()
@@ -385,7 +386,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _expand_url(url: str) -> dict[str, int]:
-    """The URLs of the files that a URL means: itself, those below a folder, or those that match a glob."""
+    """The URLs of the files that a URL names: itself, those below a folder, or those that match a glob."""
     place, path, query = split_url(url)
     if place == "file://":
         return _expand(path)
@@ -408,13 +409,13 @@ def _expand_url(url: str) -> dict[str, int]:
 
 
 def _without_stores(names: Sequence[str]) -> list[str]:
-    """As ``_walk`` does with folders: hidden files and the files of stores are no input."""
+    """The names without hidden files and files of stores, as ``_walk`` leaves them out."""
     stores = tuple(name.removesuffix(META) for name in names if name.endswith("/" + META))
     return [name for name in names if "/." not in name and not name.startswith(stores)]
 
 
 def _glob_regex(pattern: str) -> re.Pattern[str]:
-    """``glob``'s language: ``**/`` any folders, ``*`` and ``?`` within one name, ``[a-z]``, ``[!a-z]``."""
+    """A glob as a pattern: ``**/`` matches any folders, ``*`` and ``?`` within one name, ``[a-z]``, ``[!a-z]``."""
     words = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     out = []
     for word in re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]/]*\]|.", pattern, re.DOTALL):

@@ -1,11 +1,11 @@
-"""Bytes to distinct lines with counts, clocks and places: the fast path, and the only clever code.
+"""Bytes to distinct lines with counts, clocks and places: the fast path.
 
-Jobs repeat a few hundred problems millions of times, so a line is read by its format once per *distinct* text.  What
-differs from call to call is taken off first: the clock and the process of ``[date time][LIB][n]`` prefixes, and
-addresses (``0x7f…`` becomes ``0x@``; NULL, ``0`` or ``0x0``, stays: it means that there is no bias, no algo …).
+Jobs repeat a few hundred problems millions of times, so a format reads a line once per *distinct* text.  What differs
+from call to call is removed first: the clock and the process of ``[date time][LIB][n]`` prefixes, and addresses
+(``0x7f…`` becomes ``0x@``; NULL, ``0`` or ``0x0``, stays: it means that there is no bias, no algo …).
 
-Counters (see ``counting``) do that to blocks of lines, several at a time; which block went to which counter leaves no
-trace in the result.  Block formats depend on order: their readers follow one block after the other.
+Counters (see ``counting``) do this for blocks of lines, several blocks at a time; the result does not depend on which
+counter took which block.  Block formats depend on order: their readers follow one block after the other.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from logparse.ingest.counting import (
 from logparse.model import Record, Reject
 
 PIECE_BYTES = 4 << 20
-"""Of a file, what is hashed at a time: ranges that begin at multiples of it can be hashed each by itself."""
+"""Bytes of a file that are hashed at a time: ranges that begin at multiples of it can be hashed each by itself."""
 LONGEST_BYTES = 64 << 20
-"""A longer line of a stream is a reject, whose bytes are passed over."""
+"""A longer line of a stream is a reject, and its bytes are skipped."""
 _EXCERPT_BYTES = 1024
-BLOCK_BYTES = 1 << 20  # small enough for caches, and for memory that is used again and not mapped anew
-_HELD_BYTES = 10 << 20  # of distinct lines and their cells in one counter, until they are taken
+BLOCK_BYTES = 1 << 20  # fits caches, and memory that the allocator reuses instead of mapping it anew
+_HELD_BYTES = 10 << 20  # maximum of distinct lines and cells in one counter until they are taken
 _HELD_CLAIMED = 20_000
-_FIRST_BYTES = 8 << 20  # of a file: enough to meet what is frequent, which is read while the rest is counted
-_RANGE_BYTES = (8 << 20, 256 << 20)  # of the rest, at a time: from, to
-_GO_ON = -1  # hashing
-_KNOWN = 16_384  # texts that are known to be one record …
-_LONG = 16_384  # … and are shorter than this
+_FIRST_BYTES = 8 << 20  # a file's first range: holds the frequent lines, which are read while the rest is counted
+_RANGE_BYTES = (8 << 20, 256 << 20)  # minimum and maximum of each later range
+_GO_ON = -1  # hash on from where the last call stopped
+_KNOWN = 16_384  # maximum number of texts remembered as one record each
+_LONG = 16_384  # texts from this length on are not remembered
 _TORN = Reject("torn: another record begins inside this line")
 
 TORN = LineFormat("", "a record inside which another begins", (), b"", lambda _: Outcome("reject", (_TORN,)), True)
@@ -62,7 +62,7 @@ Ints = npt.NDArray[np.int64]
 class Distinct:
     """A distinct line of one format: its text without clock, process and addresses, and where it stood first.
 
-    Of ``count`` times it stood ``counts[i]`` at ``of[numbers[i]]``, a clock text and a third bracket.
+    It stood ``counts[i]`` of its ``count`` times at ``of[numbers[i]]``, a clock text and a third bracket.
     """
 
     format: LineFormat
@@ -84,7 +84,7 @@ class Distinct:
 
 
 class Claimed(NamedTuple):
-    """A line that a block format claims: what it is, where it begins in the stream, its bytes, the format's name."""
+    """A line that a block format claims: its outcome, its place in the stream, its bytes, the format's name."""
 
     outcome: Outcome
     offset: int
@@ -94,7 +94,7 @@ class Claimed(NamedTuple):
 
 @dataclass(slots=True)
 class Read:
-    """What a stretch of a stream gave: lines of block formats, and distinct lines (and torn pieces) to read."""
+    """The content of a stretch of a stream: lines of block formats, and distinct lines (and torn pieces) to read."""
 
     claimed: list[Claimed] = field(default_factory=list)
     distinct: list[Distinct] = field(default_factory=list)
@@ -127,12 +127,12 @@ class LineReader:
         counter = new_counter(records, block, starts, native=native)
         self._threads = 1 if isinstance(counter, PlainCounter) else threads
         self._idle = [counter]
-        if self._threads > 1:  # one more than threads, so that none waits for us
+        if self._threads > 1:  # one more than threads, so that no thread waits for this one
             self._idle += [new_counter(records, block, starts, native=native) for _ in range(self._threads)]
         self._counters = tuple(self._idle)
         self._pool: ThreadPoolExecutor | None = None
-        self.known: dict[tuple[bytes, bool, bool], LineFormat] = {}  # text, taken off, torn
-        self.hashes: list[bytes] = []  # of the pieces of a file that was read
+        self.known: dict[tuple[bytes, bool, bool], LineFormat] = {}  # by text, whether parts were removed, torn
+        self.hashes: list[bytes] = []  # hashes of the pieces of a file that was read
         self._counting: deque[_Counting] = deque()
         self.read = Read()
         self._taking = _Taking(self, self.read)
@@ -151,14 +151,14 @@ class LineReader:
 
     @property
     def reads_files(self) -> bool:
-        """Whether counters read files by themselves: then nothing here waits for Python, nor Python for the disk."""
+        """Whether counters read files themselves: then counting does not wait for Python, nor Python for the disk."""
         return hasattr(self._counters[0], "count_file")
 
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
         """Read the lines of a file descriptor's bytes ``start`` to ``end``, where lines begin.
 
-        Gives the number of bytes done, so that the caller can ``take``.  ``hashes`` has then those of all pieces
-        of the file that end by ``end``.  Raises OSError.
+        Yields the number of bytes done, so that the caller can ``take``.  At the end ``hashes`` contains those of all
+        pieces of the file that end by ``end``.  Raises OSError.
         """
         text = _Text(b"", start, file)
         ranges = _ranges(file, start, end, self._threads)
@@ -174,11 +174,11 @@ class LineReader:
             begin()
             while self._counting:
                 done = self._finish()
-                begin()  # before the caller reads what was counted: that takes its time
+                begin()  # before the caller reads what was counted, which takes long
                 yield done
         finally:
             for part in self._counting:
-                part.counted.exception()  # the file may be closed when this returns
+                part.counted.exception()  # wait: the caller may close the file when this returns
 
     def _count_range(self, text: _Text, start: int, end: int, counter: Counter, hashed: int) -> _Counting:
         count = cast(FileCounter, counter).count_file
@@ -191,7 +191,7 @@ class LineReader:
         return self._pool
 
     def take(self, *, all: bool = True) -> Read:
-        """What was read since the last call; without ``all`` only what is ``full``, while counting goes on."""
+        """Return what was read since the last call; without ``all`` only from full counters, while counting goes on."""
         if all:
             while self._counting:
                 self._finish()
@@ -248,13 +248,13 @@ class LineReader:
             at = min(matches)[2]
 
     def is_ours(self, piece: bytes) -> bool:
-        """Whether any format's marker stands in it."""
+        """Whether a stretch of a line contains a marker of any format."""
         return self._marker.search(piece) is not None
 
     # --------------------------------------------------------------------------------------- block formats
 
     def _finish(self) -> int:
-        """Wait for the earliest part that is being counted, and follow it.  Returns its length."""
+        """Wait for the earliest part that is being counted, and show it to block readers.  Returns its length."""
         text, start, end, counter, counted = self._counting.popleft()
         result = counted.result()
         stop = result[-1]
@@ -269,9 +269,9 @@ class LineReader:
         return stop - start
 
     def _follow(self, text: _Text, at: int, counter: Counter, counted: Counted) -> None:
-        """Show block readers what concerns them: lines with their markers, and the lines between while one is awake."""
+        """Show block readers the lines with their markers, and the lines between while one is awake."""
         if counter.held > _HELD_BYTES or (text.file is not None and not self.known):
-            self._taking.add(counter)  # of a file also once early: what is frequent is read while counting goes on
+            self._taking.add(counter)  # for a file also once early: frequent lines are read while counting goes on
         lines, foreign, blank, splits, events, stop = counted
         self.read.lines += lines
         self.read.foreign += foreign
@@ -291,11 +291,11 @@ class LineReader:
 
     @property
     def _awake(self) -> bool:
-        claimer = self._claimer  # of many lines in a row, mostly
+        claimer = self._claimer  # asked first: it mostly claims many lines in a row
         return (claimer is not None and claimer.awake) or any(reader.awake for _, reader in self._blocks)
 
     def _event(self, line: bytes, place: int) -> None:
-        """A line with a marker of a block format; the counter has counted it only if it is a record, too."""
+        """Show a line with a marker of a block format; the counter has counted it only if it is also a record."""
         format, start, end = self.pieces(line)[-1]
         if format is None:
             if not self._shown(line, place):
@@ -307,7 +307,7 @@ class LineReader:
                 reader.take(Line(piece.decode("utf-8", "backslashreplace"), place + start))
 
     def _between(self, line: bytes, place: int) -> None:
-        """A line that the counter took for a record, foreign or blank; in the last two cases a reader may claim it."""
+        """Show a line without a block marker; if the counter took it for foreign or blank, a reader may claim it."""
         if self.pieces(line)[-1][0] is None and self._shown(line, place):
             if line.strip():
                 self.read.foreign -= 1
@@ -315,7 +315,7 @@ class LineReader:
                 self.read.blank -= 1
 
     def _shown(self, raw: bytes, place: int) -> bool:
-        """Whether a block reader claims a line."""
+        """Show a line to block readers; returns whether one claims it."""
         line = Line(raw.decode("utf-8", "backslashreplace"), place)
         for format, reader in self._asked(raw):
             outcome = reader.take(line)
@@ -337,7 +337,7 @@ class LineReader:
 
 
 def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at: int) -> re.Match[bytes] | None:
-    """Where the next record begins from ``at`` on; it holds a marker, which is found faster."""
+    """Where the next record begins from ``at`` on; markers are searched first, as they are found faster."""
     for marker in markers:
         if line.find(marker, at) >= 0:
             return start.search(line, at)
@@ -345,7 +345,7 @@ def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at:
 
 
 class _Text:
-    """A stretch of a stream: a block, or a window of a file that is read again where it is asked for."""
+    """A stretch of a stream: a block, or a window of a file, which is read again on demand."""
 
     _WINDOW = 1 << 20
     _LINE = 1 << 12
@@ -383,9 +383,9 @@ class _Counting(NamedTuple):
 
 
 def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Ranges of whole lines: a small one first, then large ones, small again at the end: all threads end together.
+    """Ranges of whole lines: first a small one, then large ones, and small ones at the end: all threads end together.
 
-    Each begins with the first line in a piece: what is read to hash the piece's beginning is little.
+    Each begins with the first line in a piece, so that little is read only to hash the piece's beginning.
     """
     smallest, largest = _RANGE_BYTES
     size = _FIRST_BYTES
@@ -394,7 +394,7 @@ def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int
         if stop - stop % PIECE_BYTES > start:
             stop -= stop % PIECE_BYTES
         stop = min(end, stop)
-        while stop < end:  # to the line's end
+        while stop < end:  # extend the range to its last line's end
             data = os.pread(file, 1 << 16, stop - 1)
             cut = data.find(b"\n")
             stop = min(end, stop + (cut if cut >= 0 else len(data)))
@@ -406,7 +406,7 @@ def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int
 
 
 class _Taking:
-    """Entries of counters on their way to distinct lines: equal ones become one, torn ones are split."""
+    """Turns entries of counters into distinct lines: merges equal ones and splits torn ones."""
 
     def __init__(self, reader: LineReader, out: Read) -> None:
         self._reader = reader
@@ -420,7 +420,7 @@ class _Taking:
         return bool(self._found)
 
     def finish(self) -> Read:
-        """What was added, as distinct lines."""
+        """Return what was added, as distinct lines."""
         for key, parts in self._more.items():
             entry = self._found[key]
             entry.numbers = np.concatenate([entry.numbers, *(numbers for numbers, _ in parts)])
@@ -435,7 +435,7 @@ class _Taking:
         if not entries:
             return
         cells = np.frombuffer(packed, np.int64).reshape(-1, 3)
-        few = cells[:, 0].astype(np.min_scalar_type(len(entries)))  # 16 bits are sorted in linear time
+        few = cells[:, 0].astype(np.min_scalar_type(len(entries)))  # numpy sorts 16-bit numbers in linear time
         cells = cells[np.argsort(few, kind="stable")]
         ours = np.array([self._number.setdefault(place, len(self._number)) for place in places], np.int64)
         numbers, counts = ours[cells[:, 1]], np.ascontiguousarray(cells[:, 2])
@@ -456,12 +456,12 @@ class _Taking:
         pieces = reader.pieces(raw)
         last, start, end = pieces[-1]
         format = TORN if torn else last
-        if format is None:  # a marker, but no record: foreign, unless block readers were shown it as an event
+        if format is None:  # a marker without a record: foreign, unless it was shown to block readers as an event
             out.foreign += 0 if event else times
             return
         if len(pieces) == 1 and (start == 0 if torn else (key is not None) == format.prefixed):
             self._keep(format, text, raw, offset, times, numbers, counts)
-            if len(raw) < _LONG and times > 1:  # it may well come again
+            if len(raw) < _LONG and times > 1:  # likely to come again
                 if len(reader.known) >= _KNOWN:
                     reader.known.clear()
                 reader.known[same] = format
@@ -475,7 +475,7 @@ class _Taking:
         self._piece(format, raw[start:end], offset + start, times)
 
     def _piece(self, format: LineFormat, piece: bytes, offset: int, times: int) -> None:
-        """A piece of a line, as a counter takes lines."""
+        """Add a piece of a line, with clock and addresses removed as a counter removes them."""
         text, where = piece, NOWHERE
         if format.prefixed and (prefix := PREFIX.match(piece)) is not None:
             text = prefix[2] + masked(piece[prefix.end() :].rstrip())
@@ -511,8 +511,8 @@ def blocks(
 ) -> Iterator[tuple[bytes, int]]:
     """Blocks of whole lines with their offsets; the last may lack its line end, a longer line is a block of its own.
 
-    ``size`` (default ``BLOCK_BYTES``) is that of one read; ``progress`` gets the bytes of each.  With ``long`` a line
-    of more than ``LONGEST_BYTES`` is in no block, and never in memory as a whole.
+    ``size`` (default ``BLOCK_BYTES``) is the size of one read; ``progress`` gets the bytes of each.  With ``long``, a
+    line of more than ``LONGEST_BYTES`` is in no block, and never in memory as a whole.
     """
     size = size or BLOCK_BYTES
     rest: list[bytes | memoryview] = []

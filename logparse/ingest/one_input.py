@@ -1,4 +1,4 @@
-"""One input on its way into the store: recognised, read whole or what is new of it or in ranges, counted, committed."""
+"""Reads one input into the store: recognises it, reads all of it, its new part or a range, counts and commits."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _LIVE_SECONDS = 3.0
 _RANGED_BYTES = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)  # there is one per file, and there may be very many
+@dataclass(frozen=True, slots=True)  # slots: one per file, and there may be very many files
 class Ingested:
-    """What became of one input."""
+    """The result of one input."""
 
     path: str
     state: str  # new, grown, unchanged, failed
@@ -65,18 +65,18 @@ class Ingested:
 
     @property
     def units(self) -> Mapping[Unit, int]:
-        """Lines by what they were; kept as ``counts``, which are a third of its size."""
+        """Lines per unit; kept as ``counts``, which take a third of the memory."""
         return dict(zip(UNITS, self.counts, strict=True))
 
     @property
     def recognised(self) -> bool:
-        """Whether anything in it was ours."""
+        """Whether any format read something in it."""
         return self.state == "unchanged" or any(n for unit, n in self.units.items() if unit not in ("foreign", "blank"))
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A file to read with so many threads, and what was known of it at the start."""
+    """A file to read with ``threads`` threads, and its commits that the store held at the start."""
 
     path: str
     threads: int = 1
@@ -113,14 +113,14 @@ class CommitTask(Task):
 def chosen(name: str | None) -> Sequence[Format]:
     if name is None:
         return FORMATS
-    chosen = [f for f in FORMATS if f.name == name.replace("_", "-")]  # as some were spelled until 2026
+    chosen = [f for f in FORMATS if f.name == name.replace("_", "-")]  # accepts the spelling with _, used until 2026
     if not chosen:
         raise UsageError(f"no format {name!r}; `logparse formats` lists them: {', '.join(f.name for f in FORMATS)}")
     return chosen
 
 
 class Reader:
-    """Reads one file into the store, in whatever process it finds itself; it takes the store along as its URL."""
+    """Reads one file into the store, in any process: it is pickled with the store's URL."""
 
     def __init__(self, store: Store, run: str, format: str | None, max_ratio: float) -> None:
         self.run, self.format, self.max_ratio = run, format, max_ratio
@@ -137,14 +137,14 @@ class Reader:
         return self._store
 
     def is_lines(self, path: str) -> bool:
-        """Whether ranges of the file can be read each by itself; False also where it cannot be looked at."""
+        """Whether ranges of the file can be read each by itself; False also where it cannot be opened."""
         try:
             return _Input(self, Task(path)).is_lines
         except (OSError, EOFError, LogparseError):
             return False
 
     def __call__(self, task: Task) -> Ingested | RangeRead:
-        """A file that fails, fails alone: whatever is raised is its result."""
+        """Read a file; an exception becomes its result, so that it does not stop the others."""
         try:
             return _Input(self, task).do()
         except LogparseError as error:
@@ -152,13 +152,13 @@ class Reader:
         except (OSError, EOFError) as error:
             reason = getattr(error, "strerror", None) or error
             return Ingested(task.path, "failed", error=f"{printable(task.path)}: {reason}")
-        except Exception as error:  # a fault of ours that this file's content brings out
+        except Exception as error:  # a bug of this program that the file's content triggers
             return Ingested(task.path, "failed", error=f"{printable(task.path)}: {type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Which part of which source a commit holds."""
+    """The part of a source that a commit holds."""
 
     source_id: str
     run: str
@@ -171,8 +171,10 @@ class _Stretch:
 
 @dataclass(frozen=True)
 class _Passed:
-    """A stream that was read to its end: hashes of all raw bytes and of those up to the last line's end, how many they
-    are, and the last line, if it has no end, with its place.
+    """A stream that was read to its end.
+
+    It holds the hashes of all raw bytes and of those up to the last line's end, the numbers of these bytes, and the
+    last line, if it has no end, with its place.
     """
 
     digest: str
@@ -183,7 +185,7 @@ class _Passed:
 
 
 class _Input:
-    """One input on its way into the store."""
+    """Reads one input into the store, for one task."""
 
     def __init__(self, reader: Reader, task: Task) -> None:
         self.task = task
@@ -214,7 +216,7 @@ class _Input:
         return replace(result, state=state, seconds=time.monotonic() - self._started)
 
     def _continuation(self, earlier: Sequence[Commit], size: int) -> _Stretch | None:
-        """Where to go on: a file whose stored prefix is unchanged has grown.  None: nothing is new."""
+        """Where to read on: a file whose stored prefix is unchanged has grown.  None: it has nothing new."""
         if earlier:
             mine = [row for row in earlier if row.source_id == earlier[-1].source_id]
             latest = max(mine, key=lambda row: row.end)
@@ -260,7 +262,9 @@ class _Input:
         return self.commit(attempt, stretch, tally, {}, format=format.name, **values)
 
     def _stream(self, at: _Stretch) -> Ingested:
-        """Lines of several formats, and foreign lines.  A last line without its end is committed apart: it may grow."""
+        """Read lines of several formats, and foreign ones.  A last line without its end is a commit of its own, as it
+        may grow.
+        """
         stream = self._stream_read()
         path = self.file.plain_path if stream.reader.reads_files else None
         if path is not None and self.file.size - at.start > _RANGED_BYTES:
@@ -273,7 +277,7 @@ class _Input:
         return self._commit_lines(passed, at, partial(self._commit_stream, stream))
 
     def _ranges(self, ranges: Sequence[RangeRead]) -> Ingested:
-        """What all ranges of the file gave, and what block formats read in it."""
+        """Commit what all ranges of the file gave, with what block formats read in it."""
         size, pieces = self.task.size, [piece for one in ranges for piece in one.pieces]
         place = min((one.unended for one in ranges if one.unended is not None), default=size)
         attempt = self.store.attempt()
@@ -398,7 +402,7 @@ class _Input:
         others: Mapping[str, Sequence[str]],
         **values: Any,
     ) -> Ingested:
-        """Make what was read exist, with the parts of ``others``."""
+        """Commit what was read, with the parts of ``others``."""
         values = {"seconds": time.monotonic() - self._started} | values
         row = Commit(
             attempt=attempt.name,
@@ -426,7 +430,7 @@ class _Input:
 
 
 def _process_id(facts: set[str]) -> int | None:
-    """The process that all facts ``pid`` of a file name; None where there are several, or none that is a number."""
+    """The process in a file's facts ``pid``; None unless they have one value, which is a number."""
     pid = next(iter(facts)) if len(facts) == 1 else ""
     return int(pid) if pid.isascii() and pid.isdecimal() and len(pid) < 19 else None
 
@@ -454,5 +458,5 @@ def _cut(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _available(raw: BinaryIO) -> bytes:
-    """What standard input has now, at least one byte; empty at its end."""
+    """The bytes that standard input has now, at least one; empty at its end."""
     return bytes(raw.read1(1 << 20)) if isinstance(raw, io.BufferedReader) else raw.read(1 << 16)

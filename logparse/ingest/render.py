@@ -1,4 +1,4 @@
-"""What an ingest prints: a row per input, the runs, and why inputs gave nothing."""
+"""Text of an ingest's results: a row per input, the runs, and why inputs gave nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from logparse.ingest.input_file import InputFile
 from logparse.ingest.one_input import Ingested
 from logparse.output import Answer, Rows
 
-_SHOWN, _FIRST = 8, 80  # remarks of one kind; characters of a first line
+_SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a first line
 _UNITS: dict[str, Unit] = {
     "measured": "measurement",
     "messages": "message",
@@ -23,9 +23,9 @@ _UNITS: dict[str, Unit] = {
 
 
 def answer(results: Sequence[Ingested], label: str | None = None) -> Answer:
-    """What became of each input, and why inputs gave nothing to the run ``label`` that was asked for.
+    """The results of all inputs, and why inputs added nothing to the run ``label``, where one was given.
 
-    Exit code 1 where one failed, none was of a known format, or all belong to other runs.
+    The exit code is 1 if an input failed, no input is of a known format, or all belong to other runs.
     """
     rows = [
         {
@@ -60,12 +60,12 @@ def answer(results: Sequence[Ingested], label: str | None = None) -> Answer:
 
 
 def shown(result: Ingested) -> str:
-    """An input's path, from the working folder where it is below that."""
+    """An input's path, relative to the working folder where it is below it."""
     return os.path.relpath(result.path) if result.path.startswith("/") else result.path
 
 
 def _why_nothing(result: Ingested) -> str:
-    """Why an input that could be read gave nothing."""
+    """The reason why an input that could be read gave nothing."""
     if _is_empty_results(result):
         return "empty: TunableOp wrote no result (nothing was tuned, or the worker was killed)"
     if not result.lines:

@@ -1,4 +1,4 @@
-"""A stretch of a stream on its way into one attempt: formats read the distinct lines, counts become columns."""
+"""Reads a stretch of a stream into one attempt: formats read the distinct lines, counts become columns."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from logparse.store.collector import NULL, Collector, clock_second, problem_text
 from logparse.store.parts import Attempt
 
 _THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
-_REMEMBERED = 8192  # outcomes of lines …
-_LONG = 16_384  # … shorter than this
-_LONG_NUMBER = re.compile(r"\d{7}")  # three shorter ones, multiplied, need no more than 64 bits
-_outcomes: dict[tuple[str, str], Outcome] = {}  # of all that this process reads: a job's ranks write the same lines
+_REMEMBERED = 8192  # maximum number of outcomes that are kept
+_LONG = 16_384  # outcomes of lines from this length on are not kept
+_LONG_NUMBER = re.compile(r"\d{7}")  # the product of three shorter numbers fits into 64 bits
+_outcomes: dict[tuple[str, str], Outcome] = {}  # per process, not per file: a job's ranks write the same lines
 _EXACT_PROBLEMS = 1 << 16
 
 
@@ -48,19 +48,19 @@ class StreamRead:
         self._collector.add((reject,), offset=offset, raw=first)
 
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
-        """Read lines of a file descriptor's bytes; gives the bytes done each time.  Raises OSError."""
+        """Read lines of a file descriptor's bytes; yields the number of bytes done.  Raises OSError."""
         absorbed = False
         for count in self.reader.read_file(file, start, end):
             self.bytes += count
             if self.reader.full:
                 self._absorb(self.reader.take(all=False))
-                if not absorbed:  # most problems are known by now: written while counting goes on
+                if not absorbed:  # most problems are known by now: write them while counting goes on
                     self._collector.flush_problems()
                     absorbed = True
             yield count
 
     def finish(self, end_of_stream: bool = True) -> None:
-        """Write everything; at the end of the stream block formats give what they still hold."""
+        """Write everything; at the end of the stream, also what block formats still hold."""
         self._absorb(self.reader.take())
         if end_of_stream:
             held = list(self.reader.close())
@@ -102,9 +102,9 @@ class StreamRead:
         self.tally.saw_processes(set(pids[seen].tolist()))
 
     def _outcome(self, format: LineFormat, text: str, times: int) -> Outcome:
-        """What a format reads in a line, kept for when it comes again: after a ``take``, or in another file.
+        """What a format reads in a line, kept in case the line comes again, after a ``take`` or in another file.
 
-        Frequent lines find room always, those that were there once only where there is some.
+        Outcomes of repeated lines are always kept, those of lines that came once only while there is room.
         """
         outcome = _outcomes.get((format.name, text))
         if outcome is None:
@@ -133,20 +133,20 @@ class Tally:
         self._formats: set[str] = set()
 
     def add(self, outcome: Outcome, format: str = "", units: int | None = None, *, times: int = 1) -> None:
-        """Count the records of an outcome that stood ``times`` times: ``units`` lines, which ``lines`` holds already.
+        """Count the records of an outcome that came ``times`` times: ``units`` lines, which ``lines`` counts already.
 
-        Without ``units`` they are the outcome's own, and are added to ``lines``.
+        Without ``units``, the number is the outcome's own and is added to ``lines``.
         """
         self.units[outcome.unit] += outcome.lines if units is None else units
         self.lines += outcome.lines if units is None else 0
         if format:
             self._formats.add(format)
         self.saw(outcome.records, times)
-        if "convs" in outcome.tables:  # a format that gives tables gives each problem of the file once
+        if "convs" in outcome.tables:  # formats with tables return each problem of the file once
             self._tabled += outcome.tables["convs"].num_rows
 
     def saw(self, records: Iterable[Record], times: int = 1) -> None:
-        """Count the records of lines that are counted."""
+        """Count the records of lines that are counted already."""
         for record in records:
             problem = getattr(record, "problem", None)
             if problem is not None:
@@ -158,13 +158,13 @@ class Tally:
             self.bench_output |= getattr(record, "origin", None) == "bench"
 
     def saw_processes(self, pids: set[int]) -> None:
-        """Take the processes that prefixes named; whether it is one is all that matters."""
+        """Take the processes that prefixes named; it only matters whether there is exactly one."""
         if len(self._pids) < 2:
             self._pids |= set(sorted(pids - {NULL})[:2])
 
     @property
     def problems(self) -> int:
-        """Distinct problems, from 65,536 on an estimate (within about 1 %)."""
+        """Number of distinct problems, from 65,536 on an estimate (within about 1 %)."""
         return self._problems.count + self._tabled
 
     @property
@@ -172,7 +172,7 @@ class Tally:
         return "+".join(sorted(self._formats))
 
     def process(self, in_name: int | None) -> tuple[int | None, str | None]:
-        """The process that wrote the source, and where that is known from."""
+        """The process that wrote the source, and whether prefixes or the file's name state it."""
         if self._pids:
             return (next(iter(self._pids)) if len(self._pids) == 1 else None), "prefix"
         return in_name, None if in_name is None else "name"
