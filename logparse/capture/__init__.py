@@ -1,4 +1,4 @@
-"""Run a job with its libraries' logs switched on.
+"""Runs a job with its libraries' logs switched on.
 
-``plan`` decides the settings, ``run`` carries them out: ``job`` runs the command, ``machine`` asks what the machine is.
+``plan`` decides the settings, ``run`` applies them: ``job`` runs the command, ``machine`` collects the machine's facts.
 """

@@ -1,7 +1,7 @@
-"""Running a user's command as if it had been called itself: its output, its signals, its exit code.
+"""Runs a user's command with the output, signals and exit code that it has when it is called directly.
 
-Standard output is the command's own.  Standard error is, too, unless a copy is asked for (MIOpen writes nowhere else);
-then the command sees a pipe there and no terminal, and a copy goes to a file.
+Standard output is the command's own.  So is standard error, unless a copy is requested (MIOpen writes nowhere else):
+then the command sees a pipe instead of a terminal there, and a copy goes to a file.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from pathlib import Path
 from logparse.errors import InputError
 
 CANNOT_RUN, NOT_FOUND = 126, 127
-"""Exit codes of a shell for a command that is no program, and for one that is not there."""
+"""A shell's exit codes for a command that is no program, and for one that is not found."""
 
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT")
-_FROM_TERMINAL = 0x80  # si_code SI_KERNEL: the whole foreground group, the command included, has got it
+_FROM_TERMINAL = 0x80  # si_code SI_KERNEL: the whole foreground group got the signal, with the command
 _IDLE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended.  ``code`` is what a shell would report: 128 + n for one that signal n killed."""
+    """How a command ended.  ``code`` is a shell's exit code: 128 + n if signal n killed the command."""
 
     code: int
     killed_by: str | None = None
-    lost_copy: str | None = None  # why the copy of standard error is not whole
-    not_run: str | None = None  # why there was nothing to run
+    lost_copy: str | None = None  # why the copy of standard error is incomplete
+    not_run: str | None = None  # why the command could not be started
 
 
 def run(command: Sequence[str], environ: Mapping[str, str], copy_stderr: Path | None = None) -> Ended:
-    """Run ``command`` to its end, handing on every signal that it did not get itself.
+    """Run ``command`` to its end, and forward every signal that it did not get itself.
 
     Raises InputError where signals cannot be told apart (other systems than Linux).
     """
@@ -61,7 +61,7 @@ def run(command: Sequence[str], environ: Mapping[str, str], copy_stderr: Path | 
 
 @contextlib.contextmanager
 def _waiting() -> Iterator[set[signal.Signals]]:
-    """Signals wait to be asked for.  Blocked only after the command was started: it would inherit that."""
+    """Blocks signals for ``sigwaitinfo``.  Enter it after the command has started: it would inherit the mask."""
     signals = {signal.SIGCHLD, *(getattr(signal, name) for name in _FORWARDED)}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
@@ -72,7 +72,7 @@ def _waiting() -> Iterator[set[signal.Signals]]:
 
 @contextlib.contextmanager
 def _copied(child: subprocess.Popen[bytes], path: Path | None) -> Iterator[list[str]]:
-    """Standard error to ours and to a file until the command has ended and its pipe is empty."""
+    """Copies the command's standard error to this process's and to a file, until it has ended and its pipe is empty."""
     lost: list[str] = []
     if path is None or child.stderr is None:
         yield lost
@@ -90,7 +90,7 @@ def _copied(child: subprocess.Popen[bytes], path: Path | None) -> Iterator[list[
 
 
 def _pump(source: int, path: Path, ended: threading.Event, lost: list[str]) -> None:
-    """Whatever happens to the copy or to our own standard error, the pipe is emptied: the job must never wait."""
+    """Empty the pipe even if the copy or this process's standard error fails: the job must never wait."""
     outputs: dict[int, str] = {os.dup(2): "standard error"}
     try:
         outputs[os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)] = str(path)
@@ -99,7 +99,7 @@ def _pump(source: int, path: Path, ended: threading.Event, lost: list[str]) -> N
     while True:
         ready, _, _ = select.select([source], [], [], _IDLE_SECONDS)
         if not ready and ended.is_set():
-            break  # a process that the job left behind may hold the pipe for ever
+            break  # a process that the job left behind may keep the pipe open
         data = os.read(source, 1 << 16) if ready else b""
         if ready and not data:
             break

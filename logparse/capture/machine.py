@@ -1,7 +1,7 @@
-"""What a machine and its libraries are, printed as one JSON object of texts per line, the later lines the surer.
+"""Prints the facts of a machine and its libraries: a JSON object of texts per line; later lines override earlier ones.
 
-Run by path with the interpreter of a job (``python …/capture/machine.py``): it imports the standard library alone, and
-torch where that interpreter has it.  Every fact is optional: a probe that fails says nothing.  Names are those of
+A job's interpreter runs this file by path (``python …/capture/machine.py``): it imports only the standard library, and
+torch where that interpreter has it.  Every fact is optional: a probe that fails prints nothing.  Names are those of
 ``logparse.model.FACTS``, and ``validator:KEY`` for PyTorch's own.
 
 Sources: ``/opt/rocm/.info/version`` and the version headers of a ROCm installation, ``rocm_agent_enumerator``,
@@ -33,7 +33,7 @@ _TOOL_SECONDS = 20
 
 
 def rocm_files(root: Path = ROCM) -> dict[str, str]:
-    """Versions of an installation.  They are those of the job only where it uses that installation's libraries."""
+    """Versions of a ROCm installation.  They apply to the job only if it uses this installation's libraries."""
     out = {}
     with contextlib.suppress(OSError):
         out["rocm_version"] = (root / ".info/version").read_text(encoding="utf-8").strip()
@@ -95,7 +95,7 @@ def nvidia_tools() -> dict[str, str]:
 
 
 def torch_facts() -> dict[str, str]:
-    """PyTorch, its devices and its validators; library versions of the files that it really loaded."""
+    """Facts of PyTorch, its devices, its validators and the libraries that it has loaded."""
     import torch
 
     out = {"pytorch_version": torch.__version__.partition("+")[0]}
@@ -119,7 +119,7 @@ def _device(properties: Any) -> dict[str, str]:
 
 
 def loaded_libraries() -> dict[str, str]:
-    """Versions that the loaded libraries tell themselves; empty text for what must not be taken from ROCm's headers."""
+    """Versions that the loaded libraries report; empty text for those that ROCm's headers must not supply."""
     out = {}
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     paths = {Path(path).name.partition(".so")[0]: Path(path) for path in re.findall(r"(/\S+\.so\S*)", maps)}
@@ -131,7 +131,7 @@ def loaded_libraries() -> dict[str, str]:
     own["libhipblaslt"] = ("hipblaslt_version", "hipblaslt_revision")
     for library, names in own.items():
         if library in paths and ROCM.resolve() not in paths[library].resolve().parents:
-            out.update(dict.fromkeys(names, ""))  # bundled with torch: the headers are another build's
+            out.update(dict.fromkeys(names, ""))  # bundled with torch: the headers are of another build
     if "libMIOpen" in paths:
         numbers = [ctypes.c_size_t() for _ in range(3)]
         if ctypes.CDLL(str(paths["libMIOpen"])).miopenGetVersion(*map(ctypes.byref, numbers)) == 0:
@@ -140,7 +140,7 @@ def loaded_libraries() -> dict[str, str]:
 
 
 def _common(devices: Iterable[dict[str, str]]) -> dict[str, str]:
-    """What is true of every device of the machine."""
+    """The facts that are equal on every device of the machine."""
     known = list(devices)
     return (
         {name: value for name, value in known[0].items() if all(x.get(name) == value for x in known)} if known else {}
@@ -164,8 +164,8 @@ PROBES: tuple[Callable[[], dict[str, str]], ...] = (
 
 
 def main() -> None:
-    """Print what each probe finds as soon as it is known: a later one may hang on a GPU that does."""
-    here = Path(__file__).resolve().parent  # this folder's modules must not stand in for those that torch imports
+    """Print the facts of each probe at once: a later probe may hang, as GPUs do."""
+    here = Path(__file__).resolve().parent  # this folder's modules must not shadow those that torch imports
     sys.path[:] = [path for path in sys.path if Path(path).resolve() != here]
     for probe in PROBES:
         try:

@@ -1,19 +1,19 @@
-"""``logparse capture -- COMMAND…``: a job with its math libraries' logs switched on, and the logs read.
+"""``logparse capture -- COMMAND…``: the settings that switch on the logs of a job's math libraries.
 
 What is switched on, each writing files of its own into one new folder:
 
-* hipBLASLt: bench lines (every launch) and profile records (exact counts at exit), or the categories asked for;
+* hipBLASLt: bench lines (every launch) and profile records (exact counts at exit), or the chosen categories;
 * cuBLASLt, which has neither: trace lines (also of the classic calls of cuBLAS), hints and errors;
 * cuDNN: warnings, and the plans that its frontend builds, which are not counted;
-* MIOpen: one ``MIOpenDriver`` command per convolution call.  It writes to standard error alone, which is copied;
+* MIOpen: one ``MIOpenDriver`` command per convolution call.  It writes only to standard error, which is copied;
 * TunableOp: the keys that it has no tuned row for;
-* ``facts.json``: the machine and the library builds, what ``--target`` needs.
+* ``facts.json``: the machine and the library builds, which ``--target`` needs.
 
-Settings that cancel each other are refused where the command itself makes them, and mended, with a word about it, where
-the environment does.  Sources: ROCm/hipBLASLt library/src/amd_detail/rocblaslt/src/include/logging.h, the cuBLAS
+A setting that cancels these is refused if the command itself makes it, and corrected, with a warning, if the
+environment does.  Sources: ROCm/hipBLASLt library/src/amd_detail/rocblaslt/src/include/logging.h, the cuBLAS
 documentation (cuBLASLt Logging), the cuDNN documentation (Error Reporting and API Logging), pytorch/pytorch
 aten/src/ATen/cuda/tunable/Tunable.cpp.  Costs were measured on an H200 (``benchmarks/results/nvidia-logs-…``): a Trace
-line at most 0.01 ms and 0.6 KB; cuBLAS's own log (0.16 ms and 5 KB a call) holds nothing more, and is left off.
+line at most 0.01 ms and 0.6 KB; cuBLAS's own log (0.16 ms and 5 KB a call) adds no information, and stays off.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ CATEGORIES: Mapping[str, tuple[int, str]] = {
 
 DEFAULT_MASKS = "32,64"
 _CUBLASLT_BITS, _BENCH, _AT_EXIT, _LAUNCHES = 31, 32, 64 | 128, 32 | 64 | 128
-_CUBLASLT_CALLS = 1 | 2 | 4  # what stands for bench and profile where there are none
+_CUBLASLT_CALLS = 1 | 2 | 4  # cuBLASLt has neither bench nor profile: these replace them
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One variable for the job; ``value`` None takes it out of the environment."""
+    """One variable for the job; ``value`` None removes it from the environment."""
 
     name: str
     value: str | None
@@ -63,7 +63,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a job will run with."""
+    """The settings of a job."""
 
     folder: Path
     settings: tuple[Setting, ...]
@@ -94,7 +94,7 @@ def plan(
     """The settings for a job, written into ``folder`` (default: a new one below the current folder).
 
     ``masks`` holds numbers (``96``, ``0x60``) and names of ``CATEGORIES``, joined by commas.  Raises InputError for
-    masks that are none, a folder that is not empty, and a command that cancels the settings.
+    invalid masks, a folder that is not empty, and a command that cancels the settings.
     """
     folder = _folder(folder)
     mask, gpus = read_masks(masks), _gpus(environ)
@@ -138,7 +138,7 @@ def _folder(folder: Path | None) -> Path:
 
 
 def _gpus(environ: Mapping[str, str]) -> set[str]:
-    """Whose libraries the job may load.  Variables of a library that is not there do nothing, so in doubt both."""
+    """The platforms (``rocm``, ``cuda``) that the job may use; in doubt both, as variables of the other do nothing."""
     found = set()
     if os.path.exists("/dev/kfd") or os.path.isdir(environ.get("ROCM_PATH") or "/opt/rocm"):
         found.add("rocm")
@@ -194,7 +194,7 @@ _CANCELS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "CUDNN_LOGDEST_DBG": (lambda value: "%i" not in value, "without %i processes overwrite each other's file"),
     "PYTORCH_TUNABLEOP_TUNING": (lambda value: value != "0", "a job that tunes records nothing untuned"),
 }
-"""Variables that a command may set itself (``env NAME=…``, ``mpirun -x NAME=…``), and when that undoes ours."""
+"""Variables that a command may set (``env NAME=…``, ``mpirun -x NAME=…``): which values cancel ours, and why."""
 
 _ASSIGNED = re.compile(r"(?:^|[\s;=])(" + "|".join(_CANCELS) + r")=(\S*)")
 _NO_ENVIRONMENT = frozenset({"docker", "podman", "kubectl", "ssh", "sudo", "apptainer", "singularity"})
@@ -265,6 +265,3 @@ def exports(plan: Plan) -> str:
         "#   unset " + " ".join(s.name for s in plan.settings if s.value is not None),
     ]
     return "\n".join(lines) + "\n"
-
-
-# -------------------------------------------------------------------------------------------------------- running

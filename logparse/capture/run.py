@@ -1,4 +1,4 @@
-"""Runs the job of a ``capture`` plan, asks what the machine is, and reads what was written."""
+"""Runs the job of a ``capture`` plan, collects the machine's facts, and ingests the logs."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def capture(
     run: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[int, list[Ingested]]:
-    """Run the job, find out what the machine is, read what was written.  The job's exit code and what was read.
+    """Run the job, collect the machine's facts, ingest the logs.  Returns the job's exit code and the results.
 
-    Nothing that goes wrong with the logs changes the exit code: it is said, and the logs stay in the folder.
+    An error with the logs does not change the exit code: it is reported, and the logs stay in the folder.
     """
-    store = open_store()  # before the job: a store that cannot be opened is said at once, not hours later
+    store = open_store()  # before the job: a store that cannot be opened must not fail hours later
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -94,7 +94,7 @@ def _losses(plan: Plan, ended: job.Ended) -> Iterator[str]:
 
 
 def facts_of_job(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What the machine and the libraries are, asked with the job's own interpreter (its torch, not ours)."""
+    """Facts of the machine and the libraries, collected by the job's own interpreter (with its torch, not ours)."""
     from logparse.formats.tunableop.validators import PREFIX
     from logparse.formats.tunableop.validators import facts as validator_facts
 
@@ -104,7 +104,7 @@ def facts_of_job(command: Sequence[str], environ: Mapping[str, str] = os.environ
         try:
             found = json.loads(line)
         except ValueError:
-            continue  # a library wrote to standard output
+            continue  # a library's own line on standard output
         if isinstance(found, dict):
             out |= {str(name): str(value) for name, value in found.items()}
     out = {name: value for name, value in out.items() if value}
@@ -124,14 +124,14 @@ def _probe(python: str, environ: Mapping[str, str]) -> str:
             timeout=_PROBE_SECONDS,
             check=False,
         ).stdout
-    except subprocess.TimeoutExpired as error:  # a GPU that hangs: what was said until then counts
+    except subprocess.TimeoutExpired as error:  # a GPU hangs: keep what was printed until then
         return error.stdout.decode("utf-8", "replace") if isinstance(error.stdout, bytes) else error.stdout or ""
     except OSError:
         return ""
 
 
 def interpreter(command: Sequence[str]) -> str:
-    """The Python that a command runs with: itself, or the one in the first line of a script (torchrun, vllm …)."""
+    """The Python that runs a command: the command itself, or the one in a script's first line (torchrun, vllm …)."""
     program = shutil.which(command[0]) if command else None
     if program is None:
         return sys.executable

@@ -1,4 +1,4 @@
-"""Where many files, or many problems, are worked on: processes of this machine, or a Ray cluster.
+"""Executors, which work on many files or problems: processes of this machine, or a Ray cluster.
 
 ``local`` needs nothing; ``ray`` is the extra ``logparse[ray]``.  Only this package knows which of them runs.
 """
@@ -12,14 +12,14 @@ from logparse.errors import InputError
 from logparse.executors.executor import Executor, LostError, Progress, Resources, TaskError, report
 
 ENGINES = ("local", "ray", "ray://HOST:PORT")
-"""Engines by the words of ``--engine``."""
+"""The values of ``--engine``."""
 
 
 @contextmanager
 def open_executor(engine: str = "local", jobs: int = 0) -> Iterator[Executor]:
-    """The executor that ``engine`` names; ``jobs`` tasks at once (0: as many as there are cores).
+    """The executor that ``engine`` names, with ``jobs`` tasks at once (0: one per core).
 
-    Raises InputError for an unknown engine, where Ray is not installed, and where no cluster answers.
+    Raises InputError for an unknown engine, and where Ray is not installed or no cluster answers.
     """
     executor = _executor(engine, jobs)
     try:
@@ -39,7 +39,7 @@ def _executor(engine: str, jobs: int) -> Executor:
 
 
 def ray_address(engine: str) -> str | None:
-    """The address in an engine's name, None for Ray wherever it is found.  Raises InputError."""
+    """The address in an engine's name; None where Ray finds the cluster itself.  Raises InputError."""
     if engine == "ray":
         return None
     if engine.startswith("ray://") and engine != "ray://":

@@ -1,4 +1,4 @@
-"""What an executor is: somewhere to run a function over items, each apart from the others.
+"""The interface of executors, which run a function over items, each independently of the others.
 
 The function and the items are pickled, and the function must be safe to repeat: a task whose worker or node died is
 tried again, ``TRIES`` times in all.  (An ingest is safe: the commit of a source is one put-if-absent.)
@@ -16,12 +16,12 @@ R = TypeVar("R")
 
 TRIES = 3
 Progress: TypeAlias = Callable[[str, int], None]
-"""Called with a name and how much was done of it since the last call."""
+"""Called with a name and the amount of its work that was done since the last call."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What one task takes.  ``weight`` is its amount of work (bytes to read) beside the others'."""
+    """The needs of one task.  ``weight`` is its amount of work (bytes to read), relative to the others'."""
 
     cpus: int = 1
     gpus: int = 0
@@ -29,23 +29,23 @@ class Resources:
 
 
 class TaskError(Exception):
-    """What a task gave instead of a result: the type and text of the exception that the function raised."""
+    """A failed task's result: the type and text of the exception that the function raised."""
 
 
 class LostError(TaskError):
-    """The task's worker or node died, every time it was tried."""
+    """The task's worker or node died in every attempt."""
 
 
 class Executor(Protocol):
-    """Somewhere to run tasks.  Close it, or use it in a ``with`` statement."""
+    """Runs tasks.  Close it, or use it in a ``with`` statement."""
 
     @property
     def cpus(self) -> int:
-        """Cores that one task can have at most."""
+        """Maximum cores of one task."""
 
     @property
     def together(self) -> int:
-        """Cores of all tasks that run at the same time."""
+        """Cores of all tasks that run at the same time, in sum."""
 
     def map_unordered(
         self,
@@ -54,29 +54,29 @@ class Executor(Protocol):
         resources: Callable[[T], Resources],
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
-        """``function(item)`` for each item, as they end: the items with their results, or with what stopped them.
+        """Run ``function(item)`` for each item; yields each item with its result or error, as they end.
 
         Items are taken as there is room for them, so neither items nor results pile up.  ``progress`` gets what the
-        function ``report``\\ s.  An exception in the caller (Ctrl-C is one) ends what runs.
+        function ``report``\\ s.  An exception in the caller (also Ctrl-C) ends the running tasks.
         """
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
 
 
 _report_to: Progress | None = None
 
 
 def report(name: str, count: int) -> None:
-    """Tell of progress, from within a task."""
+    """Report progress, from within a task."""
     if _report_to is not None:
         _report_to(name, count)
 
 
 @contextmanager
 def reporting(to: Progress | None) -> Iterator[None]:
-    """Where ``report`` goes in this process, for as long as the context lasts."""
-    global _report_to  # noqa: PLW0603 - a function that runs anywhere can carry no other way back
+    """Sends this process's ``report`` calls to ``to`` for the duration of the context."""
+    global _report_to  # noqa: PLW0603 - a pickled function cannot carry a callback
     before, _report_to = _report_to, to
     try:
         yield

@@ -1,4 +1,4 @@
-"""Worker processes of this machine, each with a pipe of its own: one that dies takes nothing but its task with it."""
+"""Worker processes of this machine, each with its own pipe, so that one that dies loses only its task."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _WORTH = 32 << 20
-"""Weight (bytes) from which on it pays to start processes (about half a second each)."""
+"""Minimum weight (bytes) for which worker processes are started (about half a second each)."""
 
 
 class LocalExecutor:
-    """At most ``jobs`` processes (0: one per core).  One task, or little work, is done in this process."""
+    """Runs at most ``jobs`` processes (0: one per core).  One task, or little work, is done in this process."""
 
     def __init__(self, jobs: int = 0) -> None:
         self.cpus = self.together = jobs or usable_cores()
 
     def close(self) -> None:
-        """Nothing: processes end with the call that started them."""
+        """Does nothing: processes end with the call that started them."""
 
     def map_unordered(
         self,
@@ -38,7 +38,7 @@ class LocalExecutor:
         resources: Callable[[T], Resources],
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
-        """See ``Executor``.  Of the resources only the weight counts: the system shares the cores out."""
+        """See ``Executor``.  Of the resources only the weight is used: the operating system assigns cores."""
         ahead, rest, weight = deque[T](), iter(items), 0.0
         while weight <= _WORTH or len(ahead) < 2:
             try:
@@ -55,9 +55,9 @@ class LocalExecutor:
 
 
 def usable_cores(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
-    """Cores that this process may use: a batch system gives it some of the machine's, a container a share of time.
+    """Cores that this process may use: batch systems limit it to some cores, containers to a share of their time.
 
-    ``quota``: the file in which Linux tells that share (cgroup v2, "max 100000" or microseconds per so many).
+    ``quota``: the Linux file with that share (cgroup v2: "max 100000", or microseconds per period).
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError), open(quota, encoding="ascii") as told:
@@ -112,7 +112,7 @@ class _Pool(Generic[T, R]):
     def _hand_out(self, item: T, tries: int) -> None:
         worker = self._idle.pop() if self._idle else _Worker(self._function)
         self._busy[worker.pipe] = (worker, item, tries)
-        with suppress(OSError):  # it may have died while it was idle: reading from it will say so
+        with suppress(OSError):  # it may have died while idle: reading from it will report that
             worker.pipe.send(item)
 
 
@@ -137,15 +137,15 @@ class _Worker:
         return f"was killed by {name}" + (" (perhaps for lack of memory)" if name == "SIGKILL" else "")
 
     def end(self) -> None:
-        """Now, whatever it does: a store is whole at every moment."""
+        """Kill the process at once: the store is consistent at every moment."""
         self._process.kill()
         self._process.join()
         self.pipe.close()
 
 
 def _serve(function: Callable[[Any], Any], pipe: Connection[Any, Any]) -> None:
-    """A worker's whole life."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    """A worker's loop: runs items until its pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=end_with_parent, daemon=True).start()
     with reporting(lambda name, count: pipe.send(("report", (name, count)))):
         while True:
@@ -157,7 +157,7 @@ def _serve(function: Callable[[Any], Any], pipe: Connection[Any, Any]) -> None:
 
 
 def end_with_parent() -> None:
-    """The life of a thread: whatever this process does, it ends when its parent does."""
+    """A thread's loop that ends this process when its parent has ended."""
     parent = parent_process()
     if parent is not None:
         parent.join()

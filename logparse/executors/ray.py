@@ -1,12 +1,12 @@
 """Tasks on a Ray cluster: https://docs.ray.io.
 
-    logparse ingest … --engine ray                  the cluster of $RAY_ADDRESS or of this machine, else one of its own
-    logparse ingest … --engine ray://head:10001     a cluster far away, through Ray's client port
+    logparse ingest … --engine ray                  the cluster of $RAY_ADDRESS or of this machine, else a new one
+    logparse ingest … --engine ray://head:10001     a remote cluster, through Ray's client port
 
-Every node needs logparse in the driver's version (said if not), and reaches files and store under the same names: URLs,
-or a file system that all nodes share.  Credentials are the nodes' own.  A cluster that is started here uses all cores
-of this machine and ends with the command; Ray opens ports on all interfaces of the machine, behind a token.  For a
-cluster far away that has one, set ``RAY_AUTH_MODE=token`` and ``RAY_AUTH_TOKEN`` (or have ``~/.ray/auth_token``).
+Every node needs logparse in the driver's version (checked), and the same names for files and store: URLs, or a file
+system that all nodes share.  Credentials are the nodes' own.  A cluster that is started here uses all cores of this
+machine and ends with the command; Ray opens ports on all interfaces of the machine, behind a token.  For a remote
+cluster with a token, set ``RAY_AUTH_MODE=token`` and ``RAY_AUTH_TOKEN`` (or have ``~/.ray/auth_token``).
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ R = TypeVar("R")
 
 _POLL_SECONDS = 0.2
 _REPORT_SECONDS = 0.5
-_QUEUED = 64  # tasks that wait at Ray at least, so that no core does …
-_MOST = 10_000  # … and that are there at most: the driver's memory and `ray.wait` grow with them
-_OBJECT_STORE_BYTES = 128 << 20  # of a cluster of our own: what passes is small
-_STRAGGLES = 3.0  # times longer than expected, and …
-_PATIENCE_SECONDS = 60.0  # … this much in any case: the node may be sick, the task goes to another
-_ENOUGH = 5  # finished tasks from which to expect anything
+_QUEUED = 64  # minimum queued tasks, so that no core idles
+_MOST = 10_000  # maximum tasks at Ray: the driver's memory and the time of `ray.wait` grow with them
+_OBJECT_STORE_BYTES = 128 << 20  # of a cluster started here: the objects are small
+_STRAGGLES = 3.0  # a task that runs so many times longer than expected goes to another worker: the node may be faulty
+_PATIENCE_SECONDS = 60.0  # minimum time before that
+_ENOUGH = 5  # minimum finished tasks for an expectation
 
 
 class RayExecutor:
-    """At most ``jobs`` cores of a cluster (0: all that it has and will have)."""
+    """Runs tasks on at most ``jobs`` cores of a cluster (0: all cores, those added later included)."""
 
     def __init__(self, address: str | None = None, jobs: int = 0) -> None:
         self._ray, self._ours = connect(address)
         self._jobs = jobs
 
     def close(self) -> None:
-        """Leave the cluster, or end it if it was started here."""
+        """Disconnect from the cluster, and end it if it was started here."""
         if self._ours:
             self._ray.shutdown()
 
@@ -77,9 +77,9 @@ class RayExecutor:
 
 
 def connect(address: str | None = None) -> tuple[Any, bool]:
-    """The module ``ray``, connected, and whether that is to be undone.  Raises InputError.
+    """The module ``ray``, connected, and whether ``close`` must disconnect it.  Raises InputError.
 
-    A program that is connected already (a notebook) stays so.
+    A program that is connected already (a notebook) stays connected.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -102,7 +102,7 @@ def connect(address: str | None = None) -> tuple[Any, bool]:
 
 @dataclass
 class _Flight(Generic[T]):
-    """A task at Ray.  ``began`` when a worker took it."""
+    """A task at Ray.  ``began`` is the time when a worker took it."""
 
     number: int
     item: T
@@ -123,8 +123,8 @@ class _Flights(Generic[T, R]):
         self._run = ray.remote(_run)
         self._meter = ray.remote(_Meter).options(num_cpus=0, max_restarts=-1).remote()
         self._flying: dict[Any, _Flight[T]] = {}
-        self._seconds: deque[float] = deque(maxlen=1000)  # of finished tasks, and …
-        self._paces: deque[float] = deque(maxlen=1000)  # … per weight
+        self._seconds: deque[float] = deque(maxlen=1000)  # durations of finished tasks
+        self._paces: deque[float] = deque(maxlen=1000)  # these durations per weight
         self._numbers = 0
         self._heard = time.monotonic()
 
@@ -135,7 +135,7 @@ class _Flights(Generic[T, R]):
             while again and len(self._flying) < room:
                 self._start(again.popleft())
             while more and len(self._flying) < room:
-                item = next(items, again)  # anything that is no item
+                item = next(items, again)  # `again` marks the end: it is no item
                 if item is again:
                     more = False
                 else:
@@ -172,7 +172,7 @@ class _Flights(Generic[T, R]):
         errors = self._ray.exceptions
         try:
             seconds, result, counts = self._ray.get(reference)
-        except errors.RayTaskError as error:  # raised before or after the function: no logparse there, no memory …
+        except errors.RayTaskError as error:  # raised outside the function: the node lacks logparse, memory …
             return TaskError(f"{type(error.cause).__name__}: {error.cause}")
         except errors.RayError as error:
             why = "took far too long" if flight.late else f"or its node died ({type(error).__name__})"
@@ -184,12 +184,12 @@ class _Flights(Generic[T, R]):
         return result  # type: ignore[no-any-return]
 
     def _hear(self) -> None:
-        """Who has begun, and what was reported."""
+        """Ask the meter which tasks have begun, and what they reported."""
         self._heard = time.monotonic()
         try:
             began, counts = self._ray.get(self._meter.take.remote(), timeout=5)
         except (self._ray.exceptions.RayError, TimeoutError):
-            return  # its node died, and it begins anew elsewhere: only the display suffers
+            return  # the meter's node died, and Ray restarts it elsewhere: only the display is affected
         for flight in self._flying.values():
             if flight.number in began:
                 flight.began = self._heard
@@ -201,7 +201,7 @@ class _Flights(Generic[T, R]):
                 self._progress(name, count)
 
     def _cancel_stragglers(self) -> None:
-        """With nothing left to start, who runs far longer than all others gets another worker."""
+        """When all tasks have started, move those that run far longer than all others to another worker."""
         if len(self._seconds) < _ENOUGH:
             return
         longest, pace = max(self._seconds), statistics.median(self._paces or [0.0])
@@ -214,7 +214,7 @@ class _Flights(Generic[T, R]):
                 self._ray.cancel(reference, force=True)
 
     def end(self) -> None:
-        """Stop what still runs."""
+        """Cancel the tasks that still run."""
         with contextlib.suppress(self._ray.exceptions.RayError):
             for reference in self._flying:
                 self._ray.cancel(reference, force=True)
@@ -244,7 +244,7 @@ class _Meter:
 def _run(
     function: Callable[[T], R], item: T, number: int, meter: Any, version: str
 ) -> tuple[float, R | TaskError, dict[str, int]]:
-    """One task, on its node: seconds, result, and what was reported since the meter was last told."""
+    """Run one task on its node; returns seconds, result, and the progress that the meter has not got yet."""
     if version != __version__:
         return 0.0, TaskError(f"a node has logparse {__version__}, the driver {version}: install the same there"), {}
     meter.begin.remote(number)

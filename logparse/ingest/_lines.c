@@ -1,13 +1,13 @@
-/* Counts lines by their distinct text: the native twin of logparse.ingest.lines.PlainCounter, held to the same results.
+/* Counts lines by their distinct text, with the same results as logparse.ingest.counting.PlainCounter (tested).
  *
  * A Counter gets blocks of whole lines.  A line that bears a marker of a record format is an *entry*: its text,
- * with the clock, the third bracket and addresses taken off where it begins with "[date time][LIB][n]", and a *cell*
- * per (clock, bracket) with a count.  Lines with a marker of a block format are *events*: their places are returned,
- * in order.  All others are counted as foreign or blank.  A line inside which a prefixed record begins is cut there if
- * that is plain to see (`record_inside`).  `take` gives entries and cells, and forgets them.
+ * without the clock, the third bracket and addresses where it begins with "[date time][LIB][n]", and a *cell* with a
+ * count per (clock, bracket).  Lines with a marker of a block format are *events*: their places are returned, in
+ * order.  All others are counted as foreign or blank.  A line inside which a prefixed record begins is cut there if
+ * the beginning is certain (`record_inside`).  `take` returns entries and cells, and clears them.
  *
- * The scan itself holds no Python object but the block, and runs without the interpreter's lock.  A file's bytes are hashed
- * as they are read, piece by piece: to read them a second time for that would cost half as much as to count them.
+ * The scan uses no Python object but the block, and runs without the interpreter's lock.  A file's bytes are hashed as
+ * they are read, piece by piece: reading them again for the hash would cost half as much as counting them.
  */
 #define _DEFAULT_SOURCE /* pread */
 #define _FILE_OFFSET_BITS 64
@@ -24,12 +24,12 @@
 #include <malloc.h>
 #endif
 
-#define VERSION 3  /* of what logparse.ingest.counting expects: count up with every change of arguments or results */
+#define VERSION 3  /* checked by logparse.ingest.counting: increment with every change of arguments or results */
 #define CLOCK 21   /* bytes of "[YYYY-MM-DD hh:mm:ss]" */
-#define BRACKET 18 /* digits of a process or thread: any more are none */
+#define BRACKET 18 /* maximum digits of a process or thread */
 #define NONE UINT32_MAX
-#define EVENT 40          /* an event becomes a line, an outcome and its records */
-#define CHUNK (1 << 18) /* bytes read at a time: they stay in the cache until they are scanned, beside the entries */
+#define EVENT 40          /* estimated bytes of an event, which becomes a line, an outcome and its records */
+#define CHUNK (1 << 18) /* bytes read at a time: they fit the cache together with the entries */
 enum { RECORD = 1, BLOCK = 2 };  /* kinds of markers */
 enum { MASKED = 1, TORN = 2 };   /* kinds of entries */
 
@@ -40,7 +40,7 @@ typedef struct {
     size_t used, size;
 } Bytes;
 
-/* Room for `more` bytes at the end, or NULL without memory.  What was there may move. */
+/* Room for `more` bytes at the end, or NULL without memory.  Earlier content may move. */
 static char *room(Bytes *bytes, size_t more)
 {
     if (more > SIZE_MAX / 4 || bytes->used > SIZE_MAX / 4)
@@ -79,8 +79,8 @@ static void forget(Bytes *bytes, size_t keep)
     }
 }
 
-/* A hash table from hashes to numbers (of entries, places or cells); who looks up compares the rest.  Of a hash the
- * lower half is kept: slots are few enough, and in the cache the more the smaller they are. */
+/* A hash table from hashes to numbers (of entries, places or cells); the caller compares the keys.  Only the lower half
+ * of a hash is kept: slots are few enough for it, and smaller slots fit the cache better. */
 typedef struct {
     uint32_t hash, number;
 } Slot;
@@ -148,7 +148,7 @@ static inline uint64_t finish(uint64_t word)
     return word ^ word >> 33;
 }
 
-/* Four chains of multiplications that do not wait for each other; equality is always checked on the bytes. */
+/* Four independent chains of multiplications, which run in parallel; equality is always checked on the bytes. */
 static uint64_t hash_of(const char *text, size_t length, uint64_t seed)
 {
     const uint64_t by = 0x9e3779b97f4a7c15ULL;
@@ -181,10 +181,10 @@ static const uint64_t XXH_1 = 0x9e3779b185ebca87ULL, XXH_2 = 0xc2b2ae3d27d4eb4fU
 
 /* XXH64 (its specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md) of each `size` bytes of a stream. */
 typedef struct {
-    int64_t at; /* of the next byte; pieces begin at multiples of `size`, which is one of 32 */
+    int64_t at; /* place of the next byte; pieces begin at multiples of `size`, itself a multiple of 32 */
     int64_t size;
     uint64_t lanes[4];
-    char part[32]; /* of a stripe: its first `at % 32` bytes */
+    char part[32]; /* the first `at % 32` bytes of a stripe */
     Bytes done;    /* hashes of whole pieces, big-endian as xxhash's `digest` */
 } Pieces;
 
@@ -261,8 +261,8 @@ typedef struct {
     uint32_t next; /* the next marker with the same two bytes at the window's end */
 } Marker;
 
-/* Wu and Manber's search for many texts at once: a window of the shortest text's length slides along, and the last
- * two bytes in it say how far it may move. */
+/* Wu and Manber's search for many texts at once: a window of the shortest text's length slides along, and its last two
+ * bytes determine how far it may move. */
 typedef struct {
     Marker *markers;
     size_t count, window;
@@ -326,7 +326,7 @@ static inline int is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r')
 static inline int is_digit(char c) { return c >= '0' && c <= '9'; }
 static inline int is_letter(char c) { return ((c | 32) >= 'a' && (c | 32) <= 'z'); }
 
-/* Digits of an address are random: a table tells them without a branch on which kind of digit it is. */
+/* Digits of an address are random: a table recognises them without a mispredicted branch per kind of digit. */
 static const unsigned char HEX[256] = {
     ['0'] = 1, ['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 1, ['5'] = 1, ['6'] = 1, ['7'] = 1, ['8'] = 1, ['9'] = 1, ['a'] = 1,
     ['b'] = 1, ['c'] = 1, ['d'] = 1, ['e'] = 1, ['f'] = 1, ['A'] = 1, ['B'] = 1, ['C'] = 1, ['D'] = 1, ['E'] = 1, ['F'] = 1,
@@ -467,13 +467,13 @@ typedef struct {
     size_t key, key_length; /* in `texts`; the key of an entry without prefix is its raw line */
     size_t raw, raw_length;
     int64_t offset;
-    uint32_t place, cell; /* of its last line */
+    uint32_t place, cell; /* place and cell of its last line */
     uint8_t kind, event;
 } Entry;
 
 typedef struct {
     uint64_t hash;
-    size_t text, length, clock; /* clock and bracket digits in `texts` */
+    size_t text, length, clock; /* where clock and bracket digits are in `texts` */
 } Place;
 
 typedef struct {
@@ -484,15 +484,15 @@ typedef struct {
     PyObject_HEAD
     PyObject *markers;
     Search search;
-    Marker *starts; /* what stands behind the clock in a prefixed record */
+    Marker *starts; /* texts after the clock in a prefixed record */
     size_t start_count;
     uint64_t seed;
     int busy;
-    size_t held; /* as of the last call */
+    size_t held; /* result of the last call of the function `held` */
     Bytes entries, places, cells, texts, scratch, events, chunk;
     Index entry_of, place_of, cell_of;
     uint32_t last_place;
-    char last[96]; /* the last prefix, which most lines repeat */
+    char last[96]; /* the last prefix: most lines repeat it */
     size_t last_length, last_library_length;
     int64_t lines, foreign, blank, splits;
     Pieces pieces;
@@ -563,7 +563,7 @@ static Entry *new_entry(Counter *self, Entry entry, const char *key, const char 
     return entry_at(self, *number);
 }
 
-/* One more line of an entry at a place. */
+/* Counts one more line of an entry at a place. */
 static int count_line(Counter *self, uint32_t number, uint32_t place)
 {
     Entry *entry = entry_at(self, number);
@@ -592,7 +592,7 @@ static int count_line(Counter *self, uint32_t number, uint32_t place)
 }
 
 static int event(Counter *self, int64_t start, size_t length)
-{ /* `start` as everywhere here: in the stream */
+{ /* `start` is a place in the stream, as in all functions here */
     int64_t span[2] = {start, (int64_t)length};
     return append(&self->events, span, sizeof span);
 }
@@ -633,8 +633,8 @@ static int find_prefix(Counter *self, const char *line, size_t length, Prefix *p
     return 1;
 }
 
-/* Where the last record begins in a line that holds a record's marker, and none of a block; 0 when that is nowhere
- * inside, or not plain to see: when its prefix is not whole, a record may begin behind it, or one right before it. */
+/* Where the last record begins inside a line with a marker of a record and none of a block; 0 when none does or its
+ * beginning is not certain: its prefix is not whole, or another record may begin behind it or right before it. */
 static size_t record_inside(const Counter *self, const char *line, size_t length)
 {
     for (size_t at = length; at-- > CLOCK;) {
@@ -653,7 +653,7 @@ static size_t record_inside(const Counter *self, const char *line, size_t length
 
 static int scan_part(Counter *self, const char *line, size_t length, int64_t start, int torn);
 
-/* A line inside which a record begins `at`: what stands before it, if anything, is torn. */
+/* Counts a line inside which a record begins at `at`: what stands before it, if anything, is torn. */
 static int scan_cut(Counter *self, const char *line, size_t length, int64_t start, size_t at)
 {
     size_t blank = 0;
@@ -665,7 +665,7 @@ static int scan_cut(Counter *self, const char *line, size_t length, int64_t star
     return scan_part(self, line + at, length - at, start + (int64_t)at, 0);
 }
 
-/* A line (or the torn part of one) with a prefix: 1 when it was one, 0 when not, -1 without memory. */
+/* Counts a line (or the torn part of one) with a prefix: 1 if it has one, 0 if not, -1 without memory. */
 static int scan_prefixed(Counter *self, const char *line, size_t length, int64_t start, int torn)
 {
     Prefix prefix;
@@ -677,7 +677,7 @@ static int scan_prefixed(Counter *self, const char *line, size_t length, int64_t
     while (end > prefix.rest && is_space(end[-1]))
         end--;
     self->scratch.used = 0;
-    /* a mask is no longer than what it stands for */
+    /* a masked text is not longer than the original */
     char *key = room(&self->scratch, length + 1), *at = key;
     if (!key)
         return -1;
@@ -700,7 +700,7 @@ static int scan_prefixed(Counter *self, const char *line, size_t length, int64_t
     return 1;
 }
 
-/* A line or a part of one; `torn` is 0 or TORN. */
+/* Counts a line or a part of one; `torn` is 0 or TORN. */
 static int scan_part(Counter *self, const char *line, size_t length, int64_t start, int torn)
 {
     if (*line == '[') {
@@ -737,7 +737,7 @@ static int scan_part(Counter *self, const char *line, size_t length, int64_t sta
     return nowhere == NONE ? -1 : count_line(self, number, nowhere);
 }
 
-/* How much is held: a cell becomes a row, a text becomes objects. */
+/* Estimated bytes that `take` would return: a cell becomes a row, a text becomes objects. */
 static inline size_t held(const Counter *self) { return self->entries.used + self->cells.used / 2 + self->texts.used; }
 
 static int scan(Counter *self, const char *data, size_t length, int64_t offset)
@@ -758,8 +758,8 @@ static int scan(Counter *self, const char *data, size_t length, int64_t offset)
 }
 
 #ifndef _WIN32
-/* Reads up to `want` bytes that stand `at` in a file behind those of `chunk`, and hashes those of pieces that end by
- * `hash_to` and were not read yet.  Their number, or an errno, negative; EIO when the file ends there. */
+/* Appends up to `want` bytes from place `at` of a file to `chunk`, and hashes those that were not read yet, in pieces
+ * that end by `hash_to`.  Returns their number, or a negative errno; EIO when the file ends there. */
 static ssize_t read_chunk(Counter *self, int file, int64_t at, int64_t want, int64_t hash_to)
 {
     Pieces *pieces = &self->pieces;
@@ -778,12 +778,12 @@ static ssize_t read_chunk(Counter *self, int file, int64_t at, int64_t want, int
     return got;
 }
 
-/* Scans the lines of a file from `*start` to `end`, which begin lines, or until more than `limit` is held; `*start` is
- * then where it stopped.  Hashes what stands before `*start` and is not hashed, and what it reads, up to the last piece
- * that ends by `end`.  0, or an errno. */
+/* Scans the lines of a file from `*start` to `end`, where lines begin, or until more than `limit` is held; `*start` is
+ * then where it stopped.  Hashes the bytes before `*start` that are not hashed yet, and what it reads, up to the last
+ * piece that ends by `end`.  Returns 0 or an errno. */
 static int scan_file(Counter *self, int file, int64_t *start, int64_t end, size_t limit)
 {
-    Bytes *chunk = &self->chunk; /* holds what was read and not scanned, the part of a line */
+    Bytes *chunk = &self->chunk; /* bytes that were read but not scanned: part of a line */
     int64_t read_to = *start, hash_to = end - end % self->pieces.size;
     ssize_t got;
     chunk->used = 0;
@@ -793,7 +793,7 @@ static int scan_file(Counter *self, int file, int64_t *start, int64_t end, size_
     while (*start < end && held(self) + EVENT * self->events.used <= limit) {
         if ((got = read_chunk(self, file, read_to, end - read_to, hash_to)) < 0)
             return (int)-got;
-        size_t rest = chunk->used, whole = rest + (size_t)got; /* a part of a line, and where lines end */
+        size_t rest = chunk->used, whole = rest + (size_t)got; /* part of a line; where lines end */
         chunk->used = whole;
         read_to += got;
         if (read_to < end) {
@@ -998,7 +998,7 @@ static PyObject *Counter_new(PyTypeObject *type, PyObject *args, PyObject *Py_UN
     Counter *self = (Counter *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
-    self->markers = Py_NewRef(args); /* the texts live as long as we point into them */
+    self->markers = Py_NewRef(args); /* keeps the texts alive, which the markers point into */
     PyObject *salt = PyBytes_FromString("logparse");
     self->seed = salt ? (uint64_t)PyObject_Hash(salt) : 0; /* differs from process to process */
     Py_XDECREF(salt);
@@ -1063,7 +1063,7 @@ PyMODINIT_FUNC PyInit__lines(void)
 {
     PyObject *made = NULL;
 #ifdef __GLIBC__
-    /* Blocks of a megabyte come and go: by default the kernel would map, zero and unmap each of them. */
+    /* Blocks of a megabyte are allocated and freed often: by default the kernel would map, zero and unmap each. */
     mallopt(M_MMAP_THRESHOLD, 8 << 20);
     mallopt(M_TRIM_THRESHOLD, 32 << 20);
 #endif

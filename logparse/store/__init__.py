@@ -1,7 +1,7 @@
 """The store: a folder or URL of Parquet files that anything can read, and the SQL views over them.
 
-``store`` opens, forgets and sweeps; ``schema``, ``views`` are its tables; ``collector``, ``columns``, ``parts`` write
-them; ``compaction`` merges parts into those of a ``manifest``; ``announcements`` are the runs that are at work.
+``store`` opens, forgets and sweeps; ``schema`` and ``views`` define its tables; ``collector``, ``columns`` and
+``parts`` write them; ``compaction`` merges parts into those of a ``manifest``; ``announcements`` lists what runs now.
 """
 
 from __future__ import annotations

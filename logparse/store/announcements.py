@@ -1,13 +1,12 @@
-"""What is running: an ingest or replay tells of itself in the store, and its commits tell how far it is.
+"""What runs now: an ingest or replay announces itself in the store, and its commits show its progress.
 
 ::
 
     STORE/running/<id>.json    {"kind": "ingest", "run": "job-7", "started": 1790000000.0, "host": "node1", "pid": 4242,
                                 "files": 8000, "bytes": 88000000000}
 
-The file is written at the start and removed at the end, also after an error or Ctrl-C; a driver that was killed leaves
-it.  It holds no progress: how far the work is, is counted from the commits that came since, by whoever asks, wherever
-the store lies.  So the silence of a run that was killed is seen as what it is.
+The file is written at the start and removed at the end, also after an error or Ctrl-C; a killed driver leaves it.  It
+holds no progress: readers count the commits since its start, so a killed run shows as one without new commits.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from logparse.store.store import Store
 
 FOLDER = "running"
 REPLAY = "replay"
-"""The format of what a replay commits, and its kind here; everything else is an ingest's."""
+"""The format of a replay's commits, and its ``kind`` here; all other commits are an ingest's."""
 _STALE_S = 86400.0
 _REWRITE_S = 5.0
-_CLOCKS_S = 3600.0  # by which the clocks of a store and of a driver may differ
+_CLOCKS_S = 3600.0  # maximum difference between the clocks of a store and a driver
 
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """One ingest or replay as its driver announced it; totals that it could not know are None.
+    """One ingest or replay as its driver announced it; unknown totals are None.
 
     ``started``: seconds since 1970 by the driver's clock.  ``bytes``: raw bytes to read, ``problems`` to measure.
     """
@@ -56,7 +55,7 @@ class Running:
 
 
 class Announcement:
-    """The file of what runs here.  Where it cannot be written nobody can watch, and the work goes on all the same."""
+    """The announcement file of this process.  If it cannot be written, the work goes on, but cannot be watched."""
 
     def __init__(self, store: Store, entry: Running) -> None:
         self._store, self._entry = store, entry
@@ -65,20 +64,20 @@ class Announcement:
         self.write()
 
     def write(self) -> None:
-        """Write it, or write it again."""
+        """Write or overwrite the file."""
         with contextlib.suppress(OSError):
             make_folder(self._store.filesystem, f"{self._store.root}/{FOLDER}")
             replace_file(self._store.filesystem, self._path, json.dumps(asdict(self._entry)).encode())
 
     def leave_out(self) -> None:
-        """One of the announced problems was measured before and commits nothing.  Nobody is told at once."""
+        """Subtract a problem that was measured before and commits nothing; the file is rewritten later."""
         self._entry = replace(self._entry, problems=(self._entry.problems or 1) - 1)
         if time.monotonic() - self._written > _REWRITE_S:
             self.write()
             self._written = time.monotonic()
 
     def remove(self) -> None:
-        """What was ingested or measured is there all the same: an error here is none of the run."""
+        """Remove the file.  An error here does not matter: all results are committed."""
         with contextlib.suppress(OSError):
             self._store.filesystem.delete_file(self._path)
 
@@ -93,7 +92,7 @@ def announced(
     bytes: int | None = None,
     problems: int | None = None,
 ) -> Iterator[Announcement]:
-    """Say in the store, for as long as the context lasts, that this process runs."""
+    """Announce this process in the store for the duration of the context."""
     entry = Running(
         kind=kind,
         run=run,
@@ -112,7 +111,7 @@ def announced(
 
 
 def running(store: Store) -> dict[str, Running]:
-    """What the store says to be running, by id, the oldest first.  Raises OSError."""
+    """The announced runs by id, oldest first.  Raises OSError."""
     out = {}
     for info in store.filesystem.get_file_info(pafs.FileSelector(f"{store.root}/{FOLDER}", allow_not_found=True)):
         name = info.path.rsplit("/", 1)[-1]
@@ -122,7 +121,7 @@ def running(store: Store) -> dict[str, Running]:
 
 
 def remove_abandoned(store: Store, now: float) -> int:
-    """Remove what drivers left that were killed: no commit for a day.  Returns how many.  Raises OSError."""
+    """Remove the files of killed drivers (no commit for a day).  Returns how many.  Raises OSError."""
     removed = 0
     for name, entry in running(store).items():
         if now - entry.started < _STALE_S:
@@ -141,7 +140,7 @@ def _path(store: Store, name: str) -> str:
 
 
 def _entry(store: Store, path: str) -> Running | None:
-    """None where it has ended meanwhile, or is of no version that we know."""
+    """The announcement in a file; None where it ended meanwhile or another version wrote it."""
     try:
         with store.filesystem.open_input_stream(path) as stream:
             told = json.loads(stream.read())
@@ -161,7 +160,7 @@ class Rows:
         self._seen: set[str] = set()
 
     def new(self) -> list[Commit]:
-        """Commits that the last call did not give.  Raises OSError; what it then missed the next call gives."""
+        """Commits since the last call.  Raises OSError; the next call then returns what this one missed."""
         selector = pafs.FileSelector(f"{self._store.root}/sources", recursive=True, allow_not_found=True)
         fresh = [
             info.path
@@ -196,14 +195,14 @@ class Count:
     confirmed: int = 0
     best: Best | None = None
     last: float = field(init=False)
-    """When the last commit came (at first: when it started)."""
+    """Time of the last commit, in seconds since 1970 (before the first: of the start)."""
     _sources: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.last = self.entry.started
 
     def take(self, rows: Sequence[Commit], store: Store) -> None:
-        """Count those of these commits that are this run's.  Raises OSError."""
+        """Count this run's commits among ``rows``.  Raises OSError."""
         mine = [row for row in rows if self._is_mine(row)]
         self.last = max([self.last, *(row.committed_at for row in mine)])
         if self.entry.kind == REPLAY:
@@ -221,7 +220,7 @@ class Count:
         return row.run == self.entry.run or grown
 
     def _measured(self, mine: Sequence[Commit], store: Store) -> None:
-        """A problem is one commit when it was raced, and another one when its winner was confirmed or refuted."""
+        """Count problems: each is one commit after its race, and another after its winner's confirmation."""
         verdicts = _confirmations(store, {row.attempt for row in mine})
         self.problems += len(mine) - len(verdicts)
         for told in verdicts:
@@ -232,20 +231,20 @@ class Count:
 
     @property
     def share(self) -> float | None:
-        """How much of the work is done, 0 to 1; None where its amount is not known."""
+        """The share of the work that is done, 0 to 1; None where its amount is unknown."""
         for done, total in ((self.problems, self.entry.problems), (self.bytes, self.entry.bytes)):
             if total:
                 return min(1.0, done / total)
         return None
 
     def left_s(self, now: float) -> float | None:
-        """Seconds until the end if it goes on as before; None before the first commit."""
+        """Seconds left at the mean rate so far; None before the first commit."""
         share, spent = self.share, now - self.entry.started
         return None if not share or spent <= 0 else spent / share * (1 - share)
 
 
 def _confirmations(store: Store, attempts: set[str]) -> list[Mapping[str, Any]]:
-    """The verdicts that these attempts committed (a replay writes each as a fact)."""
+    """The results of confirmations that these attempts committed (a replay writes each as a fact)."""
     paths = [path for path in store.files("facts") if attempt_of(path) in attempts] if attempts else []
     facts = store.rows(paths, SCHEMAS["facts"]).to_pylist()
     return [json.loads(fact["value"]) for fact in facts if fact["name"] == "confirmation"]

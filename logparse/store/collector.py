@@ -1,4 +1,4 @@
-"""Records to Arrow tables: counts what is equal, and keeps memory bounded by writing parts when it grows."""
+"""Records to Arrow tables: counts equal records, and bounds memory by writing parts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from logparse.store.parts import Attempt
 from logparse.store.schema import SCHEMAS
 
 _ROWS = 20_000
-_CELLS = 500_000  # counts of calls, which are numbers only
+_CELLS = 500_000  # more than _ROWS: counts of calls are numbers only
 _PROBLEMS = 8_192
 _EXCERPT = 300
 _WRITTEN = 200_000
@@ -47,7 +47,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class _CallKey(NamedTuple):
-    """All of a call but process, second and count."""
+    """All columns of a call except process, second and count."""
 
     kind: str
     problem: str
@@ -85,7 +85,7 @@ class Collector:
         raw: bytes = b"",
         text: str | None = None,
     ) -> None:
-        """Take records of a line (or unit) that stood ``count`` times, first at ``offset``.
+        """Take records of a line (or unit) that came ``count`` times, first at ``offset``.
 
         Rejects of lines with the same ``text`` (default: ``raw``) are one row of the view.
         """
@@ -135,7 +135,7 @@ class Collector:
         self._flush_if_full()
 
     def add_tables(self, tables: dict[str, pa.Table]) -> None:
-        """Take ready columns."""
+        """Take finished tables."""
         for name, ready in tables.items():
             self.records += ready.num_rows
             self._attempt.add(name, ready)
@@ -183,7 +183,7 @@ class Collector:
         self._cell_count += len(counts)
 
     def _flush_calls(self) -> None:
-        """Calls as columns: a number per row, and each text once in a dictionary."""
+        """Write calls as columns: a number per row, and each text once in a dictionary."""
         if not self._cells:
             return
         numbers_of, *parts = zip(*self._cells, strict=True)
@@ -205,7 +205,7 @@ class Collector:
         key = (text, item.solution.text)
         ordinal = self._ordinals.get(key, self._next_ordinal)
         self._ordinals[key] = ordinal + 1
-        if len(self._ordinals) > _ORDINALS:  # bounded: later ordinals then begin above all earlier ones
+        if len(self._ordinals) > _ORDINALS:  # bounds memory; later ordinals begin above all earlier ones
             self._next_ordinal = max(self._ordinals.values())
             self._ordinals.clear()
         self._rows["measurements"].append(
@@ -235,7 +235,7 @@ class Collector:
         if key not in self._facts:
             self._facts.add(key)
             self._rows["facts"].append({"name": fact.name, "value": fact.value})
-        if len(self._facts) > _WRITTEN:  # bounded: a fact written twice does no harm
+        if len(self._facts) > _WRITTEN:  # bounds memory; a fact may be written twice
             self._facts.clear()
 
     def _reject(self, reject: Reject, count: int, offset: int, raw: bytes, line: bytes) -> None:
@@ -273,7 +273,7 @@ class Collector:
         self._write("convs", [conv_row(p) for p in problems if isinstance(p, ConvProblem)])
         self._written_problems |= {xxhash.xxh3_64_intdigest(text.encode()) for text in self._problems}
         self._problems.clear()
-        if len(self._written_problems) > _WRITTEN:  # bounded: a problem written twice does no harm
+        if len(self._written_problems) > _WRITTEN:  # bounds memory; a problem may be written twice
             self._written_problems.clear()
 
 
@@ -289,7 +289,7 @@ def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, 
 
 
 def _of_calls(values: Sequence[Any], call: Ints, name: str) -> pa.Array:
-    """A column of calls, per row; texts stay in a dictionary."""
+    """A column of the calls table: ``values[i]`` for each ``i`` in ``call``; texts stay in a dictionary."""
     type = SCHEMAS["calls"].field(name).type
     if pa.types.is_string(type):
         places: dict[str, int] = {}
@@ -300,8 +300,8 @@ def _of_calls(values: Sequence[Any], call: Ints, name: str) -> pa.Array:
 
 
 def problem_text(problem: Problem) -> str:
-    """``problem.text``, made once for equal problems (hashing one is ten times faster than making its text)."""
-    text: str | None = problem.__dict__.get("text")  # a cached property of most
+    """``problem.text``, computed once for equal problems (hashing one is ten times faster than making its text)."""
+    text: str | None = problem.__dict__.get("text")  # a cached property in most classes of problems
     return text or _text_of_equals(problem)
 
 
@@ -314,7 +314,7 @@ _LIMIT = 1 << 63
 
 
 def storable(outcome: Outcome) -> Outcome:
-    """The outcome, or a reject in its place where a number in it needs more than 64 bits (a torn or damaged one)."""
+    """The outcome, or a reject where a number in it needs more than 64 bits (in torn or damaged lines)."""
     if outcome.unit == "reject" or all(map(_fits, outcome.records)):
         return outcome
     return Outcome("reject", (Reject("a number beyond 64 bits"),), outcome.lines, outcome.at)
@@ -354,7 +354,7 @@ def conv_row(problem: ConvProblem) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def clock_second(text: bytes) -> int:
-    """Seconds since 1970 of ``YYYY-MM-DD hh:mm:ss`` (local time, kept without a zone); NULL when it is no time."""
+    """Seconds since 1970 of ``YYYY-MM-DD hh:mm:ss`` (local time, kept without a zone); NULL for any other text."""
     try:
         moment = datetime.datetime.fromisoformat(text.decode())  # strptime takes 20 times as long
     except ValueError:  # no clock, or a damaged one

@@ -1,6 +1,6 @@
 """Arrow columns from Python values, without pandas.
 
-``pyarrow.array`` imports pandas where that is installed, which takes longer than most logs take to read.
+``pyarrow.array`` imports pandas if it is installed, which takes longer than reading most logs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 
 def column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
-    """Values of one of the store's types (text, number, boolean, time in seconds, list), None where unknown."""
+    """A column of one of the store's types (text, number, boolean, time in seconds, list); None is unknown."""
     present = [value is not None for value in values]
     if pa.types.is_list(type):
         sizes = [0 if value is None else len(value) for value in values]
@@ -28,29 +28,29 @@ def column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
 
 
 def fixed(values: npt.NDArray[Any], present: npt.NDArray[np.bool_], type: pa.DataType) -> pa.Array:
-    """Numbers, booleans or times; unknown where not ``present``."""
+    """A column of numbers, booleans or times; unknown where not ``present``."""
     data = _bits(values) if pa.types.is_boolean(type) else pa.py_buffer(np.ascontiguousarray(values, _dtype(type)))
     return pa.Array.from_buffers(type, len(values), [_valid(present), data])
 
 
 def numbers(values: npt.NDArray[np.int64], null: int, type: pa.DataType | None = None) -> pa.Array:
-    """64-bit numbers, ``null`` where unknown."""
+    """A column of 64-bit numbers; ``null`` is unknown."""
     return fixed(values, values != null, type or pa.int64())
 
 
 def dictionary(codes: npt.NDArray[np.int64], texts: Sequence[str]) -> pa.Array:
-    """``texts[code]`` of each code, unknown where that is negative; each text stands in memory once."""
+    """A column with ``texts[code]`` for each code, unknown where it is negative; each text is in memory once."""
     indices = fixed(codes, codes >= 0, pa.int32())
     return pa.DictionaryArray.from_arrays(indices, column(texts, pa.string()), safe=False)
 
 
 def table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Rows with these columns; a name that a row lacks is unknown."""
+    """A table of rows in this schema; a column that a row lacks is unknown."""
     return pa.Table.from_arrays([column([row.get(f.name) for row in rows], f.type) for f in schema], schema=schema)
 
 
 def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of a part in today's schema; a column that it lacks is unknown."""
+    """Rows of a part in the current schema; a column that the part lacks is unknown."""
     if rows.schema.equals(schema):
         return rows
 
@@ -76,8 +76,8 @@ def _valid(present: Any) -> pa.Buffer | None:
 
 
 def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:
-    """Where each text begins and ends, and all of them.  A lone surrogate (half an escape of JSON), which no table
-    holds, is spelled out.
+    """The offsets of all texts, and their bytes.  A lone surrogate (half an escape of JSON), which no table can hold,
+    is written as its escape.
     """
     together = "".join(texts)
     data = together.encode("utf-8", "backslashreplace")
@@ -87,7 +87,7 @@ def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:
 
 
 def _ends(sizes: Sequence[int]) -> pa.Buffer:
-    """Where each value begins and ends.  Raises OverflowError above 2 GiB, which no part comes near."""
+    """The offsets of values of these sizes.  Raises OverflowError above 2 GiB; parts are far smaller."""
     ends = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ends[1:])
     if ends[-1] > np.iinfo(np.int32).max:

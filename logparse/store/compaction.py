@@ -1,9 +1,9 @@
 """Compaction: many small parts become few large ones, and many row files one manifest.
 
-What is committed is read and written once more, in large parts under fresh names, and last the manifest, by
-put-if-absent under the next number: that is the commit of a compaction.  Killed before it, it leaves files that a later
-sweep removes; of two at once the second finds the number taken and changes nothing.  What was merged stays for an hour,
-so that whoever reads it now can finish; the next ingest or compaction after that removes it.
+Committed rows are read and written again, in large parts under fresh names.  The manifest is written last, by
+put-if-absent under the next number: that is the commit of a compaction.  A compaction that is killed before leaves
+files that a later sweep removes; of two at once, the second finds the number taken and changes nothing.  Merged files
+stay for an hour, so that current readers can finish; the next ingest or compaction after that removes them.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from logparse.store.schema import SCHEMAS
 from logparse.store.store import Store
 
 LARGE_BYTES = 64 << 20
-"""Parts from this size on are left as they are, once they are merged ones."""
-_READ_TOGETHER = 16  # parts: each may be a request to another machine, or large
-_GROUP_BYTES = 64 << 20  # in memory, until they are written as one row group
+"""Merged parts from this size on are not merged again."""
+_READ_TOGETHER = 16  # parts read at a time: each may be a request to another machine, or large
+_GROUP_BYTES = 64 << 20  # bytes in memory from which on rows are written as one row group
 
 Progress = Callable[[int, int], None]
-"""Called with the parts merged so far and all that are to be."""
+"""Called with the number of parts merged so far and the number of all parts to merge."""
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """How many files a reader opens, before and after."""
+    """The number of files that a reader opens, before and after a compaction."""
 
     before: int
     after: int
@@ -85,19 +85,19 @@ def _by_folder(paths: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
-    """What is to be merged of a folder: all but large merged parts, as the others' attempts are the manifest's then.
+    """The parts of a folder to merge: all but large merged ones, as the manifest then stands for the others' attempts.
 
-    Where something was forgotten, everything: it must leave the disk.
+    Where something was forgotten, all parts: its rows must leave the disk.
     """
     fresh = [path for path in paths if path.removeprefix(f"{store.root}/") not in manifest.parts]
     merged = [path for path in paths if path.removeprefix(f"{store.root}/") in manifest.parts]
-    infos = store.filesystem.get_file_info(merged)  # a request each: not for thousands of fresh ones
+    infos = store.filesystem.get_file_info(merged)  # a request per part, so not for thousands of fresh ones
     old = [info.path for info in infos if manifest.stale or (info.size or 0) < LARGE_BYTES]
     return [*old, *fresh] if fresh or len(old) > 1 or manifest.stale else []
 
 
 def _read(store: Store, table: str, paths: Sequence[str], attempts: pa.Array) -> Iterator[pa.Table]:
-    """What ``_rows`` gives of each part, a few of them at a time."""
+    """The result of ``_rows`` for each part, a few parts at a time."""
     with ThreadPoolExecutor(_READ_TOGETHER) as reading:
         for start in range(0, len(paths), _READ_TOGETHER):
             some = paths[start : start + _READ_TOGETHER]
@@ -105,21 +105,21 @@ def _read(store: Store, table: str, paths: Sequence[str], attempts: pa.Array) ->
 
 
 def _rows(store: Store, path: str, table: str, attempts: pa.Array) -> pa.Table:
-    """Rows of a part that still count, in the schema of today."""
+    """Rows of a part that belong to ``attempts``, in the current schema."""
     schema = _schema(table, path)
     rows = conformed(pq.ParquetFile(path, filesystem=store.filesystem).read(use_threads=False), schema)
     if not attempt_of(path).startswith(MERGED):
-        return rows  # all of one attempt, which is among these
+        return rows  # all rows are of one attempt, which is among these
     return rows.filter(pc.is_in(rows["attempt"], value_set=attempts))
 
 
 def _schema(table: str, path: str) -> pa.Schema:
-    """Without the column that the folder's name tells."""
+    """The schema of a part, without the column whose value is in the folder's name."""
     return pa.schema([f for f in SCHEMAS[table] if f.name != "category" or "/category=" not in path])
 
 
 class _Writer:
-    """Merged parts of one folder, a row group at a time."""
+    """Writes merged parts of one folder, a row group at a time."""
 
     def __init__(self, store: Store, table: str, folder: str) -> None:
         self._store = store
@@ -137,7 +137,7 @@ class _Writer:
             self._write()
 
     def close(self) -> list[str]:
-        """The paths of the parts."""
+        """Write what is held; returns the paths of the parts."""
         self._write()
         return self._paths
 

@@ -1,11 +1,11 @@
-"""What a compaction merged: the commits that it stands for, and the parts that hold their rows.
+"""The manifest of a compaction: the merged commits, and the parts that hold their rows.
 
     STORE/compactions/<number>.parquet       the highest number counts …
     STORE/compactions/forgotten-<id>.json    … but for the attempts in these
 
-The commits' row files and parts stay until nobody can be reading them any more (``Store.sweep``); whoever reads the
-manifest passes them over.  What is forgotten is written beside the manifest and not into it: so a compaction that has
-read it before cannot bring it back, whenever its manifest comes.
+The commits' own row files and parts stay until no reader can still use them (``Store.sweep``); readers of the manifest
+skip them.  Forgotten attempts are recorded in files beside the manifest, so that a compaction that read them before
+cannot bring them back, no matter when its manifest is written.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ from logparse.store.schema import COMMIT_SCHEMA
 
 FOLDER = "compactions"
 MERGED = "merged"
-"""What the names of merged parts begin with, where others have an attempt."""
+"""Prefix of the names of merged parts, where other parts' names begin with their attempt."""
 _TOLD = b"logparse_manifest"
 _REMEMBERED_S = 86400.0
-"""How long it is kept what was forgotten, at least: a compaction that began before may still be at work."""
+"""Minimum seconds for which forgotten attempts stay recorded: a compaction that began before may still run."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """``commits``: rows of ``COMMIT_SCHEMA``; ``parts``: paths below the store; ``stale``: whether these hold rows of
-    forgotten commits; ``age_s``: since it was written; ``spent``: paths of what was forgotten long ago and is in none.
+    """One manifest.
+
+    ``commits``: rows of ``COMMIT_SCHEMA``; ``parts``: paths below the store; ``stale``: whether these hold rows of
+    forgotten commits; ``age_s``: seconds since it was written; ``spent``: paths of files that record attempts which
+    were forgotten long ago and are in no manifest.
     """
 
     number: int = 0
@@ -53,7 +56,7 @@ class Manifest:
         return frozenset(self.commits["attempt"].to_pylist())
 
     def to_bytes(self) -> bytes:
-        """The file that ``latest`` reads."""
+        """The content of the file that ``latest`` reads."""
         told = json.dumps({"parts": sorted(self.parts)}).encode()
         table = self.commits.replace_schema_metadata({**(COMMIT_SCHEMA.metadata or {}), _TOLD: told})
         sink = io.BytesIO()
@@ -64,25 +67,25 @@ class Manifest:
         return f"{root}/{FOLDER}/{self.number:08d}.parquet"
 
     def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
-        """Write it under its number.  False where another compaction has taken that."""
+        """Write it under its number.  Returns False where another compaction has taken the number."""
         make_folder(filesystem, f"{root}/{FOLDER}")
         return put(self.path(root), self.to_bytes())
 
 
 def forget(filesystem: pafs.FileSystem, root: str, attempts: Iterable[str]) -> None:
-    """Take attempts out of the manifest, and of any that is being made."""
+    """Remove attempts from the manifest, and from any that is being made."""
     make_folder(filesystem, f"{root}/{FOLDER}")
     path = f"{root}/{FOLDER}/forgotten-{secrets.token_hex(8)}.json"
     replace_file(filesystem, path, json.dumps(sorted(attempts)).encode())
 
 
 def manifests(filesystem: pafs.FileSystem, root: str) -> list[str]:
-    """The paths of all of them, the one that counts last."""
+    """The paths of all manifests, the valid one last."""
     return sorted(info.path for info in _listed(filesystem, root) if info.path.endswith(".parquet"))
 
 
 def latest(filesystem: pafs.FileSystem, root: str) -> Manifest:
-    """The manifest that counts, an empty one where nothing was ever merged."""
+    """The valid manifest; an empty one where nothing was ever merged."""
     infos = {info.path: info for info in _listed(filesystem, root)}
     paths = sorted(path for path in infos if path.endswith(".parquet"))
     forgotten = {path: _forgotten(filesystem, path) for path in infos if path.endswith(".json")}

@@ -20,11 +20,11 @@ from logparse.store.columns import table as arrow_table
 from logparse.store.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_row
 
 _WRITERS = 2
-_BESIDE = 4096  # rows from which on a part is worth a thread
+_BESIDE = 4096  # minimum rows of a part that is written in a thread
 
 
 class Attempt:
-    """Part files of one attempt to read a source; ``commit`` makes them exist."""
+    """Part files of one attempt to read a source; ``commit`` makes them visible."""
 
     def __init__(self, filesystem: pafs.FileSystem, root: str, name: str, put: PutIfAbsent) -> None:
         self.name = name
@@ -38,14 +38,14 @@ class Attempt:
     def add(self, table: str, rows: pa.Table, category: str | None = None) -> None:
         """Write rows (any subset of the schema's columns; the rest are null) as one part.
 
-        A large part is written while the caller goes on; what went wrong is raised by a later ``add`` or by ``commit``.
+        A large part is written while the caller goes on; a later ``add`` or ``commit`` raises its error.
         """
         if not rows.num_rows:
             return
         schema = SCHEMAS[table]
         wanted = [f for f in schema if f.name != "category"] if category is not None else list(schema)
         columns = [_column(rows, f, self.name) for f in wanted]
-        # what a column says of its own rows: one without unknowns is written a sixth faster
+        # A column that is declared free of nulls is written a sixth faster.
         fields = [pa.field(f.name, c.type, c.null_count > 0) for f, c in zip(wanted, columns, strict=True)]
         part = pa.Table.from_arrays(columns, schema=pa.schema(fields))
         folder = f"{self._root}/{table}" + (f"/category={category}" if category is not None else "")
@@ -63,20 +63,20 @@ class Attempt:
 
     def _write(self, part: pa.Table, path: str) -> None:
         with self._fs.open_output_stream(path) as sink:
-            # half as large again as by zstd and a quarter faster to ingest; a compaction writes zstd
+            # Parts in lz4 are half as large again as in zstd, and ingest is a quarter faster; compaction writes zstd.
             pq.write_table(part, sink, compression="lz4", **encoding(part.schema))
 
     def parts(self) -> Sequence[str]:
-        """The paths of its parts, once they are written."""
+        """The paths of the attempt's parts; waits until they are written."""
         while self._writing:
             self._writing.popleft().result()
         return self._paths
 
     def commit(self, row: Commit, others: Mapping[str, Sequence[str]] | None = None) -> bool:
-        """Write the row file.  False when another ingest has committed the same stretch of the same source before.
+        """Write the row file.  Returns False when another ingest has committed the same stretch of the source before.
 
-        ``others``: parts by attempts that read a share of it elsewhere.  Their rows stand in the same file, and count
-        no lines: this one counts all.
+        ``others``: parts by attempts that read ranges of it elsewhere.  Their rows are in the same file and count no
+        lines, as this attempt's row counts all.
         """
         others = others or {}
         parts = [*self.parts(), *(path for paths in others.values() for path in paths)]
@@ -102,7 +102,7 @@ _LONG_TEXTS = frozenset({"problem", "shape", "key_text", "text"})
 
 
 def encoding(schema: pa.Schema) -> dict[str, list[str]]:
-    """What of a part is worth a dictionary and statistics: not long texts that hardly repeat, nor what was measured."""
+    """Options for writing a part: dictionaries, but for long texts and measured values; statistics of numbers only."""
     plain = [f.name for f in schema if f.name in _LONG_TEXTS and not pa.types.is_dictionary(f.type)]
     numbers = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
     unlike = {*plain, "time_us", "flops", "ordinal", "workspace_bytes"}
@@ -116,18 +116,18 @@ def _column(rows: pa.Table, wanted: pa.Field, attempt: str) -> pa.Array | pa.Chu
     if wanted.name in rows.column_names:
         given = rows[wanted.name]
         if pa.types.is_dictionary(given.type) and given.type.value_type == wanted.type:
-            return given  # the same Parquet type, written without making every value first
+            return given  # the same Parquet type, written without expanding the dictionary
         return given if given.type == wanted.type else given.cast(wanted.type)
     return pa.nulls(rows.num_rows, wanted.type)
 
 
 def row_file(row: Commit) -> str:
-    """Where the row file of a commit lies in its store: its name says what of which source it holds."""
+    """The path of a commit's row file in its store; it names the source and the stretch."""
     return _row_file(row.path, row.source_id, row.start, row.content_hash, row.tail)
 
 
 def row_files(commits: pa.Table) -> list[str]:
-    """The same for rows of ``COMMIT_SCHEMA``."""
+    """The paths of the row files for rows of ``COMMIT_SCHEMA``."""
     columns = (commits[name].to_pylist() for name in ("path", "source_id", "start", "content_hash", "tail"))
     return [_row_file(*row) for row in zip(*columns, strict=True)]
 

@@ -1,4 +1,4 @@
-"""The store's tables: the columns of their parts, the row that commits what was read, and the views over all."""
+"""The store's tables: the columns of parts, of the row that commits an attempt, and of findings."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("count", pa.int64()),
             ("reason", pa.string()),
             ("text", pa.string()),
-            ("line", pa.int64()),  # a hash that equal lines share, whatever part of the file they were read with
+            ("line", pa.int64()),  # a hash of the text: equal lines share it across ranges of the file
         ]
     ),
     "gemms": pa.schema(
@@ -122,7 +122,7 @@ class Commit:
     source_id: str
     run: str
     path: str
-    format: str  # names joined by +; rows of earlier versions spell some with _, and are read with -
+    format: str  # names joined by +; in rows of earlier versions some have _, which is read as -
     content_hash: str  # of raw bytes 0 to ``end``
     start: int
     end: int
@@ -132,11 +132,11 @@ class Commit:
     units: Mapping[Unit, int] = field(default_factory=dict)
     pid: int | None = None
     pid_from: str | None = None
-    tail: bool = False  # holds only a last line that has no line end yet
-    whole: bool = False  # a whole-file format: growth means reading all of it again
+    tail: bool = False  # the commit holds only a last line that has no line end yet
+    whole: bool = False  # of a whole-file format: if the file grows, all of it is read again
     replaces: tuple[str, ...] = ()
-    ended: str | None = None  # how the input ended, where that is odd
-    bench_output: bool = False  # holds output of hipblaslt-bench: its bench lines are a tool's
+    ended: str | None = None  # how the input ended, if not normally
+    bench_output: bool = False  # output of hipblaslt-bench: a tool made its bench lines
     committed_at: float = 0.0
     seconds: float = 0.0
 
@@ -181,7 +181,7 @@ FINDINGS_SCHEMA = pa.schema(
         *((x, pa.float64()) for x in ("saving_us", "saving_low_us", "saving_high_us", "saving_share", "per_call_us")),
         ("calls", pa.int64()),
         ("advice", pa.string()),
-        ("solution", pa.string()),  # what is proposed instead; null where only a search can tell
+        ("solution", pa.string()),  # the proposed one; null where only a search can find it
     ]
 )
 

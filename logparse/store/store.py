@@ -6,9 +6,9 @@
                                                  one per attempt that read a range of the same file
     STORE/compactions/<number>.parquet           what was merged (see ``manifest``)
 
-Parts carry the *attempt* that wrote them; only attempts with a row in ``sources`` exist for the views, so a killed
-ingest leaves nothing but files that the next one removes.  ``<path>`` is a hash of the source's path, so that a worker
-finds what there is of one file without reading about all others (a row file may also stand in ``sources`` itself).
+Parts carry the *attempt* that wrote them; the views show only attempts with a row in ``sources``, so a killed ingest
+leaves nothing but files that the next one removes.  ``<path>`` is a hash of the source's path, so that a worker finds
+the commits of one file without reading all others (a row file may also be in ``sources`` itself).
 A source may have several commits (a log that grew, standard input every few seconds); a commit may replace earlier ones
 of its source.
 """
@@ -55,16 +55,16 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow.dataset as ds
 
-_READ_TOGETHER = 16  # files: each may be a request to another machine
-_COMBINED = 256  # files whose tables become one
-_OWN = {"calls": "calls", "workload": "workload", "messages": "process_messages"}  # of one run, and their views
+_READ_TOGETHER = 16  # files read at a time: each may be a request to another machine
+_COMBINED = 256  # files whose tables are combined at a time
+_OWN = {"calls": "calls", "workload": "workload", "messages": "process_messages"}  # frames of one run, and their views
 FRAMES = (*_OWN, "sources", "gemm_problems", "conv_problems", "links", "measurements", "solutions", "kernels", "facts")
 """The tables that analyzers take."""
 _LARGE = frozenset({"gemms", "convs", "measurements"})
 
 
 class Store:
-    """A store that exists.  Open it with ``open_store``; all tables come back as pandas DataFrames."""
+    """An existing store.  ``open_store`` opens it; its methods return tables as pandas DataFrames."""
 
     def __init__(self, url: str, filesystem: pafs.FileSystem, root: str) -> None:
         self.url = url
@@ -79,7 +79,7 @@ class Store:
         return put_if_absent(self.url, self.filesystem)
 
     def attempt(self) -> Attempt:
-        """A fresh attempt to read one source; nothing of it is visible before its ``commit``."""
+        """A fresh attempt to read one source; it is invisible before its ``commit``."""
         return Attempt(self.filesystem, self.root, secrets.token_hex(8), self.put)
 
     def commits(self) -> list[Commit]:
@@ -87,7 +87,7 @@ class Store:
         return live(map(commit_from_row, self._commit_table().to_pylist()))
 
     def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
-        """The live commits of one path as of this moment, with those that are ``known`` of an earlier one."""
+        """The live commits of one path now, ``known`` ones of an earlier moment included."""
         read = {f"{self.root}/{row_file(row)}" for row in known}
         files = [p for p in self.files(f"sources/{path_folder(path)}") if p.endswith(".parquet") and p not in read]
         rows = self.rows(files, COMMIT_SCHEMA).to_pylist() if files else []
@@ -95,7 +95,7 @@ class Store:
         return live({row.attempt: row for row in (*known, *found)}.values())
 
     def known(self) -> Callable[[str], Sequence[Commit]]:
-        """The commits of a path, as of now.  Of all paths at once, in little memory."""
+        """A function that returns the commits of any path as of now, in little memory."""
         table = self._commit_table()
         rows: dict[str, list[int]] = {}
         for number, path in enumerate(table["path"].to_pylist()):
@@ -103,7 +103,7 @@ class Store:
         return lambda path: live(commit_from_row(table.slice(n, 1).to_pylist()[0]) for n in rows.get(path, ()))
 
     def manifest(self) -> Manifest:
-        """What the last compaction merged."""
+        """The manifest of the last compaction."""
         return latest(self.filesystem, self.root)
 
     def _commit_table(self, manifest: Manifest | None = None) -> pa.Table:
@@ -112,13 +112,13 @@ class Store:
         infos = (info for info in self._infos("sources") if info.path.endswith(".parquet") and info.path not in merged)
         listed = [(info.path, info.mtime_ns) for info in infos]
         held, rows = self._row_files
-        if listed != held:  # a row file never changes (what is forgotten may come again, later)
+        if listed != held:  # a row file never changes, but a forgotten one may be written again
             rows = self.rows([path for path, _ in listed], COMMIT_SCHEMA)
             self._row_files = listed, rows
         return pa.concat_tables([manifest.commits, rows])
 
     def live_table(self, run: str | None = None) -> pa.Table:
-        """Rows of ``commits``, of one run only if it is named; without an object for each there may be very many."""
+        """The live commits as a table, of one run if it is named: very many would be too large as objects."""
         table = self._commit_table()
         gone = {attempt for attempts in table["replaces"].to_pylist() for attempt in attempts or ()}
         rows = zip(table["attempt"].to_pylist(), table["run"].to_pylist(), strict=True)
@@ -126,10 +126,10 @@ class Store:
         return table if all(wanted) else table.filter(pa.array(wanted, pa.bool_()))
 
     def forget(self, name: str) -> list[str]:
-        """Remove a run, or the sources whose path ends in ``name``.  Returns the paths that are gone.
+        """Remove a run, or the sources whose path ends in ``name``.  Returns the removed paths.
 
-        What a compaction merged of them is invisible at once, and leaves the disk with the next one; so is what one
-        that is at work will have merged.  Raises StoreError when nothing matches.
+        Rows of them that a compaction has merged, or is merging now, become invisible at once, and leave the disk with
+        the next compaction.  Raises StoreError when nothing matches.
         """
         rows = [commit_from_row(row) for row in self._commit_table().to_pylist()]
         named = [row for row in live(rows) if name in (row.run, row.path) or row.path.endswith("/" + name)]
@@ -148,7 +148,7 @@ class Store:
         return sorted({row.path for row in named})
 
     def damage(self) -> list[str]:
-        """What of the committed data cannot be read: a line per file with what is lost.  Reads every part."""
+        """The committed files that cannot be read: a line per file, with what is lost.  Reads every part."""
         manifest, commits = self.manifest(), self.live_table()
         found = []
         listed = {path for table in SCHEMAS for path in self.files(table)}
@@ -175,16 +175,16 @@ class Store:
 
     @property
     def unmerged(self) -> int:
-        """How many row files a reader opens one by one, as of the last look; ``compact`` merges them."""
+        """The number of row files that were read one by one last time; ``compact`` merges them."""
         return len(self._row_files[0])
 
     def sweep(self, older_than_s: float = 3600) -> int:
-        """Remove what nobody reads: parts of attempts that never committed and have written nothing for a while, and
-        what was merged a while ago.  Returns how many files.
+        """Remove files that have no readers: parts of attempts that never committed and have written nothing for
+        ``older_than_s``, and files merged longer ago than that.  Returns the number of files.
         """
         manifest = self.manifest()
         merged = manifest.attempts
-        settled = manifest.age_s > older_than_s  # nobody still reads by the manifest before this one
+        settled = manifest.age_s > older_than_s  # no reader still uses the manifest before this one
         held = set(self._commit_table(manifest)["attempt"].to_pylist())
         doomed = [*manifest.spent, *(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
         if settled:
@@ -199,7 +199,7 @@ class Store:
                     continue
                 if attempt in merged or attempt.startswith(MERGED):
                     doomed += [info.path] if settled else []
-                elif attempt not in held:  # as long as any of its parts is young, it may be at work
+                elif attempt not in held:  # an attempt with a recent part may still run
                     loose.setdefault(attempt, []).append(info.path)
                     touched[attempt] = max(touched.get(attempt, 0.0), (info.mtime_ns or 0) / 1e9)
         now = time.time()
@@ -207,7 +207,7 @@ class Store:
         return sum(self._delete(path) for path in doomed)
 
     def _delete(self, path: str) -> bool:
-        """Whether it was there: another process may have been faster."""
+        """Delete a file; returns False where another process has deleted it before."""
         try:
             self.filesystem.delete_file(path)
         except FileNotFoundError:
@@ -231,7 +231,7 @@ class Store:
         return sorted(first, key=lambda run: first[run])
 
     def latest_run(self, run: str | None = None) -> str:
-        """``run`` if it exists, else (None) the latest one.  Raises StoreError naming what there is."""
+        """``run``, or the latest run for None.  Raises StoreError, with the existing runs, if it does not exist."""
         runs = self.runs()
         if not runs:
             raise StoreError(f"{self.url} is empty: ingest some logs first (`logparse ingest PATH…`)")
@@ -241,7 +241,7 @@ class Store:
 
     @property
     def folder(self) -> Path | None:
-        """Where the store lies on this machine's disk; None for one behind a URL."""
+        """The store's folder on this machine; None for a store at a URL."""
         return Path(self.root) if isinstance(self.filesystem, pafs.LocalFileSystem) else None
 
     def connect(
@@ -249,10 +249,9 @@ class Store:
     ) -> duckdb.DuckDBPyConnection:
         """An in-memory DuckDB connection with the views; ``run`` limits every view to one run.
 
-        ``sql`` limits the views to those that this text names and what they are made of: making all of them takes
-        longer than most queries.  ``sealed``: the connection needs no access to files, so that untrusted SQL may be
-        denied it; otherwise DuckDB reads the large tables of a local store by itself, which takes a third less time and
-        memory.
+        ``sql`` limits the views to those that this text names and their sources: making all views takes longer than
+        most queries.  ``sealed``: the connection needs no access to files, so that untrusted SQL may be denied it;
+        otherwise DuckDB reads the large tables of a local store itself, which takes a third less time and memory.
         """
         import duckdb
 
@@ -260,7 +259,7 @@ class Store:
             config={
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
-                "temp_directory": tempfile.gettempdir(),  # by default it is .tmp, wherever the user happens to be
+                "temp_directory": tempfile.gettempdir(),  # DuckDB's default is .tmp in the working folder
             }
         )
         commits, manifest = self.live_table(run), self.manifest()
@@ -277,7 +276,7 @@ class Store:
             paths = parts if table in _LARGE and self.folder is not None and not sealed else []
             if paths:
                 names = ", ".join(map(sql_text, paths))
-                wanted = ", ".join(f'"{name}"' for name in schema.names)  # parts of earlier versions have more
+                wanted = ", ".join(f'"{name}"' for name in schema.names)  # parts of earlier versions have more columns
                 read = f"read_parquet([{names}], hive_partitioning=false)"
                 con.execute(f"create view {table}_ as select {wanted} from {read}")
             else:
@@ -304,7 +303,7 @@ class Store:
     def sql(self, sql: str, run: str | None = None) -> pd.DataFrame:
         """The result of one SELECT over the views (see ``docs/sql.md``), limited to ``run`` if it is named.
 
-        Runs as trusted SQL in this process, as ``query``; ``logparse.sql.query`` has limits for untrusted SQL.
+        It runs as trusted SQL in this process, like ``query``; ``logparse.sql.query`` has limits for untrusted SQL.
         """
         return self.query(sql, run)
 
@@ -312,7 +311,7 @@ class Store:
         return f"Store({self.url!r}, runs: {', '.join(self.runs()) or 'none'})"
 
     def frames(self, run: str | None = None, names: Sequence[str] = FRAMES) -> dict[str, pd.DataFrame]:
-        """The tables that analyzers take: of one run (default the latest) where they are the run's own, else of all."""
+        """The tables that analyzers take: calls, workload, messages of one run (default the latest), others of all."""
         run = self.latest_run(run)
         out = {}
         with self.connect(sql=" ".join(names)) as con:
@@ -337,7 +336,7 @@ class Store:
         return self._view("workload", run)
 
     def messages(self, run: str | None = None) -> pd.DataFrame:
-        """Library lines that are no calls, by source, category and distinct text."""
+        """Lines of libraries that are no calls, by source, category and distinct text."""
         return self._view("messages", run)
 
     def gemm_problems(self, run: str | None = None) -> pd.DataFrame:
@@ -353,7 +352,7 @@ class Store:
         return self._view("links", run)
 
     def measurements(self, run: str | None = None) -> pd.DataFrame:
-        """Times (µs) of solutions for problems, or the reason why there is none."""
+        """Times (µs) of solutions for problems, or the reason why there is no time."""
         return self._view("measurements", run)
 
     def solutions(self, run: str | None = None) -> pd.DataFrame:
@@ -365,11 +364,11 @@ class Store:
         return self._view("kernels", run)
 
     def facts(self, run: str | None = None) -> pd.DataFrame:
-        """Where files were made: source_id, run, name, value."""
+        """The machines and builds that files were made with: source_id, run, name, value."""
         return self._view("facts", run)
 
     def rejects(self, run: str | None = None) -> pd.DataFrame:
-        """Distinct lines that look like ours and could not be read."""
+        """Distinct lines that have a format's marker and could not be read."""
         return self._view("rejects", run)
 
     def findings(self) -> pd.DataFrame:
@@ -385,9 +384,9 @@ class Store:
         return [info for info in self.filesystem.get_file_info(selector) if info.is_file]
 
     def rows(self, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
-        """The rows of files; columns that one lacks are unknown.
+        """The rows of files; columns that a file lacks are unknown.
 
-        As fast as pyarrow.dataset, which imports pandas; and that takes longer than most logs to read.
+        It is as fast as pyarrow.dataset, whose import of pandas takes longer than reading most logs.
         """
 
         def read(path: str) -> pa.Table:
@@ -395,7 +394,7 @@ class Store:
 
         found = [arrow_table([], schema)]
         with ThreadPoolExecutor(_READ_TOGETHER) as reading:
-            for start in range(0, len(paths), _COMBINED):  # a table takes far more memory than its one row
+            for start in range(0, len(paths), _COMBINED):  # a table of one row takes far more memory than the row
                 some = pa.concat_tables(reading.map(read, paths[start : start + _COMBINED]))
                 found.append(some.combine_chunks())
         return pa.concat_tables(found)
@@ -427,7 +426,7 @@ class Store:
 def open_store(location: str | os.PathLike[str] | None = None, *, create: bool = False) -> Store:
     """The store at a folder or URL (default ``$LOGPARSE_STORE``, else ``logparse-store``).
 
-    Raises StoreError when it is missing (unless ``create``), out of reach or written by another schema version.
+    Raises StoreError when it is missing (unless ``create``), unreachable, or of another schema version.
     """
     url = os.fspath(location or os.environ.get("LOGPARSE_STORE") or "logparse-store")
     if not url.isascii():

@@ -1,4 +1,4 @@
-"""The SQL behind the store's views, over its tables as they are."""
+"""The SQL of the store's views over its tables."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CONV_SHAPE = (
     "'conv ' || direction || ' ' || n || 'x' || c || 'x' || d || 'x' || h || 'x' || w || 'x' || k || 'x' || filter_d"
     " || 'x' || filter_h || 'x' || filter_w || ' g' || groups || ' ' || in_type"
 )
-"""``ConvProblem.shape``, unknown where any part is: not stored, as the columns hold all of it."""
+"""SQL of ``ConvProblem.shape``, null where any part is unknown; it is not stored, as other columns hold all parts."""
 
 
 def view_sql(run: str | None) -> dict[str, str]:
-    """The views, in order of dependence; ``commits_`` and ``<table>_`` are already limited to ``run``."""
+    """SQL of each view, in order of dependence; ``commits_`` and ``<table>_`` are already limited to ``run``."""
     units = ", ".join(f"cast(sum({unit}_lines) as bigint) as {unit}_lines" for unit in UNITS)
     joined = "select s.source_id, s.run, t.* exclude (attempt) from {t}_ t join commits_ s using (attempt)"
     gemm_columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["gemms"].names[2:])
@@ -89,7 +89,7 @@ def view_sql(run: str | None) -> dict[str, str]:
 
 
 def named_in(sql: str, views: Mapping[str, str]) -> dict[str, str]:
-    """The views that a text names, directly or through each other, in their order; all if it names none."""
+    """The views that a query names, directly or through other views, in their order; all if it names no view."""
     words = set(re.findall(r"\w+", sql.lower()))
     for view in reversed(list(views)):
         if view in words:
