@@ -162,7 +162,7 @@ def _assigned(tables: Tables) -> Iterator[Remark]:
     for source, value in sorted(zip(rows["source_id"], rows["value"], strict=True)):
         yield (
             f"{_path(tables.sources, source)}: {float(value):.1%} of the time of backward convolutions is assigned to "
-            "B or W; the rest stays B+W and is never held against F or B",
+            "B or W; the rest stays B+W and is never compared with F or B",
             {"source_id": source, "assigned": value},
         )
 

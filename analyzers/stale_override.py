@@ -39,7 +39,7 @@ NAMES = (
     *("arch", "cu_count", "backend", "hipblaslt_version", "hipblaslt_revision", "rocblas_version", "miopen_version"),
     *("pytorch_version", "hip_version", "rocm_version", "cuda_version", "cublaslt_version"),
 )
-"""Facts that are held against one another."""
+"""Facts that are compared with one another."""
 _RUNTIME = 10_000_000
 """From here on a HIP version is the runtime's number, major·10⁷ + minor·10⁵ + patch; below it is major·100 + minor."""
 

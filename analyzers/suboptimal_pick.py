@@ -159,7 +159,7 @@ def _parts(row: Mapping[str, object]) -> tuple[str, str]:
 
 
 def _doubt(row: Mapping[str, object]) -> str:
-    """What a reader must know about a value that came over a link that is not one to one."""
+    """The reservations about a value that came over a link that is not one to one."""
     words = []
     if row["level"] == "shape":
         words.append("matched by shape only")

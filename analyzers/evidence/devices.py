@@ -1,6 +1,6 @@
 """Peak rates of devices, and the least time that a device allows a problem (roofline).
 
-The peaks stand in ``devices.csv`` with their sources.  A device that is not in it is unknown: callers say so and skip.
+The peaks stand in ``devices.csv`` with their sources.  A device that is not in it is unknown: callers report that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How analyzers join tables: what a source's facts are, which measured problem a call means, and what it weighs.
 
-Linked problems are a relation and never merged (docs/findings.md): a value of one call passes over a link and says at
-which level; a count passes only where it is clear whose it is.
+Linked problems are a relation and never merged (docs/findings.md): a value of one call passes over a link and records
+its level; a count passes only where it is clear whose it is.
 """
 
 from __future__ import annotations

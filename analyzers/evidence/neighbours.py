@@ -1,4 +1,4 @@
-"""GEMMs that differ in some of their sizes only, and the fastest time that one source knows of each.
+"""GEMMs that differ in some of their sizes only, and the fastest time of each in one source.
 
 The library's time as a function of the sizes is what ``flat_cost`` and ``cliff`` analyse.  Both compare a problem with
 another of the same source, so device, build and method are the same.
@@ -90,7 +90,7 @@ def neighbours(times: list[Timed], *sizes: Size) -> Iterator[list[Timed]]:
 
 
 def at_best(times: list[Timed], linked: Mapping[str, set[str]]) -> Mapping[str, float]:
-    """Problem text → the fastest time that any source knows of it, or of one that may be the same call."""
+    """Problem text → its fastest time in any source, or that of one that may be the same call."""
     own: dict[str, float] = {}
     for x in times:
         own[x.problem.text] = min(x.time_us, own.get(x.problem.text, math.inf))

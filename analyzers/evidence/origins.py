@@ -18,7 +18,7 @@ PICK = "pick"
 """Fact of both origins of a replay: the solution that was the library's own choice on this machine."""
 ORIGINS: tuple[Origin, ...] = (
     *dict.fromkeys(origin for format in FORMATS for origin in format.origins),
-    Origin(RACE, evidence=False),  # the winner of a race was lucky in part: only a fresh process counts
+    Origin(RACE, evidence=False),  # selection biases the winner of a race: only a fresh process counts
     Origin(CONFIRM, evidence=True),
 )
 """Every origin of measurements."""

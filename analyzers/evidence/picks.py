@@ -45,7 +45,7 @@ COLUMNS = (
 
 
 def picks(tables: Tables) -> pd.DataFrame:
-    """Solutions that the logs say were picked: columns ``source_id, problem, pick, count``, without tools' lines.
+    """Solutions picked according to the logs: columns ``source_id, problem, pick, count``, without tools' lines.
 
     Several mask categories log one launch; per problem the category with the most picks counts.
     """
@@ -69,8 +69,8 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     default, default_us, noise_us``.  ``default`` is the library's own choice there; several times of it in one source
     are averaged, and their spread is the noise floor.
 
-    Of a race only the default counts as known, and as the best: its winner was lucky in part.  A problem without a
-    better confirmed solution is measured all the same, and belongs in every sum over what was measured.
+    Of a race only the default counts as known, and as the best: selection biases its winner's time low.  A problem
+    without a better confirmed solution is measured all the same, and belongs in every sum over what was measured.
     """
     rows = timed(measurements)
     rows = rows[rows["origin"].isin(EVIDENCE | {RACE})]
@@ -111,16 +111,16 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     rows = _judged(_comparable(rows, facts_by_source(tables.facts), settings))
     order = rows["basis"].map({x: i for i, x in enumerate(BASES)})
     near = rows["level"].map({x: i for i, x in enumerate(LEVELS)})
-    # A confirmation has two candidates only, and outweighs a file in which the fastest of many was lucky in part; of a
-    # race no more is taken than that a problem was measured.
-    lucky = rows["origin"].map({CONFIRM: 0, RACE: 2}).fillna(1)
-    near = near.where(lucky != 2, len(LEVELS))
-    # Of several confirmations the one of the most processes, then the latest: not the luckiest.
+    # A confirmation has two candidates only, and outweighs a file in which selection biases the fastest of many low; of
+    # a race no more is taken than that a problem was measured.
+    bias = rows["origin"].map({CONFIRM: 0, RACE: 2}).fillna(1)
+    near = near.where(bias != 2, len(LEVELS))
+    # Of several confirmations the one of the most processes, then the latest: the fastest would be biased.
     few = -rows["source_id"].map(_processes(tables)).fillna(0)
-    age = rows["source_id"].map(_ages(tables)).where(lucky == 0, 0)
-    rows = rows.assign(order=order, near=near, lucky=lucky, few=few, age=age, more=-rows["candidates"])
+    age = rows["source_id"].map(_ages(tables)).where(bias == 0, 0)
+    rows = rows.assign(order=order, near=near, bias=bias, few=few, age=age, more=-rows["candidates"])
     rows = rows.sort_values(
-        ["problem", "pick", "order", "near", "lucky", "few", "age", "more", "best_us", *_RECORD, "log"]
+        ["problem", "pick", "order", "near", "bias", "few", "age", "more", "best_us", *_RECORD, "log"]
     )
     rows = rows.drop_duplicates(["problem", "pick"]).merge(calls.reset_index(), on=["problem", "pick"])
     # Picks that all fall back on the default are one statement about the problem, not one per pick.
@@ -180,7 +180,7 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 
 
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
-    """Problems measured against their default but never logged: the loss of one call is still worth saying."""
+    """Problems measured against their default but never logged: the loss of one call is still reported."""
     known = known[known["default_us"].notna() & (known["candidates"] > 1)]
     measured = known["measured"].drop_duplicates()
     covered = closest(tables, problems, measured)["other"]
@@ -203,7 +203,7 @@ def _disagreement(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _comparable(rows: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], settings: Settings) -> pd.DataFrame:
-    """``same``: an index means the same in log and file; ``device``: nothing says that the file is of another GPU."""
+    """``same``: an index means the same in log and file; ``device``: no fact shows that the file is of another GPU."""
 
     @cache
     def same(log: str, source: str, library: str) -> bool:
@@ -229,7 +229,7 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     """``basis``, ``pick_us``, ``noise_us`` per row.
 
     A file that holds one solution of a problem (a tuner's winner) shows no regret: counting the picks that happen
-    to equal it as no regret, and the others as unmeasured, would flatter the library.
+    to equal it as no regret, and the others as unmeasured, would bias the regret low.
     """
     index = rows["pick"] != DEFAULT_TEXT
     choice = rows["device"] & (rows["candidates"] > 1)

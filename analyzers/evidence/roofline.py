@@ -14,7 +14,7 @@ from logparse.model import ConvProblem, Family, GemmProblem, Problem
 
 
 def input_type(problem: Problem) -> str | None:
-    """The type whose matrix peak bounds this problem: short-format single precision where the compute type says so."""
+    """The type whose matrix peak bounds this problem: a short format where the compute type allows it for f32."""
     if isinstance(problem, ConvProblem):
         return problem.in_type
     if isinstance(problem, GemmProblem):

@@ -27,7 +27,7 @@ def tables_of(store: Store, run: str | None = None) -> Tables:
 
 
 def tables_of_logs(store: Store, run: str) -> Tables:
-    """The tables of a run that say what was logged; the others are empty (links take longer than all of these)."""
+    """The tables of a run about what was logged; the others are empty (links take longer than all of these)."""
     unread = dict.fromkeys(FRAMES, pd.DataFrame())
     return Tables(run=run, **unread | store.frames(run, ("calls", "workload", "messages", "sources", "facts")))
 

@@ -37,7 +37,7 @@ def arch(facts: Facts) -> str | None:
 
 
 def same_device(one: Facts, other: Facts) -> bool | None:
-    """Whether both are of one GPU arch and, where both know it, one CU count; None where an arch is unknown."""
+    """Whether both are of one GPU arch and, where both state it, one CU count; None where an arch is unknown."""
     if any(name in one and name in other and one[name] != other[name] for name in ("cu_count",)):
         return False
     left, right = arch(one), arch(other)

@@ -1,4 +1,4 @@
-"""Faster solvers that a user find-db knows for backward weights which are slow in the system's.
+"""Faster solvers in a user find-db for backward weights that are slow in the system's.
 
 MIOpen reads the user find-db first and does not merge the two (``formats/miopen/find_db.py``), so a record there is an
 override of the system's.  The search that ``tune_miopen.sh`` starts writes such a file into a folder of its own: it is

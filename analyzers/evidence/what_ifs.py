@@ -1,9 +1,9 @@
 """What a replay measured of other formulations: padded, fused, another layout, against the library's own choice.
 
 A formulation is no override: no file can make a library take it, the program must be changed.  Its time is only ever
-compared with the default's of the same source.  A race takes few samples of many solutions, and its winner was lucky in
-part; what was confirmed is a pair of solutions in a fresh process, and only that gives a saving with an interval
-(``docs/measurement.md``).
+compared with the default's of the same source.  A race takes few samples of many solutions, so selection biases its
+winner's time low; what was confirmed is a pair of solutions in a fresh process, and only that gives a saving with an
+interval (``docs/measurement.md``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from analyzers.evidence.target import same_device
 from logparse.model import Evidence
 
 CLEAR = 1.25
-"""What was only raced is worth a word from this ratio on: a race's noise and its lucky winners stay below."""
+"""Smallest ratio at which a formulation that was only raced is reported: noise and selection bias stay below."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from logparse.model import Fact, Measurement, Override, Record, Solution, Soluti
 
 @dataclass(frozen=True)
 class Converted:
-    """The files, how many rows they hold, what was left out (reason → rows), and what else to know."""
+    """The files, how many rows they hold, what was left out (reason → rows), and further notes."""
 
     emissions: tuple[Emission, ...]
     rows: int

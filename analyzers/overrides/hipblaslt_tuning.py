@@ -359,7 +359,7 @@ def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """An index of hipBLASLt, also one that rocBLAS hands on."""
+    """An index of hipBLASLt, also one that rocBLAS passes to it."""
     if given.library == "rocblas" and given.id.lstrip("-").isdigit():
         index = hipblaslt_index(given, rocblas_version)
         return None if index is None else Solution("hipblaslt", str(index))

@@ -1,6 +1,6 @@
 """Will the library read a file, match its rows and honour them?  Per row, for a target, before anything is run.
 
-With a workload at hand (``against``) also: which calls share a row although they are not the same problem, and whether
+With a workload (``against``) also: which calls share a row although they are not the same problem, and whether
 the row's solution loses on any of them.
 """
 

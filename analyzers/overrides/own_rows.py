@@ -1,7 +1,7 @@
 """A user's own override rows beside the new ones: a library reads one file, which would take the place of the user's.
 
 Rows of other keys are kept as they stand; of a key that both have the new row counts.  The own file must be one that
-the target's library reads (validators, revision, file name, layout); else nothing of it is kept, and a note says why.
+the target's library reads (validators, revision, file name, layout); else nothing of it is kept, and a note states why.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from logparse.formats.format import Emission
 class Written:
     """A file that was written, and what makes its library read it (shell lines, verbatim).
 
-    ``applied``: the ``apply.sh`` beside it does what ``use`` says.
+    ``applied``: the ``apply.sh`` beside it does all of ``use``.
     """
 
     path: Path

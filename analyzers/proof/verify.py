@@ -1,7 +1,7 @@
 """Did the overrides take effect, and was it worth it?  A run before against a run after, row by row of the files.
 
 For each problem that a file serves: whether the job now runs the intended solution (by the pick that a log names, else
-by the kernels of a trace), whether its time moved, and what that gained against what was promised.
+by the kernels of a trace), whether its time moved, and what that gained beside the saving that was promised.
 """
 
 from __future__ import annotations

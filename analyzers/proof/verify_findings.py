@@ -50,7 +50,7 @@ def verify_findings(before: Tables, after: Tables, findings: pd.DataFrame, fail_
 
 
 def _promised(before: Tables, findings: pd.DataFrame) -> dict[str, Mapping[str, object]]:
-    """Problem → the finding that promises most for it, those of the run that are of known worth."""
+    """Problem → the finding of the run that promises most for it, of those with a known saving."""
     rows = findings[(findings["run"] == before.run) & findings["saving_us"].notna() & findings["problem"].notna()]
     rows = rows.sort_values("saving_us", ascending=False).drop_duplicates("problem")
     return {str(row["problem"]): {str(k): v for k, v in row.items()} for row in rows.to_dict("records")}

@@ -132,7 +132,7 @@ def _stored(tables: Tables) -> dict[str, _Stored]:
 def _counting(stored: Mapping[str, _Stored], ingested: Mapping[str, object]) -> dict[str, str]:
     """By source the one that counts: of one pair on one device the most processes, then the latest.
 
-    The luckiest of several would count otherwise.
+    The fastest of several would be biased by selection.
     """
     best: dict[tuple[str, ...], str] = {}
 

@@ -63,7 +63,7 @@ def emissions(
     """The files for one target, which will lie in ``folder``: overrides by every writer that takes them, ``apply.sh``
     for these, and tuning scripts.
 
-    What a writer refuses (a field that its library checks is unknown) becomes a note that says what was not written.
+    What a writer refuses (a field that its library checks is unknown) becomes a note on what was not written.
     """
     mine, caution = _sure(recommendation, target, settings)
     files: list[Emission] = []

@@ -65,7 +65,7 @@ that shall use override rows needs both unset, and in PyTorch 2.7 and later torc
 
 
 def to_tune(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings about a problem of which no measured better solution is known: what a search may mend."""
+    """The findings about a problem of which no measured better solution is known: a search may find one."""
     found = [x for x in findings if x.problem is not None and x.evidence.certainty != "measured"]
     # A finding that names a solution and no time of it is a warning about that solution: there is nothing to search.
     return [x for x in found if x.evidence.best is None or x.evidence.best_us is not None]

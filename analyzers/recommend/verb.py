@@ -47,9 +47,9 @@ def write(
 ) -> tuple[list[Written], list[str]]:
     """Write ``report.md`` and ``findings.json`` into ``out``, and every target's files into a folder of its own there.
 
-    Also returns what a reader of the files must know: what was not written and why, which rows serve a family, and
-    which files of an earlier ``recommend`` into ``out`` are not of this one: they get another name, so that nobody
-    applies them unawares.
+    Also returns notes for the files' reader: what was not written and why, which rows serve a family, and
+    which files of an earlier ``recommend`` into ``out`` are not of this one: they get another name, so that they are
+    not applied by mistake.
     ``own`` are override files that the user's job reads now, whose other rows are kept in the new ones.
     ``gpus`` is how many devices a process of the target sees: PyTorch reads one TunableOp file for each.
     """
@@ -73,7 +73,7 @@ def write(
 
 
 def _set_aside(out: Path, written: Collection[Path]) -> list[str]:
-    """Rename what the ``findings.json`` that lies in ``out`` says was written, and was not now."""
+    """Rename files that the ``findings.json`` in ``out`` lists and that were not written now."""
     notes = []
     for path in documents.earlier_files(out):
         if path.absolute() not in written and path.is_file():

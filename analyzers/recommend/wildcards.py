@@ -5,7 +5,7 @@ call that has no exact row; a leading dimension is ``*`` if it is tight and foll
 matching rows any may win (pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp).  Therefore
 
 * a file's wildcard rows are all free in M or all in N, and members are tight: then no call matches two of them;
-* whoever would be hit and is not known to gain gets an exact row: its own best, or ``Default``.
+* a problem that would be hit and is not known to gain gets an exact row: its own best, or ``Default``.
 
 Sizes that no log has called are hit too; that is what a family is for, and a note states it.
 """
