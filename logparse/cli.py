@@ -141,7 +141,7 @@ def recommend(
 def replay(
     store: opt.Store = None,
     run: opt.Run = None,
-    backend: Annotated[str, option("torch, cublaslt, cudnn …", values=_names("backend"), several=True)] = "torch",
+    backend: Annotated[str, option("torch, cublaslt …", values=_names("backend"), several=True, own=True)] = "torch",
     device: Annotated[str | None, option("0,1 or cpu. [default: every GPU, else cpu]")] = None,
     engine: opt.Engine = "local",
     kind: Annotated[str | None, option("gemm or conv.", values=("gemm", "conv"))] = None,

@@ -334,7 +334,7 @@ class ConvProblem:
 
     @property
     def text(self) -> str:
-        return f"conv {self.direction} {self.layer}"
+        return pass_of(self.direction, self.layer)
 
     @cached_property
     def shape(self) -> str | None:
@@ -433,6 +433,23 @@ Problem: TypeAlias = GemmProblem | ConvProblem | Family
 
 _INT = re.compile(r"-?\d+\Z")
 _BOOLS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
+
+
+def kind_of(text: str) -> str:
+    """The kind (``gemm``, ``grouped``, ``conv``, ``family``) of the problem whose ``text`` this is."""
+    return text.partition(" ")[0]
+
+
+def layer_of(text: str) -> tuple[str, str] | None:
+    """Direction and layer of the convolution whose ``text`` this is; None for other problems."""
+    kind, _, rest = text.partition(" ")
+    direction, _, layer = rest.partition(" ")
+    return (direction, layer) if kind == "conv" else None
+
+
+def pass_of(direction: str, layer: str) -> str:
+    """The ``text`` of the convolution of a layer in a direction."""
+    return f"conv {direction} {layer}"
 
 
 def problem_from_text(text: str) -> Problem:

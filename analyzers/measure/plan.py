@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analyzers.evidence.joins import is_default
-from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
+from logparse.model import ConvProblem, Family, GemmProblem, Problem, layer_of, problem_from_text
 
 PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
 """Share of a pick's time that the best solution saves on average, where nothing is known of a problem.
@@ -153,8 +153,9 @@ def _slow_backward_weights(measured: pd.DataFrame) -> dict[str, float]:
     """Regret to expect of W problems that take much longer than the slower of F and B of their layer."""
     layers: dict[str, dict[str, tuple[str, float]]] = {}
     for text, time_us in measured["time_us"].items():
-        if str(text).startswith("conv "):
-            _, direction, layer = str(text).split(" ", 2)
+        found = layer_of(str(text))
+        if found is not None:
+            direction, layer = found
             layers.setdefault(layer, {})[direction] = (str(text), float(time_us))
     return dict(_excess(layers))
 

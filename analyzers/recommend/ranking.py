@@ -22,7 +22,7 @@ from analyzers.recommend.confidence import Judgement, basis, completed, judgemen
 from analyzers.recommend.search_scripts import to_tune
 from analyzers.recommend.wildcards import Times
 from logparse.formats import aiter_log
-from logparse.model import Finding, Override, solution_from_text
+from logparse.model import Finding, Override, kind_of, solution_from_text
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _with_share(finding: Finding, total_us: float | None) -> Finding:
 
 def _times(rows: pd.DataFrame, tables: Tables) -> dict[str, dict[str, float]]:
     """The time of each solution of a GEMM, µs, in the file that ``picks.compare`` took for it."""
-    gemms = rows[rows["problem"].str.startswith("gemm ") & rows["basis"].isin((MEASURED, BY_DEFAULT))]
+    gemms = rows[rows["problem"].map(kind_of).eq("gemm") & rows["basis"].isin((MEASURED, BY_DEFAULT))]
     chosen = gemms[["problem", "source_id", "origin", "measured"]].drop_duplicates("problem")
     measured = tables.measurements.rename(columns={"problem": "measured"})
     measured = timed(measured[measured["measured"].isin(set(chosen["measured"]))])

@@ -16,7 +16,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from logparse.model import DEFAULT, Family, GemmProblem, Override, Problem, problem_from_text, solution_from_text
+from logparse.model import (
+    DEFAULT,
+    Family,
+    GemmProblem,
+    Override,
+    Problem,
+    kind_of,
+    problem_from_text,
+    solution_from_text,
+)
 
 Dimension: TypeAlias = Literal["m", "n"]
 Key: TypeAlias = Callable[[Problem], str | None]
@@ -119,7 +128,7 @@ def _with_free(
     by_text = {x.problem.text: x for x in overrides}
     families: dict[str, tuple[Family, list[_Member]]] = {}
     left = dict(by_text)
-    for text in (*problems, *(x for x in calls if x not in problems and x.startswith("gemm "))):
+    for text in (*problems, *(x for x in calls if x not in problems and kind_of(x) == "gemm")):
         problem = problems.get(text) or problem_from_text(text)
         family = family_of(problem, free)
         name = key(family) if family is not None and key(problem) is not None else None

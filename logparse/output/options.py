@@ -28,12 +28,13 @@ def option(
     values: Callable[[], Iterable[str]] | Iterable[str] | None = None,
     several: bool = False,
     check: bool = True,
+    own: bool = False,
     **more: Any,
 ) -> Any:
     """An option, named as its parameter unless ``names`` are given, with typer's other settings.
 
     ``values``: the possible values, which a shell completes; others are refused, unless the verb does that itself
-    (``check`` False).  ``several``: values are joined by commas.
+    (``check`` False).  ``several``: values are joined by commas.  ``own``: ``package.module:NAME`` is allowed too.
     """
     if values is None:
         return typer.Option(*names, help=help, **more)
@@ -43,7 +44,8 @@ def option(
 
     def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
         for word in [] if value is None else value.split(",") if several else [value]:
-            one_of(parameter.opts[0], word, known())
+            if not (own and ":" in word):
+                one_of(parameter.opts[0], word, known())
         return value
 
     def complete(incomplete: str) -> list[str]:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from logparse.model import layer_of, pass_of
+
 if TYPE_CHECKING:
     import pandas as pd
 
 FASTEST = 3
-_W = "conv W "  # how the text of a backward-weight problem begins; those of its F and B differ in nothing else
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Timed:
 
 def other_passes(problem: str) -> list[str]:
     """The texts of F and B of the layer of a backward-weight problem; empty for any other."""
-    return [f"conv {direction} {problem[len(_W) :]}" for direction in "FB"] if problem.startswith(_W) else []
+    direction, layer = layer_of(problem) or ("", "")
+    return [pass_of(other, layer) for other in "FB"] if direction == "W" else []
 
 
 def passes(row: pd.Series, tries_of: Callable[[Sequence[str]], pd.DataFrame]) -> Sequence[Timed]:
@@ -38,8 +40,8 @@ def passes(row: pd.Series, tries_of: Callable[[Sequence[str]], pd.DataFrame]) ->
     tries = tries_of(texts)
     same = (tries["source_id"] == row["source_id"]) & (tries["origin"] == row["origin"])
     good = tries[same & (tries["status"] == "ok") & (tries["time_us"] > 0)]
-    for text in texts:
+    for direction, text in zip("FB", texts, strict=True):
         times = good[good["problem"] == text].groupby("solution")["time_us"].min()
         best = times.sort_values(kind="stable").head(FASTEST)
-        made += [Timed(text[5], str(solution), float(time)) for solution, time in best.items()]
+        made += [Timed(direction, str(solution), float(time)) for solution, time in best.items()]
     return made
