@@ -498,7 +498,7 @@ def _product(*values: int | None) -> int | None:
     return out
 
 
-# --------------------------------------------------------------------------------------- what files say of them
+# ------------------------------------------------------------------------------- what files state about problems
 
 
 @dataclass(frozen=True)
@@ -594,7 +594,7 @@ FACTS: Mapping[str, str] = {
     "pytorch_version": "x.y.z",
     "cublaslt_version": "cuBLASLt version",
     "backend": "HIP, OpenCL or CUDA",
-    "pid": "process that wrote the file, where the file's name says it",
+    "pid": "process that wrote the file, where the file's name contains it",
 }
 """Names of facts that more than one format gives.  A TunableOp validator is also kept raw as ``validator:KEY``."""
 

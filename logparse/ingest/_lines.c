@@ -653,7 +653,7 @@ static size_t record_inside(const Counter *self, const char *line, size_t length
 
 static int scan_part(Counter *self, const char *line, size_t length, int64_t start, int torn);
 
-/* Counts a line inside which a record begins at `at`: what stands before it, if anything, is torn. */
+/* Counts a line inside which a record begins at `at`: the part before it, if any, is torn. */
 static int scan_cut(Counter *self, const char *line, size_t length, int64_t start, size_t at)
 {
     size_t blank = 0;
