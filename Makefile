@@ -42,7 +42,7 @@ lint: ruff mypy
 test: ruff
 	@$(MAKE) --no-print-directory -j2 mypy pytest
 
-# Everything at full size: 1,000 examples per property, fuzzing of every format, every round of kills.  About an hour.
+# Everything at full size: 1,000 examples per property, fuzzing of every format, every round of kills.
 nightly: lint
 	LOGPARSE_NIGHTLY=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
