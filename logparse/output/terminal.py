@@ -24,6 +24,8 @@ _PROSE = frozenset({"about", "message", "advice", "reason", "remedy", "why", "er
 """Columns of sentences: they wrap between words where room is short; every other cell keeps one line."""
 _LEAST = 16
 """Minimum width of a text column; below it the last column is left out."""
+_LEASTS = {"problem": 44}
+"""Other minimum widths: a problem whose sizes are cut out is no answer, whatever stands in the columns behind it."""
 _GAP = 3
 
 
@@ -72,7 +74,7 @@ class _Column:
 
     @property
     def least(self) -> int:
-        return self.natural if self.right else max(min(self.natural, _LEAST), len(self.name))
+        return self.natural if self.right else max(min(self.natural, _LEASTS.get(self.name, _LEAST)), len(self.name))
 
 
 def _columns(block: pd.DataFrame | pa.Table | Rows) -> list[_Column]:
