@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import calls_by_problem, calls_of, facts_by_source
 from analyzers.evidence.neighbours import SIZES, Timed, at_best, fastest, linked_to, matrices, neighbours
 from analyzers.evidence.program_changes import PADDING
@@ -110,8 +111,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         problem, count = problem_from_text(text), calls.get(text)
         faster = [x for x in ways if x.faster(settings.floor_share)]
         if faster and isinstance(problem, GemmProblem):
-            known = None if count is None or pd.isna(count) else int(count)
-            out.append(_padding(problem, faster[0], ways, known, evidence(faster[0], facts)))
+            out.append(_padding(problem, faster[0], ways, count_of(count), evidence(faster[0], facts)))
     replayed = set(measured) | set(padded)
     replayed |= set(tables.links.loc[tables.links["problem"].isin(replayed), "other"])
     times = fastest(tables, settings)

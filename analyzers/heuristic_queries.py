@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.cells import count_of
 from logparse.model import Evidence, Finding
 
 NAME = "heuristic-queries"
@@ -58,7 +59,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
                 saving_us=extra * settings.query_cost_us,
                 evidence=Evidence(
                     details={
-                        "pid": None if pd.isna(pid) else int(pid),
+                        "pid": count_of(pid),
                         "queries": int(asked),
                         "problems": int(problems),
                         "time": "host",

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-import pandas as pd
-
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import calls_by_problem
 from logparse.model import Evidence, Finding, GemmProblem, problem_from_text
 
@@ -55,7 +54,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
                 analyzer=NAME,
                 message=f"the library hints: {'; '.join(repr(text) for text, _ in texts)}",
                 problem=problem,
-                calls=None if known is None or pd.isna(known) else int(known),
+                calls=count_of(known),
                 evidence=Evidence(
                     source_id=source,
                     best=f"torch:pad={step}",  # the remedy; its time is not known

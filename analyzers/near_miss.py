@@ -26,9 +26,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import calls_by_problem
 from analyzers.evidence.neighbours import matrices
 from analyzers.stale_override import MIOPEN, TUNABLEOP, TUNING_FILE, override_sources
@@ -160,7 +159,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             found = book.nearest(problem)
             if found is not None:
                 count = calls.get(text)
-                out.append(_finding(problem, *found, None if pd.isna(count) else int(count)))
+                out.append(_finding(problem, *found, count_of(count)))
     return out
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.cells import number_of, text_of
 from analyzers.evidence.joins import DEFAULT_TEXT, calls_of, facts_by_source, timed
 from analyzers.evidence.miopen_tuning import completed
 from analyzers.evidence.picks import BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED, compare
@@ -103,8 +104,8 @@ def _distribution(rows: pd.DataFrame) -> Finding:
 def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], settings: Settings) -> Finding | None:
     """One pick that is not the best known; None if the loss is within noise, or of an untimed default."""
     problem = problem_from_text(str(row["problem"]))
-    best = Solution(*_parts(row), str(row["best_raw"] or ""), _text(row["algorithm"]))
-    best_us, calls = float(str(row["best_us"])), _number(row["calls"])
+    best = Solution(*_parts(row), str(row["best_raw"] or ""), text_of(row["algorithm"]))
+    best_us, calls = float(str(row["best_us"])), number_of(row["calls"])
     count = None if calls is None else round(calls)
     evidence = Evidence(
         pick=str(row["pick"]),
@@ -125,7 +126,7 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
             f"{row['origin']}); unmeasured: no time of the pick"
         )
         return Finding(analyzer=NAME, problem=problem, message=message, calls=count, evidence=evidence)
-    pick_us, noise = float(str(row["pick_us"])), _number(row["noise_us"]) or 0.0
+    pick_us, noise = float(str(row["pick_us"])), number_of(row["noise_us"]) or 0.0
     loss = pick_us - best_us
     if loss <= noise or loss <= 0:
         return None
@@ -145,7 +146,7 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
             evidence,
             certainty="measured",
             now_us=pick_us,
-            noise_us=_number(row["noise_us"]),
+            noise_us=number_of(row["noise_us"]),
             details={**evidence.details, "pick_us": pick_us},
         ),
         override=_override(problem, best, row, facts.get(str(row["source_id"]), {}), settings),
@@ -185,7 +186,7 @@ def _override(
     fits = serves(measured, target, best.library)
     if not (settings.same_build if fits is None else fits):
         return None
-    space = _number(row["workspace_bytes"])
+    space = number_of(row["workspace_bytes"])
     return Override(
         problem=problem,
         solution=best,
@@ -193,7 +194,7 @@ def _override(
         time_us=float(str(row["best_us"])),
         default_us=float(str(row["pick_us"])),
         workspace_bytes=None if space is None else int(space),
-        key_text=_text(row["key_text"]),
+        key_text=text_of(row["key_text"]),
     )
 
 
@@ -264,14 +265,6 @@ def _hidden(row: Mapping[object, object], user: Mapping[str, str], calls: Mappin
         ),
         advice="Drop this row from the user find-db, or let MIOpen measure it again (tune_miopen.sh).",
     )
-
-
-def _number(value: object) -> float | None:
-    return None if value is None or pd.isna(value) else float(str(value))  # type: ignore[call-overload]
-
-
-def _text(value: object) -> str | None:
-    return str(value) if isinstance(value, str) and value else None
 
 
 ANALYZER = Analyzer(name=NAME, about="solutions that the library picked although a faster one is known", find=find)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from analyzers.evidence.cells import count_of
 from logparse.store import Store
 
 SQL = """select source_id, category, kind = 'conv' as conv, pid, cast(sum(count) as bigint) as calls
@@ -66,7 +67,7 @@ def _logs(rows: pd.DataFrame, sources: pd.DataFrame) -> list[_Log]:
     sizes = dict(zip(sources["source_id"], sources["bytes"].fillna(0), strict=True))
     out = []
     for source, category, process, calls in rows[["source_id", "category", "pid", "calls"]].itertuples(index=False):
-        pid = None if pd.isna(process) else int(process)
+        pid = count_of(process)
         counted = taken[-1 if pid is None else pid] == category
         out.append(_Log(paths.get(source, source), category, pid, int(calls), int(sizes.get(source, 0)), counted))
     return sorted(out, key=lambda log: (log.path, log.category))

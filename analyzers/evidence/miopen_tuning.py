@@ -14,6 +14,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analyzers.analyzer import Tables
+from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import timed
 from analyzers.evidence.target import Facts, same_build, same_device
 from logparse.formats.miopen import perf_db
@@ -64,7 +65,7 @@ def _second(override: Override, evidence: Evidence, measurements: pd.DataFrame) 
             named.library, named.id, str(row["raw"] or ""), str(algorithm) if isinstance(algorithm, str) else None
         ),
         time_us=float(row["time_us"]),
-        workspace_bytes=None if pd.isna(space) else int(space),
+        workspace_bytes=count_of(space),
     )
 
 

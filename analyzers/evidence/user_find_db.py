@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.cells import count_of, text_of
 from analyzers.evidence.joins import timed
 from analyzers.evidence.miopen_tuning import completed
 from analyzers.evidence.origins import EVIDENCE
@@ -94,7 +95,7 @@ def _finding(
     best_us, system_us = float(str(row["best_us_user"])), float(str(row["best_us_system"]))
     target = settings.target or facts
     named = solution_from_text(text)
-    solution = type(named)(named.library, named.id, _text(row.get("raw")) or "", _text(row.get("algorithm")))
+    solution = type(named)(named.library, named.id, text_of(row.get("raw")) or "", text_of(row.get("algorithm")))
     space = row.get("workspace_bytes")
     message = (
         f"a user find-db of this device knows {text} ({best_us / 1e3:.4g} ms), the system's best is "
@@ -132,12 +133,8 @@ def _finding(
             target=machine(target),
             time_us=best_us,
             default_us=system_us,
-            workspace_bytes=None if space is None or pd.isna(space) else int(float(str(space))),  # type: ignore[call-overload]
-            key_text=_text(row.get("key_text")),
+            workspace_bytes=count_of(space),
+            key_text=text_of(row.get("key_text")),
         ),
         advice="Copy these rows into the user find-db that the job reads (MIOPEN_USER_DB_PATH).",
     )
-
-
-def _text(value: object) -> str | None:
-    return str(value) if isinstance(value, str) and value else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import is_default
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, layer_of, problem_from_text
 
@@ -80,7 +81,7 @@ def plan(
         items.append(
             Item(
                 problem=problem,
-                calls=None if count is None or pd.isna(count) else int(count),
+                calls=count_of(count),
                 time_us=time_us,
                 regret=regret or PRIOR_REGRET.get(getattr(problem, "direction", "gemm"), 0.03),
                 solutions=solutions,

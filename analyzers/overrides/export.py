@@ -18,9 +18,8 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
 from analyzers.analyzer import Tables
+from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import calls_by_problem
 from analyzers.evidence.target import Facts
 from analyzers.overrides.commands import COMMANDS
@@ -53,7 +52,7 @@ def select(tables: Tables, kind: str | None = None, n: int | None = None) -> lis
     """The run's problems of a kind (default: all) with their calls, the most called first; the first ``n`` of them."""
     work = tables.workload if kind is None else tables.workload[tables.workload["kind"] == kind]
     calls = calls_by_problem(work)
-    known = {str(text): None if pd.isna(count) else int(count) for text, count in calls.items()}
+    known = {str(text): count_of(count) for text, count in calls.items()}
     ranked = sorted(known.items(), key=lambda entry: (-(entry[1] or 0), entry[0]))
     return [(problem_from_text(text), count) for text, count in ranked[:n]]
 

@@ -10,6 +10,7 @@ from typing import Literal
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import calls_by_problem
 from analyzers.evidence.picks import compare
 from analyzers.evidence.target import Facts
@@ -85,7 +86,7 @@ def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> 
     for text, count in sorted(calls_by_problem(work).items()):
         problem = problem_from_text(str(text))
         key, row, state, reason, maybe = book.look_up(problem)
-        calls = None if pd.isna(count) else int(count)
+        calls = count_of(count)
         line = row.line if row else None
         uses.append(Use(str(text), problem.label, calls, times.get(str(text)), key, line, state, reason, maybe))
     return Coverage(file.title, format, tables.run, tuple(uses), tuple(_idle(file, uses, wildcards)))

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 import pandas as pd
 
 from analyzers.analyzer import Tables
+from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import calls_by_problem
 from analyzers.overrides import OVERRIDE_FORMATS
 from analyzers.overrides.lint import by_name, facts_of_run, same_calls
@@ -160,7 +161,7 @@ class _Ran:
     @classmethod
     def of(cls, tables: Tables) -> _Ran:
         picks = {str(text): str(pick) for text, pick in main_pick(tables).items()}
-        calls = {str(x): None if pd.isna(n) else int(n) for x, n in calls_by_problem(tables.workload).items()}
+        calls = {str(x): count_of(n) for x, n in calls_by_problem(tables.workload).items()}
         return cls(picks, kernels_of(tables), calls)
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analyzers.analyzer import Tables
+from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import calls_by_problem
 from analyzers.proof.diff import FAIL_ON
 from analyzers.proof.timings import BASES, kernels_of, main_pick, timings
@@ -61,7 +62,7 @@ class _Side:
 
     def __init__(self, tables: Tables) -> None:
         calls = calls_by_problem(tables.workload)
-        self.calls = {str(x): None if pd.isna(n) else int(n) for x, n in calls.items()}
+        self.calls = {str(x): count_of(n) for x, n in calls.items()}
         self.kernels = {**kernels_of(tables), **{str(x): str(pick) for x, pick in main_pick(tables).items()}}
         rows = timings(tables)
         columns = (rows["problem"], rows["basis"], rows["time_us"])

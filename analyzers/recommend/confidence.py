@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
-import pandas as pd
 
 from analyzers.analyzer import Tables
+from analyzers.evidence.cells import number_of
 from analyzers.evidence.confirmations import RATE, Confirmation, Pairs, blocks_of, judge_all
 from analyzers.evidence.joins import facts_by_source
 from analyzers.evidence.origins import CONFIRM
@@ -224,11 +224,11 @@ def _with_interval(finding: Finding, index: Mapping[tuple[str, ...], _Row], test
         return _bounded(finding, finding.per_call_us - noise, finding.per_call_us + noise, "repeat")
     if slow is None or fast is None:
         return finding
-    deviations = [_number(row["std_us"]) for row in (slow, fast)]
+    deviations = [number_of(row["std_us"]) for row in (slow, fast)]
     if None not in deviations:
         width = _DEVIATIONS * math.hypot(*(x or 0.0 for x in deviations))
         return _bounded(finding, finding.per_call_us - width, finding.per_call_us + width, "deviation")
-    ends = [_number(row[name]) for row in (slow, fast) for name in ("min_us", "max_us")]
+    ends = [number_of(row[name]) for row in (slow, fast) for name in ("min_us", "max_us")]
     if None not in ends:
         least, most, below, above = (x or 0.0 for x in ends)
         return _bounded(finding, least - above, most - below, "range")
@@ -253,7 +253,3 @@ def _with_place(finding: Finding, paths: Mapping[str, str], facts: Mapping[str, 
         return finding
     evidence = replace(finding.evidence, file=str(paths[source]), versions=machine(facts.get(source, {})))
     return replace(finding, evidence=evidence)
-
-
-def _number(value: object) -> float | None:
-    return None if value is None or pd.isna(value) else float(str(value))  # type: ignore[call-overload]

@@ -55,7 +55,10 @@ def test_padding_that_was_measured(store: Store, tmp_path: Path) -> None:
     assert found.override is None
     told = next(x for x in recommend(tables_of(store), Settings()).findings if x.analyzer == "cliff")
     assert told.p is not None, "the confirmation's own test"
-    assert told.saving_low_us == pytest.approx(1000.0)
+    assert told.interval_from == "processes"
+    low, gain, high = (x or 0.0 for x in (told.saving_low_us, told.saving_us, told.saving_high_us))
+    assert gain == pytest.approx(1000.0)
+    assert 950 < low < gain < high < 1050, "pairs of one ratio: the width is that of the prior variance alone"
 
 
 def test_padding_that_is_measured_and_no_faster_is_nothing(store: Store, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
+from analyzers.evidence.cells import count_of, number_of, text_of
 from analyzers.evidence.target import machine, serves
 from analyzers.explore.plain_text import sentence
 from analyzers.overrides import WRITERS
@@ -99,12 +100,12 @@ def _override(
         return "", "", "no override: the best known time is of another device or library build than --target"
     override = Override(
         problem=problem,
-        solution=Solution(parts.library, parts.id, _text(best["raw"]) or "", _text(best["algorithm"])),
+        solution=Solution(parts.library, parts.id, text_of(best["raw"]) or "", text_of(best["algorithm"])),
         target={**machine(facts), **target},
         time_us=float(best["time_us"]),
-        default_us=None if pd.isna(row["pick_us"]) else float(row["pick_us"]),
-        workspace_bytes=None if pd.isna(space) else int(space),
-        key_text=_text(best["key_text"]),
+        default_us=number_of(row["pick_us"]),
+        workspace_bytes=count_of(space),
+        key_text=text_of(best["key_text"]),
     )
     where = ", ".join(f"{facts[x]}{' CUs' if x == 'cu_count' else ''}" for x in ("arch", "cu_count") if x in facts)
     reasons = []
@@ -123,7 +124,3 @@ def _override(
         note = f"measured on {where or 'an unknown device'}{doubt}{proposed}"
         return emission.data.decode("utf-8", "replace").strip(), emission.name, note
     return "", "", "no override: " + ("; ".join(reasons) or f"no writer for {best['solution']}")
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None

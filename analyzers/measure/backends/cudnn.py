@@ -13,7 +13,7 @@ from typing import Any
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.device.device_backend import DeviceBackend
-from analyzers.measure.device.operands import ConvOperands, conv_shapes, geometry, strides
+from analyzers.measure.device.operands import ConvOperands, conv_of, conv_shapes, geometry, strides
 from analyzers.measure.device.torch_device import Tensor, TorchRunnable, marker_of
 from logparse.model import ConvProblem, Problem, Solution
 
@@ -51,7 +51,7 @@ class Cudnn(DeviceBackend):
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
         """Plans in the problem's own layout, then those of the other layout, half of the limit each."""
-        conv = _conv(problem)
+        conv = conv_of(problem, _TYPES)
         last = _channels_last(conv)
         own = list(self._graph(conv).plans)
         if last is None:
@@ -65,7 +65,7 @@ class Cudnn(DeviceBackend):
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
         """Build the plan (which may compile) and make it a call."""
-        conv, name = _conv(problem), solution.id
+        conv, name = conv_of(problem, _TYPES), solution.id
         if name.startswith(_STORED):
             turned = _channels_last(conv)
             if turned is None:
@@ -141,15 +141,6 @@ class Cudnn(DeviceBackend):
         for index in range(graph.get_execution_plan_count()):
             plans.setdefault(str(graph.get_plan_name_at_index(index)), index)
         return _Graph(graph, (*inputs, output), names, plans)
-
-
-def _conv(problem: Problem) -> ConvProblem:
-    if not isinstance(problem, ConvProblem):
-        raise UnsupportedError(f"a {problem.kind}")
-    conv_shapes(problem)
-    if problem.in_type not in _TYPES:
-        raise UnsupportedError(f"type {problem.in_type}")
-    return problem
 
 
 def _channels_last(conv: ConvProblem) -> ConvProblem | None:

@@ -18,7 +18,7 @@ from analyzers.measure.backends.miopen_candidates import Candidates
 from analyzers.measure.backends.miopen_find import Found
 from analyzers.measure.backends.miopen_library import TYPES, Convolution, Library, Offer
 from analyzers.measure.device.device_backend import DeviceBackend
-from analyzers.measure.device.operands import ConvOperands, conv_shapes
+from analyzers.measure.device.operands import ConvOperands, conv_of
 from analyzers.measure.device.torch_device import Tensor, TorchRunnable, marker_of
 from logparse.formats.miopen.solvers import ID_OF_CODE, SOLVERS, algorithm_name
 from logparse.model import ConvProblem, Problem, Solution
@@ -52,7 +52,7 @@ class Miopen(DeviceBackend):
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
         """Those that fit the workspace (None: whatever they need, as PyTorch gives it)."""
-        conv = _conv(problem)
+        conv = conv_of(problem, TYPES)
         out = [
             _solution(conv, "miopen", name, offer)
             for name, offer in self._offered(conv).items()
@@ -64,7 +64,7 @@ class Miopen(DeviceBackend):
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
         """Compile the solver's kernels (a find has done so) and make it a call."""
-        conv = _conv(problem)
+        conv = conv_of(problem, TYPES)
         convolution = self._convolution(conv)
         if solution.library == FIND:
             need, run = self._found_run(conv, solution, conditions)
@@ -147,16 +147,6 @@ def _name(offer: Offer) -> str:
 def _solution(conv: ConvProblem, library: str, name: str, offer: Offer) -> Solution:
     family = ID_OF_CODE.get(offer.algorithm)
     return Solution(library, name, name, algorithm_name(family, conv.direction) if family else None)
-
-
-def _conv(problem: Problem) -> ConvProblem:
-    """The problem, where this backend runs it.  Raises UnsupportedError."""
-    if not isinstance(problem, ConvProblem):
-        raise UnsupportedError(f"a {problem.kind}")
-    conv_shapes(problem)
-    if problem.in_type not in TYPES:
-        raise UnsupportedError(f"type {problem.in_type}")
-    return problem
 
 
 def _open(place: Place) -> Backend:

@@ -7,14 +7,14 @@ so D = op(A)·op(B) is computed as Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from analyzers.measure.backend import Conditions, UnsupportedError
 from analyzers.measure.correctness import approximate, integer_choices, tolerance
 from analyzers.measure.device.torch_device import Tensor, TorchDevice
-from logparse.model import ConvProblem, GemmProblem
+from logparse.model import ConvProblem, GemmProblem, Problem
 
 _DTYPES = {
     "f16_r": "float16",
@@ -343,6 +343,16 @@ def memory_format(device: TorchDevice, layout: str | None, spatial: int) -> Any:
     if layout in ("NHWC", "NDHWC"):
         return torch.channels_last if spatial == 2 else torch.channels_last_3d
     raise UnsupportedError(f"layout {layout or 'unknown'}")
+
+
+def conv_of(problem: Problem, types: Container[str | None]) -> ConvProblem:
+    """The problem, if it is a convolution of one of these types.  Raises UnsupportedError, also as ``conv_shapes``."""
+    if not isinstance(problem, ConvProblem):
+        raise UnsupportedError(f"a {problem.kind}")
+    conv_shapes(problem)
+    if problem.in_type not in types:
+        raise UnsupportedError(f"type {problem.in_type}")
+    return problem
 
 
 def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:

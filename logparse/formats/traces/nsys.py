@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
-from urllib.parse import quote
 
 from logparse.formats.format import FileFormat, Head, Outcome, Source
 from logparse.formats.traces.kernel_totals import KernelTotals
 from logparse.formats.traces.marker_ranges import Ranges
+from logparse.formats.traces.sqlite_file import outcomes, quoted
 from logparse.model import Fact, Message, Record, Reject
 
 CATEGORY = "marker"
@@ -44,13 +43,7 @@ def recognise(head: Head) -> bool:
 
 def read(source: Source) -> Iterator[Outcome]:
     """Every row of every table."""
-    path = quote(source.local_path())
-    try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
-            database.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")
-            yield from _Export(database).outcomes()
-    except sqlite3.Error as error:
-        yield Outcome("reject", [Reject(f"sqlite: {error}")])
+    return outcomes(source, lambda database: _Export(database).outcomes())
 
 
 class _Export:
@@ -58,7 +51,7 @@ class _Export:
         self._db = database
         tables = database.execute("select name from sqlite_master where type = 'table'").fetchall()
         self._columns = {
-            name: {row[1] for row in database.execute(f"pragma table_info({_quoted(name)})")} for (name,) in tables
+            name: {row[1] for row in database.execute(f"pragma table_info({quoted(name)})")} for (name,) in tables
         }
         self._names: dict[int, str] = {}
 
@@ -80,7 +73,7 @@ class _Export:
         messages = [Message(category=CATEGORY, text=text, count=n) for text, n in counts.items()]
         yield Outcome("message", messages, lines=len(ranges.names))
         for table in self._columns.keys() - {_KERNELS, _NVTX}:
-            others += self._db.execute(f"select count(*) from {_quoted(table)}").fetchone()[0]
+            others += self._db.execute(f"select count(*) from {quoted(table)}").fetchone()[0]
         yield Outcome("foreign", lines=others)
 
     def _ranges(self) -> tuple[Ranges, int]:
@@ -147,11 +140,7 @@ class _Export:
 
 def _column(columns: set[str], name: str, table: str = "") -> str:
     dot = f"{table}." if table else ""
-    return f"{dot}{_quoted(name)}" if name in columns else "null"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return f"{dot}{quoted(name)}" if name in columns else "null"
 
 
 FORMAT = FileFormat(

@@ -25,12 +25,11 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
-from urllib.parse import quote
 
 from logparse.formats.format import FileFormat, Head, Outcome, Source
 from logparse.formats.traces.kernel_totals import KernelTotals
 from logparse.formats.traces.marker_ranges import Ranges
+from logparse.formats.traces.sqlite_file import outcomes, quoted
 from logparse.model import Fact, Message, Record, Reject
 
 MARKERS, CALLS = "marker", "hip-api"
@@ -51,13 +50,7 @@ def recognise(head: Head) -> bool:
 
 def read(source: Source) -> Iterator[Outcome]:
     """Every row of every table."""
-    path = quote(source.local_path())
-    try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
-            database.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")
-            yield from _outcomes(database)
-    except sqlite3.Error as error:
-        yield Outcome("reject", [Reject(f"sqlite: {error}")])
+    return outcomes(source, _outcomes)
 
 
 def _outcomes(database: sqlite3.Connection) -> Iterator[Outcome]:
@@ -81,7 +74,7 @@ def _outcomes(database: sqlite3.Connection) -> Iterator[Outcome]:
 
 
 def _count(database: sqlite3.Connection, table: str) -> int:
-    return int(database.execute(f"select count(*) from {_quoted(table)}").fetchone()[0])
+    return int(database.execute(f"select count(*) from {quoted(table)}").fetchone()[0])
 
 
 class _Part:
@@ -91,7 +84,7 @@ class _Part:
         self._db = database
         self._tables = tables
         self._columns = {
-            base: {row[1] for row in database.execute(f"pragma table_info({_quoted(name)})")}
+            base: {row[1] for row in database.execute(f"pragma table_info({quoted(name)})")}
             for base, name in tables.items()
         }
 
@@ -112,14 +105,14 @@ class _Part:
     # ------------------------------------------------------------------------------------------------ pieces of SQL
 
     def _table(self, base: str) -> str:
-        return _quoted(self._tables[base])
+        return quoted(self._tables[base])
 
     def _has(self, base: str, *columns: str) -> bool:
         return set(columns) <= self._columns.get(base, set())
 
     def _column(self, base: str, alias: str, *names: str) -> str:
         """The first of these columns that there is, else null."""
-        return next((f"{alias}.{_quoted(name)}" for name in names if self._has(base, name)), "null")
+        return next((f"{alias}.{quoted(name)}" for name in names if self._has(base, name)), "null")
 
     def _times(self, base: str, alias: str) -> tuple[str, str, str]:
         """Start, end and the joins that they need (schema 4 keeps time stamps in a table of their own)."""
@@ -273,10 +266,6 @@ def _message(data: str) -> str:
     """The text of a roctx range, which its event holds."""
     text = _member(data, "message")
     return text if isinstance(text, str) else ""
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 FORMAT = FileFormat(
