@@ -18,7 +18,7 @@ from logparse.store import Store
 from tests.analyzers.null import confirmation, confirmations, null_tables
 from tests.conftest import sized
 
-STORES, PROBLEMS = sized(60, 200), 6
+STORES, PROBLEMS = sized(60, 200), 12
 
 
 def most(stores: int, rate: float, doubt: float = 1e-3) -> int:
