@@ -15,6 +15,7 @@ import pandas as pd
 from analyzers.analyzer import Tables
 from analyzers.evidence.origins import CONFIRM, RACE
 from logparse.errors import InputError, StoreError
+from logparse.formats.miopen import perf_db
 from logparse.ingest import ingest
 from logparse.store import FRAMES, Store, open_store
 from logparse.text import printable
@@ -74,14 +75,16 @@ _BEST = """
 _CONVS = "select problem, layer, direction, groups, dtype, flops from conv_problems"
 """The columns of convolutions that analyzers read; a test holds the findings equal to those of the whole tables."""
 _MEASUREMENTS = f"""
-    select m.source_id, run, origin, kind, problem, library, solution, if(c.h is null, null, raw) as raw,
+    select m.source_id, run, origin, kind, problem, library, solution, if(c.h is null and origin <> '{perf_db.ORIGIN}', null, raw) as raw,
            if(c.h is null, null, algorithm) as algorithm, status, time_us, min_us, max_us, std_us,
            if(origin = '{CONFIRM}', samples_us, null) as samples_us, workspace_bytes, error, ordinal,
-           if(c.h is null, null, key_text) as key_text
+           if(c.h is null and origin <> '{perf_db.ORIGIN}', null, key_text) as key_text
     from measurements m left join close c on c.h = hash(problem)
     left join best b on b.h = hash(problem) and b.source_id = m.source_id and origin = 'find-db'
     where c.h is not null or b.h is null or time_us = best_us"""
-"""Samples are read of confirmations only: they alone are paired."""
+"""Samples are read of confirmations only: they alone are paired.  A perf-db's row is its key and parameters, which are the
+raw texts, and which an override of another text of the problem needs.
+"""
 
 
 def tables_at(word: str, store: str | None = None) -> Tables:

@@ -21,3 +21,12 @@ def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: 
     assert [x.per_call_us for x in whole.findings if x.analyzer == "cliff"]
     assert narrow == whole
     assert analyse(store).found.equals(found(whole.findings))
+
+
+def test_the_narrowed_tables_give_the_same_findings_and_overrides(samples: Store) -> None:
+    """Overrides too: a solver without the parameters of its perf-db row runs several times slower than measured."""
+    whole = recommend(tables_of(samples), Settings())
+    narrowed = recommend(tables_to_analyse(samples), Settings())
+    assert any(x.parameters for x in whole.overrides)
+    assert narrowed.overrides == whole.overrides
+    assert narrowed.findings == whole.findings
