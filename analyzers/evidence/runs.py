@@ -15,7 +15,6 @@ import pandas as pd
 from analyzers.analyzer import Tables
 from analyzers.evidence.origins import CONFIRM, RACE
 from logparse.errors import InputError, StoreError
-from logparse.formats.miopen import perf_db
 from logparse.ingest import ingest
 from logparse.store import FRAMES, Store, open_store
 from logparse.text import printable
@@ -44,8 +43,7 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
         for setting in limits:
             con.execute(f"set {setting}")
         con.execute("create table called as select distinct problem from workload where run = ?", [run])
-        called = con.execute("select count(*) from called").fetchone() != (0,)
-        con.execute(f"create table linked as {_LINKS if called else 'select * from links limit 0'}")
+        con.execute(f"create table linked as {_LINKS}")
         con.execute(_CLOSE)
         con.execute(_BEST)
         frames = {name: con.execute(f"select * from {name} where run = ?", [run]).df() for name in own}
@@ -58,7 +56,7 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
     return Tables(run=run, **frames)
 
 
-_LINKS = "select * from links semi join called using (problem)"
+_LINKS = "select * from links where problem <> other or problem in (select problem from called)"
 _CLOSE = f"""
     create table close as
     select hash(problem) as h from measurements
@@ -75,16 +73,16 @@ _BEST = """
 _CONVS = "select problem, layer, direction, groups, dtype, flops from conv_problems"
 """The columns of convolutions that analyzers read; a test holds the findings equal to those of the whole tables."""
 _MEASUREMENTS = f"""
-    select m.source_id, run, origin, kind, problem, library, solution, if(c.h is null and origin <> '{perf_db.ORIGIN}', null, raw) as raw,
-           if(c.h is null, null, algorithm) as algorithm, status, time_us, min_us, max_us, std_us,
+    select m.source_id, run, origin, kind, problem, library, solution,
+           if(c.h is null and origin = 'find-db', null, raw) as raw,
+           if(c.h is null and origin = 'find-db', null, algorithm) as algorithm,
+           status, time_us, min_us, max_us, std_us,
            if(origin = '{CONFIRM}', samples_us, null) as samples_us, workspace_bytes, error, ordinal,
-           if(c.h is null and origin <> '{perf_db.ORIGIN}', null, key_text) as key_text
+           if(c.h is null and origin = 'find-db', null, key_text) as key_text
     from measurements m left join close c on c.h = hash(problem)
     left join best b on b.h = hash(problem) and b.source_id = m.source_id and origin = 'find-db'
     where c.h is not null or b.h is null or time_us = best_us"""
-"""Samples are read of confirmations only: they alone are paired.  A perf-db's row is its key and parameters, which are the
-raw texts, and which an override of another text of the problem needs.
-"""
+"""Samples are read of confirmations only: they alone are paired.  Texts are left out of find-dbs, which alone are large."""
 
 
 def tables_at(word: str, store: str | None = None) -> Tables:
