@@ -82,7 +82,7 @@ _MEASUREMENTS = f"""
     from measurements m left join close c on c.h = hash(problem)
     left join best b on b.h = hash(problem) and b.source_id = m.source_id and origin = 'find-db'
     where c.h is not null or b.h is null or time_us = best_us"""
-"""Samples are read of confirmations only: they alone are paired.  Texts are left out of find-dbs, which alone are large."""
+"""Samples are read of confirmations only; texts are left out of find-dbs alone, which are large."""
 
 
 def tables_at(word: str, store: str | None = None) -> Tables:
