@@ -19,7 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NIGHTLY = "LOGPARSE_NIGHTLY" in os.environ
-"""Whether this is ``make nightly``, all tests at full size; ``make test`` takes five minutes on two cores."""
+"""Whether this is ``make nightly``, all tests at full size."""
 
 # No deadline: a shared machine is slow at moments.
 settings.register_profile("ci", max_examples=25, deadline=None)
