@@ -26,6 +26,7 @@ from analyzers.evidence.joins import calls_of, facts_by_source, timed
 from analyzers.evidence.origins import EVIDENCE
 from analyzers.evidence.program_changes import LAYOUT
 from analyzers.evidence.roofline import input_type, roofline_us
+from analyzers.evidence.stats import TIE
 from analyzers.evidence.target import arch, same_device
 from analyzers.evidence.user_find_db import replaced_solvers, settled
 from analyzers.evidence.what_ifs import WhatIf, meant, what_ifs
@@ -134,7 +135,8 @@ def backward_weights(best: pd.DataFrame, settings: Settings) -> pd.DataFrame:
         sibling = rows.sort_values("best_us").drop_duplicates(["source_id", "layer"])
         w = w.merge(sibling.rename(columns={"best_us": column}), on=["source_id", "layer"], how="left")
     sibling_us = w[["f_us", "b_us"]].max(axis=1)
-    slow = (w["best_us"] > settings.slow_factor * sibling_us) & (w["best_us"] > settings.slow_floor_ms * 1e3)
+    best_us = w["best_us"] / (1 + TIE)
+    slow = (best_us > settings.slow_factor * sibling_us) & (best_us > settings.slow_floor_ms * 1e3)
     return w.assign(sibling_us=sibling_us, slow=slow)
 
 

@@ -16,6 +16,9 @@ import numpy.typing as npt
 from analyzers.evidence.distributions import digamma, inverse_trigamma, student_t_quantile, student_t_tail, trigamma
 
 Floats = npt.NDArray[np.float64]
+TIE = 1e-9
+"""Relative: a threshold is exceeded by more than this.  No clock resolves it, and the rounding of doubles is below it,
+so that a time of exactly 3 or 1.05 times another is not above that."""
 _LEAST_VARIANCE = 1e-12
 """Of a log ratio: a deviation of one in a million is below the resolution of any timer."""
 

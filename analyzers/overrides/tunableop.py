@@ -31,6 +31,7 @@ from logparse.formats.format import Emission
 from logparse.formats.tunableop import results, signature, validators
 from logparse.formats.tunableop.solutions import solution, why_no_candidate
 from logparse.model import Family, GemmProblem, Measurement, Solution
+from logparse.text import MS_TO_US, shifted
 
 WILDCARDS = (2, 15)
 _PLAIN_HIPBLASLT = (2, 7)
@@ -338,7 +339,7 @@ def _row(entry: Entry, judged: Verdicts, text: str) -> Row:
         key=entry.key,
         problem=_problem(entry),
         solution=named,
-        time_us=entry.time_ms * 1000 if timed else None,
+        time_us=shifted(entry.time_ms, MS_TO_US) if timed else None,
         verdicts=judged,
         text=text.rstrip("\r"),
     )

@@ -14,6 +14,7 @@ import pandas as pd
 
 from analyzers.analyzer import Tables
 from analyzers.evidence.joins import against_default, calls_by_problem, timed
+from analyzers.evidence.stats import TIE
 from analyzers.evidence.target import BY_NAME, Facts, arch, same_build, same_device
 from analyzers.overrides.lint import by_name, facts_of_run
 from analyzers.overrides.override_format import OverrideFile, Row
@@ -158,7 +159,7 @@ def _times(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
 
 def _states(rows: pd.DataFrame, fail_on: float) -> pd.Series:
     ratio, noise = rows["ratio"].astype("float64"), rows["noise"].astype("float64").fillna(0.0)
-    bound = np.maximum(math.log1p(fail_on), _SIGMAS * noise)
+    bound = np.maximum(math.log1p(fail_on), _SIGMAS * noise) + TIE
     moved = np.log(ratio)
     changed = _differ(rows["pick_a"], rows["pick_b"]) | _differ(rows["ran_a"], rows["ran_b"])
     chosen = np.select(
@@ -244,7 +245,7 @@ def _action(
     if gains and not stale:
         best = max(gains)
         gain = f"measured in the new run: {best:+.1%} against the default"
-        return ("keep" if best >= floor else "drop"), gain
+        return ("keep" if best >= floor - TIE else "drop"), gain
     if device is False:
         return "re-measure", "the new run is on another device"
     if stale:

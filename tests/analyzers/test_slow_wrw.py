@@ -32,6 +32,7 @@ def slow(t: Tables, settings: Settings | None = None) -> list[Finding]:
     [
         (100.0, 200.0, 601.0, 401.0),  # above three times the slower sibling
         (100.0, 200.0, 600.0, None),  # exactly three times is not above
+        (100.1, 0.1, 300.3, None),  # also where the product of doubles is below it
         (200.0, 100.0, 601.0, 401.0),
         (100.0, None, 301.0, 201.0),  # one sibling is enough
         (None, 100.0, 301.0, 201.0),

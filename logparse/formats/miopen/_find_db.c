@@ -18,7 +18,7 @@
 #include <malloc.h>
 #endif
 
-#define VERSION 2 /* of what Python's side expects: count up with every change of arguments or results */
+#define VERSION 3 /* of what Python's side expects: count up with every change of arguments or results */
 #define SIZES 12  /* n c d h w k filter_d filter_h filter_w out_d out_h out_w */
 #define PIECES 3  /* of a tail: what stands around and between the sizes in a problem's text */
 #define NONE UINT32_MAX
@@ -212,13 +212,15 @@ static int read_key(Scan *scan, const char **place, const char *end, size_t line
 static const double TENS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                               1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
+#define MS_TO_US 3 /* as a power of ten */
+
 /* A time above 0 in milliseconds, as microseconds, where a single operation on exact numbers gives the nearest double
  * (W. D. Clinger, How to read floating point numbers accurately, 1990); else 0.  `*place` moves over what was read. */
 static double read_time(const char **place)
 {
     const char *at = *place, *start = at;
     uint64_t value = 0;
-    int power = 0;
+    int power = MS_TO_US;
     for (; is_digit(*at); at++)
         value = 10 * value + (uint64_t)(*at - '0');
     int whole = at > start;
@@ -226,7 +228,7 @@ static double read_time(const char **place)
         const char *point = ++at;
         for (; is_digit(*at); at++)
             value = 10 * value + (uint64_t)(*at - '0');
-        power = at - point > 18 ? -18 : (int)(point - at);
+        power -= at - point > 18 ? 18 : (int)(at - point);
     }
     int exact = whole && at - start <= 18 && value <= (uint64_t)1 << 53;
     if (exact && (*at | 32) == 'e') {
@@ -242,8 +244,7 @@ static double read_time(const char **place)
     *place = at;
     if (FLT_EVAL_METHOD != 0 || !exact || power < -22 || power > 22)
         return 0;
-    double milliseconds = power < 0 ? (double)value / TENS[-power] : (double)value * TENS[power];
-    return milliseconds * 1000.0;
+    return power < 0 ? (double)value / TENS[-power] : (double)value * TENS[power];
 }
 
 static inline int ends_value(char c) { return c == ',' || c == ';' || c == '\n'; }

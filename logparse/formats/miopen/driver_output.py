@@ -36,6 +36,7 @@ from logparse.formats.miopen.driver import Command, CommandError, read_command
 from logparse.formats.miopen.solvers import ID_OF_CODE, algorithm_name
 from logparse.formats.ranks import ranked
 from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, Record, Reject, Solution
+from logparse.text import MS_TO_US, shifted
 
 ORIGIN = "driver"
 LIST_ORIGIN = "driver-list"
@@ -221,7 +222,7 @@ def _solution(solver: str | None, code: str, direction: Direction) -> Solution |
 
 def _microseconds(milliseconds: str) -> float | None:
     try:
-        time_us = float(milliseconds) * 1000.0
+        time_us = shifted(milliseconds, MS_TO_US)
     except ValueError:
         return None
     return time_us if 0 < time_us < float("inf") else None

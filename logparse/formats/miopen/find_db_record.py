@@ -22,6 +22,7 @@ from logparse.formats.format import Outcome
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import ALGORITHMS
 from logparse.model import ConvProblem, Measurement, Record, Reject, Solution, Status
+from logparse.text import MS_TO_US, shifted
 
 ORIGIN = "find-db"
 DUPLICATE_KEY = "duplicate key: MIOpen uses the first record"
@@ -96,7 +97,7 @@ def read_item(item: str, problem: ConvProblem, key: str, origin: str = ORIGIN) -
 def read_time(milliseconds: str) -> float | None:
     """Microseconds; None for what is no time above 0."""
     if _NUMBER.fullmatch(milliseconds) and 0 < float(milliseconds) < math.inf:
-        return float(milliseconds) * 1000.0
+        return shifted(milliseconds, MS_TO_US)
     return None
 
 

@@ -38,6 +38,7 @@ from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import algorithm_name, direction_of_solver, known_algorithm
 from logparse.formats.ranks import ranked
 from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, Record, Solution
+from logparse.text import MS_TO_US, shifted
 
 ORIGIN = "miopen-log"
 CHOSEN_ORIGIN = "miopen-chosen"
@@ -188,7 +189,7 @@ def _solution(solver: str, direction: Direction | None) -> Solution:
 
 def _microseconds(milliseconds: str) -> float | None:
     try:
-        value = float(milliseconds) * 1000.0
+        value = shifted(milliseconds, MS_TO_US)
     except ValueError:
         return None
     return value if 0 < value < float("inf") else None

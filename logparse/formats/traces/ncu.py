@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from logparse.formats.format import FileFormat, Head, Line, Outcome, Source
 from logparse.formats.traces.kernel_totals import KernelTotals
 from logparse.model import Fact, Message, Record, Reject
+from logparse.text import MS_TO_US, NS_TO_US, S_TO_US, shifted
 
 CATEGORY = "profiler"
 _START = b'"ID","Process ID",'
@@ -34,12 +35,13 @@ _TIME = frozenset({"gpu__time_duration.sum", "gpu__time_duration.avg", "Duration
 _RATE = frozenset({"dram__bytes.sum.per_second", "Memory Throughput"})
 _BYTES = frozenset({"dram__bytes.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"})
 
-_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_PREFIXES = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12}
+"""Decimal places of a unit's prefix."""
 _US = {
-    **dict.fromkeys(("ns", "nsecond", "nanosecond"), 1e-3),
-    **dict.fromkeys(("us", "usecond", "microsecond"), 1.0),
-    **dict.fromkeys(("ms", "msecond", "millisecond"), 1e3),
-    **dict.fromkeys(("s", "second"), 1e6),
+    **dict.fromkeys(("ns", "nsecond", "nanosecond"), NS_TO_US),
+    **dict.fromkeys(("us", "usecond", "microsecond"), 0),
+    **dict.fromkeys(("ms", "msecond", "millisecond"), MS_TO_US),
+    **dict.fromkeys(("s", "second"), S_TO_US),
 }
 
 
@@ -119,11 +121,11 @@ class _Table:
     def _metric(self, name: str, value: str, unit: str) -> bool:
         launch = self._launch
         if name in _TIME and "us" not in launch:
-            launch["us"] = _number(value, name) * _factor(unit, _US, name)
+            launch["us"] = _number(value, _places(unit, _US, name), name)
         elif name in _RATE and "/" in unit and "rate" not in launch:
-            launch["rate"] = _number(value, name) * _bytes(unit.partition("/")[0], name)
+            launch["rate"] = _number(value, _bytes(unit.partition("/")[0], name), name)
         elif name in _BYTES and name not in launch:
-            launch[name] = _number(value, name) * _bytes(unit, name)
+            launch[name] = _number(value, _bytes(unit, name), name)
         else:
             return False
         return True
@@ -173,9 +175,9 @@ class _Table:
         yield Outcome("blank", lines=self._count["blank"])
 
 
-def _number(text: str, name: str) -> float:
+def _number(text: str, places: int, name: str) -> float:
     try:
-        value = float(text.replace(",", ""))
+        value = shifted(text.replace(",", ""), places)
     except ValueError:
         raise ValueError(f"{name}: no number: {text[:40]!r}") from None
     if not math.isfinite(value) or value < 0:
@@ -183,16 +185,16 @@ def _number(text: str, name: str) -> float:
     return value
 
 
-def _factor(unit: str, units: Mapping[str, float], name: str) -> float:
+def _places(unit: str, units: Mapping[str, int], name: str) -> int:
     if unit not in units:
         raise ValueError(f"{name}: unknown unit {unit[:40]!r}")
     return units[unit]
 
 
-def _bytes(unit: str, name: str) -> float:
+def _bytes(unit: str, name: str) -> int:
     for word in ("byte", "B"):
         if unit.endswith(word):
-            return _factor(unit.removesuffix(word), _PREFIXES, name)
+            return _places(unit.removesuffix(word), _PREFIXES, name)
     raise ValueError(f"{name}: unknown unit {unit[:40]!r}")
 
 

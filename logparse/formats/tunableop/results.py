@@ -32,6 +32,7 @@ from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome,
 from logparse.formats.tunableop import signature, validators
 from logparse.formats.tunableop.solutions import name, solution, why_no_candidate
 from logparse.model import Fact, Measurement, Override, Reject, Status
+from logparse.text import MS_TO_US, shifted
 
 ORIGIN = "tunableop"
 FILE_NAME = "tunableop_results"
@@ -147,7 +148,7 @@ def _time(text: str) -> tuple[float | None, Status, str | None]:
         return None, "failed", "every candidate failed or was skipped"
     if math.isnan(value) or value <= 0:
         return None, "no_time", f"time {text!r}" if text else "no time in the row"
-    return value * 1000, "ok", None
+    return shifted(match[1], MS_TO_US), "ok", None
 
 
 def _facts(seen: _File) -> list[Fact]:

@@ -40,6 +40,7 @@ from logparse.formats.ranks import ranked
 from logparse.formats.tunableop import results, signature, validators
 from logparse.formats.tunableop.solutions import solution
 from logparse.model import Call, Family, GemmProblem, Measurement, Message, Record, Reject, Status
+from logparse.text import MS_TO_US, shifted
 
 ORIGIN = "tunableop-verbose"
 CATEGORY = "tunableop"
@@ -287,8 +288,8 @@ def _screening(word: str, block: _Block) -> tuple[Status, str]:
 
 
 def _us(text: str | None) -> float | None:
-    value = math.nan if text is None else float(text)
-    return value * 1000 if math.isfinite(value) else None
+    value = math.nan if text is None else shifted(text, MS_TO_US)
+    return value if math.isfinite(value) else None
 
 
 def _problem(match: re.Match[str]) -> GemmProblem | Family | Reject:

@@ -68,6 +68,13 @@ def test_two_devices_are_named() -> None:
     assert diff(one, one).devices is None
 
 
+@pytest.mark.parametrize(("a", "b", "ok"), [(100.0, 105.0, True), (0.7, 0.735, True), (100.0, 105.001, False)])
+def test_a_gate_that_is_met_exactly_passes(a: float, b: float, ok: bool) -> None:
+    one, two = (tables(workload=[work(G[0], 1)], kernels=[kernel(G[0], "k1", 1, time)]) for time in (a, b))
+    assert diff(one, two, fail_on=0.05).ok is ok
+    assert diff(two, one, fail_on=0.05).rows["state"].tolist() == ["same" if ok else "faster"]
+
+
 def test_states() -> None:
     found = diff(run_a(), run_b())
     states = dict(zip(found.rows["problem"], found.rows["state"], strict=True))

@@ -7,6 +7,7 @@ import io
 import random
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from logparse.formats.format import Head, Outcome
 from logparse.formats.miopen import find_db, find_db_columns
 from logparse.formats.miopen.find_db_columns import read_columns
 from logparse.formats.miopen.find_db_native import native_reader
-from logparse.formats.miopen.find_db_record import DUPLICATE_KEY, read_record
+from logparse.formats.miopen.find_db_record import DUPLICATE_KEY, read_record, read_time
 from logparse.formats.miopen.problem_key import TYPES, key_of, problem_from_key
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.model import CONV_FIELDS, ConvProblem, Fact, Measurement, Override, Reject, Solution
@@ -245,6 +246,9 @@ TIMES = st.one_of(
 
 @given(st.lists(TIMES, min_size=1, max_size=20))
 def test_every_time_is_the_nearest_double_to_what_is_written(times: list[str]) -> None:
+    for time in times:
+        if (known := read_time(time)) is not None:
+            assert known == float(Fraction(time) * 1000)
     items = ";".join(f"s{i}:{time},0,miopenConvolutionFwdAlgoGEMM" for i, time in enumerate(times))
     agree(f"3-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-F={items}\n".encode())
 
