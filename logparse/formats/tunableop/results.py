@@ -143,12 +143,12 @@ def row(text: str) -> Measurement | Reject:
 def _time(text: str) -> tuple[float | None, Status, str | None]:
     """Milliseconds as C's atof reads them, to microseconds."""
     match = _NUMBER.match(text)
-    value = float(match[1]) if match else 0.0
+    value = shifted(match[1], MS_TO_US) if match else 0.0
     if value == math.inf:
         return None, "failed", "every candidate failed or was skipped"
     if math.isnan(value) or value <= 0:
         return None, "no_time", f"time {text!r}" if text else "no time in the row"
-    return shifted(match[1], MS_TO_US), "ok", None
+    return value, "ok", None
 
 
 def _facts(seen: _File) -> list[Fact]:
