@@ -27,11 +27,11 @@ from analyzers.overrides.override_format import (
 )
 from analyzers.overrides.tunableop_reader import Entry, Reading, read, rejection
 from logparse.errors import InputError
+from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import Emission
 from logparse.formats.tunableop import results, signature, validators
 from logparse.formats.tunableop.solutions import solution, why_no_candidate
 from logparse.model import Family, GemmProblem, Measurement, Solution
-from logparse.text import MS_TO_US, shifted
 
 WILDCARDS = (2, 15)
 _PLAIN_HIPBLASLT = (2, 7)

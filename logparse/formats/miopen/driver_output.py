@@ -31,12 +31,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.miopen.driver import Command, CommandError, read_command
 from logparse.formats.miopen.solvers import ID_OF_CODE, algorithm_name
 from logparse.formats.ranks import ranked
 from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, Record, Reject, Solution
-from logparse.text import MS_TO_US, shifted
 
 ORIGIN = "driver"
 LIST_ORIGIN = "driver-list"

@@ -18,11 +18,11 @@ import math
 import re
 from dataclasses import replace
 
+from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import Outcome
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import ALGORITHMS
 from logparse.model import ConvProblem, Measurement, Record, Reject, Solution, Status
-from logparse.text import MS_TO_US, shifted
 
 ORIGIN = "find-db"
 DUPLICATE_KEY = "duplicate key: MIOpen uses the first record"

@@ -30,6 +30,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.miopen.driver import PREFIX, CommandError, read_command
 from logparse.formats.miopen.find_db import facts_of_name
@@ -38,7 +39,6 @@ from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import algorithm_name, direction_of_solver, known_algorithm
 from logparse.formats.ranks import ranked
 from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, Record, Solution
-from logparse.text import MS_TO_US, shifted
 
 ORIGIN = "miopen-log"
 CHOSEN_ORIGIN = "miopen-chosen"

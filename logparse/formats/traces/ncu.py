@@ -22,10 +22,10 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from logparse.formats.decimals import MS_TO_US, NS_TO_US, S_TO_US, shifted
 from logparse.formats.format import FileFormat, Head, Line, Outcome, Source
 from logparse.formats.traces.kernel_totals import KernelTotals
 from logparse.model import Fact, Message, Record, Reject
-from logparse.text import MS_TO_US, NS_TO_US, S_TO_US, shifted
 
 CATEGORY = "profiler"
 _START = b'"ID","Process ID",'

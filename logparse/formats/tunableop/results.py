@@ -28,11 +28,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from logparse.errors import EmissionError
+from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
 from logparse.formats.tunableop import signature, validators
 from logparse.formats.tunableop.solutions import name, solution, why_no_candidate
 from logparse.model import Fact, Measurement, Override, Reject, Status
-from logparse.text import MS_TO_US, shifted
 
 ORIGIN = "tunableop"
 FILE_NAME = "tunableop_results"

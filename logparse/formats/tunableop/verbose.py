@@ -35,12 +35,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.ranks import ranked
 from logparse.formats.tunableop import results, signature, validators
 from logparse.formats.tunableop.solutions import solution
 from logparse.model import Call, Family, GemmProblem, Measurement, Message, Record, Reject, Status
-from logparse.text import MS_TO_US, shifted
 
 ORIGIN = "tunableop-verbose"
 CATEGORY = "tunableop"

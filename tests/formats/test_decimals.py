@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.text import MS_TO_US, NS_TO_US, shifted
+from logparse.formats.decimals import MS_TO_US, NS_TO_US, shifted
 
 PLACES = st.integers(-9, 9)
 
