@@ -17,6 +17,8 @@ from logparse.model import Evidence, Finding
 from logparse.store import Store
 
 NAME = "completeness"
+ASSIGNED, BY_ORDER = "convolution_backward_assigned", "convolution_backward_by_order"
+"""Facts of a trace: shares of the time of backward convolutions (``logparse/formats/traces/torch/records.py``)."""
 MASK_BITS: Mapping[str, int] = {
     "error": 1,
     "trace": 2,
@@ -158,13 +160,23 @@ def _counted(tables: Tables) -> Iterator[Remark]:
 
 def _assigned(tables: Tables) -> Iterator[Remark]:
     """A backward convolution of a trace runs B and W together; kernels of an unknown direction count for neither."""
-    rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "convolution_backward_assigned")]
+    own = tables.facts[tables.facts["run"] == tables.run]
+    shares = own[own["name"] == BY_ORDER]
+    by_order: dict[str, str] = dict(zip(shares["source_id"], shares["value"], strict=True))
+    rows = own[own["name"] == ASSIGNED]
     for source, value in sorted(zip(rows["source_id"], rows["value"], strict=True)):
-        yield (
-            f"{_path(tables.sources, source)}: {float(value):.1%} of the time of backward convolutions is assigned to "
-            "B or W; the rest stays B+W and is never compared with F or B",
-            {"source_id": source, "assigned": value},
-        )
+        assigned, ordered = float(value), float(by_order.get(source, 0.0))
+        remarks_of = []
+        if assigned < 1.0:
+            remarks_of.append("the rest stays B+W and is never compared with F or B")
+        if ordered:
+            remarks_of.append(f"{ordered:.1%} by the order of the kernels alone, whose names do not show it")
+        if remarks_of:
+            yield (
+                f"{_path(tables.sources, source)}: {assigned:.1%} of the time of backward convolutions is assigned to "
+                f"B or W; {'; '.join(remarks_of)}",
+                {"source_id": source, "assigned": value, "by_order": ordered},
+            )
 
 
 ANALYZER = Analyzer(name=NAME, about="what a run's logs lack: mask bits, cut ends, missing ranks", find=find)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from analyzers import completeness
 from analyzers.analyzer import Settings, Tables
 from tests.analyzers.build import call, facts, message, tables, work
@@ -79,9 +81,21 @@ def test_a_file_of_nothing() -> None:
     assert said(replace(t, sources=t.sources.assign(fact_lines=3))) == ""
 
 
-def test_the_share_of_backward_convolutions_that_was_told_apart() -> None:
-    told = tables(
-        facts=facts("trace", convolution_backward_assigned="0.8240"),
-        sources=[{"source_id": "trace", "run": "r", "path": "t.json", "call_lines": 1}],
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ({"assigned": "0.8240"}, "82.4% of the time of backward convolutions is assigned to B or W; the rest stays"),
+        ({"assigned": "1.0000", "by_order": "0.2500"}, "100.0% of the time of backward convolutions is assigned to B"),
+        ({"assigned": "1.0000"}, None),
+    ],
+)
+def test_the_share_of_backward_convolutions_that_is_assigned(shares: dict[str, str], message: str | None) -> None:
+    known = {f"convolution_backward_{name}": value for name, value in shares.items()}
+    found = said(
+        tables(
+            facts=facts("trace", **known),
+            sources=[{"source_id": "trace", "run": "r", "path": "t.json", "call_lines": 1}],
+        )
     )
-    assert "t.json: 82.4% of the time of backward convolutions" in said(told)
+    assert f"t.json: {message}" in found if message else found == ""
+    assert ("25.0% by the order" in found) == ("by_order" in shares)

@@ -1,12 +1,19 @@
 """Which kernels of a ``convolution_backward`` computed the input gradient (B) and which the weight gradient (W).
 
-PyTorch computes B, then W, each with the library's kernels for layout conversion around one or more main kernels::
+PyTorch computes B, then W, each by one main kernel or more with helpers of the library around it::
 
     nchwToNhwc…  sm90_xmma_dgrad_…  nhwcToNchw…  │  nchwToNhwc…  nchwToNhwc…  sm90_xmma_wgrad_…
+    SubTensorOpWithScalar1d  batched_transpose…  batched_transpose…  igemm_bwd_gtcx3_nhwc_…
+        SubTensorOpWithCastTensor1d  batched_transpose…  │  SubTensorOpWithScalar1d  batched_transpose…
+        batched_transpose…  igemm_wrw_gtcx3_nhwc_…  SubTensorOpWithCastTensor1d  batched_transpose…
 
-They are separated only where that is certain: all kernels named for B stand before all named for W (or there are just
-two main kernels, of which the first must be B's), and between the last of B and the first of W there are only
-conversions of an output followed by conversions of an input.
+So an operator is cut once.  Main kernels are assigned by their names (MIOpen, CK, MLIR, cuDNN, CUTLASS, PyTorch's own
+depthwise ones); kernels of GEMM libraries (Tensile, nvjet) bear no direction and are assigned by their place.  A helper
+goes to the main kernel that it serves: what prepares an operand or clears a result to the next one, what converts or
+adds up a result to the one before.  A transposition may do either: where B's operands were transposed before its main
+kernel, the first transposition behind it is that of its result (MIOpen ``implicitgemm_ck_util.hpp``,
+``ConvAsmImplicitGemmGTCDynamic*``: a kernel of another layout gets all of its tensors converted).  What remains open is
+cut by order, and counted as such.
 """
 
 from __future__ import annotations
@@ -14,35 +21,90 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
 
-_B = re.compile(r"dgrad|bwd_?data|backward_?data|igemm_bwd_|naive_conv_(?:ab_)?(?:\w*packed_)?bwd_", re.IGNORECASE)
-_W = re.compile(r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|bwd_?filter", re.IGNORECASE)
-_OUTPUT = re.compile(r"nhwcToNchw|splitKreduce|Col2Im", re.IGNORECASE)
-_INPUT = re.compile(r"nchwToNhwc|Im2d?2?Col|SubTensorOpWithScalar", re.IGNORECASE)
-_CONVERSION = re.compile(r"tensorTransform|batched_transpose|convertTensor|scalePackedTensor", re.IGNORECASE)
+_B = re.compile(
+    r"dgrad|bwd_?data|backward_?data|igemm_bwd_|conv2d_(?:v\dr\d_)?bwd|naive_conv_(?:ab_)?(?:\w*packed_)?bwd_"
+    r"|depthwise[23]d_backward_kernel",
+    re.IGNORECASE,
+)
+_W = re.compile(r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|bwd_?filter|grad_?weight", re.IGNORECASE)
+_SUM = re.compile(r"reduc", re.IGNORECASE)
+_INPUT = re.compile(
+    r"nchwToNhwc|NCHW2CNHW|im2d?2?col|SubTensorOpWithScalar|fillBuffer|scalePackedTensor|init_device_workspace"
+    r"|OffsetsKernel|WinogradTiles|flip_filter|fft2d_r2c|kernel_elementwise_(?:batched_)?dual",
+    re.IGNORECASE,
+)
+_OUTPUT = re.compile(
+    r"nhwcToNchw|CNHW2NCHW|splitKreduce|ReduceSplitK|col2im|SubTensorOpWithCastTensor|fft2d_c2r|kernel_elementwise",
+    re.IGNORECASE,
+)
+_EITHER = re.compile(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECASE)
 
 
-def first_of_weights(kernels: Sequence[str]) -> int | None:
-    """Index of the first kernel of W in an operator's kernels (in order of time), or None where that is not certain."""
-    roles = [_role(name) for name in kernels]
-    mains = [i for i, role in enumerate(roles) if role in "BW?"]
-    named_b = [i for i in mains if roles[i] == "B"]
-    named_w = [i for i in mains if roles[i] == "W"]
-    if named_b and named_w and named_b[-1] < named_w[0]:
-        last, first = named_b[-1], named_w[0]
-    elif len(mains) == 2 and roles[mains[0]] != "W" and roles[mains[1]] != "B":
-        last, first = mains
-    else:
+class Split(NamedTuple):
+    """Where W begins, and whether a kernel's side follows from the order alone."""
+
+    first_of_weights: int
+    by_order: bool = False
+
+
+def split(kernels: Sequence[str]) -> Split | None:
+    """How an operator's kernels (in order of time) are cut; None where B or W has no main kernel of its own."""
+    roles = "".join(map(_role, kernels))
+    mains = _mains(roles, kernels)
+    if mains is None:
         return None
-    between = "".join(roles[last + 1 : first])
-    return last + 1 + between.count("o") if re.fullmatch("o*i*", between) else None
+    last, first, open_ = mains
+    at, unclear = _between(roles[last + 1 : first], before=roles[:last])
+    return Split(last + 1 + at, open_ or unclear)
+
+
+def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int, bool] | None:
+    """The last main kernel of B, the first of W, and whether a main kernel's direction is open."""
+    mains = [i for i, role in enumerate(roles) if role in "BW?"]
+    first = next((i for i in mains if roles[i] == "W"), None)
+    added = roles.find("w")
+    if added >= 0 and (first is None or added < first):  # what is added up before was computed by a main kernel of W
+        first = max((i for i in mains if i < added), default=None)
+    last_b = roles.rfind("B")
+    if first is None:
+        after = [i for i in mains if i > last_b] if last_b >= 0 else _second(mains, kernels)
+        return (max(i for i in mains if i < after[0]), after[0], last_b >= 0 and len(after) > 1) if after else None
+    before = [i for i in mains if i < first]
+    if not before or first <= last_b:
+        return None
+    unnamed = len({kernels[i] for i in before if i > last_b})
+    return before[-1], first, unnamed > (0 if last_b >= 0 else 1)
+
+
+def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
+    """The second of two runs of equal kernels, neither of which bears a direction; empty where there are others."""
+    runs = [list(run) for _, run in groupby(mains, key=lambda i: kernels[i])]
+    return runs[1] if len(runs) == 2 else list(mains[1:]) if len(mains) == 2 else []
+
+
+def _between(roles: str, before: str) -> tuple[int, bool]:
+    """How many of the helpers between the main kernels serve B, and whether that is open."""
+    prepares = roles.find("i")
+    rest = roles if prepares < 0 else roles[:prepares]
+    clear = rest.rfind("o") + 1
+    own = int("t" in before) if "t" in rest[clear:] else 0
+    return clear + own, "o" in roles[len(rest) :]
 
 
 @lru_cache(maxsize=4096)  # a trace launches the same few hundred kernels again and again
 def _role(name: str) -> str:
-    """B or W by the name, ``o``/``i`` conversion of an output or input, ``t`` of either, ``?`` a main kernel."""
-    for role, pattern in (("o", _OUTPUT), ("i", _INPUT), ("t", _CONVERSION)):
+    """What a kernel does, as one letter.
+
+    ``B`` or ``W`` by its name; ``w`` a sum of partial weight gradients; ``i`` prepares an operand or clears a result,
+    ``o`` converts or adds up a result, ``t`` transposes either; ``?`` a main kernel whose name bears no direction.
+    """
+    b, w = _B.search(name), _W.search(name)
+    if w and not b and _SUM.search(name) and not re.search(r"implicit|xmma", name, re.IGNORECASE):
+        return "w"
+    for role, pattern in (("i", _INPUT), ("o", _OUTPUT), ("t", _EITHER)):
         if pattern.search(name):
             return role
-    b, w = _B.search(name), _W.search(name)
     return "?" if bool(b) == bool(w) else "B" if b else "W"

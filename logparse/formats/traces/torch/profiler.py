@@ -35,12 +35,14 @@ a copy or fill of the device                       message: they are no kernels 
 metadata, runtime, flow arrows, other operators    foreign
 =================================================  ====================================================
 
-Kernels of a ``convolution_backward`` go to B and W where ``gradients`` is certain; else the operator is one call and
-one measurement of direction ``B+W``.  The fact ``convolution_backward_assigned`` is the share of their time that went
-to B and W; ``epilogue_kernels`` are the elementwise operators that followed a product (``epilogues``).  Of a job that
-calls ``profiler.step()``, ``profiler_steps`` is the number of steps that the trace holds, ``profiler_steps_us`` their
-wall time together.  Times are microseconds of device time; a sample is the sum over the kernels of one operator.  About
-12 bytes per operator and 30 per kernel are held until the end, whatever else the trace has.
+Kernels of a ``convolution_backward`` go to B and W by their names and order (``gradients``); where either has no kernel
+of its own, the operator is one call and one measurement of direction ``B+W``.  The fact
+``convolution_backward_assigned`` is the share of their time that went to B and W, ``convolution_backward_by_order`` the
+part of it where a kernel's side follows from the order alone; ``epilogue_kernels`` are the elementwise operators that
+followed a product (``epilogues``).  Of a job that calls ``profiler.step()``, ``profiler_steps`` is the number of steps
+that the trace holds, ``profiler_steps_us`` their wall time together.  Times are microseconds of device time; a sample
+is the sum over the kernels of one operator.  About 12 bytes per operator and 30 per kernel are held until the end,
+whatever else the trace has.
 """
 
 from __future__ import annotations

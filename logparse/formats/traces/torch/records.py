@@ -13,12 +13,14 @@ import numpy.typing as npt
 
 from logparse.formats.format import Outcome
 from logparse.formats.traces.torch.epilogues import Kernels, Step, tails
-from logparse.formats.traces.torch.gradients import first_of_weights
+from logparse.formats.traces.torch.gradients import split
 from logparse.formats.traces.torch.inputs import Operation
 from logparse.model import Call, ConvProblem, Fact, Kernel, Measurement, Message, Problem, Record, Solution
 
 CATEGORY = "profiler"
 ORIGIN = "trace"
+ASSIGNED, BY_ORDER = "convolution_backward_assigned", "convolution_backward_by_order"
+"""Facts: shares of the kernel time of backward convolutions that are B's or W's, and those cut by order alone."""
 _SAMPLES = 1000
 """Samples of one measurement that are kept; the statistics are of all."""
 
@@ -126,7 +128,7 @@ class _Records:
         self._call_events = self._unread_events = 0
         self._events = len(columns.op_kind) if columns.replayed_from is None else columns.replayed_from
         self._unread: Counter[tuple[str, str]] = Counter()
-        self._backward_us = self._assigned_us = 0.0
+        self._backward_us = self._assigned_us = self._by_order_us = 0.0
 
     def outcomes(self) -> Iterator[Outcome]:
         self._walk()
@@ -146,11 +148,15 @@ class _Records:
             text = "kernels of no operator: several operators bear their External id"
             messages.append(Message(category=CATEGORY, text=text, count=self._ambiguous))
         yield Outcome("message", messages, lines=self._unread_events + sum(columns.copies.values()))
-        if self._backward_us:
-            share = self._assigned_us / self._backward_us
-            yield Outcome("fact", [Fact("convolution_backward_assigned", f"{share:.4f}")], lines=0)
-        yield Outcome("fact", self._tails(), lines=0)
+        yield Outcome("fact", [*self._assigned(), *self._tails()], lines=0)
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
+
+    def _assigned(self) -> Iterator[Fact]:
+        """Shares of the time of backward convolutions: assigned to B or W at all, and by the order alone."""
+        if self._backward_us:
+            yield Fact(ASSIGNED, f"{self._assigned_us / self._backward_us:.4f}")
+            if self._by_order_us:
+                yield Fact(BY_ORDER, f"{self._by_order_us / self._backward_us:.4f}")
 
     def _operators(self) -> tuple[Ints, int]:
         """The operator of every kernel by its id (-1: none), and how many kernels' ids stand for several operators."""
@@ -188,15 +194,16 @@ class _Records:
     def _operator(self, operation: Operation, kernels: Ints) -> None:
         backward = isinstance(operation.whole, ConvProblem) and operation.whole.direction == "B+W"
         backward |= len(operation.problems) == 2
-        split = None
+        cut = None
         if backward:
-            split = first_of_weights([self._columns.names[i] for i in self._name[kernels].tolist()])
+            cut = split([self._columns.names[i] for i in self._name[kernels].tolist()])
             us = float(self._us[kernels].sum())
             self._backward_us += us
-            self._assigned_us += 0.0 if split is None else us
-        if split is not None:
-            self._count(operation.problems[0], kernels[:split])
-            self._count(operation.problems[1], kernels[split:])
+            self._assigned_us += us if cut else 0.0
+            self._by_order_us += us if cut and cut.by_order else 0.0
+        if cut is not None:
+            self._count(operation.problems[0], kernels[: cut.first_of_weights])
+            self._count(operation.problems[1], kernels[cut.first_of_weights :])
         elif operation.whole is not None or len(operation.problems) == 1:
             self._count(operation.whole or operation.problems[0], kernels)
         else:  # a transposed convolution ran F and W, and the model has no word for both

@@ -14,7 +14,7 @@ from logparse.formats.format import Head
 from logparse.formats.hipblaslt import log as hipblaslt_log
 from logparse.formats.traces.torch import profiler
 from logparse.formats.traces.torch.event_cutter import TraceEvents
-from logparse.formats.traces.torch.gradients import first_of_weights
+from logparse.formats.traces.torch.gradients import Split, split
 from logparse.formats.tunableop import untuned
 from logparse.ingest.input_file import InputFile
 from logparse.links import linked
@@ -267,30 +267,57 @@ D, W, G, IN, OUT, T = (
 )
 
 
+CAST, CLEAR = "SubTensorOpWithCastTensor1d", "SubTensorOpWithScalar1d"
+CK = "_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weightINS_47Gridwise"
+
+
 @pytest.mark.parametrize(
-    ("kernels", "split"),
+    ("kernels", "cut"),
     [
-        ([D, W], 1),
-        ([IN, D, OUT, IN, IN, W, OUT], 3),
-        ([IN, IN, D, W], 3),
-        ([G, W], 1),
-        ([G, IN, IN, W], 1),
-        ([G, OUT, IN, G], 2),
-        ([T, D, W, T], 2),
-        ([D, T, W], None),  # whose transposition is it?
-        ([D, G, W], None),
+        ([D, W], Split(1)),
+        ([IN, D, OUT, IN, IN, W, OUT], Split(3)),
+        ([IN, IN, D, W], Split(3)),
+        ([G, W], Split(1)),
+        ([G, IN, IN, W], Split(1)),
+        ([G, OUT, IN, G], Split(2)),
+        ([G, "nvjet_sm90_hss", "void cudnn::cnn::reduce_wgrad_nchw_helper<float>"], Split(1)),
+        (["dgrad2d_c1_k1_nhwc", "wgrad2d_c1_k1_nhwc", "wgrad2d_c1_k1_nhwc_reduce"], Split(1)),
+        (["Cijk_A", "Cijk_A", "Cijk_B", "Cijk_B"], Split(2)),  # one product per group or image
+        (["Cijk_A", "Col2Im2dU", "Cijk_A", "Col2Im2dU", "Im2d2Col", "Cijk_B", "Im2d2Col", "Cijk_B"], Split(4)),
+        ([T, D, W, T], Split(2)),
+        ([D, T, W], Split(1)),  # B was given no transposed operand, so it transposes no result
+        ([T, T, D, T, W], Split(4)),
+        ([CLEAR, T, T, "igemm_bwd_gtcx3", CAST, T, CLEAR, T, T, "igemm_wrw_gtcx3", CAST, T], Split(6)),
+        ([CLEAR, T, T, "igemm_bwd_gtcx3", CAST, T, T, T, T, CK, T], Split(6)),
+        ([CLEAR, "transpose_NCHW2CNHW", "Cijk_A", "transpose_CNHW2NCHW", CLEAR, T, T, "igemm_wrw_", CAST], Split(4)),
+        ([D, "igemm_wrw_gtcx3"], Split(1)),
+        (["igemm_bwd_gtcx3", CLEAR, "igemm_wrw_gtcx3"], Split(1)),
+        (["naive_conv_ab_nonpacked_bwd_nchw_half", "naive_conv_ab_nonpacked_wrw_nchw_half"], Split(1)),
+        (["kernel_grouped_conv_bwd_data_multiple_d_xdl", "kernel_grouped_conv_bwd_weight_xdl"], Split(1)),
+        (["conv_depthwise2d_backward_kernel", "conv_depthwise2d_grad_weight_kernel"], Split(1)),
+        ([D, G, W], Split(2, by_order=True)),
+        ([D, IN, OUT, W], Split(1, by_order=True)),
+        ([D, G, "nvjet_other"], Split(1, by_order=True)),
+        ([G, "nvjet_other", W], Split(2, by_order=True)),
+        ([G, "nvjet_other", "nvjet_third"], None),
         ([G, G, G], None),
         ([W, D], None),
         ([G], None),
         ([W], None),
-        ([D, "igemm_wrw_gtcx3"], 1),
-        (["igemm_bwd_gtcx3", "SubTensorOpWithScalar1d", "igemm_wrw_gtcx3"], 1),
-        (["naive_conv_ab_nonpacked_bwd_nchw_half", "naive_conv_ab_nonpacked_wrw_nchw_half"], 1),
-        (["kernel_grouped_conv_bwd_data_multiple_d_xdl", "kernel_grouped_conv_bwd_weight_xdl"], 1),
+        ([], None),
     ],
 )
-def test_gradients(kernels: list[str], split: int | None) -> None:
-    assert first_of_weights(kernels) == split
+def test_gradients(kernels: list[str], cut: Split | None) -> None:
+    assert split(kernels) == cut
+
+
+def test_the_share_that_was_cut_by_order_is_a_fact() -> None:
+    middle = {**CONTENT, "traceEvents": [e for e in CONTENT["traceEvents"] if "Bljk_HHS" not in str(e)]}
+    assert "convolution_backward_by_order" not in facts(outcomes(FORMAT, json.dumps(middle).encode()))
+    text = json.dumps(CONTENT).replace("Cijk_Alik_Bljk_HHS_BH_MT128x128x32", "igemm_bwd_gtcx3")
+    found = facts(outcomes(FORMAT, text.encode()))
+    assert float(found["convolution_backward_by_order"]) == pytest.approx(168 / (168 + 163), abs=1e-4)
+    assert found["convolution_backward_assigned"] == "1.0000"
 
 
 def problems(found: list[Any]) -> set[Problem]:
@@ -334,9 +361,16 @@ def test_resnet50_kernels() -> None:
     measured = sum(sum(m.samples_us) for m in records_of(found, Measurement))
     assert measured == pytest.approx(sum(k.total_us for k in kernels if k.problem))
     conv = {c.problem.direction: 0 for c in records_of(found, Call) if isinstance(c.problem, ConvProblem)}
-    assert conv.keys() == {"F", "B", "W", "B+W"}
-    assert facts(found)["convolution_backward_assigned"] == "0.8242"
+    assert conv.keys() == {"F", "B", "W"}
     assert facts(found)["arch"] == "sm_90"
+
+
+@needs_corpus
+@pytest.mark.parametrize("name", ["h200/resnet50.trace", "nvidia/convnext_tiny.trace", "tracelens/mi300_resnet_train"])
+def test_backward_convolutions_of_real_traces_are_split(name: str) -> None:
+    found = facts(outcomes(FORMAT, CORPUS / f"{name}.json.gz"))
+    assert found["convolution_backward_assigned"] == "1.0000"
+    assert "convolution_backward_by_order" not in found
 
 
 @needs_corpus

@@ -103,7 +103,9 @@ def test_inputs_that_are_missing_are_no_product(name: str) -> None:
 @needs_corpus
 @pytest.mark.parametrize("name", ["mi300_resnet_train", "mi300_vit"])
 def test_counts_and_times_are_those_of_the_reference_report(name: str) -> None:
-    """TraceLens's report counts every kernel below ``aten::convolution``, the addition of its bias too."""
+    """TraceLens's report counts every kernel below ``aten::convolution``, the addition of its bias too, and a backward
+    operator once: each of these ran W, so B is not counted beside it.
+    """
     folder = CORPUS / "tracelens"
     counts, times = Counter[str](), Counter[str]()
     with (folder / f"{name}.report.csv").open() as file:
@@ -114,7 +116,8 @@ def test_counts_and_times_are_those_of_the_reference_report(name: str) -> None:
     ours, us = Counter[str](), Counter[str]()
     for record in records:
         if isinstance(record, Call):
-            ours[_table(record.problem)] += record.count or 0
+            again = isinstance(record.problem, ConvProblem) and record.problem.direction == "B"
+            ours[_table(record.problem)] += 0 if again else record.count or 0
         elif isinstance(record, Kernel) and record.problem is not None:
             us[_table(record.problem)] += record.total_us
     bias = sum(r.total_us for r in records if isinstance(r, Kernel) and r.op == "aten::add_" and name == "mi300_vit")
