@@ -1,4 +1,4 @@
-"""What can be wrong with aiter's tables of tuned kernels, and which of their rows aiter reads, finds and can run.
+"""The members for aiter's tables of tuned kernels: which rows aiter reads, finds and can run, and remarks on them.
 
 aiter reads them with ``pandas.read_csv`` and looks calls up in a dictionary: a cell's *type* decides whether it is
 found, and pandas gives one type to a whole column.  One cell that is no number makes every size a text that no call
@@ -15,26 +15,15 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from analyzers.evidence.target import Facts, arch
 from analyzers.overrides import hipblaslt_tuning
 from analyzers.overrides.aiter_lookup import BF16, VARIABLES, Table, stem, table_of
-from analyzers.overrides.override_format import (
-    Conversion,
-    Merging,
-    Note,
-    OverrideFile,
-    OverrideFormat,
-    Row,
-    Rule,
-    bytes_of,
-    in_order,
-    judge,
-    records_of,
-    text_of,
-)
+from analyzers.overrides.override_format import Conversion, Merging, OverrideFormat, bytes_of, records_of
+from analyzers.overrides.reading import Note, Reading, Row, Rule, accepted, judge, text_of
+from analyzers.overrides.reading import remarks as row_remarks
 from logparse.errors import InputError
 from logparse.formats import aiter
 from logparse.formats.format import Emission, Head
@@ -69,7 +58,12 @@ class _Context:
     target: Facts
     table: Table
     columns: Sequence[str]
-    first: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Sequence[Entry]
+    notes: Sequence[Note]
+    """Remarks on the table, found while it was read."""
+    serves: bool
+    """Whether some row is of the target's device: one table serves several, as aiter's own do."""
+    first: Mapping[str, Entry]
 
 
 # ------------------------------------------------------------------------------------------------ rules about rows
@@ -107,8 +101,8 @@ def _no_call(entry: Entry, context: _Context) -> str | None:
 _DTYPES = frozenset(aiter.DTYPES)
 
 
-def _other_device(entry: Entry, context: _Context) -> str | None:
-    theirs = {"gfx": arch(context.target) or "", "cu_num": context.target.get("cu_count", "")}
+def _elsewhere(entry: Entry, target: Facts) -> str | None:
+    theirs = {"gfx": arch(target) or "", "cu_num": target.get("cu_count", "")}
     wrong = [x for x, want in theirs.items() if want and x in entry.cells and _plain(entry.cells[x]) != want]
     if not wrong:
         return None
@@ -168,11 +162,12 @@ def _failed(entry: Entry, context: _Context) -> str | None:
     return f"a time of {time} µs: the tuner could not run it, aiter uses it all the same"
 
 
-ROW_RULES: tuple[Rule[Entry, _Context], ...] = (
+_RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("values", "warning", None, _short, _RETUNE),
     Rule("type", "error", "matched", _untyped, "write numbers and True or False, without blanks"),
     Rule("no-call", "error", "matched", _no_call, _RETUNE),
-    Rule("device", "error", "matched", _other_device, _RETUNE),
+    Rule("device", "error", "matched", lambda e, c: None if c.serves else _elsewhere(e, c.target), _RETUNE),
+    Rule("device", "info", "matched", lambda e, c: _elsewhere(e, c.target) if c.serves else None),
     Rule("duplicate", "info", None, _repeated, "remove it"),
     Rule("backend", "error", "honoured", _backend, _RETUNE),
     Rule("backend", "warning", None, _odd_backend, _RETUNE),
@@ -283,45 +278,43 @@ def _file_notes(table: Table, columns: Sequence[str], found: Sequence[Entry]) ->
         yield Note(None, "info", "build", message, "keep it with the build it was made on")
 
 
-def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
-    """Judge the table; whether its indices are of the target's hipBLASLt is unknown."""
+def read(name: str, data: bytes, target: Facts) -> Reading[_Context]:
+    """What aiter takes from the table; whether its indices are of the target's hipBLASLt is unknown."""
     text, _ = text_of(data)
-    columns, found, notes = entries(text)
+    columns, found, damage = entries(text)
     table = table_of(columns) or BF16
-    notes += _file_notes(table, columns, found) if columns else []
-    refused = any(x.severity == "error" and x.rule in ("columns", "duplicate", "values", "empty") for x in notes)
-    accepted = False if refused else None
+    notes = [*damage, *(_file_notes(table, columns, found) if columns else ())]
+    refusals = tuple(x for x in notes if x.severity == "error")
     first: dict[str, Entry] = {}
     for entry in found:
         first.setdefault(row_key(entry, table) or "", entry)
-    context = _Context(target, table, columns, first)
-    rows = []
-    for entry in found:
-        judged, more = judge(entry.line, entry, context, ROW_RULES, accepted, "aiter cannot read the table")
-        notes += more
-        rows.append(
-            Row(
-                line=entry.line,
-                key=row_key(entry, table) or "",
-                problem=_problem(entry, name),
-                solution=_solution(entry, table),
-                verdicts=judged,
-                text=_csv([entry.texts.get(x, "") for x in columns]),
-                time_us=_time(entry),
-            )
-        )
-    elsewhere = sum(note.rule == "device" for note in notes)
-    if elsewhere < len(found):  # one table serves several devices, as aiter's own do
-        notes = [replace(x, severity="info", remedy="") if x.rule == "device" else x for x in notes]
-    return OverrideFile(
-        format=aiter.FORMAT.name if table is BF16 else KERNELS,
-        name=name,
-        accepted=accepted,
-        facts=_own_facts(found),
-        target=target,
-        rows=tuple(rows),
-        notes=in_order(notes),
+    serves = any(_elsewhere(entry, target) is None for entry in found)
+    others = tuple(x for x in notes if x.severity != "error")
+    context = _Context(target, table, columns, found, others, serves, first)
+    rows = tuple(_row(entry, context, accepted(refusals, False), name) for entry in found)
+    own = _own_facts(found)
+    return Reading(rows=rows, refusals=refusals, certain=False, facts=own, target=target, parsed=context)
+
+
+def _row(entry: Entry, context: _Context, taken: bool | None, name: str) -> Row:
+    verdicts, breaches = judge(entry.line, entry, context, _RULES, taken, "aiter cannot read the table")
+    return Row(
+        line=entry.line,
+        key=row_key(entry, context.table) or "",
+        problem=_problem(entry, name),
+        solution=_solution(entry, context.table),
+        verdicts=verdicts,
+        text=_csv([entry.texts.get(x, "") for x in context.columns]),
+        time_us=_time(entry),
+        breaches=breaches,
     )
+
+
+def remarks(name: str, data: bytes, reading: Reading[_Context]) -> Iterator[Note]:
+    """What else to know of a table and its rows."""
+    yield from reading.parsed.notes
+    for entry in reading.parsed.entries:
+        yield from row_remarks(entry.line, entry, reading.parsed, _RULES)
 
 
 def _csv(cells: Sequence[str]) -> str:
@@ -381,8 +374,8 @@ def padded(key: str) -> list[str]:
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     """The operator and the columns of a table.  Raises InputError where aiter reads no table, or has no name for it."""
     columns, _, damage = entries(text_of(data)[0])
-    notes = (*damage, *inspect(name, data, {}).notes)
-    broken = next((x for x in notes if x.severity == "error" and x.rule in ("columns", "values", "empty")), None)
+    notes = (*damage, *read(name, data, {}).refusals)
+    broken = next((x for x in notes if x.rule in ("columns", "values", "empty")), None)
     if broken is not None:
         raise InputError(broken.message)
     operator = "bf16_tuned_gemm" if table_of(columns) is BF16 else stem(name)
@@ -414,7 +407,8 @@ OVERRIDE_FORMAT = OverrideFormat(
     name=aiter.FORMAT.name,
     kinds=frozenset({"gemm"}),
     recognise=recognise,
-    inspect=inspect,
+    reader=read,
+    remarks=remarks,
     key=aiter.key,
     instead=padded,
     writer=aiter.WRITER,
@@ -431,7 +425,8 @@ KERNEL_TABLES = OverrideFormat(
     name=KERNELS,
     kinds=frozenset({"gemm"}),
     recognise=recognise_kernels,
-    inspect=inspect,
+    reader=read,
+    remarks=remarks,
     key=lambda problem, facts: None,
     merging=_MERGING,
 )

@@ -13,7 +13,8 @@ from analyzers.analyzer import Tables
 from analyzers.evidence.joins import against_default
 from analyzers.evidence.target import Facts, machine
 from analyzers.overrides import OVERRIDE_FORMATS
-from analyzers.overrides.override_format import Note, OverrideFile, OverrideFormat, Row, in_order
+from analyzers.overrides.override_format import OverrideFile, OverrideFormat, in_order
+from analyzers.overrides.reading import Note, Row
 from logparse.errors import InputError
 from logparse.formats import FORMATS, aiter
 from logparse.formats.format import FileFormat, Head
@@ -61,7 +62,7 @@ def content_of(path: str) -> tuple[str, bytes]:
 
 
 def inspect(name: str, data: bytes, target: Facts, format: str | None = None) -> OverrideFile:
-    """The rules of the file's format applied to its bytes.  Raises InputError where no format fits."""
+    """A file's bytes as its library's reader takes them, with notes.  Raises InputError where no format fits."""
     return format_of(name, data, format).inspect(name, data, target)
 
 
@@ -124,11 +125,6 @@ def keys_of(problems: Sequence[str], format: OverrideFormat, facts: Facts) -> di
     return {text: format.key(problem_from_text(text), facts) for text in problems}
 
 
-def key_facts(file: OverrideFile) -> Facts:
-    """The facts that decide how the target spells keys: the target's, else the file's own."""
-    return {**file.facts, **file.target}
-
-
 def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
     """Problems that are certainly different → the texts that may mean each.
 
@@ -153,7 +149,7 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
     format = by_name(file.format)
     work = tables.workload[tables.workload["kind"].isin(format.kinds)]["problem"].drop_duplicates()
     members: dict[str, list[str]] = {}
-    for text, key in keys_of(sorted(work), format, key_facts(file)).items():
+    for text, key in keys_of(sorted(work), format, file.reading.key_facts).items():
         if key is not None:
             members.setdefault(key, []).append(text)
     ratios, needed = against_default(tables.measurements, tables.facts), _workspaces(tables)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.overrides.lint import content_of, format_of
-from analyzers.overrides.override_format import OverrideFormat, Row, bytes_of, text_of
+from analyzers.overrides.override_format import OverrideFormat, bytes_of
+from analyzers.overrides.reading import Row, text_of
 from logparse.errors import InputError
 from logparse.formats.format import Emission
 
@@ -82,7 +83,7 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
         _agree(agreed, path, header)
-        for row in format.inspect(name, clean, {}).rows:
+        for row in format.reader(name, clean, {}).rows:
             if row.solution is None or row.verdicts.fault:
                 notes.append(f"{path}, line {row.line}: left out: {row.verdicts.fault or 'no solution'}")
             else:

@@ -1,4 +1,4 @@
-"""What can be wrong with a MIOpen find-db, and which of its items MIOpen reads, matches and honours.
+"""The member for MIOpen's find-dbs: which items MIOpen reads, matches and honours, and remarks on them.
 
 A row here is one item (solver) of a record; ``miopen_records`` has what find-db and perf-db share.
 
@@ -10,22 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from analyzers.evidence.target import Facts
 from analyzers.overrides import miopen_records
 from analyzers.overrides.miopen_records import Item, items, line_notes, other_machine, wanted
-from analyzers.overrides.override_format import (
-    Merging,
-    Note,
-    OverrideFile,
-    OverrideFormat,
-    Row,
-    Rule,
-    Verdicts,
-    in_order,
-    text_of,
-)
+from analyzers.overrides.override_format import Merging, OverrideFormat
+from analyzers.overrides.reading import Breach, Note, Reading, Row, Rule, Verdicts, text_of
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen.find_db_record import read_item
@@ -122,7 +112,7 @@ def _default_parameters(item: Item, target: Facts) -> str | None:
     return f"{item.solver} is tunable: it runs at default parameters unless the perf-db has a row for the problem too"
 
 
-ROW_RULES = (
+_RULES = (
     *miopen_records.rules(
         "values",
         "`logparse merge` keeps the fastest item of each solver",
@@ -172,7 +162,8 @@ def _overwritten(rows: Sequence[Row]) -> Iterator[Note]:
         yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")
 
 
-def _name_notes(name: str, target: Facts) -> Iterator[Note]:
+def _refusals(name: str, target: Facts) -> Iterator[Note]:
+    """Why MIOpen never opens a file of this name."""
     match = find_db.FILE_NAME.fullmatch(name)
     if match is None or match["kind"] not in ("ufdb", "fdb"):
         message = f"{name} is no name under which MIOpen looks for a find-db"
@@ -182,37 +173,40 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
         message = f"{name} has no version: MIOpen looks for <device>.HIP.<version>_<build>.ufdb.txt"
         yield Note(None, "error", "file-name", message, _wanted(target))
     yield from other_machine({x.name: x.value for x in find_db.facts_of_name(name)}, target, _wanted(target))
-    if match["kind"] == "ufdb" and match["version"] == "3_3_0":
-        yield Note(None, "warning", "biased-times", find_db.BIASED, "find again with a later MIOpen")
 
 
 def _wanted(target: Facts) -> str:
     return wanted(target, "ufdb", "take the name from the line 'File is unreadable' of a MIOpen log of level 5")
 
 
-def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
-    """Judge the file for a target; without facts of one its name is taken to be right where it is one at all."""
+def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
+    """What MIOpen takes from the file; without facts of a target its name is taken to be right where it is one."""
+    own = {fact.name: fact.value for fact in find_db.facts_of_name(name)}
+    found = tuple(items(_text(data), problem_from_key, _split))
+    return miopen_records.reading(name, own, target, list(_refusals(name, target)), found, _RULES, _row)
+
+
+def _text(data: bytes) -> str:
+    """The file as MIOpen reads it: a byte order mark is part of the first key."""
     text, bom = text_of(data)
-    text = "\ufeff" * bom + text
-    notes = [*_name_notes(name, target), *line_notes(text), *_too_many(text)]
+    return "\ufeff" * bom + text
+
+
+def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterator[Note]:
+    """What else to know of a file and its items."""
+    text = _text(data)
+    yield from line_notes(text)
+    yield from _too_many(text)
     if not text.strip("\ufeff\r\n "):
-        notes.append(Note(None, "error", "empty", "no record in the file", _REFIND))
-    file = OverrideFile(
-        format=find_db.FORMAT.name,
-        name=name,
-        accepted=None,
-        facts={fact.name: fact.value for fact in find_db.facts_of_name(name)},
-        target=target,
-        rows=(),
-        notes=tuple(notes),
-    )
-    judged = miopen_records.judged(file, items(text, problem_from_key, _split), ROW_RULES, _row)
-    if judged.accepted is False:
-        return judged
-    return replace(judged, notes=in_order((*judged.notes, *_overwritten(judged.rows))))
+        yield Note(None, "error", "empty", "no record in the file", _REFIND)
+    if reading.facts.get("miopen_version") == "3.3.0":
+        yield Note(None, "warning", "biased-times", find_db.BIASED, "find again with a later MIOpen")
+    yield from miopen_records.remarks(reading, _RULES)
+    if reading.accepted is not False:
+        yield from _overwritten(reading.rows)
 
 
-def _row(item: Item, judged: Verdicts) -> Row:
+def _row(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
     text = item.text.rstrip(_BLANKS)
     if len(item.values) >= 3:
         text = f"{item.solver}:{','.join(x.strip(_BLANKS) for x in item.values[:3])}"
@@ -225,9 +219,19 @@ def _row(item: Item, judged: Verdicts) -> Row:
         solution=known.solution if known else None,
         time_us=_rank_us(item, known) if known else None,
         workspace_bytes=known.workspace_bytes if known else None,
-        verdicts=judged,
+        verdicts=verdicts,
         text=text,
+        breaches=breaches,
     )
+
+
+def tried(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
+    """The items of a record, the fastest first: one without a time last."""
+    return sorted(rows, key=_rank)
+
+
+def _rank(row: Row) -> float:
+    return math.inf if row.time_us is None else row.time_us
 
 
 def _rank_us(item: Item, known: Measurement) -> float | None:
@@ -238,7 +242,7 @@ def _rank_us(item: Item, known: Measurement) -> float | None:
 
 def _merged(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> Sequence[Emission]:
     """Of each record the fastest item first."""
-    by_time = sorted(rows, key=lambda row: (row.key, math.inf if row.time_us is None else row.time_us, row.text))
+    by_time = sorted(rows, key=lambda row: (row.key, _rank(row), row.text))
     return miopen_records.write(by_time, name, agreed, gpus)
 
 
@@ -246,10 +250,11 @@ OVERRIDE_FORMAT = OverrideFormat(
     name=find_db.FORMAT.name,
     kinds=frozenset({"conv"}),
     recognise=find_db.recognise,
-    inspect=inspect,
+    reader=read,
+    remarks=remarks,
     key=find_db.key,
     compared=("miopen_version", "miopen_tweak"),
-    fastest=True,
+    tried=tried,
     signs=(
         ("Bad algorithm", "MIOpen threw at an item of the find-db"),
         (

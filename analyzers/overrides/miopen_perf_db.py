@@ -1,4 +1,4 @@
-"""What can be wrong with a MIOpen perf-db in text, and which of its items MIOpen reads and matches.
+"""The member for MIOpen's perf-dbs in text: which items MIOpen reads and matches, and remarks on them.
 
 A perf-db chooses no solver: its rows are the parameters at which a solver of the find-db runs.  The user's is found by
 its name alone, as the find-db is; a row here is one item (solver) of a record.
@@ -13,16 +13,8 @@ from collections.abc import Iterator, Sequence
 from analyzers.evidence.target import Facts
 from analyzers.overrides import miopen_records
 from analyzers.overrides.miopen_records import Item, items, line_notes, other_machine, unknown_solver, wanted
-from analyzers.overrides.override_format import (
-    Merging,
-    Note,
-    OverrideFile,
-    OverrideFormat,
-    Row,
-    Rule,
-    Verdicts,
-    text_of,
-)
+from analyzers.overrides.override_format import Merging, OverrideFormat
+from analyzers.overrides.reading import Breach, Note, Reading, Row, Rule, Verdicts, text_of
 from logparse.errors import InputError
 from logparse.formats.miopen import find_db, perf_db
 from logparse.formats.miopen.solvers import TUNABLE
@@ -71,7 +63,7 @@ def _not_tunable(item: Item, target: Facts) -> str | None:
     return f"{item.solver} is not known to have parameters"
 
 
-ROW_RULES = (
+_RULES = (
     *miopen_records.rules(
         "parameters",
         "put both records' items into one",
@@ -93,7 +85,8 @@ def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
     return id, (rest,)
 
 
-def _name_notes(name: str, target: Facts) -> Iterator[Note]:
+def _refusals(name: str, target: Facts) -> Iterator[Note]:
+    """Why MIOpen never opens a file of this name."""
     match = find_db.FILE_NAME.fullmatch(name)
     user = match is not None and match["kind"] == "udb" and match["version"]
     if not user and not _NAME.fullmatch(name):
@@ -111,32 +104,45 @@ def _wanted(target: Facts) -> str:
     return wanted(target, "udb", "it has the name of the .ufdb.txt beside it, with .udb.txt at the end")
 
 
-def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
-    """Judge the file for a target; without facts of one its name is taken to be right where it is one at all."""
+def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
+    """What MIOpen takes from the file; without facts of a target its name is taken to be right where it is one.
+
+    A sqlite database has no rows here: MIOpen before 3.2 alone reads it.
+    """
+    own = {fact.name: fact.value for fact in perf_db.facts_of_file(name)}
+    found = tuple(items(_text(data), perf_db.problem_from_perf_key, _split))
+    return miopen_records.reading(name, own, target, list(_refusals(name, target)), found, _RULES, _row)
+
+
+def _text(data: bytes) -> str:
+    """The file as MIOpen reads it: a byte order mark is part of the first key."""
     text, bom = text_of(b"" if data.startswith(SQLITE) else data)
-    text = "\ufeff" * bom + text
-    notes = [*_name_notes(name, target), *line_notes(text)]
+    return "\ufeff" * bom + text
+
+
+def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterator[Note]:
+    """What else to know of a file and its items."""
+    text = _text(data)
+    yield from line_notes(text)
     if data.startswith(SQLITE):
         message = "a sqlite database: read by MIOpen before 3.2 only, its rows are not judged here"
-        notes.append(Note(None, "info", "sqlite", message, "`logparse ingest` reads it"))
+        yield Note(None, "info", "sqlite", message, "`logparse ingest` reads it")
     elif not text.strip("\ufeff\r\n "):
-        notes.append(Note(None, "error", "empty", "no record in the file", _RETUNE))
-    file = OverrideFile(
-        format=perf_db.FORMAT.name,
-        name=name,
-        accepted=None,
-        facts={fact.name: fact.value for fact in perf_db.facts_of_file(name)},
-        target=target,
-        rows=(),
-        notes=tuple(notes),
-    )
-    return miopen_records.judged(file, items(text, perf_db.problem_from_perf_key, _split), ROW_RULES, _row)
+        yield Note(None, "error", "empty", "no record in the file", _RETUNE)
+    yield from miopen_records.remarks(reading, _RULES)
 
 
-def _row(item: Item, judged: Verdicts) -> Row:
+def _row(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
     text = item.text.rstrip("\r")
-    solution = Solution("miopen", item.solver, text) if item.solver else None
-    return Row(line=item.line, key=item.key, problem=item.problem, solution=solution, verdicts=judged, text=text)
+    return Row(
+        line=item.line,
+        key=item.key,
+        problem=item.problem,
+        solution=Solution("miopen", item.solver, text) if item.solver else None,
+        verdicts=verdicts,
+        text=text,
+        breaches=breaches,
+    )
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
@@ -149,7 +155,8 @@ OVERRIDE_FORMAT = OverrideFormat(
     name=perf_db.FORMAT.name,
     kinds=frozenset({"conv"}),
     recognise=perf_db.recognise,
-    inspect=inspect,
+    reader=read,
+    remarks=remarks,
     key=perf_db.key,
     compared=("miopen_version", "miopen_tweak"),
     selects=False,

@@ -8,11 +8,13 @@ Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/readonlyramd
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.evidence.target import Facts, arch
-from analyzers.overrides.override_format import Note, OverrideFile, Row, Rule, Verdicts, bytes_of, in_order, judge
+from analyzers.overrides.override_format import OverrideFile, bytes_of
+from analyzers.overrides.reading import Breach, Note, Reading, Row, Rule, Verdicts, accepted, judge
+from analyzers.overrides.reading import remarks as row_remarks
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db
@@ -136,29 +138,26 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
         return otherwise
 
 
-def judged(
-    file: OverrideFile,
-    found: Iterable[Item],
+def reading(
+    name: str,
+    own: Facts,
+    target: Facts,
+    refusals: Sequence[Note],
+    found: Sequence[Item],
     rules: Sequence[Rule[Item, Facts]],
-    row: Callable[[Item, Verdicts], Row],
-) -> OverrideFile:
-    """The file, given without rows, with those of its items and their notes."""
-    notes, rows = list(file.notes), []
-    known = all(file.target.get(word) for word in _MACHINE if word != "backend")
-    accepted = False if any(note.rule == "file-name" for note in notes) else True if known else None
-    for item in found:
-        verdicts, more = judge(item.line, item, file.target, rules, accepted, "MIOpen never opens a file of this name")
-        notes += more
-        rows.append(row(item, verdicts))
-    return OverrideFile(
-        format=file.format,
-        name=file.name,
-        accepted=accepted,
-        facts=file.facts,
-        target=file.target,
-        rows=tuple(rows),
-        notes=in_order(notes),
-    )
+    row: Callable[[Item, Verdicts, tuple[Breach, ...]], Row],
+) -> Reading[Sequence[Item]]:
+    """What MIOpen takes from a file of these items: nothing where its name is not the one that is looked for."""
+    certain = all(target.get(word) for word in _MACHINE if word != "backend")
+    taken, why = accepted(refusals, certain), "MIOpen never opens a file of this name"
+    rows = tuple(row(item, *judge(item.line, item, target, rules, taken, why)) for item in found)
+    return Reading(rows=rows, refusals=tuple(refusals), certain=certain, facts=own, target=target, parsed=found)
+
+
+def remarks(found: Reading[Sequence[Item]], rules: Sequence[Rule[Item, Facts]]) -> Iterator[Note]:
+    """What else to know of the items."""
+    for item in found.parsed:
+        yield from row_remarks(item.line, item, found.target, rules)
 
 
 # --------------------------------------------------------------------------------------------------- merged, kept

@@ -59,6 +59,6 @@ def _why_not(own: OverrideFile, emitted: Emission | None, format: OverrideFormat
 
 def _joined(file: Emission, own: OverrideFile, format: OverrideFormat) -> tuple[Emission, int]:
     """The file with the own rows of other keys, and how many keys these are."""
-    new = {row.key for row in format.inspect(file.name, file.data, own.target).rows}
+    new = {row.key for row in format.reader(file.name, file.data, own.target).rows}
     kept = [row for row in own.rows if row.live and row.key not in new]
     return replace(file, data=file.data + bytes_of(format.lines(kept))), len({row.key for row in kept})

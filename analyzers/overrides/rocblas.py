@@ -1,4 +1,4 @@
-"""What can be wrong with a rocBLAS override CSV, and which of its rows Tensile reads and matches.
+"""The member for rocBLAS's override CSVs: which rows Tensile reads and matches, and remarks on them.
 
 Tensile silently skips any line that is no row of 15 or 18 cells; numbers are read as far as they go (``64x`` is 64); of
 the types it compares those of input and output, and of the compute type only whether it is wider than the input's.  The
@@ -14,19 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from analyzers.evidence.target import Facts
-from analyzers.overrides.override_format import (
-    Conversion,
-    Merging,
-    Note,
-    OverrideFile,
-    OverrideFormat,
-    Row,
-    Rule,
-    bytes_of,
-    in_order,
-    judge,
-    text_of,
-)
+from analyzers.overrides.override_format import Conversion, Merging, OverrideFormat, bytes_of
+from analyzers.overrides.reading import Note, Reading, Row, Rule, judge, text_of
+from analyzers.overrides.reading import remarks as row_remarks
 from logparse.formats import rocblas
 from logparse.formats.format import Emission, Head, Source
 from logparse.model import GemmProblem, Problem, Record, Solution
@@ -87,6 +77,7 @@ class Entry:
 class _Context:
     bom: bool
     native: bool | None = None  # whether this rocBLAS reads its own negative indices
+    entries: Sequence[Entry] = ()
     keys: Mapping[int, str | None] = field(default_factory=dict)
     same_key: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
 
@@ -188,7 +179,7 @@ def _twins(entry: Entry, context: _Context) -> Sequence[Entry]:
     return [] if key is None else [x for x in context.same_key[key] if x is not entry]
 
 
-ROW_RULES: tuple[Rule[Entry, _Context], ...] = (
+_RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("15-or-18-values", "error", "read", _count, _REWRITE),
     Rule("number", "error", "read", _bad_number, _REWRITE),
     Rule("index", "error", "read", _bad_index, "rocBLAS's own negative index i is row index -i - 10"),
@@ -270,10 +261,10 @@ def _text(
     return ",".join(map(str, words))
 
 
-def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
-    """Judge the file; whether its indices are of the target's build is unknown."""
+def read(name: str, data: bytes, target: Facts) -> Reading[_Context]:
+    """What Tensile takes from the file; whether its indices are of the target's build is unknown."""
     text, bom = text_of(data)
-    found = list(entries("\ufeff" * bom + text))
+    found = tuple(entries("\ufeff" * bom + text))
     native = reads_native(target)
     keys = {entry.line: row_key(entry, native) for entry in found}
     same: dict[str, list[Entry]] = {}
@@ -281,34 +272,35 @@ def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
         mine = keys[entry.line]
         if mine is not None:
             same.setdefault(mine, []).append(entry)
-    context = _Context(bom, native, keys, same)
-    notes = list(_file_notes(found))
-    rows = []
-    for entry in found:
-        judged, more = judge(entry.line, entry, context, ROW_RULES, None, "")
-        notes += more
-        index = entry.numbers["index"] if entry.whole else None
-        solution = None if index is None or -rocblas.RESERVED <= index <= 0 else rocblas.solution_of(index)
-        problem = rocblas.row(",".join(entry.cells).rstrip("\r"))
-        key, text = keys[entry.line] or "", ",".join(entry.cells)
-        rows.append(Row(line=entry.line, key=key, problem=problem, solution=solution, verdicts=judged, text=text))
-    return OverrideFile(
-        format=rocblas.TUNE.name,
-        name=name,
-        accepted=None,
-        facts={},
-        target=target,
-        rows=tuple(rows),
-        notes=in_order(notes),
+    context = _Context(bom, native, found, keys, same)
+    rows = tuple(_row(entry, context) for entry in found)
+    return Reading(rows=rows, refusals=(), certain=False, facts={}, target=target, parsed=context)
+
+
+def _row(entry: Entry, context: _Context) -> Row:
+    verdicts, breaches = judge(entry.line, entry, context, _RULES, None, "")
+    index = entry.numbers["index"] if entry.whole else None
+    return Row(
+        line=entry.line,
+        key=context.keys[entry.line] or "",
+        problem=rocblas.row(",".join(entry.cells).rstrip("\r")),
+        solution=None if index is None or -rocblas.RESERVED <= index <= 0 else rocblas.solution_of(index),
+        verdicts=verdicts,
+        text=",".join(entry.cells),
+        breaches=breaches,
     )
 
 
-def _file_notes(found: Sequence[Entry]) -> Iterator[Note]:
-    if not found:
+def remarks(name: str, data: bytes, reading: Reading[_Context]) -> Iterator[Note]:
+    """What else to know of a file and its rows."""
+    context = reading.parsed
+    if not context.entries:
         yield Note(None, "error", "empty", "no row in the file", _REWRITE)
         return
     message = "the file does not name the rocBLAS and GPU of its indices, and rocBLAS does not check"
     yield Note(None, "info", "build", message, "keep it with the build it was made on")
+    for entry in context.entries:
+        yield from row_remarks(entry.line, entry, context, _RULES)
 
 
 # ------------------------------------------------------------------------------------------------- merged, converted
@@ -335,7 +327,8 @@ OVERRIDE_FORMAT = OverrideFormat(
     name=rocblas.TUNE.name,
     kinds=frozenset({"gemm"}),
     recognise=recognise,
-    inspect=inspect,
+    reader=read,
+    remarks=remarks,
     key=key,
     writer=rocblas.WRITER,
     merging=Merging(

@@ -1,6 +1,7 @@
-"""What can be wrong with a TunableOp results CSV, and which of its rows PyTorch reads, matches and honours.
+"""The member for TunableOp's results CSVs: which rows PyTorch reads, matches and honours, and remarks on them.
 
-Files are accepted or rejected whole (``tunableop_reader``).  Without a target the file's own validators stand for it.
+Files are accepted or rejected whole (``tunableop_reader``, which is PyTorch's own reader).  Without a target the file's
+own validators stand for it.
 """
 
 from __future__ import annotations
@@ -11,21 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.evidence.target import Facts
-from analyzers.overrides.override_format import (
-    Conversion,
-    Merging,
-    Note,
-    OverrideFile,
-    OverrideFormat,
-    Row,
-    Rule,
-    Verdicts,
-    bytes_of,
-    in_order,
-    judge,
-    records_of,
-)
-from analyzers.overrides.tunableop_reader import Entry, Reading, read, rejection
+from analyzers.overrides import tunableop_reader as reader
+from analyzers.overrides.override_format import Conversion, Merging, OverrideFormat, bytes_of, records_of
+from analyzers.overrides.reading import Note, Reading, Row, Rule, Verdicts, accepted, judge
+from analyzers.overrides.reading import remarks as row_remarks
+from analyzers.overrides.tunableop_reader import Entry, rejection
+from analyzers.overrides.tunableop_reader import Reading as Validated
 from logparse.errors import InputError
 from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import Emission
@@ -38,6 +30,14 @@ _PLAIN_HIPBLASLT = (2, 7)
 _CUBLASLT = (2, 14)
 _ORDINAL = re.compile(r"\d\Z")
 _COPY = "copy the file again from the machine that wrote it, or write it with LF line ends"
+_BOM = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK = Note(
+    1,
+    "error",
+    "byte-order-mark",
+    "a byte order mark stands before the first line, which is then no validator",
+    "save it without a byte order mark",
+)
 _RETUNE = "tune again on the target, or let `logparse recommend --target` write the file"
 
 
@@ -48,6 +48,14 @@ class _Context:
     torch: tuple[int, int] | None
     cuda: bool
     solution_at: Mapping[int, str]  # line → solution, to report whether a shadowed row differs
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    """The lines as PyTorch splits them, and what the rules need of the target."""
+
+    lines: Validated
+    context: _Context
 
 
 # ----------------------------------------------------------------------------------------------- rules about rows
@@ -172,7 +180,7 @@ def _time(entry: Entry, context: _Context) -> str | None:
     return "no time in the row; PyTorch never uses it, merging and verifying would"
 
 
-ROW_RULES: tuple[Rule[Entry, _Context], ...] = (
+_RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("duplicate", "warning", "read", lambda e, c: _shadowed(True, e, c), "remove the later row", fault=False),
     Rule(
         "conflict",
@@ -203,38 +211,52 @@ ROW_RULES: tuple[Rule[Entry, _Context], ...] = (
 # ---------------------------------------------------------------------------------------------- rules about the file
 
 
-def _file_notes(name: str, data: bytes, reading: Reading, target: Facts) -> Iterator[Note]:
+def _refusals(data: bytes, reading: Validated, target: Facts) -> Iterator[Note]:
+    """Why PyTorch rejects the file."""
     if not data:
         yield Note(
             None, "error", "empty", "the file is empty", "a worker that was killed (PyTorch up to 2.9) leaves it"
         )
-    if data.startswith(b"\xef\xbb\xbf"):
-        message = "a byte order mark stands before the first line, which is then no validator"
-        yield Note(1, "error", "byte-order-mark", message, "save it without a byte order mark")
+    if _mark_costs_a_validator(data, reading, target):
+        yield _BYTE_ORDER_MARK
     if any(value.endswith("\r") for value in reading.validators.values()):
         message = "lines end in CR LF: the validators' values then end in a carriage return and match nothing"
         yield Note(None, "error", "line-ends", message, _COPY)
     yield from _validator_notes(reading, target)
+
+
+def remarks(name: str, data: bytes, reading: Reading[_Parsed]) -> Iterator[Note]:
+    """What else to know of a file and its rows."""
+    lines, context = reading.parsed.lines, reading.parsed.context
+    if data.startswith(_BOM) and not _mark_costs_a_validator(data, lines, reading.target):
+        yield _BYTE_ORDER_MARK
     texts = data.decode("utf-8", "surrogateescape").split("\n")
-    for line in reading.ignored:
+    for line in lines.ignored:
         if texts[line - 1] not in ("\r", ""):
             message = "fewer than three fields: PyTorch ignores the line"
             yield Note(line, "warning", "few-fields", message, "remove it")
-    for entry in reading.entries:
+    for entry in lines.entries:
+        yield from row_remarks(entry.line, entry, context, _RULES)
         for match in _glued(texts[entry.line - 1]):
             message = f"a row is glued to another and not read: {texts[entry.line - 1][match:][:60]}"
             yield Note(entry.line, "error", "glued", message, "put it on a line of its own (`logparse merge` does)")
-    if reading.entries and not data.endswith(b"\n"):
+    if lines.entries and not data.endswith(b"\n"):
         message = "no line end after the last row: PyTorch 2.10 and later glues the next tuned row to it"
         yield Note(len(texts), "warning", "no-final-newline", message, "append a line end")
-    dialects = {"_ld_" in x.params for x in reading.entries if _problem(x) is not None}
+    dialects = {"_ld_" in x.params for x in lines.entries if _problem(x) is not None}
     if len(dialects) > 1:
         message = "rows with and without leading dimensions: written by two versions of PyTorch"
         yield Note(None, "warning", "mixed-dialect", message, _RETUNE)
-    yield from _name_notes(name, target)
+    yield from _name_notes(name, reading.target)
 
 
-def _validator_notes(reading: Reading, target: Facts) -> Iterator[Note]:
+def _mark_costs_a_validator(data: bytes, reading: Validated, target: Facts) -> bool:
+    """Whether PyTorch rejects the file for its byte order mark; without a target it is taken to."""
+    running = running_validators(target)
+    return data.startswith(_BOM) and (not running or rejection(reading.validators, running) is not None)
+
+
+def _validator_notes(reading: Validated, target: Facts) -> Iterator[Note]:
     if "PT_VERSION" not in reading.validators:
         message = "no validator PT_VERSION: the file is rejected without a warning"
         yield Note(None, "error", "validators", message, "copy the Validator lines of a file that the target wrote")
@@ -282,7 +304,7 @@ def running_validators(target: Facts) -> dict[str, str]:
     return {name[size:]: value for name, value in target.items() if name.startswith(validators.PREFIX)}
 
 
-def own_facts(reading: Reading) -> dict[str, str]:
+def own_facts(reading: Validated) -> dict[str, str]:
     """Facts of the PyTorch that wrote the file, from its validators and its rows (CUDA)."""
     values = {key: value.strip() for key, value in reading.validators.items()}
     out = {fact.name: fact.value for fact in validators.facts(values)}
@@ -292,56 +314,44 @@ def own_facts(reading: Reading) -> dict[str, str]:
     return out
 
 
-def inspect(name: str, data: bytes, target: Facts) -> OverrideFile:
-    """Judge the file for a target; without facts of one, for a PyTorch like the one that wrote it."""
-    reading = read(data)
-    own = own_facts(reading)
+def read(name: str, data: bytes, target: Facts) -> Reading[_Parsed]:
+    """What PyTorch takes from the file; without facts of one, a PyTorch like the one that wrote it."""
+    lines = reader.read(data)
+    own, running = own_facts(lines), running_validators(target)
     by = target if signature.torch_version(target) else {**own, **target}
-    running = running_validators(target)
-    notes = list(_file_notes(name, data, reading, target))
-    broken = any(note.rule in ("empty", "byte-order-mark", "line-ends", "validators") for note in notes)
-    reason = rejection(reading.validators, running) if running else None
-    accepted = False if reason or (broken and "PT_VERSION" not in reading.validators) else True if running else None
-    if accepted is None and broken:
-        accepted = False
+    refusals, certain = tuple(_refusals(data, lines, target)), bool(running)
     context = _Context(
         by,
         signature.dialect(by),
         signature.torch_version(by),
         by.get("backend") == "CUDA",
-        {entry.line: entry.solution for entry in reading.entries},
+        {entry.line: entry.solution for entry in lines.entries},
     )
+    taken = accepted(refusals, certain)
     rows = []
     texts = data.decode("utf-8", "surrogateescape").split("\n")
-    for entry in reading.entries:
-        judged, found = judge(entry.line, entry, context, ROW_RULES, accepted, "PyTorch rejects the whole file")
-        notes += found
+    for entry in lines.entries:
         text = texts[entry.line - 1]
         starts = _glued(text)
-        rows.append(_row(entry, judged, text[: starts[0]] if starts else text))
+        rows.append(_row(entry, context, taken, text[: starts[0]] if starts else text))
         rows += _glued_rows(entry.line, text, starts)
-    return OverrideFile(
-        format=results.FORMAT.name,
-        name=name,
-        accepted=accepted,
-        facts=own,
-        target=target,
-        rows=tuple(sorted(rows, key=lambda row: row.line)),
-        notes=in_order(notes),
-    )
+    rows.sort(key=lambda row: row.line)
+    parsed = _Parsed(lines, context)
+    return Reading(rows=tuple(rows), refusals=refusals, certain=certain, facts=own, target=target, parsed=parsed)
 
 
-def _row(entry: Entry, judged: Verdicts, text: str) -> Row:
+def _row(entry: Entry, context: _Context, taken: bool | None, text: str) -> Row:
+    verdicts, breaches = judge(entry.line, entry, context, _RULES, taken, "PyTorch rejects the whole file")
     timed = 0 < entry.time_ms < math.inf
-    named: Solution | None = solution(entry.solution) if entry.solution else None
     return Row(
         line=entry.line,
         key=entry.key,
         problem=_problem(entry),
-        solution=named,
+        solution=solution(entry.solution) if entry.solution else None,
         time_us=shifted(entry.time_ms, MS_TO_US) if timed else None,
-        verdicts=judged,
+        verdicts=verdicts,
         text=text.rstrip("\r"),
+        breaches=breaches,
     )
 
 
@@ -392,7 +402,7 @@ def foreign(key: str, facts: Facts) -> str | None:
 
 def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
     """The validators, and which there are: PyTorch compares whole sets.  Raises InputError where there are none."""
-    found = read(data).validators
+    found = reader.read(data).validators
     if not found:
         raise InputError("no validators, so the PyTorch of its rows is unknown")
     return [*found.items(), ("the set of validators", ", ".join(sorted(found)))]
@@ -416,7 +426,8 @@ OVERRIDE_FORMAT = OverrideFormat(
     name=results.FORMAT.name,
     kinds=frozenset({"gemm", "grouped"}),
     recognise=results.recognise,
-    inspect=inspect,
+    reader=read,
+    remarks=remarks,
     key=signature.key,
     compared=(validators.PREFIX,),
     matches=matches,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,13 +12,12 @@ from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import calls_by_problem
 from analyzers.evidence.picks import compare
-from analyzers.evidence.target import Facts
-from analyzers.overrides.lint import by_name, key_facts
-from analyzers.overrides.override_format import OverrideFile, OverrideFormat, Row
-from logparse.links import may_be
-from logparse.model import Family, Problem, problem_from_text
+from analyzers.overrides.lint import by_name
+from analyzers.overrides.look_up import State, look_up
+from analyzers.overrides.override_format import OverrideFile, OverrideFormat
+from analyzers.overrides.reading import Row
+from logparse.model import Family, problem_from_text
 
-State = Literal["hit", "miss", "unknown"]
 _NEAR_ROWS = 20_000
 """Above this many rows (a shipped database) no near miss is looked for."""
 
@@ -76,84 +74,35 @@ class Coverage:
 def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> Coverage:
     """Replay the run's calls against the file.
 
-    ``wildcards``: PyTorch's wildcard fallback is on (off by default).  A problem whose key cannot be formed
-    because its log leaves a field open is ``unknown`` where some row may be meant, else a miss.
+    ``wildcards``: PyTorch's wildcard fallback is on (off by default).
     """
     format, times = by_name(file.format), times_of(tables)
-    book = _Book.of(file, format, wildcards)
     work = tables.workload[tables.workload["kind"].isin(format.kinds)]
     uses = []
     for text, count in sorted(calls_by_problem(work).items()):
         problem = problem_from_text(str(text))
-        key, row, state, reason, maybe = book.look_up(problem)
-        calls = count_of(count)
-        line = row.line if row else None
-        uses.append(Use(str(text), problem.label, calls, times.get(str(text)), key, line, state, reason, maybe))
+        found = look_up(format, file.reading, problem, wildcards=wildcards)
+        uses.append(
+            Use(
+                problem=str(text),
+                label=problem.label,
+                calls=count_of(count),
+                time_us=times.get(str(text)),
+                key=found.key,
+                line=found.row.line if found.row else None,
+                state=found.state,
+                reason=found.reason,
+                maybe=found.maybe,
+            )
+        )
     return Coverage(file.title, format, tables.run, tuple(uses), tuple(_idle(file, uses, wildcards)))
 
 
 def served_by(file: OverrideFile, problems: Sequence[str], *, wildcards: bool = False) -> dict[str, Row]:
     """Problem text → the row that the library would use for it, for those that the file certainly serves."""
-    book = _Book.of(file, by_name(file.format), wildcards)
-    found = ((text, book.look_up(problem_from_text(text))[1]) for text in problems)
-    return {text: row for text, row in found if row is not None}
-
-
-def _rank(row: Row) -> float:
-    return math.inf if row.time_us is None else row.time_us
-
-
-@dataclass(frozen=True)
-class _Book:
-    """The live rows of a file, ready to be looked up."""
-
-    file: OverrideFile
-    format: OverrideFormat
-    facts: Facts
-    exact: Mapping[str, Row]
-    patterns: Sequence[Row]
-    dishonoured: Mapping[str, Row]
-    by_shape: Mapping[str | None, Sequence[Row]]
-
-    @classmethod
-    def of(cls, file: OverrideFile, format: OverrideFormat, wildcards: bool) -> _Book:
-        live = [row for row in file.rows if row.live]
-        families = [row for row in live if isinstance(row.problem, Family)]
-        plain = [row for row in live if not isinstance(row.problem, Family)]
-        # The first row of a key wins; of a record's items the fastest that has a time.
-        order = sorted(plain, key=_rank) if format.fastest else plain
-        by_shape: dict[str | None, list[Row]] = {}
-        for row in plain:
-            by_shape.setdefault(row.problem.shape if row.problem else None, []).append(row)
-        return cls(
-            file,
-            format,
-            key_facts(file),
-            {row.key: row for row in reversed(order)},
-            families if wildcards else [],
-            {row.key: row for row in reversed(file.rows) if not row.dead and row.verdicts.honoured is False},
-            by_shape,
-        )
-
-    def look_up(self, problem: Problem) -> tuple[str | None, Row | None, State, str, tuple[int, ...]]:
-        """The call's key, the row that serves it, the state and its reason, and the lines that may serve it."""
-        key = self.format.key(problem, self.facts)
-        if key is None:
-            near = [*self.by_shape.get(problem.shape, ()), *self.patterns]
-            maybe = tuple(sorted({row.line for row in near if may_be(row.problem, problem)}))
-            if not maybe:
-                return None, None, "miss", "no row", ()
-            lines = ", ".join(map(str, maybe[:3]))
-            return None, None, "unknown", f"the log leaves part of the key open; line {lines} may serve it", maybe
-        row = next((self.exact[x] for x in (key, *self.format.instead(key)) if x in self.exact), None)
-        row = row or next((x for x in self.patterns if self.format.matches(x.key, key)), None)
-        if row is not None:
-            assumed = "if the target is of the build that wrote the file" if self.file.accepted is None else ""
-            return key, row, "hit", assumed, ()
-        bad = self.dishonoured.get(key)
-        if bad is not None:
-            return key, None, "miss", f"line {bad.line}: {bad.verdicts.why}", ()
-        return key, None, "miss", "the file is not accepted" if self.file.accepted is False else "no row", ()
+    format = by_name(file.format)
+    found = {x: look_up(format, file.reading, problem_from_text(x), wildcards=wildcards).row for x in problems}
+    return {text: row for text, row in found.items() if row is not None}
 
 
 def times_of(tables: Tables) -> dict[str, float]:

@@ -17,7 +17,8 @@ from analyzers.evidence.joins import against_default, calls_by_problem, timed
 from analyzers.evidence.stats import TIE
 from analyzers.evidence.target import BY_NAME, Facts, arch, same_build, same_device
 from analyzers.overrides.lint import by_name, facts_of_run
-from analyzers.overrides.override_format import OverrideFile, Row
+from analyzers.overrides.override_format import OverrideFile
+from analyzers.overrides.reading import Row
 from analyzers.proof.timings import BASES, main_pick, timings
 from logparse.links import linked, may_be
 from logparse.model import problem_from_text

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import logparse.formats
 from analyzers.evidence.target import Facts
 from analyzers.overrides import OVERRIDE_FORMATS, WRITERS
+from analyzers.overrides.look_up import look_up
 from analyzers.overrides.merge import merge
 from analyzers.overrides.override_format import OverrideFile, OverrideFormat
 from analyzers.overrides.own_rows import with_own
@@ -85,6 +86,7 @@ def test_no_damage_raises(data: st.DataObject) -> None:
     damaged = file.data[:start] + other + file.data[end:]
     judged = format.inspect(file.name, damaged, target)
     assert all(not row.live for row in judged.rows) or judged.accepted is not False
+    assert all(row.verdicts.why for row in judged.reading.dropped), "a dropped row has a reason"
 
 
 def test_what_is_written_is_live_and_has_the_key_of_its_call(format: OverrideFormat) -> None:
@@ -101,6 +103,23 @@ def test_what_is_written_is_live_and_has_the_key_of_its_call(format: OverrideFor
         if format.writer is not None:
             keys = [format.key(row.problem, target) for row in judged.rows if row.problem is not None]
             assert any(keys), "the law is about some key"
+
+
+def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> None:
+    """What a reader keeps and drops are all rows, and a call of a kept row is served as long as the build can."""
+    for file, target in samples()[format.name]:
+        reading = format.reader(file.name, file.data, target)
+        assert sorted(row.line for row in (*reading.kept, *reading.dropped)) == [row.line for row in reading.rows]
+        for row in reading.rows:
+            if row.problem is None or format.key(row.problem, reading.key_facts) is None:
+                continue
+            found = look_up(format, reading, row.problem, wildcards=True)
+            assert found.state == "hit"
+            assert found.solution is not None
+            assert format.matches(row.key, found.key or "")
+            none = look_up(format, reading, row.problem, wildcards=True, has=lambda solution: False)
+            assert (none.row, none.state) == (None, "miss")
+            assert "the build has no" in none.reason
 
 
 def test_a_merge_of_a_file_with_itself_is_itself(format: OverrideFormat, tmp_path: Path) -> None:

@@ -1,0 +1,84 @@
+"""Which row of a file serves a call: the call looked up in what the library's reader keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from analyzers.overrides.override_format import OverrideFormat
+from analyzers.overrides.reading import Reading, Row
+from logparse.links import may_be
+from logparse.model import Problem, Solution
+
+State = Literal["hit", "miss", "unknown"]
+Has: TypeAlias = Callable[[Solution], bool]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the library does with a call: the key that it makes, the row that serves the call, or the reason why none
+    does.
+
+    A call whose key cannot be formed because its log leaves a field open is ``unknown`` where the rows in the lines
+    ``maybe`` may be meant, else a miss.
+    """
+
+    key: str | None
+    row: Row | None
+    state: State
+    reason: str = ""
+    maybe: tuple[int, ...] = ()
+
+    @property
+    def solution(self) -> Solution | None:
+        """The solution that the call gets from the file; None for the library's own choice."""
+        return None if self.row is None else self.row.solution
+
+
+def look_up(
+    format: OverrideFormat, reading: Reading[Any], call: Problem, *, wildcards: bool = False, has: Has | None = None
+) -> Answer:
+    """The answer of a library that read the file so.
+
+    ``wildcards``: PyTorch's wildcard fallback is on (off by default).  ``has`` is whether the target's build can run a
+    solution; without it every one is taken to be there.
+    """
+    key = format.key(call, reading.key_facts)
+    if key is None:
+        return _keyless(reading, call, reading.families if wildcards else ())
+    tries = [row for x in (key, *format.instead(key)) if x in reading.by_key for row in _tried(format, reading, x)]
+    tries += [row for row in (reading.families if wildcards else ()) if format.matches(row.key, key)]
+    row = next((x for x in tries if _runs(x, has)), None)
+    if row is not None:
+        assumed = "if the target is of the build that wrote the file" if reading.accepted is None else ""
+        return Answer(key, row, "hit", assumed)
+    return Answer(key, None, "miss", _why_not(reading, key, tries))
+
+
+def _tried(format: OverrideFormat, reading: Reading[Any], key: str) -> Sequence[Row]:
+    rows = [row for row in reading.by_key[key] if row.live]
+    return format.tried(rows, reading.key_facts) if len(rows) > 1 else rows
+
+
+def _runs(row: Row, has: Has | None) -> bool:
+    return has is None or row.solution is None or has(row.solution)
+
+
+def _why_not(reading: Reading[Any], key: str, tries: Sequence[Row]) -> str:
+    if tries:
+        named = ", ".join(dict.fromkeys(row.solution.text for row in tries if row.solution is not None))
+        return f"line {tries[0].line}: the build has no {named}"
+    bad = next((row for row in reading.by_key.get(key, ()) if not row.live), None)
+    if bad is not None:
+        return f"line {bad.line}: {bad.verdicts.why}"
+    return "the file is not accepted" if reading.accepted is False else "no row"
+
+
+def _keyless(reading: Reading[Any], call: Problem, families: Sequence[Row]) -> Answer:
+    near = [*reading.by_shape.get(call.shape, ()), *families]
+    maybe = tuple(sorted({row.line for row in near if may_be(row.problem, call)}))
+    if not maybe:
+        return Answer(None, None, "miss", "no row")
+    lines = ", ".join(map(str, maybe[:3]))
+    return Answer(None, None, "unknown", f"the log leaves part of the key open; line {lines} may serve it", maybe)
