@@ -343,6 +343,7 @@ def diff(
     a: opt.RunName,
     b: opt.RunName,
     fail_on: opt.FailOn = "3%",
+    floor: Annotated[float, option("Changes of a call by at most this many µs count as the same.", min=0.0)] = 0.0,
     overrides: Annotated[opt.Words, option("Old override files, for an upgrade plan.")] = None,
     markdown: Annotated[Path | None, option("Write a section for a pull request.")] = None,
     junit: Annotated[Path | None, option("Write JUnit XML: a failure per problem that got slower.")] = None,
@@ -353,7 +354,7 @@ def diff(
     """Compare two runs: slower, faster, new and gone problems, changed picks; exit code 3 when something got slower."""
     from analyzers.proof import render, verbs
 
-    found, plan = verbs.compare(a, b, store, parse_share(fail_on), overrides or [])
+    found, plan = verbs.compare(a, b, store, parse_share(fail_on), overrides or [], floor)
     if markdown:
         markdown.write_text(render.diff_markdown(found), encoding="utf-8")
     if junit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import doctest
 import gzip
 import io
 import json
@@ -12,12 +13,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import logparse
+from logparse import api
 from logparse.ingest import ingest, lines
 from logparse.output import TABLES, Answer, TableFormat, show
 from logparse.output.answer import arrow
@@ -193,6 +197,11 @@ def test_numbers_are_exact_and_what_is_no_number_is_null(capsys: pytest.CaptureF
         (("top", "-n", "-3"), "greater than or equal to 1"),
         (("replay", "--backend", "torch,nosuch"), "--backend nosuch: one of torch, cublaslt"),
         (("diff", "a", "b", "--fail-on", "x"), "give a share such as 3%"),
+        (("diff", "a", "b", "--floor", "-1"), "greater than or equal to 0"),
+        (("capture", "--print", "--masks", "nosuch"), "'nosuch' is no category; there is 1 error"),
+        (("ingest", LOG, "--engine", "spark"), "--engine spark: one of local, ray"),
+        (("recommend", "--target", "nosuch=1"), "these are arch"),
+        (("replay", "--budget", "soon"), "--budget soon: a time above 0"),
         (("export", "--as", "nosuch"), "--as nosuch: one of bench"),
         (("convert", "x.csv", "--to", "nosuch"), "--to nosuch: one of"),
         (("lint", "x.csv", "--as", "nosuch"), "--as nosuch: one of"),
@@ -262,6 +271,15 @@ def test_recommend_on_a_store_that_cannot_be_written(
     out = run("recommend", "--store", samples_store, "--out", str(tmp_path / "out"))
     assert (out.returncode, "ceiling:" in out.stdout) == (0, True), out.stderr
     assert (tmp_path / "out" / "report.md").exists()
+
+
+def test_findings_have_confidence_and_action_in_sql(samples_store: str, tmp_path: Path) -> None:
+    found = run("recommend", "--store", samples_store, "--out", str(tmp_path), "--format", "json")
+    names = "problem, message, confidence, action"
+    kept = run("sql", f"select {names} from findings", "--store", samples_store, "--format", "json")
+    wanted = [{name: row[name] for name in names.split(", ")} for row in json.loads(found.stdout)]
+    assert json.loads(kept.stdout) == wanted
+    assert {row["action"].split(" ")[0] for row in wanted} >= {"use", "tune"}
 
 
 def test_sql_errors_are_readable(samples_store: str) -> None:
@@ -338,13 +356,10 @@ def test_many_small_files_give_a_hint(samples_store: str, monkeypatch: pytest.Mo
     assert "`logparse compact` merges them" in run("status", "--store", samples_store).stdout
 
 
-def test_the_package_as_its_docstring_shows_it(tmp_path: Path) -> None:
-    import doctest
-
-    import logparse
-
+@pytest.mark.parametrize("module", [logparse, api])
+def test_the_package_as_its_docstring_shows_it(module: ModuleType, tmp_path: Path) -> None:
     found = doctest.testmod(
-        logparse,
+        module,
         extraglobs={"folder": str(tmp_path / "s")},
         optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE,
     )

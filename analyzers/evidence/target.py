@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from logparse.errors import InputError
+from logparse.errors import UsageError
 from logparse.formats.format import FileFormat, Format
 from logparse.formats.miopen.find_db import facts_of_name
 from logparse.ingest.input_file import InputFile
@@ -85,7 +85,7 @@ def target_from(words: Sequence[str], formats: Sequence[Format]) -> dict[str, st
 
     A word is ``KEY=VALUE`` (a name of ``model.FACTS`` or ``validator:NAME``), a MIOpen db's file name (the file need
     not exist), a ``facts.json`` (one object of texts), or a file of one of ``formats`` that contains facts (TunableOp
-    results, tuning file).  Raises InputError for anything else, and where two words disagree: two targets are never
+    results, tuning file).  Raises UsageError for anything else, and where two words disagree: two targets are never
     merged.  An arch may be given with its features or without.
     """
     out: dict[str, str] = {}
@@ -96,7 +96,7 @@ def target_from(words: Sequence[str], formats: Sequence[Format]) -> dict[str, st
                 continue
             bare, full = sorted((before, fact.value), key=len)
             if fact.name != "arch" or full.partition(":")[0] != bare:
-                raise InputError(
+                raise UsageError(
                     f"--target {word}: {fact.name} is {fact.value} here and {before} before; give one target"
                 )
             out["arch"] = full
@@ -107,7 +107,7 @@ def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
     name, equals, value = word.partition("=")
     if equals and (name in FACTS or name.startswith("validator:")):
         if name == "gpus" and not re.fullmatch(r"[1-9]\d{0,3}", value):
-            raise InputError(f"--target {word}: gpus is how many devices a process sees, 1 or more")
+            raise UsageError(f"--target {word}: gpus is how many devices a process sees, 1 or more")
         return [Fact(name, value)]
     file = InputFile(word)
     named = facts_of_name(file.name)
@@ -117,9 +117,9 @@ def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
         facts = _json_facts(file) if file.name.endswith(".json") else _file_facts(file, formats)
     except OSError as error:
         fact = f", and no fact; these are {', '.join(FACTS)} and validator:NAME" if equals else ""
-        raise InputError(f"--target {word}: {error.strerror or error}{fact}") from error
+        raise UsageError(f"--target {word}: {error.strerror or error}{fact}") from error
     if not facts:
-        raise InputError(
+        raise UsageError(
             f"--target {word}: says nothing of a machine; give a TunableOp CSV, a tuning file, a find-db file name, a "
             f"facts.json or KEY=VALUE with one of {', '.join(FACTS)}"
         )
@@ -131,9 +131,9 @@ def _json_facts(file: InputFile) -> list[Fact]:
         try:
             values = json.loads(stream.read())
         except ValueError as error:
-            raise InputError(f"--target {file.path}: not JSON: {error}") from error
+            raise UsageError(f"--target {file.path}: not JSON: {error}") from error
     if not isinstance(values, dict) or not all(isinstance(x, (str, int)) for x in values.values()):
-        raise InputError(f"--target {file.path}: must be one JSON object of texts")
+        raise UsageError(f"--target {file.path}: must be one JSON object of texts")
     return [Fact(name, str(value)) for name, value in values.items()]
 
 

@@ -23,7 +23,7 @@ from analyzers.measure.plan import Item, plan
 from analyzers.measure.results import Confirmed, Method, Result, environment_key
 from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler
 from analyzers.measure.worker import backend_named
-from logparse.errors import InputError
+from logparse.errors import UsageError
 from logparse.ingest import record
 from logparse.location import absolute
 from logparse.model import Fact, Measurement, Problem, Record, Solution
@@ -207,12 +207,15 @@ def history(store: Store) -> History:
 
 
 def seconds(text: str) -> float:
-    """Seconds of a budget: ``90``, ``90s``, ``10m``, ``1.5h``.  Raises InputError."""
+    """Seconds of a budget: ``90``, ``90s``, ``10m``, ``1.5h``.  Raises UsageError, also for 0 and less."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in "smh" and text else (text, "s")
     try:
-        return float(number) * {"s": 1, "m": 60, "h": 3600}[unit]
+        value = float(number) * {"s": 1, "m": 60, "h": 3600}[unit]
     except ValueError:
-        raise InputError(f"a budget is a number of seconds, or like 10m or 1.5h: not {text!r}") from None
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise UsageError(f"--budget {text}: a time above 0, such as 90 (seconds), 10m or 1.5h")
+    return value
 
 
 class _WatchedScheduler(Scheduler):

@@ -50,6 +50,8 @@ class Diff:
     rows: pd.DataFrame
     devices: tuple[str, str] | None = None
     """The two devices, where the runs are known to be of different ones."""
+    floor_us: float = 0.0
+    """Changes of one call by at most this many µs count as the same."""
 
     @property
     def ok(self) -> bool:
@@ -76,12 +78,12 @@ class Diff:
         return float(self.rows.loc[moved, "delta_us"].sum())
 
 
-def diff(a: Tables, b: Tables, fail_on: float = FAIL_ON) -> Diff:
+def diff(a: Tables, b: Tables, fail_on: float = FAIL_ON, floor_us: float = 0.0) -> Diff:
     """Compare run ``a`` with run ``b``.
 
     A problem is slower (faster) when one call takes more than 1 + ``fail_on`` (less than its inverse) of what it took,
-    and three standard errors more where these are known.  Times are of one kind of evidence (``timings.BASES``), the
-    nearest to the job that both runs have.
+    three standard errors more where these are known, and by more than ``floor_us`` (µs).  Times are of one kind of
+    evidence (``timings.BASES``), the nearest to the job that both runs have.
     """
     left, right, after = _run(a), _run(b), timings(b)
     names = _renamed(left["problem"], right["problem"])
@@ -90,7 +92,7 @@ def diff(a: Tables, b: Tables, fail_on: float = FAIL_ON) -> Diff:
     rows = _side(left, "a").merge(_side(right, "b"), on="problem", how="outer")
     rows = rows.merge(_times(timings(a), after), on="problem", how="left")
     rows["ratio"] = rows["b_us"] / rows["a_us"]
-    rows["state"] = _states(rows, fail_on)
+    rows["state"] = _states(rows, fail_on, floor_us)
     for side in "ab":  # where the logs name no pick, the evidence may
         rows[f"pick_{side}"] = rows[f"pick_{side}"].where(rows[f"pick_{side}"].notna(), rows[f"ran_{side}"])
     calls = rows["calls_b"].astype("Float64").fillna(rows["calls_a"].astype("Float64")).astype("float64")
@@ -99,7 +101,7 @@ def diff(a: Tables, b: Tables, fail_on: float = FAIL_ON) -> Diff:
     weight = rows["delta_us"].abs().fillna(0.0)
     size = rows["ratio"].astype("float64").map(math.log, na_action="ignore").abs().fillna(0.0)
     rows = rows.assign(order=order, weight=-weight, size=-size).sort_values(["order", "weight", "size", "problem"])
-    return Diff(a.run, b.run, fail_on, rows[list(COLUMNS)].reset_index(drop=True), _devices(a, b))
+    return Diff(a.run, b.run, fail_on, rows[list(COLUMNS)].reset_index(drop=True), _devices(a, b), floor_us)
 
 
 def _devices(a: Tables, b: Tables) -> tuple[str, str] | None:
@@ -158,10 +160,11 @@ def _times(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     ]
 
 
-def _states(rows: pd.DataFrame, fail_on: float) -> pd.Series:
+def _states(rows: pd.DataFrame, fail_on: float, floor_us: float) -> pd.Series:
     ratio, noise = rows["ratio"].astype("float64"), rows["noise"].astype("float64").fillna(0.0)
     bound = np.maximum(math.log1p(fail_on), _SIGMAS * noise) + TIE
-    moved = np.log(ratio)
+    large = (rows["b_us"] - rows["a_us"]).abs().astype("float64") > floor_us
+    moved = np.log(ratio.where(large))
     changed = _differ(rows["pick_a"], rows["pick_b"]) | _differ(rows["ran_a"], rows["ran_b"])
     chosen = np.select(
         [rows["in_a"].isna(), rows["in_b"].isna(), moved > bound, moved < -bound, changed, ratio.isna()],

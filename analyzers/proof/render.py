@@ -119,7 +119,8 @@ def _signed(us: float) -> str:
 
 def diff_lines(found: Diff) -> list[str]:
     counts = ", ".join(f"{found.count(state):,} {state}" for state in STATES if found.count(state)) or "no problem"
-    out = [f"{found.a} → {found.b}: {counts} (beyond {found.fail_on:.1%} and noise)"]
+    floor = f", {found.floor_us:g} µs" if found.floor_us else ""
+    out = [f"{found.a} → {found.b}: {counts} (beyond {found.fail_on:.1%}{floor} and noise)"]
     if not found.compared:
         out.append("no time was compared: no problem has one of the same kind in both runs, and a gate fails on that")
     if found.devices:

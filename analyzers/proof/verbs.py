@@ -47,12 +47,17 @@ def verify(
 
 
 def compare(
-    a: str, b: str, store: str | None = None, fail_on: float = FAIL_ON, overrides: Sequence[str] = ()
+    a: str,
+    b: str,
+    store: str | None = None,
+    fail_on: float = FAIL_ON,
+    overrides: Sequence[str] = (),
+    floor_us: float = 0.0,
 ) -> tuple[Diff, list[Step]]:
     """What changed from run ``a`` to run ``b``, and what that means for old override files."""
     one, two = tables_at(a, store), tables_at(b, store)
     plan = _diff.upgrade_plan([lint(path) for path in overrides], two, fail_on) if overrides else []
-    return _diff.diff(one, two, fail_on), plan
+    return _diff.diff(one, two, fail_on, floor_us), plan
 
 
 # -------------------------------------------------------------------------------------------------------------- files

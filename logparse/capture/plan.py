@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logparse.errors import InputError
+from logparse.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     pass
@@ -93,8 +93,8 @@ def plan(
 ) -> Plan:
     """The settings for a job, written into ``folder`` (default: a new one below the current folder).
 
-    ``masks`` holds numbers (``96``, ``0x60``) and names of ``CATEGORIES``, joined by commas.  Raises InputError for
-    invalid masks, a folder that is not empty, and a command that cancels the settings.
+    ``masks`` holds numbers (``96``, ``0x60``) and names of ``CATEGORIES``, joined by commas.  Raises UsageError for
+    invalid masks, InputError for a folder that is not empty, and a command that cancels the settings.
     """
     folder = _folder(folder)
     mask, gpus = read_masks(masks), _gpus(environ)
@@ -111,7 +111,7 @@ def plan(
 
 
 def read_masks(text: str) -> int:
-    """``32,64``, ``bench,profile`` or ``0x60`` as one mask.  Raises InputError."""
+    """``32,64``, ``bench,profile`` or ``0x60`` as one mask.  Raises UsageError."""
     mask = 0
     for word in text.replace("+", ",").split(","):
         name = word.strip().lower()
@@ -121,7 +121,7 @@ def read_masks(text: str) -> int:
             bits = 0
         if not 0 < bits <= 255:
             known = ", ".join(f"{bit} {category}" for category, (bit, _) in CATEGORIES.items())
-            raise InputError(f"--masks {text}: {word.strip()!r} is no category; there is {known}")
+            raise UsageError(f"--masks {text}: {word.strip()!r} is no category; there is {known}")
         mask |= bits
     return mask
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from logparse.errors import InputError
+from logparse.errors import UsageError
 from logparse.executors.executor import Executor, LostError, Progress, Resources, TaskError, report
 
 ENGINES = ("local", "ray", "ray://HOST:PORT")
@@ -19,7 +19,7 @@ ENGINES = ("local", "ray", "ray://HOST:PORT")
 def open_executor(engine: str = "local", jobs: int = 0) -> Iterator[Executor]:
     """The executor that ``engine`` names, with ``jobs`` tasks at once (0: one per core).
 
-    Raises InputError for an unknown engine, and where Ray is not installed or no cluster answers.
+    Raises UsageError for an unknown engine, InputError where Ray is not installed or no cluster answers.
     """
     executor = _executor(engine, jobs)
     try:
@@ -39,12 +39,12 @@ def _executor(engine: str, jobs: int) -> Executor:
 
 
 def ray_address(engine: str) -> str | None:
-    """The address in an engine's name; None where Ray finds the cluster itself.  Raises InputError."""
+    """The address in an engine's name; None where Ray finds the cluster itself.  Raises UsageError."""
     if engine == "ray":
         return None
     if engine.startswith("ray://") and engine != "ray://":
         return engine
-    raise InputError(f"no engine {engine!r}; there is {', '.join(ENGINES)}")
+    raise UsageError(f"--engine {engine}: one of {', '.join(ENGINES)}")
 
 
 __all__ = [

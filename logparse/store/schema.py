@@ -182,6 +182,8 @@ FINDINGS_SCHEMA = pa.schema(
         ("calls", pa.int64()),
         ("advice", pa.string()),
         ("solution", pa.string()),  # the proposed one; null where only a search can find it
+        ("confidence", pa.string()),
+        ("action", pa.string()),
     ]
 )
 

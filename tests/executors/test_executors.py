@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from logparse.errors import InputError
+from logparse.errors import InputError, UsageError
 from logparse.executors import Executor, LostError, Resources, TaskError, open_executor
 from logparse.executors import ray as on_ray_module
 from logparse.executors.local import LocalExecutor, usable_cores
@@ -111,7 +111,7 @@ def test_a_straggler_gets_another_worker(on_ray: Executor, tmp_path: Path, monke
 
 def test_what_is_no_engine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for engine in ("spark", "ray://", "rayon"):
-        with pytest.raises(InputError, match="no engine"), open_executor(engine):
+        with pytest.raises(UsageError, match=f"--engine {engine}: one of local, ray"), open_executor(engine):
             pass
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"pip install 'logparse\[ray\]'"), open_executor("ray"):

@@ -86,6 +86,14 @@ def test_states() -> None:
     assert diff(run_a(), run_b(), fail_on=0.2).ok
 
 
+def test_changes_below_the_floor_count_as_the_same() -> None:
+    found = diff(run_a(), run_b(), floor_us=10.0)
+    states = dict(zip(found.rows["problem"], found.rows["state"], strict=True))
+    assert [states[g] for g in G[:2]] == ["same", "faster"], "110 µs instead of 100, and 50 instead of 100"
+    assert found.ok
+    assert "(beyond 3.0%, 10 µs and noise)" in diff_lines(found)[0]
+
+
 def test_nothing_compared_is_said() -> None:
     """A gate that had nothing to compare must not read as one that was passed."""
     picks = [tables(workload=[work(G[0], 10)], calls=[call(G[0], "hipblaslt:1", 10)]) for _ in "ab"]
