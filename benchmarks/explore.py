@@ -23,12 +23,13 @@ import shutil
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from processes import Watch
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--use-gl=angle",
          "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]  # fmt: skip
@@ -65,65 +66,6 @@ CHANGED = """() => {
     return [last(times.filter(([, seen]) => seen)), last(times)]; }"""
 VIEWS = ("Overview", "Roofline", "Regret", "Backward weights", "Shapes")
 FILTERS = ("FP16", "BF16", "FP32", "INT8")
-
-
-class Watch:
-    """Memory of a process and its children together at one moment, the largest so far, and their CPU seconds."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.peak_mb = 0.0
-        self._seconds: dict[int, float] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    @property
-    def cpu_s(self) -> float:
-        self._look()
-        return sum(self._seconds.values())
-
-    def _watch(self) -> None:
-        while not self._stop.wait(0.1):
-            self._look()
-
-    def _look(self) -> None:
-        total = 0.0
-        for pid in (self.pid, *children(self.pid)):
-            try:
-                total += pss_mb(pid)
-                self._seconds[pid] = cpu_s(pid)
-            except OSError:  # it has ended
-                continue
-        self.peak_mb = max(self.peak_mb, total)
-
-
-def pss_mb(pid: int) -> float:
-    """Proportional set size of a process in MB (10^6 bytes)."""
-    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:
-        return next((int(line.split()[1]) for line in rollup if line.startswith("Pss:")), 0) * 1024 / 1e6
-
-
-def cpu_s(pid: int) -> float:
-    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def children(pid: int) -> list[int]:
-    """Of all threads: the second reader is started by the one that listens to the first."""
-    found = []
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        try:
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as listed:
-                found += [int(x) for x in listed.read().split()]
-        except OSError:  # it has ended
-            continue
-    return found
 
 
 def first_view(page: Any, url: str) -> float:

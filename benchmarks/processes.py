@@ -1,0 +1,101 @@
+"""Memory and CPU of a program and every process that it starts, from ``/proc`` (Linux)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run of a program took: ``peak_mb`` is the largest sum over its processes at one moment (proportional set
+    size in 10^6 bytes: pages that several processes hold count once).
+    """
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+    code: int
+    output: str
+
+
+class Watch:
+    """Memory of a process and its descendants together at one moment, the largest so far, and their CPU seconds."""
+
+    def __init__(self, pid: int, every_s: float = 0.1) -> None:
+        self.pid = pid
+        self.peak_mb = 0.0
+        self._every_s = every_s
+        self._seconds: dict[int, float] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def cpu_s(self) -> float:
+        self._look()
+        return sum(self._seconds.values())
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._every_s):
+            self._look()
+
+    def _look(self) -> None:
+        total, left = 0.0, [self.pid]
+        while left:
+            pid = left.pop()
+            try:
+                total += pss_mb(pid)
+                self._seconds[pid] = cpu_s(pid)
+                left += children(pid)
+            except OSError:  # it has ended
+                continue
+        self.peak_mb = max(self.peak_mb, total)
+
+
+def cost(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
+    """Run a program to its end and measure it.  CPU is that of all processes that it waited for."""
+    begun = time.perf_counter()
+    # Text goes to files: a full pipe would stop the program.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env) as started:
+        assert started.stdout
+        watch = Watch(started.pid, 0.02)
+        output = started.stdout.read()  # until every process has closed it
+        wall_s = time.perf_counter() - begun
+        watch.stop()
+        _, status, used = os.wait4(started.pid, 0)
+        started.returncode = os.waitstatus_to_exitcode(status)
+    used_s = used.ru_utime + used.ru_stime
+    return Cost(wall_s, used_s, watch.peak_mb, started.returncode, output.decode("utf-8", "replace"))
+
+
+def pss_mb(pid: int) -> float:
+    """Proportional set size of a process in MB (10^6 bytes)."""
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:
+        return next((int(line.split()[1]) for line in rollup if line.startswith("Pss:")), 0) * 1024 / 1e6
+
+
+def cpu_s(pid: int) -> float:
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def children(pid: int) -> list[int]:
+    """Of all threads: a process may be started by any of them."""
+    found = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as listed:
+                found += [int(x) for x in listed.read().split()]
+        except OSError:  # it has ended
+            continue
+    return found
