@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias
 
 Trans = Literal["N", "T", "C"]
@@ -456,37 +456,55 @@ def problem_from_text(text: str) -> Problem:
     """The problem with this canonical ``text``.  Raises ValueError for any other text."""
     kind, *words = text.split(" ")
     if kind == "conv":
-        cells = {"direction": words[0], **_cells(words[1:], dict(_CONV_WORDS))}
-        values: dict[str, Any] = {k: int(v) if v and _INT.match(v) else v for k, v in cells.items()}
+        values: dict[str, Any] = {"direction": words[0]}
+        for word in words[1:]:
+            values |= _conv_values(word)
         return ConvProblem(**values)
     if kind not in ("gemm", "grouped", "family"):
         raise ValueError(f"not the text of a problem: {text[:80]!r}")
-    raw = _cells([w for w in words if not w.startswith("members=")], dict(_GEMM_WORDS))
-    free = frozenset(name for name, value in raw.items() if value == "*")
     values = {}
-    for name, value in raw.items():
-        if value is None or name in free:
-            continue
-        number = _INT.match(value)
-        values[name] = bool(int(value)) if name in _BOOLS and number else int(value) if number else value
-    names = [f.name for f in fields(Member)]
     for word in words:
-        if word.startswith("members="):
-            rows = [[None if c == "?" else int(c) for c in x.split("/")] for x in word[8:].split(",")]
-            values["members"] = tuple(Member(**dict(zip(names, row, strict=True))) for row in rows)  # type: ignore[arg-type]
-    problem = GemmProblem(**values)
+        values |= _members(word) if word.startswith("members=") else _gemm_values(word)
+    free = frozenset(name for name, value in values.items() if value == "*")
+    problem = GemmProblem(**{name: value for name, value in values.items() if name not in free})
     return Family(problem=problem, free=free) if kind == "family" else problem
 
 
-def _cells(words: list[str], groups: Mapping[str, tuple[str, ...]]) -> dict[str, str | None]:
-    out: dict[str, str | None] = {}
-    for word in words:
-        name, eq, rest = word.partition("=")
-        cells = rest.split(",")
-        if not eq or name not in groups or len(cells) != len(groups[name]):
-            raise ValueError(f"not a word of a problem's text: {word[:80]!r}")
-        out |= {key: None if cell in ("?", "-") else cell for key, cell in zip(groups[name], cells, strict=True)}
+_WORDS = 1 << 16
+"""Words kept: those of hundreds of thousands of texts are few, and reading one takes longer than finding it."""
+
+
+@lru_cache(maxsize=_WORDS)
+def _conv_values(word: str) -> Mapping[str, int | str | None]:
+    cells = _cells(word, _CONV_NAMES).items()
+    return {name: int(cell) if cell and _INT.match(cell) else cell for name, cell in cells}
+
+
+@lru_cache(maxsize=_WORDS)
+def _gemm_values(word: str) -> Mapping[str, int | bool | str]:
+    out: dict[str, int | bool | str] = {}
+    for name, cell in _cells(word, _GEMM_NAMES).items():
+        if cell is not None:
+            number = _INT.match(cell)
+            out[name] = bool(int(cell)) if name in _BOOLS and number else int(cell) if number else cell
     return out
+
+
+def _members(word: str) -> Mapping[str, tuple[Member, ...]]:
+    names = [f.name for f in fields(Member)]
+    rows = [[None if c == "?" else int(c) for c in x.split("/")] for x in word[len("members=") :].split(",")]
+    return {"members": tuple(Member(**dict(zip(names, row, strict=True))) for row in rows)}  # type: ignore[arg-type]
+
+
+_CONV_NAMES, _GEMM_NAMES = dict(_CONV_WORDS), dict(_GEMM_WORDS)
+
+
+def _cells(word: str, groups: Mapping[str, tuple[str, ...]]) -> dict[str, str | None]:
+    name, eq, rest = word.partition("=")
+    cells = rest.split(",")
+    if not eq or name not in groups or len(cells) != len(groups[name]):
+        raise ValueError(f"not a word of a problem's text: {word[:80]!r}")
+    return {key: None if cell in ("?", "-") else cell for key, cell in zip(groups[name], cells, strict=True)}
 
 
 def _product(*values: int | None) -> int | None:

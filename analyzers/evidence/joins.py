@@ -42,9 +42,11 @@ def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     """Whether each measurement is of the library's own choice: ``Default``, or what a replay's fact ``pick`` names."""
     named = facts[facts["name"] == PICK]
     own = dict(zip(named["source_id"], named["value"], strict=True))
-    picked = measurements["source_id"].map(lambda source: own.get(source, DEFAULT_TEXT)).astype(object)
-    out: pd.Series = measurements["solution"].astype(object) == picked
-    return out
+    out: pd.Series = measurements["solution"] == DEFAULT_TEXT
+    named_there = measurements["source_id"].isin(own)
+    of_pick = measurements[named_there]
+    out[named_there] = of_pick["solution"] == of_pick["source_id"].map(own)
+    return out.astype(bool)
 
 
 def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tuple[str, str], float]:

@@ -1,13 +1,13 @@
 """The tables of a run: built here for every verb, so that no two can disagree.
 
-``tables_to_analyse`` gives what analyzers read (recommend, explore, report), ``tables_of`` and ``tables_at`` everything
-(verbs that compare whole runs), ``tables_of_logs`` what completeness needs.
+``tables_to_analyse`` gives what analyzers read (recommend, explore, report), ``tables_to_compare`` what ``diff`` reads,
+``tables_of`` everything (checks of override files), ``tables_of_logs`` what completeness needs.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +18,9 @@ from logparse.errors import InputError, StoreError
 from logparse.ingest import ingest
 from logparse.store import FRAMES, Store, open_store
 from logparse.text import printable
+
+Read = Callable[[Store, str | None], Tables]
+"""A function that reads the tables of a store's run, by default the latest."""
 
 
 def tables_of(store: Store, run: str | None = None) -> Tables:
@@ -85,27 +88,54 @@ _MEASUREMENTS = f"""
 """Samples are read of confirmations only; texts are left out of find-dbs alone, which are large."""
 
 
-def tables_at(word: str, store: str | None = None) -> Tables:
+def tables_to_compare(store: Store, run: str | None = None) -> Tables:
+    """What ``diff`` reads of a run (by default the latest): of measurements only the fastest times of each problem and
+    origin, where neither a pick nor a default says more.  Tables that it does not read are empty.  Raises StoreError.
+    """
+    run = store.latest_run(run)
+    read = store.frames(run, ("calls", "workload", "kernels", "facts"))
+    with store.connect(run, sql=f"{_PICKED} {_FASTEST}") as con:
+        con.execute(_PICKED)
+        measured = con.sql(_FASTEST).to_arrow_table().to_pandas()
+    return Tables(run=run, **dict.fromkeys(FRAMES, pd.DataFrame()) | read | {"measurements": measured})
+
+
+_PICKED = """
+    create table picked as
+    select hash(problem) as h from calls where solution is not null
+    union select hash(problem) from measurements
+    where solution = 'Default' or origin = 'miopen-chosen'
+       or source_id in (select source_id from facts where name = 'pick')"""
+_FASTEST = """
+    with fastest as (
+        select hash(problem) as h, origin, min(time_us) as best_us from measurements
+        where status = 'ok' and time_us > 0 and isfinite(time_us) group by all)
+    select source_id, run, m.origin, kind, problem, solution, status, time_us, std_us, samples_us
+    from measurements m left join fastest f on f.h = hash(problem) and f.origin = m.origin and time_us = best_us
+    where f.h is not null or hash(problem) in (from picked)"""
+
+
+def tables_at(word: str, store: str | None = None, read: Read = tables_of) -> Tables:
     """The run that a word names: ``STORE`` (its latest run), ``STORE#RUN``, the label of a run in ``store``, or log
-    files, which are read into a temporary store.
+    files, which are read into a temporary store.  ``read`` gives the tables of a store's run.
 
     Raises InputError for any other word.
     """
     place, hash_, run = word.rpartition("#")
     if hash_:
-        return tables_of(open_store(place), run)
+        return read(open_store(place), run)
     opened = _existing(word)
     if opened is not None:
-        return tables_of(opened)
+        return read(opened, None)
     here = _existing(store)
     if here is not None and word in here.runs():
-        return tables_of(here, word)
+        return read(here, word)
     with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
-        read = open_store(folder, create=True)
-        results = ingest([word], read, run=printable(Path(word).name or word))
+        fresh = open_store(folder, create=True)
+        results = ingest([word], fresh, run=printable(Path(word).name or word))
         if not any(result.recognised for result in results):
             raise InputError(f"{word}: no store, {_no_run(here)} and no log that can be read")
-        return tables_of(read)
+        return read(fresh, None)
 
 
 def _no_run(store: Store | None) -> str:

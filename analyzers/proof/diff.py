@@ -5,12 +5,14 @@ what an upgrade means for the overrides that were written before it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from analyzers.analyzer import Tables
 from analyzers.evidence.joins import against_default, calls_by_problem, timed
@@ -21,7 +23,7 @@ from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.reading import Row
 from analyzers.proof.timings import BASES, main_pick, timings
 from logparse.links import linked, may_be
-from logparse.model import problem_from_text
+from logparse.model import Problem, problem_from_text
 
 State = Literal["slower", "faster", "changed", "same", "new", "vanished", "unknown"]
 STATES: tuple[State, ...] = ("slower", "faster", "changed", "new", "vanished", "unknown", "same")
@@ -85,12 +87,12 @@ def diff(a: Tables, b: Tables, fail_on: float = FAIL_ON, floor_us: float = 0.0) 
     three standard errors more where these are known, and by more than ``floor_us`` (µs).  Times are of one kind of
     evidence (``timings.BASES``), the nearest to the job that both runs have.
     """
-    left, right, after = _run(a), _run(b), timings(b)
-    names = _renamed(left["problem"], right["problem"])
-    right, after = (x.assign(problem=x["problem"].map(names).astype(object)) for x in (right, after))
-    left = left.astype({"problem": object})  # a run without problems has them as numbers
+    coded_a, coded_b, texts = _coded(a, b)
+    left, right, after = _run(coded_a), _run(coded_b), timings(coded_b)
+    names = _renamed(left["problem"].to_numpy(), right["problem"].to_numpy(), texts)
+    right, after = (x.assign(problem=names[x["problem"].to_numpy(dtype="int64")]) for x in (right, after))
     rows = _side(left, "a").merge(_side(right, "b"), on="problem", how="outer")
-    rows = rows.merge(_times(timings(a), after), on="problem", how="left")
+    rows = rows.merge(_times(timings(coded_a), after), on="problem", how="left")
     rows["ratio"] = rows["b_us"] / rows["a_us"]
     rows["state"] = _states(rows, fail_on, floor_us)
     for side in "ab":  # where the logs name no pick, the evidence may
@@ -101,6 +103,7 @@ def diff(a: Tables, b: Tables, fail_on: float = FAIL_ON, floor_us: float = 0.0) 
     weight = rows["delta_us"].abs().fillna(0.0)
     size = rows["ratio"].astype("float64").map(math.log, na_action="ignore").abs().fillna(0.0)
     rows = rows.assign(order=order, weight=-weight, size=-size).sort_values(["order", "weight", "size", "problem"])
+    rows["problem"] = texts.take(rows["problem"].to_numpy())
     return Diff(a.run, b.run, fail_on, rows[list(COLUMNS)].reset_index(drop=True), _devices(a, b), floor_us)
 
 
@@ -128,24 +131,53 @@ def _side(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     return rows.rename(columns={"calls": f"calls_{name}", "pick": f"pick_{name}"}).assign(**{f"in_{name}": True})
 
 
-def _renamed(left: pd.Series, right: pd.Series) -> dict[str, str]:
-    """Text in B → text in A: the same where A has it, else the only problem of A that may be meant."""
-    out = {text: text for text in right}
-    mine, theirs = sorted(set(left) - set(right)), sorted(set(right) - set(left))
-    if not mine or not theirs or max(len(mine), len(theirs)) > _LINKED:
+_CODED = ("calls", "workload", "measurements", "kernels")
+
+
+def _coded(a: Tables, b: Tables) -> tuple[Tables, Tables, pd.Index]:
+    """Both runs with a problem's place among all texts, in order, instead of its text of 150 characters, and the texts.
+
+    Rows without a problem are left out.
+    """
+    frames = [(side, name, getattr(side, name)) for side in (a, b) for name in _CODED]
+    held = [(side, name, frame.dropna(subset=["problem"])) for side, name, frame in frames if len(frame)]
+    columns = [pa.array(frame["problem"], type=pa.large_string(), from_pandas=True) for _, _, frame in held]
+    coded = pa.chunked_array(columns, type=pa.large_string()).combine_chunks().dictionary_encode()
+    order = pc.sort_indices(coded.dictionary)
+    place = np.empty(len(order), dtype="int64")
+    place[order.to_numpy()] = np.arange(len(order))
+    places = np.split(place[coded.indices.to_numpy()], np.cumsum([len(x) for x in columns])[:-1])
+    made: dict[int, dict[str, Any]] = {id(a): {}, id(b): {}}
+    for (side, name, frame), codes in zip(held, places, strict=True):
+        made[id(side)][name] = frame.assign(problem=codes)
+    texts = pd.Index(coded.dictionary.take(order).to_pandas(), dtype="object")
+    return replace(a, **made[id(a)]), replace(b, **made[id(b)]), texts
+
+
+def _renamed(left: np.ndarray, right: np.ndarray, texts: pd.Index) -> np.ndarray:
+    """Text in B → text in A, both by their places: the same where A has it, else the only problem of A that may be
+    meant.
+    """
+    out = np.arange(len(texts))
+    in_a, in_b = (np.isin(out, x) for x in (left, right))
+    mine, theirs = np.flatnonzero(in_a & ~in_b), np.flatnonzero(in_b & ~in_a)
+    if not len(mine) or not len(theirs) or max(len(mine), len(theirs)) > _LINKED:
         return out
-    by_shape: dict[str | None, list[str]] = {}
-    for text in mine:
-        by_shape.setdefault(problem_from_text(text).shape, []).append(text)
-    pairs: list[tuple[str, str]] = []
-    for text in theirs:
-        problem = problem_from_text(text)
+    by_shape: dict[str | None, list[tuple[int, Problem]]] = {}
+    for place, problem in _problems(mine, texts):
+        by_shape.setdefault(problem.shape, []).append((place, problem))
+    pairs: list[tuple[int, int]] = []
+    for place, problem in _problems(theirs, texts):
         near = by_shape.get(problem.shape, ()) if problem.shape else ()
-        pairs += [(text, other) for other in near if linked(problem, problem_from_text(other))]
-    for text, other in pairs:
-        if sum(x == text for x, _ in pairs) == 1 and sum(x == other for _, x in pairs) == 1:
-            out[text] = other
+        pairs += [(place, other) for other, known in near if linked(problem, known)]
+    for place, other in pairs:
+        if sum(x == place for x, _ in pairs) == 1 and sum(x == other for _, x in pairs) == 1:
+            out[place] = other
     return out
+
+
+def _problems(places: np.ndarray, texts: pd.Index) -> Iterator[tuple[int, Problem]]:
+    return ((int(place), problem_from_text(texts[place])) for place in places)
 
 
 def _times(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:

@@ -237,5 +237,9 @@ def diff_answer(found: Diff, plan: Sequence[Step], n: int | None) -> Answer:
     brief = diff_frame(found, n or ROWS).drop(columns="text")
     plans = [plan_frame(plan).drop(columns="key")] if plan else []
     text = [*([brief] if len(brief) else []), *diff_lines(found), *plans]
-    table = diff_frame(found, n).assign(change=found.changes["ratio"].head(n or len(found.changes)).to_numpy() - 1)
+
+    def table() -> pd.DataFrame:
+        ratios = found.changes["ratio"].head(n or len(found.changes))
+        return diff_frame(found, n).assign(change=ratios.to_numpy() - 1)
+
     return Answer(text, table, "diff", code=0 if found.ok else CHECK_FAILED)

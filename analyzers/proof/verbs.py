@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.runs import _existing, tables_at
+from analyzers.evidence.runs import _existing, tables_at, tables_to_compare
 from analyzers.overrides.lint import lint
 from analyzers.overrides.verbs import Unread, lint_files
 from analyzers.proof import coverage as _coverage
@@ -55,7 +55,7 @@ def compare(
     floor_us: float = 0.0,
 ) -> tuple[Diff, list[Step]]:
     """What changed from run ``a`` to run ``b``, and what that means for old override files."""
-    one, two = tables_at(a, store), tables_at(b, store)
+    one, two = (tables_at(x, store, tables_to_compare) for x in (a, b))
     plan = _diff.upgrade_plan([lint(path) for path in overrides], two, fail_on) if overrides else []
     return _diff.diff(one, two, fail_on, floor_us), plan
 

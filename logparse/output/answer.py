@@ -73,13 +73,14 @@ class Answer:
     """The answer of a verb.
 
     ``text``: lines and tables for the terminal, in order (by default ``table``), followed by ``notes``, which are
-    computed only there.  ``table``: all columns, for the other formats; ``of`` names its columns in ``TABLES``.
+    computed only there.  ``table``: all columns, for the other formats, or a function that makes it, so that the
+    terminal need not wait for it; ``of`` names its columns in ``TABLES``.
     ``errors`` go to standard error in every format, and with ``aside`` the text as well.  ``code`` is the program's
     exit code.
     """
 
     text: Iterable[str | pd.DataFrame | pa.Table | Rows] | None = None
-    table: pd.DataFrame | pa.Table | None = None
+    table: pd.DataFrame | pa.Table | Callable[[], pd.DataFrame] | None = None
     of: str = ""
     notes: Callable[[], Iterable[str]] = tuple
     errors: Iterable[str] = ()
@@ -89,7 +90,12 @@ class Answer:
     @property
     def blocks(self) -> Iterable[str | pd.DataFrame | pa.Table | Rows]:
         """The lines and tables that the terminal shows, without the notes."""
-        return self.text if self.text is not None else [] if self.table is None else [self.table]
+        return self.text if self.text is not None else [] if self.table is None else [self.made]
+
+    @property
+    def made(self) -> pd.DataFrame | pa.Table | None:
+        """The table, made now where it was not."""
+        return self.table() if callable(self.table) else self.table
 
 
 def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
@@ -113,7 +119,7 @@ def show(answer: Answer, how: TableFormat | None = None, out: str | None = None,
             for block in chain(answer.blocks, answer.notes()):
                 sink.write(f"{printable(block)}\n" if isinstance(block, str) else drawn(block, width))
     else:
-        _write(arrow(answer.table, answer.of), how, out)
+        _write(arrow(answer.made, answer.of), how, out)
     for line in answer.errors:
         print(printable(line), file=sys.stderr)
 
