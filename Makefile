@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO := build/demo
 
-.PHONY: demo test nightly lint ruff mypy pytest clean transcript screenshots
+.PHONY: demo test nightly conformance lint ruff mypy pytest clean transcript screenshots
 
 # --system-site-packages keeps a torch that the machine already has (a ROCm image brings its own).
 $(VENV)/.installed: pyproject.toml setup.py logparse/ingest/_lines.c logparse/formats/miopen/_find_db.c
@@ -45,6 +45,11 @@ test: ruff
 # Everything at full size: 1,000 examples per property, fuzzing of every format, every round of kills.
 nightly: lint
 	LOGPARSE_NIGHTLY=1 $(BIN)/python -m pytest -n auto --dist loadgroup
+
+# The readers of override files against the real host libraries of ROCm 7.2.4 over a virtual GPU (docs/conformance.md):
+# needs root, g++ and Debian's packages (800 MB, unpacked into build/rocm or ROCM_LIBRARIES; nothing is installed).
+conformance: $(VENV)/.tested
+	$(BIN)/python -m pytest -n 0 tests/conformance
 
 clean:
 	rm -rf build overrides .pytest_cache .mypy_cache .ruff_cache

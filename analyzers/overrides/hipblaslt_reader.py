@@ -5,12 +5,14 @@ There are two readers.  ROCm 6.4 takes every line of exactly 37 values by their 
 collected in one order, the first of each name that is next.  Both remove blanks in front of a line and nowhere else,
 take any transpose but ``N`` for T, and numbers as far as they are numbers (``4096.0``, ``101917abc``).
 
-The reader by name takes a compute type that it does not know for ``f32_r``; until rocm-libraries PR 6557 (after version
-1.2.2) calls of the fast types had keys that no row has, since then they have that of ``f32_r``.  The older reader takes
-the compute type for a data type.
+The reader by name takes a compute type that it does not know for ``f32_r``; since rocm-libraries PR 6557 (after version
+1.2.2) the fast types have that key too.  The older reader takes the compute type for a data type.
 
-Compared with libhipblaslt 1.2.2 (ROCm 7.2.4) over a virtual GPU in
-``tests/analyzers/overrides/test_hipblaslt_reader.py``.
+Of several lines of one key the newer library takes the first whose index its build has; where that solution cannot run
+the call it takes its own choice, and no later line.
+
+Compared with libhipblaslt 1.2.2 (ROCm 7.2.4) over a virtual GPU in ``tests/conformance/test_hipblaslt_files.py`` and,
+as recorded, in ``tests/analyzers/overrides/test_hipblaslt_reader.py``.
 Source: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/UserDrivenTuningParser.cpp`` (6.4, 7.0),
 ROCm/rocm-libraries ``projects/hipblaslt``, the same file.
 """
@@ -60,7 +62,7 @@ class Version:
 
     @property
     def folds_fast(self) -> bool | None:
-        """Whether calls of the fast compute types have the key of ``f32_r``."""
+        """Whether the fast compute types have the key of ``f32_r``."""
         return None if self.number is None else self.number > 100_202
 
 
@@ -154,14 +156,12 @@ def _parsed(cells: Mapping[str, str], version: Version, by_name: bool, arch: str
         return Dropped("type", f"the library knows no {', '.join(wrong)}")
     compute, no_call = cells["compute_type"], ""
     if by_name:
-        if compute in _FAST and version.folds_fast is False:
-            no_call = f"calls of compute type {compute} have no key that a row has, before rocm-libraries PR 6557"
-        elif compute not in _COMPUTES:
+        if compute not in _COMPUTES and not (compute in _FAST and version.folds_fast is False):
             compute = "f32_r"
     elif compute not in _DATA_COMPUTES:
         return Dropped("compute-type", f"ROCm 6.4 drops entries of compute type {compute!r}")
     if any((value or 0) <= 0 for value in sizes.values()):
-        no_call = no_call or "no call has a size of 0 or less"
+        no_call = "no call has a size of 0 or less"
     types = [cells[name] for name in _TYPES]
     if version.number is None and not by_name and fnuz_only(arch):
         types = [FNUZ.get(x, x) for x in types]  # the older reader has one name, and its devices one family

@@ -109,7 +109,7 @@ def _conflict(entry: Entry, context: Context) -> str | None:
     if context.version.by_name is None:
         return f"{both}; which of them is used depends on the version"
     if context.version.by_name:
-        return f"{both}; the first one that runs the call is used" if other.line < entry.line else None
+        return f"{both}; the first one whose index the build has is used" if other.line < entry.line else None
     return f"{both}, and ROCm 6.4 tries the latest first" if other.line > entry.line else None
 
 

@@ -136,7 +136,7 @@ _DATA_TYPE_COMPUTES = frozenset({"f16_r", "f32_r", "f64_r", "i32_r"})
 _FAST_COMPUTES = frozenset({"f32_f16_r", "f32_bf16_r"})
 _COMPUTES = frozenset({"f32_r", "f64_r", "i32_r", "xf32_r"})
 _FOLDS_FAST = 100_203
-"""The first version whose calls of the fast compute types may have the key of f32_r (rocm-libraries PR 6557)."""
+"""The first version whose fast compute types may have the key of f32_r (rocm-libraries PR 6557)."""
 _FIRST_NAMED = 1500
 """The first library version (0.15, development of ROCm 7.0) that reads columns by name."""
 
@@ -240,7 +240,7 @@ def _compute(compute: str | None, number: int | None) -> str | None:
     if number is not None and number < _FIRST_NAMED:
         return compute if compute in _DATA_TYPE_COMPUTES else None
     if compute in _FAST_COMPUTES:
-        return None if number is not None and number < _FOLDS_FAST else "f32_r"
+        return compute if number is not None and number < _FOLDS_FAST else "f32_r"
     return compute if compute in _COMPUTES else None
 
 

@@ -1,0 +1,27 @@
+"""The suite's fixtures: the unpacked libraries, and the table at the end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import report
+from tests.conformance.rocm import Rocm
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def rocm(tmp_path_factory: pytest.TempPathFactory) -> Rocm:
+    """The real libraries in ``build/rocm``, or the folder that ``ROCM_LIBRARIES`` names."""
+    folder = Path(os.environ.get("ROCM_LIBRARIES") or ROOT / "build/rocm")
+    return Rocm.installed(folder, tmp_path_factory.mktemp("python") / "rocm")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if report.TABLE:
+        terminalreporter.section("real reader against ours")
+        for line in report.lines():
+            terminalreporter.write_line(line)

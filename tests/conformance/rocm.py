@@ -1,0 +1,89 @@
+"""The unpacked ROCm libraries, and a Python in which ctypes finds them over the virtual GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+VERSIONS = {"libhipblaslt1": "7.2.4", "libmiopen1": "7.2.4", "librocblas5": "7.2.4"}
+"""What this suite was written against; another version of Debian's moving suite is reported."""
+
+
+@dataclass(frozen=True)
+class Rocm:
+    """``folder`` as ``install.sh`` left it; ``launcher`` starts this interpreter with the real libraries."""
+
+    folder: Path
+    launcher: Path
+
+    @classmethod
+    def installed(cls, folder: Path, made: Path) -> Rocm:
+        """Unpack and compile what is missing.  Raises CalledProcessError."""
+        subprocess.run([HERE / "install.sh", folder], check=True)
+        return cls(folder.resolve(), _launcher(folder.resolve(), made))
+
+    @property
+    def libraries(self) -> Path:
+        return self.folder / "root/usr/lib/x86_64-linux-gnu"
+
+    def versions(self) -> dict[str, str]:
+        """Debian's versions of the unpacked libraries."""
+        with open(self.folder / "versions", encoding="utf-8") as file:
+            return dict(line.split() for line in file)
+
+    def driver(self, name: str, environment: Mapping[str, str]) -> Driver:
+        """A program of ``drivers/``, started with these settings."""
+        return Driver([str(self.launcher), str(HERE / "drivers" / f"{name}.py")], self.environment(environment))
+
+    def environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        """This process's environment without settings of the libraries, and ``more``."""
+        prefixes = ("HIPBLASLT_", "ROCBLAS_", "MIOPEN_", "TENSILE_", "VGPU_")
+        return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)} | dict(more)
+
+
+class Driver:
+    """A process that answers questions: a JSON value per line, both ways.  A context: it ends with it."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def ask(self, question: object) -> Any:
+        """The answer.  Raises RuntimeError where the process ends without."""
+        assert self._process.stdin
+        assert self._process.stdout
+        print(json.dumps(question), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the driver ended with {self._process.wait()} at {str(question)[:200]}")
+        return json.loads(line)
+
+
+def _launcher(folder: Path, made: Path) -> Path:
+    """A ``python3`` beside a link to this environment's packages: its child processes are started the same way."""
+    libraries = folder / "root/usr/lib/x86_64-linux-gnu"
+    script = made / "bin/python3"
+    script.parent.mkdir(parents=True)
+    prefix = Path(sys.prefix)
+    if (prefix / "pyvenv.cfg").exists():
+        (made / "pyvenv.cfg").write_bytes((prefix / "pyvenv.cfg").read_bytes())
+    (made / "lib").symlink_to(prefix / "lib")
+    loader = [libraries / "ld-linux-x86-64.so.2", "--library-path", libraries, "--preload", folder / "virtual_gpu.so"]
+    words = " ".join(map(str, [*loader, "--argv0", '"$0"', Path(sys.executable).resolve(), '"$@"']))
+    script.write_text(f"#!/bin/sh\nexec {words}\n", encoding="utf-8")
+    script.chmod(0o755)
+    return script

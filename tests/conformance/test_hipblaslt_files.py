@@ -1,0 +1,187 @@
+"""hipBLASLt's tuning files: what the real library takes of generated and edited ones, and what lint's reader does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TypeAlias
+
+from analyzers.overrides.lint import inspect
+from analyzers.overrides.override_format import OverrideFile
+from logparse.formats.hipblaslt import tuning_file
+from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
+from logparse.model import GemmProblem
+from tests.conformance.mutations import Words, mutated
+from tests.conformance.report import Difference, compared
+from tests.conformance.rocm import Rocm
+from tests.conftest import sized
+
+TARGET = {"hipblaslt_revision": "", "arch": "gfx90a:sramecc+:xnack-", "cu_count": "104"}
+GIT = "Git Version: "
+DATA = {"f32_r": 0, "f64_r": 1, "f16_r": 2, "i8_r": 3, "i32_r": 10, "bf16_r": 14}
+COMPUTES = {"f32_r": (2, 0), "f32_f16_r": (4, 0), "xf32_r": (6, 0), "f64_r": (7, 1), "i32_r": (9, 10)}
+TYPES = [
+    *(("f16_r", "f16_r", "f32_r"), ("f16_r", "f32_r", "f32_r"), ("bf16_r", "bf16_r", "f32_r")),
+    *(("f32_r", "f32_r", "f32_r"), ("f32_r", "f32_r", "xf32_r"), ("f64_r", "f64_r", "f64_r")),
+    *(("i8_r", "i32_r", "i32_r"), ("f16_r", "f16_r", "f32_f16_r")),
+]
+SIZES = [(64, 32, 96, 1), (4096, 64, 1024, 1), (64, 32, 96, 3), (32, 64, 96, 1)]
+NEEDED = [
+    "transA",
+    "transB",
+    "batch_count",
+    "m",
+    "n",
+    "k",
+    "a_type",
+    "b_type",
+    "c_type",
+    "compute_type",
+    "solution_index",
+]
+WIDE = [*TUNING_COLUMNS[:27], "swizzle_a", "swizzle_b", *TUNING_COLUMNS[27:], "kernel_name"]
+WORDS = Words(
+    separator=",",
+    texts=[
+        *("f16_r", "bf16_r", "f32_r", "f64_r", "xf32_r", "i8_r", "i32_r", "u8_r", "f8_r", "bf8_r", "f8_fnuz_r", "f6_r"),
+        *(
+            "f32_f16_r",
+            "f32_f8_r",
+            "c_f32_r",
+            "f32_c",
+            "junk",
+            "m",
+            "n",
+            "k",
+            "batch_count",
+            "transA",
+            "soulution_index",
+        ),
+        *("solution_index", "compute_type", "64", "32", "4096", "3"),
+    ],
+    lines=[GIT, GIT + "abc", ",".join(NEEDED), ",".join(TUNING_COLUMNS), "transA", "transA,b", "a,b", "# transA,"],
+)
+
+Ask: TypeAlias = Callable[[bytes], Sequence["int | None"]]
+"""The solution that the library takes for each call under a file of these bytes."""
+
+
+def calls() -> list[GemmProblem]:
+    made = []
+    for (ab, c, compute), trans, (m, n, k, batch) in product(TYPES, product("NT", "NT"), SIZES):
+        types = {"a_type": ab, "b_type": ab, "c_type": c, "d_type": c, "compute_type": compute}
+        sizes = {"m": m, "n": n, "k": k, "batch_count": batch}
+        made.append(GemmProblem(trans_a=trans[0], trans_b=trans[1], beta="nonzero", **sizes, **types))
+    return made
+
+
+def asked(call: GemmProblem) -> list[object]:
+    types = [DATA[str(x)] for x in (call.a_type, call.b_type, call.c_type, call.d_type)]
+    sizes = [call.m, call.n, call.k, call.batch_count]
+    return [call.trans_a, call.trans_b, *sizes, types, *COMPUTES[str(call.compute_type)]]
+
+
+def entry(call: GemmProblem, index: int, columns: Sequence[str]) -> list[str]:
+    """The lines of one entry, as hipblaslt-bench writes them with these columns."""
+    cells = dict.fromkeys(columns, "0") | {
+        "transA": str(call.trans_a),
+        "transB": str(call.trans_b),
+        "batch_count": str(call.batch_count),
+        **{name: str(getattr(call, name)) for name in ("m", "n", "k", "a_type", "b_type", "c_type", "d_type")},
+        "compute_type": str(call.compute_type),
+        "activation_type": "none",
+        "bias_type": "f32_r",
+        "us": "2.5",
+        "solution_index": str(index),
+        "gcnArchName": TARGET["arch"],
+        "CUs": "104",
+    }
+    return ["    " + ",".join(columns), "    " + ",".join(cells[x] for x in columns)]
+
+
+def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequence[int]]) -> str:
+    """A file of some entries: several of one key, and indices of other calls, among them."""
+    random_ = random.Random(seed)
+    lines = [GIT]
+    columns = random_.choice((TUNING_COLUMNS, NEEDED, WIDE))
+    for _ in range(random_.randrange(2, 17)):
+        number = random_.randrange(len(calls))
+        for _ in range(random_.choice((1, 1, 1, 2))):
+            of = number if random_.random() < 0.9 else random_.randrange(len(calls))
+            index = random_.choice(choices[of] or [1])
+            lines += entry(calls[number], index, columns)
+    return "\n".join(lines) + "\n"
+
+
+def offered(file: OverrideFile) -> dict[str, list[int]]:
+    """The solutions of each key that the file has for the library, in its order, by lint's reader."""
+    found: dict[str, list[int]] = {}
+    for row in file.rows if file.accepted else ():
+        if not row.dead and row.solution is not None:
+            found.setdefault(row.key, []).append(int(row.solution.id))
+    return found
+
+
+@dataclass(frozen=True)
+class Build:
+    """What this build has for one call: its own choice, and of solutions from files those that run or exist."""
+
+    own: int | None
+    known_good: int | None
+    runs: set[int]
+    exists: set[int]
+
+    def takes(self, offered: Sequence[int]) -> int | None:
+        """The solution for a call of which a file offers these: the first that exists, if it runs."""
+        first = next((index for index in offered if index in self.exists), None)
+        return first if first in self.runs else self.own
+
+
+def probe(calls: Sequence[GemmProblem], builds: Sequence[Build], wanted: Sequence[set[int]], ask: Ask) -> None:
+    """Find out which of the wanted solutions run and exist: an entry of each above one that is known to be good."""
+    queues = [sorted(x) for x in wanted]
+    while any(queues):
+        given = {number: queue.pop() for number, queue in enumerate(queues) if queue}
+        lines = [GIT]
+        for number, index in given.items():
+            good = builds[number].known_good
+            lines += entry(calls[number], index, NEEDED) + (entry(calls[number], good, NEEDED) if good else [])
+        for number, used in enumerate(ask("\n".join([*lines, ""]).encode()) or ()):
+            if number in given and used == given[number]:
+                builds[number].runs.add(given[number])
+            if number in given and used != builds[number].known_good:
+                builds[number].exists.add(given[number])
+
+
+def test_hipblaslt_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:
+    every = calls()
+    path = tmp_path / "tuning.txt"
+    with rocm.driver("hipblaslt_lookup", {"VGPU_ARCH": TARGET["arch"]}) as driver:
+
+        def ask(data: bytes) -> Sequence[int | None]:
+            path.write_bytes(data)
+            found: Sequence[int | None] = driver.ask(["file", str(path)]) or [None] * len(every)
+            return found
+
+        target = TARGET | {"hipblaslt_version": str(driver.ask([asked(x) for x in every]))}
+        solutions: list[list[int]] = driver.ask(["solutions", 30])
+        choices = [x[1:] for x in solutions]
+        builds = [Build(next(iter(x), None), next(iter(x[1:]), None), set(), set(x)) for x in solutions]
+        files = {}
+        for seed in range(sized(360, 3_600)):
+            text = generated(seed, every, choices)
+            files[f"seed {seed}"] = text.encode() if seed % 12 == 0 else mutated(seed, text, WORDS)
+        keys = [tuning_file.key(call, target) for call in every]
+        judged = {x: offered(inspect("tuning.txt", files[x], target, "hipblaslt-tuning-file")) for x in files}
+        probe(every, builds, [{i for x in judged.values() for i in x.get(key or "", ())} for key in keys], ask)
+        differences, hits = [], 0
+        for name, data in files.items():
+            for call, key, build, used in zip(every, keys, builds, ask(data), strict=True):
+                ours = build.takes(judged[name].get(key or "", ()))
+                hits += used != build.own
+                if ours != used:
+                    differences.append(Difference(name, data, call.text, f"{used}", f"{ours}"))
+    compared("hipBLASLt tuning file", len(files), len(files) * len(every), hits, differences)
