@@ -43,7 +43,7 @@ def compared(about: str, files: int, lookups: int, hits: int, differences: Seque
 
 def lines() -> list[str]:
     """The table as text."""
-    rows = [("file", "files", "look-ups", "answered by a row", "differences")]
+    rows: list[tuple[str, ...]] = [("file", "files", "look-ups", "answered by a row", "differences")]
     rows += [(x.about, *(f"{n:,}" for n in (x.files, x.lookups, x.hits, x.differences))) for x in TABLE]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [

@@ -1,17 +1,17 @@
-"""hipBLASLt's tuning files: what the real library takes of generated and edited ones, and what lint's reader does."""
+"""hipBLASLt's tuning files: what the real library takes of generated and edited ones, and our reader looks up."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from analyzers.overrides.lint import inspect
-from analyzers.overrides.override_format import OverrideFile
-from logparse.formats.hipblaslt import tuning_file
+from analyzers.overrides.hipblaslt_tuning import OVERRIDE_FORMAT
+from analyzers.overrides.look_up import look_up
+from analyzers.overrides.reading import Reading
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
 from logparse.model import GemmProblem
 from tests.conformance.mutations import Words, mutated
@@ -19,7 +19,9 @@ from tests.conformance.report import Difference, compared
 from tests.conformance.rocm import Rocm
 from tests.conftest import sized
 
-TARGET = {"hipblaslt_revision": "", "arch": "gfx90a:sramecc+:xnack-", "cu_count": "104"}
+ARCH = "gfx90a:sramecc+:xnack-"
+TARGET = {"hipblaslt_revision": ""}
+"""Without an arch, of which the library reads nothing: to us a row of another arch is no row to use."""
 GIT = "Git Version: "
 DATA = {"f32_r": 0, "f64_r": 1, "f16_r": 2, "i8_r": 3, "i32_r": 10, "bf16_r": 14}
 COMPUTES = {"f32_r": (2, 0), "f32_f16_r": (4, 0), "xf32_r": (6, 0), "f64_r": (7, 1), "i32_r": (9, 10)}
@@ -74,7 +76,8 @@ def calls() -> list[GemmProblem]:
     for (ab, c, compute), trans, (m, n, k, batch) in product(TYPES, product("NT", "NT"), SIZES):
         types = {"a_type": ab, "b_type": ab, "c_type": c, "d_type": c, "compute_type": compute}
         sizes = {"m": m, "n": n, "k": k, "batch_count": batch}
-        made.append(GemmProblem(trans_a=trans[0], trans_b=trans[1], beta="nonzero", **sizes, **types))
+        fields: dict[str, Any] = {"trans_a": trans[0], "trans_b": trans[1], "beta": "nonzero", **sizes, **types}
+        made.append(GemmProblem(**fields))
     return made
 
 
@@ -96,7 +99,7 @@ def entry(call: GemmProblem, index: int, columns: Sequence[str]) -> list[str]:
         "bias_type": "f32_r",
         "us": "2.5",
         "solution_index": str(index),
-        "gcnArchName": TARGET["arch"],
+        "gcnArchName": ARCH,
         "CUs": "104",
     }
     return ["    " + ",".join(columns), "    " + ",".join(cells[x] for x in columns)]
@@ -116,15 +119,6 @@ def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequenc
     return "\n".join(lines) + "\n"
 
 
-def offered(file: OverrideFile) -> dict[str, list[int]]:
-    """The solutions of each key that the file has for the library, in its order, by lint's reader."""
-    found: dict[str, list[int]] = {}
-    for row in file.rows if file.accepted else ():
-        if not row.dead and row.solution is not None:
-            found.setdefault(row.key, []).append(int(row.solution.id))
-    return found
-
-
 @dataclass(frozen=True)
 class Build:
     """What this build has for one call: its own choice, and of solutions from files those that run or exist."""
@@ -134,10 +128,17 @@ class Build:
     runs: set[int]
     exists: set[int]
 
-    def takes(self, offered: Sequence[int]) -> int | None:
-        """The solution for a call of which a file offers these: the first that exists, if it runs."""
-        first = next((index for index in offered if index in self.exists), None)
-        return first if first in self.runs else self.own
+    def takes(self, reading: Reading[Any], call: GemmProblem) -> int | None:
+        """The solution for a call under a file: that of the first row whose solution exists, if it runs."""
+        answer = look_up(OVERRIDE_FORMAT, reading, call, has=lambda solution: int(solution.id) in self.exists)
+        index = int(answer.solution.id) if answer.solution is not None else None
+        return index if index in self.runs else self.own
+
+
+def indices_of(call: GemmProblem, readings: Iterable[Reading[Any]]) -> set[int]:
+    """Every solution that a file has for the call."""
+    rows = (row for x in readings for row in x.by_key.get(OVERRIDE_FORMAT.key(call, x.key_facts) or "", ()))
+    return {int(row.solution.id) for row in rows if row.solution is not None}
 
 
 def probe(calls: Sequence[GemmProblem], builds: Sequence[Build], wanted: Sequence[set[int]], ask: Ask) -> None:
@@ -159,7 +160,7 @@ def probe(calls: Sequence[GemmProblem], builds: Sequence[Build], wanted: Sequenc
 def test_hipblaslt_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:
     every = calls()
     path = tmp_path / "tuning.txt"
-    with rocm.driver("hipblaslt_lookup", {"VGPU_ARCH": TARGET["arch"]}) as driver:
+    with rocm.driver("hipblaslt_lookup", {"VGPU_ARCH": ARCH}) as driver:
 
         def ask(data: bytes) -> Sequence[int | None]:
             path.write_bytes(data)
@@ -174,13 +175,12 @@ def test_hipblaslt_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> No
         for seed in range(sized(360, 3_600)):
             text = generated(seed, every, choices)
             files[f"seed {seed}"] = text.encode() if seed % 12 == 0 else mutated(seed, text, WORDS)
-        keys = [tuning_file.key(call, target) for call in every]
-        judged = {x: offered(inspect("tuning.txt", files[x], target, "hipblaslt-tuning-file")) for x in files}
-        probe(every, builds, [{i for x in judged.values() for i in x.get(key or "", ())} for key in keys], ask)
+        readings = {name: OVERRIDE_FORMAT.reader("tuning.txt", data, target) for name, data in files.items()}
+        probe(every, builds, [indices_of(call, readings.values()) for call in every], ask)
         differences, hits = [], 0
         for name, data in files.items():
-            for call, key, build, used in zip(every, keys, builds, ask(data), strict=True):
-                ours = build.takes(judged[name].get(key or "", ()))
+            for call, build, used in zip(every, builds, ask(data), strict=True):
+                ours = build.takes(readings[name], call)
                 hits += used != build.own
                 if ours != used:
                     differences.append(Difference(name, data, call.text, f"{used}", f"{ours}"))
