@@ -60,8 +60,8 @@ def ingest(
     from logparse.ingest import ingest as ingest_paths
     from logparse.ingest.render import answer
 
-    held = opened(store, create=True)
     with open_executor(engine, jobs) as executor, Bar("ingest", of_bytes=True) as bar:
+        held = opened(store, create=True)
         reading = partial(ingest_paths, progress=bar.advance if bar.shown else None, total=bar.begin, executor=executor)
         return answer(reading(paths, held, run=run, format=format, max_ratio=max_ratio), run)
 

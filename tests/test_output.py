@@ -22,7 +22,7 @@ import pytest
 
 import logparse
 from logparse import api
-from logparse.ingest import ingest, lines
+from logparse.ingest import ingest, lines, one_input
 from logparse.output import TABLES, Answer, TableFormat, show
 from logparse.output.answer import arrow
 from logparse.store import open_store
@@ -328,21 +328,24 @@ def test_diff_takes_names_that_are_no_utf8(tmp_path: Path) -> None:
     assert (out.returncode, b"Traceback" in out.stderr) == (3, False), out.stderr  # no time was compared
 
 
-def test_a_line_longer_than_the_bound_is_a_counted_reject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", ["gzip", "blocks", "counters", "standard input"])
+def test_a_line_longer_than_the_bound_is_a_counted_reject(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its bytes pass in blocks: nothing of the reader ever holds it as a whole."""
     monkeypatch.setattr(lines, "LONGEST_BYTES", 3 << 20)
-    path = tmp_path / "long.log.gz"
-    with gzip.open(path, "wb", compresslevel=1) as sink:
-        sink.write(LINE.encode() + b"\n")
-        sink.write(b"x" * (9 << 20) + b"\n")
-        sink.write(LINE.encode() + b"\n" + b"y" * (5 << 20))
+    monkeypatch.setattr(one_input, "_RANGED_BYTES", 1 << 20 if how == "counters" else 1 << 40)
+    content = b"".join((LINE.encode() + b"\n", b"x" * (9 << 20) + b"\n", LINE.encode() + b"\n", b"y" * (5 << 20)))
+    path = tmp_path / "long.log"
+    path.write_bytes(gzip.compress(content, 1) if how == "gzip" else content)
     store = open_store(tmp_path / "s", create=True)
-    (result,) = ingest([str(path)], store, run="r")
+    with path.open("rb") as stream:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stream))
+        (result,) = ingest(["-" if how == "standard input" else str(path)], store, run="r")
     assert (result.lines, result.units["call"], result.units["reject"]) == (4, 2, 2)
     rejects = store.rejects().sort_values("offset_bytes")
     assert rejects["offset_bytes"].tolist() == [len(LINE) + 1, 2 * (len(LINE) + 1) + (9 << 20) + 1]
     assert rejects["length"].tolist() == [(9 << 20) + 1, 5 << 20]
-    content = gzip.decompress(path.read_bytes())
     blocks = [block for block, _ in lines.blocks(io.BytesIO(content), long=lambda *_: None)]
     assert b"".join(blocks) == (LINE + "\n").encode() * 2
     assert max(map(len, blocks)) < 4 << 20

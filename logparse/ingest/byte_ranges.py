@@ -127,7 +127,8 @@ def read_range(
         passing = _Passing(file, raw, start, stop, hashed=end, report=report)
         while passing.at < min(begin, end):  # the rest of a line that begins before the span
             passing.read(min(begin, end) - passing.at)
-        for block, offset in blocks(cast(BinaryIO, passing), begin) if begin < end else ():
+        lines = blocks(cast(BinaryIO, passing), begin, long=stream.reject_long) if begin < end else ()
+        for block, offset in lines:
             whole = block.rfind(b"\n") + 1
             if whole:
                 stream.feed(block[:whole], offset)
@@ -156,7 +157,8 @@ def read_marked(file: InputFile, attempt: Attempt, formats: Sequence[Format], sp
     stream = StreamRead(attempt, formats, reader=reader)
     with file.seekable() as raw:
         for (start, stop), (limit, _) in pairwise([*spans, (end, end)]):
-            for block, offset in blocks(cast(BinaryIO, _Passing(file, raw, start, limit)), start):
+            passing = cast(BinaryIO, _Passing(file, raw, start, limit))
+            for block, offset in blocks(passing, start, long=lambda *_: None):  # a range has rejected it
                 if offset >= stop and not reader.awake:
                     break
                 stream.feed(block, offset)

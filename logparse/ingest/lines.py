@@ -41,7 +41,7 @@ from logparse.model import Record, Reject
 PIECE_BYTES = 4 << 20
 """Bytes of a file that are hashed at a time: ranges that begin at multiples of it can be hashed each by itself."""
 LONGEST_BYTES = 64 << 20
-"""A longer line of a stream is a reject, and its bytes are skipped."""
+"""A longer line is a reject, and its bytes are skipped."""
 _EXCERPT_BYTES = 1024
 BLOCK_BYTES = 1 << 20  # fits caches, and memory that the allocator reuses instead of mapping it anew
 _HELD_BYTES = 10 << 20  # maximum of distinct lines and cells in one counter until they are taken
@@ -498,6 +498,24 @@ class _Taking:
             entry.offset, entry.raw = offset, raw
 
 
+def has_long_line(file: int, start: int, end: int) -> bool:
+    """Whether a line of more than ``LONGEST_BYTES`` may be in bytes ``start`` to ``end`` of a file descriptor.
+
+    Reads a little of each half of that length: a longer line leaves one of them without a line end.
+    """
+    half = LONGEST_BYTES // 2
+    return any(not _has_line_end(file, at, at + half) for at in range(start, end - half + 1, half))
+
+
+def _has_line_end(file: int, start: int, stop: int) -> bool:
+    size = 1 << 12
+    while start < stop and (data := os.pread(file, min(size, stop - start), start)):
+        if b"\n" in data:
+            return True
+        start, size = start + len(data), 1 << 20
+    return False
+
+
 Long = Callable[[bytes, int, int], None]
 """Called with the first bytes, the offset and the length of a line of more than ``LONGEST_BYTES``."""
 
@@ -553,4 +571,4 @@ def blocks(
         yield b"".join(rest), offset
 
 
-__all__ = ["BLOCK_BYTES", "PIECE_BYTES", "Claimed", "Distinct", "LineReader", "Read", "blocks"]
+__all__ = ["BLOCK_BYTES", "PIECE_BYTES", "Claimed", "Distinct", "LineReader", "Read", "blocks", "has_long_line"]

@@ -30,7 +30,7 @@ from logparse.ingest.byte_ranges import (
     total,
 )
 from logparse.ingest.input_file import Digest, Hashing, InputFile, last_line_end
-from logparse.ingest.lines import LineReader, blocks
+from logparse.ingest.lines import LineReader, blocks, has_long_line
 from logparse.ingest.stream import StreamRead, Tally
 from logparse.location import absolute
 from logparse.model import Fact
@@ -267,9 +267,9 @@ class _Input:
         """
         stream = self._stream_read()
         path = self.file.plain_path if stream.reader.reads_files else None
-        if path is not None and self.file.size - at.start > _RANGED_BYTES:
-            passed = self._pass_ranges(stream, path, at.start)
-        else:
+        ranged = path if path is not None and self.file.size - at.start > _RANGED_BYTES else None
+        passed = self._pass_ranges(stream, ranged, at.start) if ranged is not None else None
+        if passed is None:
             passed = self._pass_blocks(stream, at.start)
         if passed.last and self.file.compressed:
             stream.feed(passed.last, passed.place)
@@ -333,11 +333,16 @@ class _Input:
             digest = hashing.finish()
         return _Passed(digest, hashing.whole_lines, hashing.count, last, place)
 
-    def _pass_ranges(self, stream: StreamRead, path: str, start: int) -> _Passed:
-        """Let counters read a plain local file by themselves, and hash it as they do."""
+    def _pass_ranges(self, stream: StreamRead, path: str, start: int) -> _Passed | None:
+        """Let counters read a plain local file by themselves, and hash it as they do.
+
+        None where a line may be too long: a counter would hold all of it.
+        """
         with open(path, "rb", buffering=0) as raw:
             file = raw.fileno()
             size = os.fstat(file).st_size
+            if has_long_line(file, start, size):
+                return None
             place = last_line_end(file, start, size)
             try:
                 for count in stream.read_file(file, start, place):
@@ -357,24 +362,22 @@ class _Input:
     def _stdin(self) -> Ingested:
         """Standard input: a new source per call, committed every few seconds so that a live store can be looked at."""
         source = source_id("-", secrets.token_hex(8))
-        raw = self.file.raw()
+        raw = _Available(self.file.raw())
         stream, total = self._stream_read(), Ingested("-", "new")
-        start, read, rest, last_commit = 0, 0, b"", time.monotonic()
-        digest = Digest()
-        while data := _available(raw):
-            digest.update(data)
-            block, rest = _cut(rest + data)
-            if block:
-                stream.feed(block, read)
-                read += len(block)
-            if read > start and time.monotonic() - last_commit > _LIVE_SECONDS:
+        start, last_commit = 0, time.monotonic()
+
+        def reject_long(first: bytes, offset: int, length: int) -> None:
+            stream.reject_long(first, offset, length)  # the stream of this moment: each commit begins another one
+
+        for block, offset in blocks(cast(BinaryIO, raw), long=reject_long):
+            stream.feed(block, offset)
+            read = offset + len(block)
+            if time.monotonic() - last_commit > _LIVE_SECONDS:
                 stretch = _Stretch(source, self.run, f"{source}-{read}", start, read)
                 total = _sum(total, self._commit_stream(stream, stretch, end_of_stream=False))
                 start, last_commit, stream = read, time.monotonic(), self._stream_read(stream.reader)
-        if rest:
-            stream.feed(rest, read)
-        end = read + len(rest)
-        content = f"{digest.hexdigest()}-{end}"
+        end = raw.count
+        content = f"{raw.digest.hexdigest()}-{end}"
         before = [row.run for row in self.store.commits_of("-") if row.content_hash == content]
         total = _sum(total, self._commit_stream(stream, _Stretch(source, self.run, content, start, end)))
         again = f"this stream is in the store already (run {', '.join(before)}): its lines now count twice"
@@ -452,11 +455,17 @@ def _sum(one: Ingested, two: Ingested) -> Ingested:
     )
 
 
-def _cut(data: bytes) -> tuple[bytes, bytes]:
-    cut = data.rfind(b"\n") + 1
-    return data[:cut], data[cut:]
+class _Available:
+    """Standard input, which hashes and counts what passes; ``read`` returns what is there now."""
 
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self.digest = Digest()
+        self.count = 0
 
-def _available(raw: BinaryIO) -> bytes:
-    """The bytes that standard input has now, at least one; empty at its end."""
-    return bytes(raw.read1(1 << 20)) if isinstance(raw, io.BufferedReader) else raw.read(1 << 16)
+    def read(self, size: int) -> bytes:
+        """At least one byte; none at the end."""
+        data = bytes(self._raw.read1(size)) if isinstance(self._raw, io.BufferedReader) else self._raw.read(1 << 16)
+        self.digest.update(data)
+        self.count += len(data)
+        return data

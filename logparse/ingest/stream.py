@@ -43,6 +43,7 @@ class StreamRead:
 
     def reject_long(self, first: bytes, offset: int, length: int) -> None:
         """Count a line that is too long to be read."""
+        self.bytes += length
         reject = Reject(f"a line of {length:,} bytes: more than {LONGEST_BYTES:,} are not read", length=length)
         self.tally.add(Outcome("reject", (reject,)))
         self._collector.add((reject,), offset=offset, raw=first)

@@ -18,7 +18,7 @@ from logparse.executors import Progress, Resources
 from logparse.executors.local import LocalExecutor
 from logparse.formats import FORMATS
 from logparse.formats.format import BlockFormat, FileFormat
-from logparse.ingest import Ingested, ingest
+from logparse.ingest import Ingested, ingest, lines
 from logparse.ingest.byte_ranges import cut
 from logparse.ingest.input_file import PIECE_BYTES, Digest, InputFile
 from logparse.store import Store, open_store
@@ -147,6 +147,16 @@ def test_lines_longer_than_ranges_and_ranges_without_lines(tmp_path: Path, text:
     whole, ranged = both(tmp_path, [log], 4)
     check_conservation(ranged)
     assert contents(ranged) == contents(whole)
+
+
+def test_lines_beyond_the_bound_are_rejects_in_ranges_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "LONGEST_BYTES", 1 << 20)
+    log = tmp_path / "run.log"
+    log.write_text(bench(64) + "x" * (5 << 19) + "\n" + bench(65) + "y" * (5 << 19))
+    whole, ranged = both(tmp_path, [log], 4)
+    check_conservation(ranged)
+    assert contents(ranged) == contents(whole)
+    assert ranged.rejects()["length"].tolist() == [(5 << 19) + 1, 5 << 19]
 
 
 def test_a_log_that_was_read_in_ranges_grows_and_is_forgotten_and_compacted(tmp_path: Path) -> None:
