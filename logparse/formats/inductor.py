@@ -35,8 +35,20 @@ from dataclasses import dataclass, field, replace
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.ranks import ranked
 from logparse.formats.torch_types import TORCH_TYPES
+from logparse.formats.traces.torch.inputs import contiguous_strides
 from logparse.formats.traces.torch.operators import operation
-from logparse.model import GemmProblem, Measurement, Message, Problem, Record, Reject, Solution, Status
+from logparse.model import (
+    CONV_LAYOUT,
+    ConvProblem,
+    GemmProblem,
+    Measurement,
+    Message,
+    Problem,
+    Record,
+    Reject,
+    Solution,
+    Status,
+)
 
 ORIGIN = "inductor"
 CATEGORY = "inductor"
@@ -376,14 +388,18 @@ def _convolution(table: _Table) -> Problem | None:
     )
     types = [_CPP_TYPES.get(name, name) for name in table.types]
     strides = table.strides or []
-    if None in strides or len(strides) != len(table.sizes):
-        strides = [[0] * len(size) for size in table.sizes]  # of no layout: a symbol leaves it unknown
+    unknown = None in strides or len(strides) != len(table.sizes)  # a symbol leaves the layout unknown
+    if unknown:
+        strides = [contiguous_strides(size) for size in table.sizes]
     args = {
         "Input Dims": [*table.sizes[:2], []], "Input Strides": [*strides[:2], []], "Input type": [*types[:2], ""],
         "Concrete Inputs": ["", "", "", stride, padding, "[1]", "False", "[0]", entries.get("GROUPS", "?")],
     }  # fmt: skip
     found = operation("aten::convolution", args)
-    return found.problems[0] if found else None
+    problem = found.problems[0] if found else None
+    if unknown and isinstance(problem, ConvProblem):
+        return replace(problem, **dict.fromkeys(CONV_LAYOUT))  # type: ignore[arg-type]
+    return problem
 
 
 _MARKERS = (

@@ -1,16 +1,12 @@
-"""Convolutions of PyTorch as the problems that the math library solves, always in the forward problem's terms.
-
-Layouts stay None where input and weights differ: the library's wrapper converts one of them.
-"""
+"""Convolutions of PyTorch as the problems that the math library solves, always in the forward problem's terms."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from logparse.formats.torch_types import TORCH_TYPES
-from logparse.formats.traces.torch.inputs import Inputs, Operation, Reader, contiguous_strides
+from logparse.formats.traces.torch.inputs import Backend, Inputs, Operation, Reader, contiguous_strides
 from logparse.model import ConvProblem, Direction
 
 _TYPES = {x.cpp: x.conv for x in TORCH_TYPES}
@@ -40,15 +36,17 @@ def _ints(text: str, count: int) -> list[int]:
     return values
 
 
-def _layout(tensor: tuple[list[int], list[int]]) -> str | None:
-    """NCHW or NHWC by the strides, after PyTorch's own rule for ambiguous ones (``c10/core/MemoryFormat.h``)."""
+def _layout(tensor: tuple[list[int], list[int]]) -> str:
+    """NCHW or NHWC by the strides, after PyTorch's own rule for ambiguous ones (``c10/core/MemoryFormat.h``).
+
+    Of a view with gaps it is the layout that PyTorch copies it to, as libraries are given packed tensors.
+    """
     dims, strides = tensor
     plain, last = {3: ("NCHW", "NHWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}[len(dims)]
     least = 0
     for i in (1, *range(len(dims) - 1, 1, -1), 0):
         if strides[i] < least or (i == 0 and least == strides[1]):
-            tight = zip(dims, strides, contiguous_strides(dims), strict=True)
-            return plain if all(size == 1 or stride == want for size, stride, want in tight) else None
+            return plain
         least = strides[i] * max(dims[i], 1)
     return last
 
@@ -95,24 +93,38 @@ def _convolution(
     return values, transposed
 
 
-def _layouts(x: Inputs, tensors: Sequence[int], library_converts: bool) -> dict[str, Any]:
-    """Layouts where all tensors agree, else unknown: the library's wrapper turns one of them."""
-    found = {_layout(x.tensor(i)) for i in tensors}
-    one = found.pop() if len(found) == 1 else None
-    if library_converts and one not in ("NCHW", "NCDHW"):  # MIOpen is given NHWC only where a setting asks for it
-        one = None
+def _layouts(x: Inputs, input_: int, weight: int, backend: Backend | None, *, packed: bool) -> dict[str, Any]:
+    """The layout that the library is given, which is one for all of its tensors.
+
+    PyTorch chooses it by the strides of input and weights, and copies what differs (``ConvUtils.h``):
+    ``cudnn_conv_suggest_memory_format`` takes NHWC where either is so and neither is double, MIOpen's twin only where a
+    setting asks for it.  A ``packed`` input was copied already, so that it has the layout that was chosen.
+    """
+    plain = "NCDHW" if len(x.tensor(input_)[0]) == 5 else "NCHW"
+    found = {_layout(x.tensor(input_)), _layout(x.tensor(weight))}
+    last = "NDHWC" if plain == "NCDHW" else "NHWC"
+    one: str | None = None
+    if found == {plain} or (backend == "cudnn" and "double" in (x.type(input_), x.type(weight))):
+        one = plain
+    elif backend == "cudnn":
+        one = last
+    elif backend == "miopen" and packed:
+        one = _layout(x.tensor(input_))
     return dict.fromkeys(("in_layout", "weights_layout", "out_layout"), one)
 
 
-def forward(at: Places, miopen: bool = False) -> Reader:
+def forward(at: Places, backend: Backend | None = None) -> Reader:
+    """The reader of a forward operator; those of a library (``backend``) are given inputs in the layout to solve."""
+
     def read(x: Inputs) -> Operation:
         values, _ = _convolution(x, at, 0, 1, None)
-        return Operation((ConvProblem(direction="F", **values, **_layouts(x, (0, 1), miopen)),))
+        layouts = _layouts(x, 0, 1, backend, packed=not at.fused)
+        return Operation((ConvProblem(direction="F", **values, **layouts),))
 
     return read
 
 
-def forward_transposed(at: Places) -> Reader:
+def forward_transposed(at: Places, backend: Backend) -> Reader:
     """The operator has no output among its inputs; its size follows from ``output_padding`` before ``stride``."""
 
     def read(x: Inputs) -> Operation:
@@ -128,7 +140,7 @@ def forward_transposed(at: Places) -> Reader:
         size = [dims[0], weights[1] * groups, *out]
         whole = Inputs([*x.dims, size], [*x.strides, contiguous_strides(size)], x.types, x.values)
         values, _ = _convolution(whole, at, 0, 1, len(x.dims))
-        return Operation((ConvProblem(direction="B", **values, **_layouts(x, (0, 1), True)),))
+        return Operation((ConvProblem(direction="B", **values, **_layouts(x, 0, 1, backend, packed=True)),))
 
     return read
 
@@ -139,7 +151,7 @@ def backward(shift: int) -> Reader:
 
     def read(x: Inputs) -> Operation | None:
         values, transposed = _convolution(x, at, 1, 2, 0)
-        values |= _layouts(x, (0, 1, 2), True)
+        values |= _layouts(x, 1, 2, x.backend, packed=False)
         mask = [part.strip() == "True" for part in x.value(9 + shift).strip("[]").split(",")]
         names: tuple[Direction, Direction] = ("F" if transposed else "B", "W")
         ran = [name for name, did in zip(names, mask[:2], strict=True) if did]

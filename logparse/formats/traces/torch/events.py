@@ -14,6 +14,7 @@ from typing import Any
 from logparse.formats.format import Outcome, Source
 from logparse.formats.traces.torch.epilogues import STEPS, step
 from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents, is_kernel, is_operator, loads, parse
+from logparse.formats.traces.torch.inputs import Backend
 from logparse.formats.traces.torch.launches import operators_by_time
 from logparse.formats.traces.torch.operators import OPERATORS, operation
 from logparse.formats.traces.torch.records import Columns, records_of
@@ -80,6 +81,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
     with source.open() as stream:
         events = TraceEvents(stream)
         for batch in events.batches():
+            reader.backend = _backend(events.header)
             yield from reader.take(batch)
     for damage in events.damage:
         yield Outcome("reject", [Reject(damage.reason, 0, damage.length)], at=damage.offset)
@@ -95,6 +97,8 @@ class _Reader:
 
     def __init__(self, columns: Columns) -> None:
         self.foreign = 0
+        self.backend: Backend | None = None
+        """The library of the device, by the header of the trace."""
         self._columns = columns
         self._remembered: dict[bytes, int] = {}
         self._steps: dict[tuple[str, str], float] = {}
@@ -206,7 +210,7 @@ class _Reader:
             return self._columns.kind(
                 self._columns.text(name), step=step(name, args) if isinstance(args, dict) else None
             )
-        found = operation(name, args) if isinstance(args, dict) else None
+        found = operation(name, args, self.backend) if isinstance(args, dict) else None
         return self._columns.kind(self._columns.text(name), found, unread=found is None)
 
     def kind_of(self, event: Mapping[str, Any]) -> int:
@@ -249,9 +253,9 @@ def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
     for device in devices if isinstance(devices, list) else []:
         if isinstance(device, dict):
             facts += _device_facts(device)
-    hip = any(str(key).startswith(("hip_", "roctracer", "rocprofiler")) for key in top)
-    if hip or "cuda_runtime_version" in top or "cupti_version" in top:
-        facts.append(Fact("backend", "HIP" if hip else "CUDA"))
+    backend = _backend(top)
+    if backend is not None:
+        facts.append(Fact("backend", "HIP" if backend == "miopen" else "CUDA"))
     for key, name in _VERSIONS.items():
         if key in top:
             facts.append(Fact(name, str(top[key])))
@@ -262,6 +266,12 @@ def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
     if process.isdigit():
         facts.append(Fact("pid", process))
     return list(dict.fromkeys(facts))
+
+
+def _backend(top: Mapping[str, Any]) -> Backend | None:
+    if any(str(key).startswith(("hip_", "roctracer", "rocprofiler")) for key in top):
+        return "miopen"
+    return "cudnn" if "cuda_runtime_version" in top or "cupti_version" in top else None
 
 
 _VERSIONS = {

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from logparse.model import Problem
+
+Backend: TypeAlias = Literal["cudnn", "miopen"]
+"""The library of a device's convolutions."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,16 @@ class Operation:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Of each input its sizes, its strides, its C++ type and, of what is no tensor, its value as text."""
+    """Of each input its sizes, its strides, its C++ type and, of what is no tensor, its value as text.
+
+    ``backend`` is the library of the trace's device, None where the trace does not name it.
+    """
 
     dims: Sequence[Any]
     strides: Sequence[Any]
     types: Sequence[Any]
     values: Sequence[Any]
+    backend: Backend | None = None
 
     def tensor(self, i: int) -> tuple[list[int], list[int]]:
         """Sizes and strides of input ``i``.  Raises ValueError where there is no such tensor."""

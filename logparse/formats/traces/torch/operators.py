@@ -11,7 +11,7 @@ from typing import Any
 
 from logparse.formats.traces.torch import gemms
 from logparse.formats.traces.torch.convolutions import Places, backward, forward, forward_transposed
-from logparse.formats.traces.torch.inputs import Inputs, Operation, Reader
+from logparse.formats.traces.torch.inputs import Backend, Inputs, Operation, Reader
 from logparse.formats.traces.torch.serving import PRODUCTS, product
 
 _PLAIN = Places(stride=3, padding=4, dilation=5, groups=8, transposed=6)
@@ -37,15 +37,15 @@ OPERATORS: Mapping[str, Reader] = {
     "aten::convolution": forward(_PLAIN),
     "aten::_convolution": forward(_PLAIN),
     "aten::convolution_overrideable": forward(_PLAIN),
-    "aten::cudnn_convolution": forward(_CUDNN),
-    "aten::cudnn_convolution_relu": forward(_FUSED),
-    "aten::cudnn_convolution_add_relu": forward(_FUSED_ADD),
-    "aten::cudnn_convolution_transpose": forward_transposed(_CUDNN_TRANSPOSED),
-    "aten::miopen_convolution": forward(_MIOPEN, miopen=True),
-    "aten::miopen_depthwise_convolution": forward(_MIOPEN, miopen=True),
-    "aten::miopen_convolution_relu": forward(_FUSED, miopen=True),
-    "aten::miopen_convolution_add_relu": forward(_FUSED_ADD, miopen=True),
-    "aten::miopen_convolution_transpose": forward_transposed(_MIOPEN_TRANSPOSED),
+    "aten::cudnn_convolution": forward(_CUDNN, "cudnn"),
+    "aten::cudnn_convolution_relu": forward(_FUSED, "cudnn"),
+    "aten::cudnn_convolution_add_relu": forward(_FUSED_ADD, "cudnn"),
+    "aten::cudnn_convolution_transpose": forward_transposed(_CUDNN_TRANSPOSED, "cudnn"),
+    "aten::miopen_convolution": forward(_MIOPEN, "miopen"),
+    "aten::miopen_depthwise_convolution": forward(_MIOPEN, "miopen"),
+    "aten::miopen_convolution_relu": forward(_FUSED, "miopen"),
+    "aten::miopen_convolution_add_relu": forward(_FUSED_ADD, "miopen"),
+    "aten::miopen_convolution_transpose": forward_transposed(_MIOPEN_TRANSPOSED, "miopen"),
     "aten::_conv_depthwise2d": forward(_DEPTHWISE),
     "aten::conv_depthwise3d": forward(_DEPTHWISE),
     "aten::_slow_conv2d_forward": forward(_SLOW),
@@ -56,7 +56,7 @@ OPERATORS: Mapping[str, Reader] = {
 """By name.  Argument order of ``aten``: PyTorch ``aten/src/ATen/native/native_functions.yaml``."""
 
 
-def operation(name: str, args: Mapping[str, Any]) -> Operation | None:
+def operation(name: str, args: Mapping[str, Any], backend: Backend | None = None) -> Operation | None:
     """What the operator ``name`` (``aten::mm`` …) computes; None where the event does not hold enough.
 
     ``args`` are the event's arguments; shapes are only there when the profiler ran with ``record_shapes=True``.
@@ -67,6 +67,6 @@ def operation(name: str, args: Mapping[str, Any]) -> Operation | None:
         return None
     dims, strides, types, values = (part if isinstance(part, list) else [] for part in parts)
     try:
-        return reader(Inputs(dims, strides, types, values))
+        return reader(Inputs(dims, strides, types, values, backend))
     except (ValueError, IndexError, OverflowError):
         return None

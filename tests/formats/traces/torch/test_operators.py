@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logparse.formats.traces.torch.inputs import Backend
 from logparse.formats.traces.torch.operators import OPERATORS, operation
 from logparse.model import ConvProblem, GemmProblem
 
@@ -147,19 +148,54 @@ def test_forward_has_the_output_that_follows() -> None:
     assert (problem.direction, problem.out_h, problem.out_w, problem.in_type) == ("F", 112, 112, "BF16")
 
 
-def test_layouts_are_known_only_where_nobody_converts() -> None:
+LAST = [[3136, 1, 224, 16], [144, 1, 48, 16]]
+PLAIN = [[3136, 196, 14, 1], [144, 9, 3, 1]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "strides", "cudnn", "miopen"),
+    [
+        ("float", PLAIN, "NCHW", "NCHW"),
+        ("float", LAST, "NHWC", "NHWC"),
+        ("float", [LAST[0], PLAIN[1]], "NHWC", "NHWC"),  # a permuted input: PyTorch copies the weights
+        ("float", [PLAIN[0], LAST[1]], "NHWC", "NCHW"),  # MIOpen was given an input that no setting turned
+        ("float", [[6272, 392, 28, 1], PLAIN[1]], "NCHW", "NCHW"),  # a view with gaps is copied
+        ("double", LAST, "NCHW", "NHWC"),  # cuDNN has no NHWC for double
+    ],
+)
+def test_the_layout_is_that_which_the_library_is_given(
+    kind: str, strides: list[list[int]], cudnn: str, miopen: str
+) -> None:
     values = ["", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False", "True"]
     dims = [[8, 16, 14, 14], [32, 16, 3, 3]]
-    last = [[3136, 1, 224, 16], [144, 1, 48, 16]]
-    plain = [[3136, 196, 14, 1], [144, 9, 3, 1]]
-    (cudnn,) = conv("aten::cudnn_convolution", ["float"] * 2, dims, last, values)
-    assert cudnn.in_layout == cudnn.out_layout == "NHWC"
-    (mixed,) = conv("aten::cudnn_convolution", ["float"] * 2, dims, [last[0], plain[1]], values)
-    assert mixed.in_layout is None
-    miopen = ["", "", "", *values[2:]]
-    for strides, layout in ((plain, "NCHW"), (last, None)):
-        (problem,) = conv("aten::miopen_convolution", ["float"] * 2, dims, strides, miopen)
-        assert problem.weights_layout == layout
+    (one,) = conv("aten::cudnn_convolution", [kind] * 2, dims, strides, values)
+    (other,) = conv("aten::miopen_convolution", [kind] * 2, dims, strides, ["", "", "", *values[2:]])
+    assert {one.in_layout, one.weights_layout, one.out_layout} == {cudnn}
+    assert {other.in_layout, other.weights_layout, other.out_layout} == {miopen}
+
+
+@pytest.mark.parametrize(
+    ("backend", "strides", "layout"),
+    [
+        ("cudnn", NCHW, "NCHW"),
+        ("cudnn", [NCHW[0], NHWC[1], NCHW[2]], "NHWC"),
+        ("cudnn", [NHWC[0], NCHW[1], NCHW[2]], "NCHW"),  # the gradient has no part in the choice
+        ("cudnn", [[0, 0, 0, 0], NCHW[1], NCHW[2]], "NCHW"),  # an expanded one is copied
+        ("miopen", NCHW, "NCHW"),
+        ("miopen", NHWC, None),  # a setting decides
+        (None, NCHW, "NCHW"),
+        (None, NHWC, None),
+    ],
+)
+def test_layouts_of_a_backward_follow_from_input_and_weights(
+    backend: Backend | None, strides: list[list[int]], layout: str | None
+) -> None:
+    inputs = args(["c10::Half"] * 3 + ["Scalar"] * 8, [Y, X, W, *[[]] * 8], [*strides, *[[]] * 8], BACK)
+    found = operation("aten::convolution_backward", inputs, backend)
+    assert found is not None
+    for problem in found.problems:
+        assert isinstance(problem, ConvProblem)
+        assert {problem.in_layout, problem.weights_layout, problem.out_layout} == {layout}
 
 
 def test_transposed_forward_is_the_input_gradient() -> None:

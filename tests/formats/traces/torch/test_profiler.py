@@ -386,3 +386,13 @@ def test_real_ids_agree_with_times(name: str) -> None:
     by_id = outcomes(FORMAT, path)
     assert totals(by_time) == totals(by_id)
     assert units(by_time) == units(by_id)
+
+
+@needs_corpus
+def test_every_convolution_of_permuted_views_has_a_layout() -> None:
+    found = outcomes(FORMAT, CORPUS / "nvidia/convnext_tiny.trace.json.gz")
+    convs = {call.problem for call in records_of(found, Call) if isinstance(call.problem, ConvProblem)}
+    layouts = [{p.in_layout, p.weights_layout, p.out_layout} for p in convs]
+    assert sorted(map(sorted, layouts)) == [["NCHW"]] * 2 + [["NHWC"]] * 21  # type: ignore[type-var, arg-type]
+    layers = {(p.layer, p.direction) for p in convs}
+    assert all((layer, "F") in layers for layer, _ in layers)
