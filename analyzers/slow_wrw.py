@@ -4,6 +4,7 @@ F, B and W of one layer do the same floating-point work.  The best known time of
 of the best F and best B of the same layer in the same file.  W is slow
 above ``slow_factor`` times the slower sibling and above ``slow_floor_ms``; the possible gain is taken to be the
 difference.  Where a file holds no sibling, the roofline of the device is the reference instead (``devices.csv``).
+Of a trace of the job the time is what the kernels of a call took on average, whatever solution they are of.
 
 Two remedies take the place of that estimate where they are measured.  A replay of the torch backend measures what
 another layout takes (``torch:layout=NHWC``: channels_last, the transposes charged; ``,stored``: the program keeps its
@@ -52,6 +53,10 @@ PERHAPS = " On ROCm 6.3.0 (MIOpen 3.3) upgrade to 6.3.1 first: it has a known is
 TUNE = (
     "No faster solution is known: let MIOpen search (tune_miopen.sh), then ingest what it wrote. In PyTorch also try "
     "channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1; grouped layers gain most."
+)
+TUNE_CUDNN = (
+    "No faster solution is known: cuDNN has no override file, but `logparse replay` measures what channels_last and "
+    "torch.backends.cudnn.benchmark gain; grouped layers gain most."
 )
 
 
@@ -119,10 +124,39 @@ def best_times(measurements: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def traced_times(tables: Tables) -> pd.DataFrame:
+    """What a call of each problem took in each trace of the run, on average, with the columns of ``best_times``.
+
+    ``solution`` is the kernel that took most of that time; nothing is known of other solutions.
+    """
+    rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
+    calls = tables.calls[~tables.calls["by_tool"].fillna(False).astype(bool)]
+    keys = ["source_id", "problem"]
+    count = calls.assign(count=calls["count"].astype("Float64")).groupby(keys)["count"].sum(min_count=1).rename("calls")
+    total = rows.groupby(keys)["total_us"].sum().rename("total_us")
+    main = rows.sort_values(["total_us", "kernel"]).drop_duplicates(keys, keep="last")[[*keys, "kernel"]]
+    out = main.merge(total.reset_index(), on=keys).merge(count.reset_index(), on=keys)
+    out = out[(out["total_us"] > 0) & (out["calls"] > 0).fillna(False)]
+    return pd.DataFrame(
+        {
+            "source_id": out["source_id"],
+            "problem": out["problem"],
+            "best_us": out["total_us"].astype("float64") / out["calls"].astype("float64"),
+            "solution": "kernel:" + out["kernel"].astype(str),
+            "second_us": np.nan,
+            "solutions": 1,
+            "naive": out["kernel"].astype(str).str.contains(NAIVE, case=False),
+            "generic": False,
+        }
+    )
+
+
 def directions(tables: Tables) -> pd.DataFrame:
-    """``best_times`` with ``direction``, ``layer`` and ``flops`` of each problem."""
+    """``best_times`` and ``traced_times`` with ``direction``, ``layer`` and ``flops`` of each problem."""
     problems = tables.conv_problems[["problem", "direction", "layer", "flops"]].drop_duplicates("problem")
-    return best_times(tables.measurements).merge(problems, on="problem", how="inner")
+    found = [x for x in (best_times(tables.measurements), traced_times(tables)) if len(x)]
+    times = pd.concat(found, ignore_index=True) if found else best_times(tables.measurements)
+    return times.merge(problems, on="problem", how="inner")
 
 
 def backward_weights(best: pd.DataFrame, settings: Settings) -> pd.DataFrame:
@@ -175,7 +209,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     w = w[w["source_id"].isin(kept)]
     w = w.assign(loss=w["best_us"] - w["sibling_us"], device=w["source_id"].map({s: _device(facts, s) for s in kept}))
     w = w.sort_values(["source_id", "problem"], ignore_index=True)
-    named = {_device(facts, s) for s in kept if arch(facts.get(s, {}))}
+    named = {_device(facts, s) for s in kept if _device(facts, s) != s}
     ran_on = named if named else set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
     names = {source: str(path).rpartition("/")[2] for source, path in _paths(tables.sources)}
@@ -207,7 +241,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
     """Arch and CU count as a text; files of unknown devices are taken as one device each."""
     known = facts.get(source, {})
-    return f"{arch(known)} {known.get('cu_count')}" if arch(known) else source
+    device = device_of(known)  # a ROCm trace names its device, not the arch
+    name = arch(known) or (device.arch if device else None)
+    return f"{name} {known.get('cu_count')}" if name else source
 
 
 def _paths(sources: pd.DataFrame) -> Iterator[tuple[str, str]]:
@@ -234,6 +270,8 @@ def _environment(
 
 
 def _advice(known: Mapping[str, str]) -> str:
+    if (arch(known) or "").startswith("sm_"):
+        return TUNE_CUDNN
     if arch(known) != "gfx942":
         return TUNE
     if "miopen_version" not in known:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from analyzers import slow_wrw
@@ -216,3 +217,42 @@ def test_roofline_is_the_longer_of_computing_and_moving() -> None:
     assert device.least_us(989.4e6, 0.0, "f16_r") == pytest.approx(1.0)
     assert device.least_us(0.0, 4800e3, "f16_r") == pytest.approx(1.0)
     assert device.least_us(1.0, 1.0, "f4_r") is None
+
+
+def kernel(problem: str, name: str, us: float, calls: int = 4) -> dict[str, object]:
+    row = {"source_id": "trace", "run": "r", "op": "aten::convolution_backward", "problem": problem, "kernel": name}
+    return row | {"calls": calls, "total_us": us * calls, "min_us": us, "max_us": us}
+
+
+def traced(w_us: float, **known: str) -> Tables:
+    """Four steps of a job: W runs two kernels in each, another layer's calls are not there."""
+    rows = [kernel(F.text, "igemm_fwd", 100.0), kernel(B.text, "igemm_bwd", 200.0)]
+    rows += [kernel(W.text, "batched_transpose", 20.0), kernel(W.text, "igemm_wrw", w_us - 20.0)]
+    return tables(
+        kernels=rows,
+        calls=[call(p.text, count=4, source_id="trace", category="profiler") for p in (F, B, W)],
+        workload=[work(p.text, 4, calls_from="profiler") for p in (F, B, W)],
+        facts=facts("trace", **known),
+    )
+
+
+def test_a_trace_shows_a_slow_w_weighted_by_its_calls() -> None:
+    [found] = slow(traced(700.0, device="AMD Instinct MI300X", cu_count="304"))
+    assert (found.per_call_us, found.calls, found.saving_us) == (500.0, 4, 2000.0)
+    assert found.evidence["solution"] == "kernel:igemm_wrw"
+    assert "W takes 0.7 ms with igemm_wrw, 3.5× its B (0.2 ms)" in found.message
+    assert found.advice is not None
+    assert "MIOpen" in found.advice
+    assert slow(traced(590.0)) == []
+
+
+def test_nobody_is_asked_to_tune_miopen_on_nvidia() -> None:
+    [found] = slow(traced(700.0, device="NVIDIA H200", arch="sm_90"))
+    assert found.advice == slow_wrw.TUNE_CUDNN
+
+
+def test_a_trace_beside_a_find_db_of_its_device_is_weighted_too() -> None:
+    both = traced(700.0, device="AMD Instinct MI300X", cu_count="304")
+    rows = given(100.0, 200.0, 800.0).measurements
+    found = slow(replace(both, measurements=rows, facts=pd.concat([both.facts, tables(facts=MI300X).facts])))
+    assert [(x.per_call_us, x.calls) for x in found] == [(500.0, 4)]  # the smaller loss of one device
