@@ -25,7 +25,8 @@ from dataclasses import dataclass, replace
 from analyzers.evidence.target import Facts, arch, machine, seen_by, serves
 from analyzers.overrides import OVERRIDE_FORMATS
 from analyzers.overrides.override_format import Conversion, OverrideFormat
-from logparse.errors import EmissionError, InputError
+from analyzers.overrides.write import readable, together
+from logparse.errors import InputError
 from logparse.formats.format import Emission, Writer
 from logparse.formats.tunableop import validators
 from logparse.ingest.input_file import InputFile
@@ -167,22 +168,21 @@ def _written(
     writer: Writer, to: Conversion, overrides: Sequence[Override], target: Facts, refused: Counter[str]
 ) -> Converted:
     good: dict[str, list[Override]] = {}
-    for override in overrides:
-        try:
-            writer.write([override], target)
-        except EmissionError as error:
-            refused[str(error).replace(override.problem.text, "such a call")] += 1
-        else:
-            key = writer.key(override.problem, target) or override.key_text or override.problem.text
-            good.setdefault(key, []).append(override)
+    held, unread = readable(writer, overrides, target)
+    for reason, left in unread.items():
+        for override in left:
+            refused[reason.replace(override.problem.text, "such a call")] += 1
+    for override in held:
+        key = writer.key(override.problem, target) or override.key_text or override.problem.text
+        good.setdefault(key, []).append(override)
     clear = {key: rows for key, rows in good.items() if len({x.solution for x in rows}) == 1}
     clear |= {key: [min(rows, key=_time)] for key, rows in good.items() if key not in clear and _one_problem(rows)}
     for key, rows in good.items():
         if key not in clear:
             names = ", ".join(sorted({x.solution.text for x in rows}))
             refused[f"several problems share the key {key} and have different solutions: {names}"] += len(rows)
-    made = writer.write([replace(x, target=target) for rows in clear.values() for x in rows], target) if clear else []
-    return Converted(tuple(made), len(clear), dict(refused), (to.matched,) if clear else ())
+    made = together(writer, [replace(x, target=target) for rows in clear.values() for x in rows], target)
+    return Converted(made, len(clear), dict(refused), (to.matched,) if clear else ())
 
 
 def _time(override: Override) -> tuple[bool, float]:

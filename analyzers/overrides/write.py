@@ -1,12 +1,96 @@
-"""Files into a folder, and what makes their library read them."""
+"""Overrides to a library's file, each read back by the reader of its target first; files into a folder."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from logparse.formats.format import Emission
+from analyzers.evidence.target import Facts
+from analyzers.overrides import OVERRIDE_FORMATS
+from analyzers.overrides.look_up import look_up
+from analyzers.overrides.override_format import OverrideFormat
+from analyzers.overrides.reading import Reading
+from logparse.errors import EmissionError
+from logparse.formats.format import Emission, Writer
+from logparse.model import Family, Override
+
+
+@dataclass(frozen=True)
+class Made:
+    """The files of a writer, the overrides that they hold, and the others by the reason why they are left out."""
+
+    files: tuple[Emission, ...]
+    held: tuple[Override, ...]
+    refused: Mapping[str, Sequence[Override]]
+
+
+def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
+    """The writer's files, with the overrides that it can write and that the target's reader then uses."""
+    held, refused = readable(writer, overrides, target)
+    try:
+        files = together(writer, held, target)
+    except EmissionError as error:  # each is valid alone, but not together
+        return Made((), (), {**refused, str(error): held})
+    return Made(files, tuple(held), refused)
+
+
+def readable(
+    writer: Writer, overrides: Sequence[Override], target: Facts
+) -> tuple[list[Override], dict[str, list[Override]]]:
+    """The overrides that can be written so that the target's reader uses them, and the others by the reason.
+
+    Each is written alone and read back, so one that is refused costs no other.  One with a fallback is kept without it
+    where only that is not read.
+    """
+    held: list[Override] = []
+    refused: dict[str, list[Override]] = {}
+    for override in overrides:
+        one, reason = override, _why_not(writer, override, target)
+        if reason and override.fallback is not None:
+            one = replace(override, fallback=None)
+            reason = _why_not(writer, one, target)
+        if reason:
+            refused.setdefault(reason, []).append(override)
+        else:
+            held.append(one)
+    return held, refused
+
+
+def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tuple[Emission, ...]:
+    """The writer's files.  Raises EmissionError where the target's reader would not use a row of them."""
+    files = tuple(writer.write(overrides, target)) if overrides else ()
+    for _, reading in _readings(writer, files, target):
+        _all_live(reading)
+    return files
+
+
+def _why_not(writer: Writer, override: Override, target: Facts) -> str:
+    """Why the override cannot be written, or its row is not used or not found by its call; empty where it is."""
+    try:
+        for format, reading in _readings(writer, writer.write([override], target), target):
+            _all_live(reading)
+            if not isinstance(override.problem, Family):
+                answer = look_up(format, reading, override.problem)
+                if answer.key is not None and answer.row is None:
+                    return f"the target's library does not find its row: {answer.reason}"
+    except EmissionError as error:
+        return str(error)
+    return ""
+
+
+def _readings(
+    writer: Writer, files: Sequence[Emission], target: Facts
+) -> Iterator[tuple[OverrideFormat, Reading[object]]]:
+    """What the target's library takes from each file; of a list that a tuner reads there is no reader."""
+    for format in (x for x in OVERRIDE_FORMATS if x.writer is writer):
+        yield from ((format, format.reader(file.name, file.data, target)) for file in files)
+
+
+def _all_live(reading: Reading[object]) -> None:
+    dead = [row.verdicts.why for row in reading.rows if not row.live]
+    if dead:
+        raise EmissionError(f"the target's library does not use the row: {dead[0]}")
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from analyzers.analyzer import Settings
 from analyzers.evidence.target import Facts, arch, folder, same_device, seen_by, serves
 from analyzers.overrides.commands import COMMANDS
+from analyzers.overrides.write import make
 from analyzers.recommend.apply_script import script as apply_script
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.search_scripts import scripts, to_tune
 from analyzers.recommend.wildcards import exact, first, smallest
-from logparse.errors import EmissionError
 from logparse.formats import aiter_log
 from logparse.formats.format import Emission, Writer
 from logparse.formats.tunableop.signature import torch_version
@@ -71,10 +71,11 @@ def emissions(
     rows: list[Override] = []
     for writer in writers:
         accepted, own_notes = _rows(writer, [x for x in mine if writer.accepts(x)], target, recommendation, settings)
-        made, refused = _written(writer, accepted, seen_by(gpus, target))
-        files += made
-        rows += accepted if made else []
-        notes += [*(own_notes if made else ()), *refused]
+        made = make(writer, accepted, seen_by(gpus, target))
+        files += made.files
+        rows += made.held
+        notes += own_notes if made.files else ()
+        notes += [f"{writer.name}: {len(left)} override(s) not written: {why}" for why, left in made.refused.items()]
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
     apply = apply_script(rows, files, target, folder, "" if settings.confirmed_only else caution)
@@ -136,23 +137,6 @@ def _rows(
             f"the others would save {lost / 1e3:,.3g} ms per run"
         )
     return rows, notes
-
-
-def _written(writer: Writer, overrides: Sequence[Override], target: Facts) -> tuple[list[Emission], list[str]]:
-    """The writer's files; overrides that it refuses alone are left out with a note, the others are written."""
-    refused: dict[str, list[str]] = {}
-    good = []
-    for override in overrides:
-        try:
-            writer.write([override], target)
-            good.append(override)
-        except EmissionError as error:
-            refused.setdefault(str(error), []).append(override.problem.label)
-    notes = [f"{writer.name}: {len(labels)} override(s) not written: {why}" for why, labels in refused.items()]
-    try:
-        return list(writer.write(good, target)) if good else [], notes
-    except EmissionError as error:  # each is valid alone, but not together
-        return [], [*notes, f"{writer.name}: {len(good)} override(s) not written: {error}"]
 
 
 def _concerns(finding: Finding, target: Facts) -> bool:

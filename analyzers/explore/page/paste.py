@@ -13,6 +13,7 @@ from analyzers.evidence.target import machine, serves
 from analyzers.explore.plain_text import sentence
 from analyzers.overrides import WRITERS
 from analyzers.overrides.commands import COMMANDS
+from analyzers.overrides.write import make
 from logparse.errors import EmissionError
 from logparse.formats.format import Writer
 from logparse.model import Override, Problem, Solution, problem_from_text, solution_from_text
@@ -112,15 +113,14 @@ def _override(
     for writer in writers:
         if not writer.accepts(override):
             continue
-        try:
-            emission = writer.write([override], override.target)[0]
-        except EmissionError as error:
-            reasons.append(f"{writer.name}: {error}")
+        made = make(writer, [override], override.target)
+        if not made.files:
+            reasons += [f"{writer.name}: {reason}" for reason in made.refused]
             continue
         proposed = (
             "" if row["has_override"] else "; not proposed by recommend: this is the best known, not a proven gain"
         )
         doubt = "" if fits else "; whether --target is of the same device and build is not known"
         note = f"measured on {where or 'an unknown device'}{doubt}{proposed}"
-        return emission.data.decode("utf-8", "replace").strip(), emission.name, note
+        return made.files[0].data.decode("utf-8", "replace").strip(), made.files[0].name, note
     return "", "", "no override: " + ("; ".join(reasons) or f"no writer for {best['solution']}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +20,9 @@ from analyzers.overrides.look_up import look_up
 from analyzers.overrides.merge import merge
 from analyzers.overrides.override_format import OverrideFile, OverrideFormat
 from analyzers.overrides.own_rows import with_own
+from analyzers.overrides.write import make
 from logparse.formats.format import Emission, Head, Writer
+from logparse.model import Override
 from tests.conftest import SAMPLES
 from tests.test_emitted import CASES, MIOPEN, OLD, TARGET
 
@@ -120,6 +124,92 @@ def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> 
             none = look_up(format, reading, row.problem, wildcards=True, has=lambda solution: False)
             assert (none.row, none.state) == (None, "miss")
             assert "the build has no" in none.reason
+
+
+def overrides(format: OverrideFormat) -> list[tuple[list[Override], Facts]]:
+    """The rows of a format's samples as overrides for the samples' target."""
+    out = []
+    for file, target in samples()[format.name]:
+        rows = format.reader(file.name, file.data, target).rows
+        given = [
+            Override(
+                problem=row.problem,
+                solution=row.solution,
+                target=target,
+                time_us=row.time_us,
+                workspace_bytes=row.workspace_bytes,
+                key_text=row.key,
+                parameters=row.text.partition(":")[2] or None if not format.selects else None,
+            )
+            for row in rows
+            if row.problem is not None and row.solution is not None
+        ]
+        out.append((given, target))
+    return out
+
+
+ODD_IDS = ("0", "-7", "-3808", "4294967296", "", "x", "1;2", "ConvHipImplicitGemmWrwV4R1Xdlops")
+ODD_GEMMS: list[dict[str, Any]] = [
+    *({"compute_type": x} for x in ("f16_r", "xf32_r", "f32_f16_r", "f32_f8_r", "i32_r")),
+    *({"a_type": x, "b_type": x} for x in ("u8_r", "f8_r", "f8_fnuz_r", "f6_r", "f64_c")),
+    {"trans_a": "C"},
+    {"batch_count": 3, "stride_a": 7, "stride_b": 7, "stride_c": 7, "stride_d": 7},
+    {"m": 0},
+    {"bias": True, "activation": "gelu"},
+]
+ODD_CONVOLUTIONS: list[dict[str, Any]] = [
+    {"direction": "F"},
+    {"direction": "B"},
+    {"mode": "transposed"},
+    {"in_type": "INT8", "weights_type": "INT8"},
+    {"groups": 3},
+    {"in_layout": "NHWC", "weights_layout": "NHWC", "out_layout": "NHWC"},
+]
+VERSIONS: list[Facts] = [
+    {},
+    {"hipblaslt_version": "1200"},
+    {"hipblaslt_version": "100202"},
+    {"hipblaslt_version": "100500", "arch": "gfx950"},
+    {"rocblas_version": "5.2.0"},
+    {"validator:PT_VERSION": "2.6.0", "torch_version": "2.6.0"},
+]
+
+
+@pytest.mark.parametrize("format", [x for x in OVERRIDE_FORMATS if x.writer], ids=lambda format: format.name)
+@given(st.data())
+def test_an_override_is_served_by_its_file_or_refused_with_the_reason(
+    format: OverrideFormat, data: st.DataObject
+) -> None:
+    """No row that the target's reader drops is written, whatever the problem, the solution and the version."""
+    assert format.writer is not None
+    all_of, target = data.draw(st.sampled_from(overrides(format)))
+    target = {**target, **data.draw(st.sampled_from(VERSIONS))}
+    given = data.draw(st.lists(st.sampled_from(all_of), min_size=1, max_size=4))
+    odd = ODD_CONVOLUTIONS if format.convolutions else ODD_GEMMS
+    tried = []
+    for override in given:
+        fields = data.draw(st.sampled_from([{}, *odd]))
+        id = data.draw(st.sampled_from([override.solution.id, *ODD_IDS]))
+        other = replace(override, problem=replace(override.problem, **fields), target=target)
+        tried.append(replace(other, solution=replace(other.solution, id=id, raw=""), key_text=None))
+    tried = [x for x in tried if format.writer.accepts(x)]
+    made = make(format.writer, tried, target)
+    assert len(made.held) + sum(map(len, made.refused.values())) == len(tried)
+    assert all(made.refused)
+    readings = [format.reader(file.name, file.data, target) for file in made.files]
+    assert all(row.live for reading in readings for row in reading.rows)
+    for override in made.held:
+        answers = [look_up(format, reading, override.problem) for reading in readings]
+        assert {x.state for x in answers if x.key is not None} <= {"hit"}
+
+
+def test_overrides_of_the_samples_are_written(format: OverrideFormat) -> None:
+    """The law above is about files, not about refusals."""
+    if format.writer is not None:
+        for given, target in overrides(format):
+            made = make(format.writer, given, target)
+            assert made.files
+            assert len(made.held) > len(given) / 2, made.refused
 
 
 def test_a_merge_of_a_file_with_itself_is_itself(format: OverrideFormat, tmp_path: Path) -> None:
