@@ -20,6 +20,7 @@ ROUNDOFF = {
 """Unit roundoff by type."""
 
 _OUTPUT = 4.0
+_PARTIALS = 16.0
 _ACCUMULATION = 64.0
 _GELU = 1e-3  # libraries approximate it, by tanh or worse
 
@@ -55,11 +56,12 @@ def error_bound(problem: Problem, *, tf32: bool = False) -> float:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far one element may be from the reference: ``output`` times its magnitude, plus ``products`` times the sum of
-    the magnitudes of its products, |A|·|B|.
+    """How far one element may be from the reference: ``output`` times its magnitude, plus ``partials`` times the root
+    mean square of all elements, plus ``products`` times the sum of the magnitudes of its products, |A|·|B|.
     """
 
     output: float
+    partials: float
     products: float
 
 
@@ -70,12 +72,18 @@ def tolerance(problem: Problem, *, tf32: bool = False) -> Tolerance:
     accumulator for random signs (Higham and Mary, SIAM J. Sci. Comput. 41 (2019)); 8 more for short sums, and two
     roundoffs of inputs that are rounded to a shorter format first.  The matrix units of Hopper add 8-bit products with
     13 fractional bits.  Transforms of convolutions (Winograd) multiply both parts.
+
+    ``partials``: libraries may add the sums of slices of K in the output's type (cuBLASLt's split-K reductions INPLACE
+    and OUTPUT_TYPE, which PyTorch allows for half precision).  Each addition rounds a partial sum by its own size,
+    whatever is left of it at the end: 16 roundoffs for the worst of a million elements after some ten slices, where
+    four refused cuBLASLt's own pick of nine slices at K = 50,257 on an H200.
     """
     out, kind = _output_type(problem), problem.kind
     short, wide = _formats(problem, tf32)
     accumulator = 2.0**-13 if _is_8_bit(problem) else ROUNDOFF[wide] * (8 + math.sqrt(depth(problem)))
     products = 2 * ROUNDOFF.get(short, 0.0) + accumulator * (16 if kind == "conv" else 1)
-    return Tolerance(_OUTPUT * ROUNDOFF.get(out or "", 2.0**-8) * (4 if kind == "conv" else 1), products)
+    roundoff = ROUNDOFF.get(out or "", 2.0**-8)
+    return Tolerance(_OUTPUT * roundoff * (4 if kind == "conv" else 1), _PARTIALS * roundoff, products)
 
 
 def approximate(problem: Problem) -> bool:

@@ -167,8 +167,8 @@ class OperandSets:
         slack = _GELU_SLACK if approximate(self._problem) else 0.0
         rows = max(1, _STRIPE // max(1, reference[0].numel()))
         for out, ref, size in zip(*(x.split(rows) for x in (output, reference, magnitudes)), strict=True):
-            # Where partial sums are added in the output's type, they round by their own size, which is about ``scale``.
-            limit = allowed.output * (ref.abs() + scale) + allowed.products * size + slack * (1 + ref.abs())
+            limit = allowed.output * ref.abs() + allowed.partials * scale + allowed.products * size
+            limit += slack * (1 + ref.abs())
             share = float(((out.to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
             if math.isnan(share):
                 return share

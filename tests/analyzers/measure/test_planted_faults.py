@@ -120,9 +120,9 @@ def reversed_order(x: Any, y: Any, _before: Any) -> Any:
 
 
 def split_k_in_the_output_type(x: Any, y: Any, _before: Any) -> Any:
-    """Four partial sums, each rounded to half precision before they are added."""
+    """Nine partial sums, each rounded to half precision before they are added."""
     out = torch.zeros(x.shape[0], y.shape[1], dtype=torch.bfloat16)
-    for xs, ys in zip(x.chunk(4, 1), y.chunk(4, 0), strict=True):
+    for xs, ys in zip(x.chunk(9, 1), y.chunk(9, 0), strict=True):
         out += (xs @ ys).bfloat16()
     return out.float()
 
@@ -144,9 +144,9 @@ def test_honest_kernels_pass_in_every_type(kind: str, k: int, kernel: Kernel) ->
     assert made.fault() == ""
 
 
-@pytest.mark.parametrize("k", [257, 4096])
-def test_partial_sums_in_the_output_type_pass(k: int) -> None:
-    made = runnable("bf16", k, split_k_in_the_output_type)
+@pytest.mark.parametrize(("k", "m", "n"), [(257, M, N), (4096, M, N), (512, 2048, 1024)])
+def test_partial_sums_in_the_output_type_pass(k: int, m: int, n: int) -> None:
+    made = runnable("bf16", k, split_k_in_the_output_type, m, n)
     assert acceptable(made.error(), error_bound(problem("bf16", k)))
     assert made.fault() == ""
 
