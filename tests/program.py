@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from logparse.cli import main
+from logparse.output import Answer, options
 
 
 @dataclass(frozen=True)
@@ -34,3 +35,11 @@ def run(*words: str) -> Done:
             code = end.code or 0
     assert isinstance(code, int)
     return Done(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
+
+
+def asked(*words: str) -> tuple[Done, list[Answer]]:
+    """The answer of a verb, not printed, for tests that print it in several ways; no answer where it failed."""
+    answers: list[Answer] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(options, "show", lambda answer, *_args, **_words: answers.append(answer))
+        return run(*words), answers
