@@ -18,49 +18,68 @@ from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat
 from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
-from logparse.store import open_store
+from logparse.store import Store, open_store
 from tests.conftest import SAMPLE_FILES, SAMPLES
 from tests.formats.reading import check_conservation
 
 GOLDENS = Path(__file__).parent / "goldens"
 SECTIONS = {
-    "calls": "select category, kind, problem, solution, pid, first_seen, count, by_tool, workspace_bytes from calls",
-    "messages": "select category, function, text, count from messages",
-    "measurements": "select origin, kind, problem, solution, algorithm, status, time_us, min_us, max_us, std_us,"
+    "calls": "category, kind, problem, solution, pid, first_seen, count, by_tool, workspace_bytes from calls",
+    "messages": "category, function, text, count from messages",
+    "measurements": "origin, kind, problem, solution, algorithm, status, time_us, min_us, max_us, std_us,"
     " workspace_bytes, error, key_text, ordinal from measurements",
-    "kernels": "select device, op, problem, kernel, calls, total_us, min_us, max_us from kernels",
-    "solutions": "select library, build, solution, name, kernel_name from solutions",
-    "facts": "select name, value from facts",
-    "rejects": 'select "offset", length, count, reason from rejects',
+    "kernels": "device, op, problem, kernel, calls, total_us, min_us, max_us from kernels",
+    "solutions": "library, build, solution, name, kernel_name from own_solutions",
+    "facts": "name, value from facts",
+    "rejects": '"offset", length, count, reason from rejects',
 }
+OWN_SOLUTIONS = """
+    create temp view own_solutions as
+    select distinct s.source_id, t.library, b.build, t.solution, t.name, t.kernel_name
+    from solutions_ t join commits_ s using (attempt) left join (
+        select source_id, string_agg(value, ' ' order by name, value) as build from facts
+        where name in ('hipblaslt_version', 'hipblaslt_revision') group by source_id) b using (source_id)"""
+"""As the view ``solutions``, which holds those of all sources once."""
 
 
 def golden_of(sample: Path) -> Path:
     return GOLDENS / sample.relative_to(SAMPLES).with_name(sample.name + ".txt")
 
 
-def rendered(sample: Path, folder: Path) -> str:
-    """The rows that a sample gives, sorted, as CSV sections; each of its lines is counted once."""
-    store = open_store(folder, create=True)
-    ingest([str(sample)], store, run="golden")
-    check_conservation(store)
-    row = store.sources().iloc[0]
-    units = {name: int(row[name]) for name in row.index if name.endswith("_lines") and row[name]}
-    pid = "" if pd.isna(row["pid"]) else int(row["pid"])
-    pid_from = "" if pd.isna(row["pid_from"]) else row["pid_from"]
-    out = [f"format {row['format']}", f"lines {row['lines']} splits {row['splits']} pid {pid} {pid_from}".rstrip()]
-    out += [f"{name} {count}" for name, count in units.items()]
+def rendered(store: Store) -> dict[str, str]:
+    """Of every source, by its path: its rows, sorted, as CSV sections."""
     with store.connect() as con:
-        frames = {name: con.execute(f"{sql} order by all").df() for name, sql in SECTIONS.items()}
-    for name, frame in frames.items():
-        if len(frame):
-            out += [f"[{name}]", frame.to_csv(index=False, lineterminator="\n", float_format="%.9g").rstrip("\n")]
-    return "\n".join(line.rstrip() for line in "\n".join(out).splitlines()) + "\n"
+        con.execute(OWN_SOLUTIONS)
+        tables = {
+            name: dict(iter(con.execute(f"select source_id, {sql} order by all").df().groupby("source_id")))
+            for name, sql in SECTIONS.items()
+        }
+    out = {}
+    for row in store.sources().to_dict("records"):
+        units = {str(name): int(row[name]) for name in row if str(name).endswith("_lines") and row[name]}
+        pid = "" if pd.isna(row["pid"]) else int(row["pid"])
+        pid_from = "" if pd.isna(row["pid_from"]) else row["pid_from"]
+        text = [f"format {row['format']}", f"lines {row['lines']} splits {row['splits']} pid {pid} {pid_from}".rstrip()]
+        text += [f"{name} {count}" for name, count in units.items()]
+        for name, rows in tables.items():
+            if row["source_id"] in rows:
+                own = rows[row["source_id"]].drop(columns="source_id")
+                csv = own.to_csv(index=False, lineterminator="\n", float_format="%.9g")
+                text += [f"[{name}]", csv.rstrip("\n")]
+        out[str(row["path"])] = "\n".join(line.rstrip() for line in "\n".join(text).splitlines()) + "\n"
+    return out
+
+
+@pytest.fixture(scope="module")
+def rows(samples: Store) -> dict[str, str]:
+    """What every sample gives; each of its lines is counted once."""
+    check_conservation(samples)
+    return rendered(samples)
 
 
 @pytest.mark.parametrize("sample", SAMPLE_FILES, ids=lambda p: str(p.relative_to(SAMPLES)))
-def test_sample_gives_its_golden_rows(sample: Path, tmp_path: Path) -> None:
-    assert rendered(sample, tmp_path / "s") == golden_of(sample).read_text(encoding="utf-8")
+def test_sample_gives_its_golden_rows(sample: Path, rows: dict[str, str]) -> None:
+    assert rows[str(sample)] == golden_of(sample).read_text(encoding="utf-8")
 
 
 def test_every_format_has_a_sample() -> None:
@@ -87,11 +106,13 @@ def main(names: Sequence[str]) -> None:
     """Write the goldens of samples, or all anew."""
     for old in () if names else GOLDENS.rglob("*.txt"):
         old.unlink()
-    for sample in [Path(name).resolve() for name in names] or SAMPLE_FILES:
-        golden = golden_of(sample)
-        golden.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory() as folder:
-            golden.write_text(rendered(sample, Path(folder) / "s"), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store(folder, create=True)
+        ingest([str(Path(name).resolve()) for name in names] or [str(SAMPLES)], store, run="samples")
+        for path, text in rendered(store).items():
+            golden = golden_of(Path(path))
+            golden.parent.mkdir(parents=True, exist_ok=True)
+            golden.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
