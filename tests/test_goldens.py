@@ -108,7 +108,7 @@ def main(names: Sequence[str]) -> None:
         old.unlink()
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder, create=True)
-        ingest([str(Path(name).resolve()) for name in names] or [str(SAMPLES)], store, run="samples")
+        ingest([str(Path(x).resolve()) for x in names or SAMPLE_FILES], store, run="samples")
         for path, text in rendered(store).items():
             golden = golden_of(Path(path))
             golden.parent.mkdir(parents=True, exist_ok=True)
