@@ -146,7 +146,8 @@ def _coded(a: Tables, b: Tables) -> tuple[Tables, Tables, pd.Index]:
     order = pc.sort_indices(coded.dictionary)
     place = np.empty(len(order), dtype="int64")
     place[order.to_numpy()] = np.arange(len(order))
-    places = np.split(place[coded.indices.to_numpy()], np.cumsum([len(x) for x in columns])[:-1])
+    starts = np.cumsum([len(x) for x in columns])[:-1]
+    places = np.split(place[coded.indices.to_numpy()], starts) if held else []
     made: dict[int, dict[str, Any]] = {id(a): {}, id(b): {}}
     for (side, name, frame), codes in zip(held, places, strict=True):
         made[id(side)][name] = frame.assign(problem=codes)
