@@ -5,6 +5,7 @@ Here plotly checks every setting of a figure (the app and the report leave that 
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -129,11 +130,12 @@ def compare(
     theme: str | Theme = "light",
 ) -> go.Figure:
     """Two tables of ``points``, problem by problem, with a band of noise and the largest changes."""
-    other = there.groupby("problem")["time_us"].min()
-    both = here.assign(other_us=here["problem"].map(other).astype("float64"))
-    with queries.over(both) as con:
-        drawn = queries.sample(con, Selection(), _compare.COLUMNS, ("time_us", "other_us"))
-        movers, totals = queries.movers(con, Selection()), queries.changes(con, Selection(), _compare.NOISE)
+    other = here["problem"].map(there.groupby("problem")["time_us"].min()).astype("float64")
+    ratio = other / here["time_us"]
+    moved = np.select([ratio > 1 + _compare.NOISE, ratio < 1 - _compare.NOISE], ["slower", "faster"], "same")
+    with queries.over(here.assign(here_us=here["time_us"], other_us=other, moved=moved)) as con:
+        drawn = queries.sample(con, Selection(), _compare.COLUMNS, ("here_us", "other_us"))
+        movers, totals = queries.movers(con, Selection()), queries.changes(con, Selection())
     return _checked(
         _compare.compare(drawn.rows, movers, totals, theme_of(theme), names=names, title="Compare", remark=drawn.note)
     )

@@ -1,7 +1,7 @@
 """The table behind every chart: one row per problem, with what it costs now and what it could cost.
 
 Made by SQL from the store's views (or DataFrames of the same columns), so that 200,000 problems take about a second.
-A row is a problem of the run's workload; where the run logged no call of a kind (GEMM or convolution), the measured
+A row is a problem of the run's workload; where the run logged no call of a kind (GEMM or convolution), its measured
 problems of that kind take its place, one row per file that measured them, and each weighs one call.
 
 Columns: ``id``, ``problem``, ``label``, ``kind``, the facets and numbers of ``selection``, ``calls``, ``pick``,
@@ -10,7 +10,8 @@ else what a finding holds against it, else the best), ``total_us``
 (calls × time), ``loss_us`` per call, ``saving_us`` = calls × loss, ``finding``, ``solutions``, ``failed``, ``flops``,
 ``bytes``, ``intensity`` (flop/byte), ``tflops`` and ``best_tflops``, ``device``, ``roof_tflops``, ``efficiency``,
 ``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and file), ``source_id``,
-``measured`` (the problem itself, or the one linked to it that was measured).
+``measured`` (the problem itself, or the one linked to it that was measured); ``here_us``, ``other_us`` and ``moved``
+(slower, faster …) of a comparison with another run.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from analyzers.evidence.devices import PEAK_COLUMN, device_of
 from analyzers.explore.queries import sums
 from logparse.lookup import MEANS
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, TYPE_BYTES, Finding
+from logparse.text import sql_text
 
 if TYPE_CHECKING:  # the page's reader makes no DataFrame, and importing pandas takes as long as half of its work
     import duckdb
@@ -125,7 +127,7 @@ def build(
     others: Path | None = None,
 ) -> None:
     """Create the tables ``points`` and ``sums`` from the views that ``con`` has, with what is known of picks, findings
-    and another store's times (as of ``points_sql``).
+    and another run's times (as of ``points_sql``).
     """
     survey(con, run)
     with points_sql(con, compared, findings, others) as sql:
@@ -178,7 +180,7 @@ def points_sql(
     others: Path | None = None,
 ) -> Iterator[str]:
     """The SQL of ``points`` over ``bases``, ``places`` and ``peaks``, while it can be run: with picks
-    (``picks.compare``), findings (``found``) and the times of another store (Parquet: ``problem, other_us``).
+    (``picks.compare``), findings (``found``) and a comparison with another run (Parquet, as of ``beside.keep``).
     """
     for name, frame, columns in (("picked_", compared, COMPARED), ("found_", findings, FOUND)):
         if frame is None:
@@ -186,9 +188,13 @@ def points_sql(
             con.execute(f"create or replace temp view {name} as select {nothing} limit 0")
         else:
             con.register(name, frame[list(columns)].astype(dict(columns)))
-    elsewhere = "select null::varchar as problem, null::double as other_us limit 0"
-    if others is not None:
-        elsewhere = "from read_parquet('" + str(others).replace("'", "''") + "')"
+    elsewhere = (
+        "select null::varchar as id, null::double as here_us, null::double as other_us, null::varchar as moved limit 0"
+    )
+    if others is not None:  # of several rows of a problem, one per file that measured it, one has them
+        elsewhere = f"""select min(id) as id, any_value(here_us) as here_us, any_value(other_us) as other_us,
+            any_value(moved) as moved
+            from read_parquet({sql_text(others)}) join bases using (problem) group by problem"""
     con.execute(f"create or replace temp view others_ as {elsewhere}")
     yield _POINTS
     for name in ("picked_", "found_", "others_"):
@@ -321,7 +327,9 @@ _STAGES: Mapping[str, str] = {
                 partition by h order by best_us is null, solutions desc, best_us, source_id) = 1) t using (h)
         union all by name
         select '|' || source_id || '|' || origin as part, t.*, null as calls, null as calls_from
-        from tried_ t where not exists (select 1 from work w where (w.kind = 'conv') = (t.kind = 'conv'))""",
+        from tried_ t where not exists (select 1 from work w where (w.kind = 'conv') = (t.kind = 'conv'))
+          and (t.source_id in (select source_id from sources where run = $run)
+               or not exists (select 1 from sources where run = $run))""",
     "passes_": """
         select t.source_id, t.origin, d.layer_h, min(best_us) filter (d.direction = 'F') as f_us,
                min(best_us) filter (d.direction = 'B') as b_us
@@ -384,6 +392,6 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        flops / time_us / 1e6 as tflops, flops / best_us / 1e6 as best_tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
        f_us, b_us, sibling_us, best_us / sibling_us as sibling_ratio, m, n, k, batch, source_id,
-       measured, o.other_us
-from placed left join others_ o using (problem)
+       measured, o.here_us, o.other_us, o.moved
+from placed left join others_ o using (id)
 """

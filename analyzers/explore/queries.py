@@ -46,6 +46,13 @@ TABLE: Mapping[str, str] = {
     "finding": "Finding",
 }
 """Columns of the page's table with their titles; ``SCALED`` says what a value is multiplied by for its unit."""
+PRESETS: Mapping[str, Sequence[str]] = {
+    "What to do": ("saving_us", "total_us", "calls", "time_us", "best_us", "action", "override", "device"),
+    "Times": ("total_us", "calls", "time_us", "best_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),
+    "Solutions": ("saving_us", "time_us", "pick", "best_us", "best", "solutions", "finding"),
+    "Where from": ("total_us", "calls", "operation", "dtype", "layout", "device", "file"),
+}
+"""Sets of the table's columns beside the label, the first one shown at first."""
 SCALED: Mapping[str, float] = {"total_us": 1e-3, "saving_us": 1e-3, "regret": 100.0, "efficiency": 100.0}
 TEXTS = frozenset(
     {"label", "pick", "best", "operation", "dtype", "layout", "file", "finding", "action", "override", "device"}
@@ -253,29 +260,36 @@ def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -
     ).df()
 
 
-def movers(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 15) -> pd.DataFrame:
-    """Problems of both stores whose weighed time changed most: ``id, label, time_us, other_us, change_us``."""
+def movers(
+    con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 15, *, only: str | None = None
+) -> pd.DataFrame:
+    """Problems of both runs whose weighed time changed most: ``id, label, here_us, other_us, change_us``.
+
+    ``only``: those that ``moved`` so (``slower``).
+    """
     where, parameters = chosen.where()
+    if only is not None:
+        where, parameters = f"{where} and moved = ?", [*parameters, only]
     return con.execute(
-        f"""select id, label, time_us, other_us, coalesce(calls, 1) * (other_us - time_us) as change_us
-            from points where {where} and other_us is not null and time_us is not null
+        f"""select id, label, here_us, other_us, coalesce(calls, 1) * (other_us - here_us) as change_us
+            from points where {where} and other_us > 0 and here_us > 0
             order by abs(change_us) desc, id limit {most}""",
         parameters,
     ).df()
 
 
-def changes(con: duckdb.DuckDBPyConnection, chosen: Selection, noise: float) -> pd.Series:
-    """``problems, faster, slower`` (there, by more than ``noise``), ``here_us, there_us`` (weighed by calls), of the
-    problems that both stores have a time of.
+def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
+    """``problems, faster, slower`` (there, as ``logparse diff`` counts them), ``here_us, there_us`` (weighed by calls),
+    of the problems that have a time of one kind in both runs.
     """
     where, parameters = chosen.where()
     return (
         con.execute(
-            f"""select count(*) as problems, count(*) filter (other_us / time_us - 1 < -?) as faster,
-                   count(*) filter (other_us / time_us - 1 > ?) as slower,
-                   sum(coalesce(calls, 1) * time_us) as here_us, sum(coalesce(calls, 1) * other_us) as there_us
-                from points where {where} and other_us > 0 and time_us > 0""",
-            [noise, noise, *parameters],
+            f"""select count(*) as problems, count(*) filter (moved = 'faster') as faster,
+                   count(*) filter (moved = 'slower') as slower,
+                   sum(coalesce(calls, 1) * here_us) as here_us, sum(coalesce(calls, 1) * other_us) as there_us
+                from points where {where} and other_us > 0 and here_us > 0""",
+            parameters,
         )
         .df()
         .iloc[0]

@@ -36,13 +36,12 @@ from analyzers.explore.charts.timeline import timeline
 from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
 from analyzers.explore.load.analysis import Analysis, analyse
-from analyzers.explore.load.child import other_times
+from analyzers.explore.load.beside import beside, compared, keep, names
 from analyzers.explore.page.other_passes import other_passes, passes
 from analyzers.explore.page.paste import advice
 from analyzers.explore.page.views import CHARTS, LINES
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.selection import Selection, facet_text
-from logparse.store import open_store
 from logparse.text import duration, printable
 
 if TYPE_CHECKING:
@@ -67,10 +66,10 @@ class Report:
 
 @dataclass(frozen=True)
 class Beside:
-    """Another store: its URL, which run of it, and its times as of ``child.other_times``."""
+    """Another run: the names of both, what it is called in a sentence, and the comparison as of ``beside.keep``."""
 
-    url: str
-    run: str
+    names: tuple[str, str]
+    called: str
     times: Path
 
 
@@ -86,11 +85,11 @@ def write_report(
     """Write the report of a run (default the latest) to ``out``, with fewer than ``top`` problems where it would
     otherwise pass ``limit`` bytes.  Raises StoreError where there is no run, OSError where ``out`` cannot be written.
 
-    ``compare``: the URL of another store, whose latest run is shown beside this one.
+    ``compare``: another run, as ``beside`` takes it, which is shown beside this one.
     """
     analysis = analyse(store, run)
     with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder:
-        other = _beside(compare, Path(folder)) if compare else None
+        other = _beside(store, analysis.run, compare, Path(folder)) if compare else None
         made = report(store, analysis, top, other)
         while len(made.text.encode()) > limit and top > 10:
             top = top // 2
@@ -99,26 +98,27 @@ def write_report(
     return made
 
 
-def _beside(url: str, folder: Path) -> Beside:
-    analysis = analyse(open_store(url))
-    return Beside(url, analysis.run, other_times(url, folder, analysis))
+def _beside(store: Store, run: str, word: str, folder: Path) -> Beside:
+    other, other_run = beside(word, store)
+    called = f"run {other_run}" + (f" of {_name(other.url)}" if other.url != store.url else "")
+    return Beside(names(store, run, other, other_run), called, keep(compared(store, run, other, other_run), folder))
 
 
-def report(store: Store, analysis: Analysis, top: int = TOP, beside: Beside | None = None) -> Report:
+def report(store: Store, analysis: Analysis, top: int = TOP, other: Beside | None = None) -> Report:
     """The report with the solutions of the ``top`` problems by saving, then by time; among them are those whose time
-    differs most from another store's.
+    differs most from another run's.
     """
     everything = Selection()
     with store.connect() as con:
-        point_table.build(con, analysis.run, analysis.compared, analysis.found, beside.times if beside else None)
-        moved = list(queries.movers(con, everything)["id"]) if beside else []
+        point_table.build(con, analysis.run, analysis.compared, analysis.found, other.times if other else None)
+        moved = list(queries.movers(con, everything)["id"]) if other else []
         frame, total = queries.table(con, everything, start=0, end=top, always=moved)
-        more = "total_us as weight, m, n" + (", other_us" if beside else "")
+        more = "total_us as weight, m, n" + (", here_us, other_us" if other else "")
         facets = con.execute(f"select id, {', '.join(PANELS)}, {more} from points").df()
         chosen = frame.merge(facets.drop(columns=[x for x in PANELS if x in frame.columns]), on="id", how="left")
         charts = _charts(con, analysis.run)
-        if beside:
-            (charts["Compare"],) = CHARTS["compare"](con, everything, LIGHT, (store.url, beside.url))
+        if other:
+            (charts["Compare"],) = CHARTS["compare"](con, everything, LIGHT, other.names)
         details = _details(con, list(frame["id"]))
         sums = queries.totals(con, everything)
     data = {
@@ -131,7 +131,7 @@ def report(store: Store, analysis: Analysis, top: int = TOP, beside: Beside | No
         "total": total,
         "dark": _recolouring(),
     }
-    return Report(_page(store.url, analysis, beside, sums, len(frame), total, data), len(frame), total)
+    return Report(_page(store.url, analysis, other, sums, len(frame), total, data), len(frame), total)
 
 
 def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, Figure]:
@@ -216,7 +216,7 @@ def _recolouring() -> dict[str, str]:
 def _page(
     url: str,
     analysis: Analysis,
-    beside: Beside | None,
+    other: Beside | None,
     sums: pd.Series,
     shown: int,
     total: int,
@@ -233,8 +233,8 @@ def _page(
     calls = "" if pd.isna(sums["calls"]) else f"{int(sums['calls']):,} calls of "
     known = f", {duration(float(sums['total_us']))}" if pd.notna(sums["total_us"]) else ", no times" if total else ""
     part = "" if shown >= total else f" The table and the solutions below are of the {shown:,} most worthwhile ones."
-    if beside:
-        part += f" Compared with run {printable(beside.run)} of {printable(_name(beside.url))}."
+    if other:
+        part += f" Compared with {printable(other.called)}."
     hashes = " ".join(f"'sha256-{_hash(x)}'" for x in (plotly, script))
     return _TEMPLATE.format(
         policy=(

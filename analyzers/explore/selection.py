@@ -52,7 +52,8 @@ NUMBERS: Mapping[str, str] = {
     "best_us": "best time",
     "sibling_us": "F or B time",
     "regret": "regret",
-    "other_us": "time in the other store",
+    "here_us": "time in this run",
+    "other_us": "time in the other run",
 }
 """Columns of ``points`` that can be limited to an interval."""
 
@@ -76,6 +77,9 @@ class Selection:
     """An immutable state; every change gives a new one."""
 
     view: str = "overview"
+    run: str = ""
+    """The run that is looked at, and the one beside it; empty: as the page was started."""
+    compare: str = ""
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     between: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     search: str = ""
@@ -111,7 +115,7 @@ class Selection:
 
     def cleared(self) -> Selection:
         """The same view without any filter."""
-        return Selection(view=self.view)
+        return Selection(view=self.view, run=self.run, compare=self.compare)
 
     @property
     def filters(self) -> bool:
@@ -120,6 +124,7 @@ class Selection:
     def url(self) -> str:
         """The query string, ``?`` included."""
         pairs: list[tuple[str, str]] = [("view", self.view)]
+        pairs += [(name, value) for name, value in (("run", self.run), ("compare", self.compare)) if value]
         pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]
         pairs += [(name, _interval_text(*self.between[name])) for name in NUMBERS if name in self.between]
         pairs += [("time", "..".join(self.time))] if self.time else []
@@ -153,7 +158,7 @@ def from_url(query: str | None) -> Selection:
     values: dict[str, tuple[str, ...]] = {}
     between: dict[str, tuple[float, float]] = {}
     time: tuple[str, str] | None = None
-    single = {"view": "overview", "search": "", "problem": "", "table": "", "sql": ""}
+    single = {"view": "overview", "run": "", "compare": "", "search": "", "problem": "", "table": "", "sql": ""}
     try:
         pairs = parse_qsl((query or "").lstrip("?"), max_num_fields=200)
     except ValueError:
@@ -171,7 +176,12 @@ def from_url(query: str | None) -> Selection:
             single[name] = value
     view = single["view"] if single["view"] in VIEWS else "overview"
     return Selection(
-        view, values, between, single["search"].strip(), time, single["problem"], single["table"], single["sql"]
+        view=view,
+        values=values,
+        between=between,
+        time=time,
+        search=single["search"].strip(),
+        **{name: single[name] for name in ("run", "compare", "problem", "table", "sql")},
     )
 
 

@@ -103,7 +103,9 @@ Kind = Annotated[Text, option("gemm, grouped or conv.", "--kind", values=("gemm"
 Target = Annotated[Words, option("Facts of the machine that will read the files: a file, or KEY=VALUE.", "--target")]
 Files = Annotated[list[str], argument("Override files (TunableOp CSV, tuning file, user find-db).")]
 Gpus = Annotated[int, option("Copies of a TunableOp CSV, one per device.", "--gpus", min=1)]
-Compare = Annotated[Text, option("Another store, shown beside this one.", "--compare")]
+Compare = Annotated[
+    Text, option("Another run beside this one: RUN, STORE:RUN or STORE.", "--compare", autocompletion=completed_runs)
+]
 """Options and arguments of several verbs."""
 
 

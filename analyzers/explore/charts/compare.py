@@ -1,4 +1,4 @@
-"""Two stores side by side: before and after a change, or two library builds."""
+"""Two runs side by side: before and after a change, or two library builds."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from analyzers.explore.plain_text import all_shown, distinct, shown
 from logparse.text import duration
 
 NOTHING = (
-    "No problem is timed in both stores.<br>Next: <b>logparse explore --store BEFORE --compare AFTER</b>,<br>"
-    "two stores that measured the same problems"
+    "No problem has a time of one kind in both runs.<br>Next: choose another run above, or start<br>"
+    "<b>logparse explore --compare RUN</b> (or STORE:RUN)"
 )
-COLUMNS = ("id", "label", "time_us", "other_us", "total_us")
+COLUMNS = ("id", "label", "here_us", "other_us", "moved", "total_us")
 """Columns of ``points`` that are read here."""
-NOISE = 0.05
+NOISE = 0.03
+"""As ``logparse diff`` has it."""
 HOVER = "<b>%{text}</b><br>here %{x:,.4~r} µs, there %{y:,.4~r} µs: %{customdata[1]:+.1%}<extra></extra>"
 
 
@@ -27,34 +28,34 @@ def compare(
     totals: pd.Series,
     theme: Theme,
     *,
-    names: tuple[str, str] = ("this store", "the other store"),
+    names: tuple[str, str] = ("this run", "the other run"),
     noise: float = NOISE,
     title: str = "",
     remark: str = "",
 ) -> Figure:
     """Above: time there against time here, the band of ±``noise`` grey.  Below: the largest changes, weighed by calls.
 
-    ``points`` needs ``time_us`` and ``other_us``; ``movers`` as of ``rows.movers``, ``totals`` as of ``rows.changes``
-    with the same ``noise``.
+    ``points`` needs ``here_us``, ``other_us`` and ``moved``; ``movers`` and ``totals`` as of ``queries.movers`` and
+    ``queries.changes``.
     """
-    rows = points[(points["time_us"] > 0) & (points["other_us"] > 0)]
+    rows = points[(points["here_us"] > 0) & (points["other_us"] > 0)]
     if not len(rows):
         return blank(NOTHING, theme, title=title, height=420)
     changed = movers[movers["change_us"] != 0].head(15)[::-1]
     height = 500 + 22 * len(changed) + 60
     heights = [500, 22 * len(changed) + 60] if len(changed) else [500]
     figure = subplots(rows=len(heights), row_heights=heights, vertical_spacing=80 / height)
-    ends = [float(f(f(rows["time_us"]), f(rows["other_us"]))) for f in (min, max)]
+    ends = [float(f(f(rows["here_us"]), f(rows["other_us"]))) for f in (min, max)]
     ends = [ends[0] / 1.5, ends[1] * 1.5]
     for factor, fill in ((1 - noise, None), (1 + noise, "tonexty")):
         figure.add_scatter(
             x=ends, y=[x * factor for x in ends], mode="lines", line={"width": 0}, fill=fill, hoverinfo="skip",
             fillcolor="rgba(128,128,128,0.25)", name=f"±{noise:.0%}: noise", showlegend=fill is not None, row=1, col=1,
         )  # fmt: skip
-    change = (rows["other_us"] / rows["time_us"] - 1).to_numpy()
+    change = (rows["other_us"] / rows["here_us"] - 1).to_numpy()
     add_points(
         figure,
-        np.select([change < -noise, change > noise], ["faster", "slower"], "alike"),
+        np.where(rows["moved"].isin(["faster", "slower"]), rows["moved"], "alike"),
         {
             "alike": Look("within noise", theme.other, "circle"),
             "faster": Look("faster there", theme.good, "triangle-down"),
@@ -64,7 +65,7 @@ def compare(
         opacity=0.6,
         place={"row": 1, "col": 1},
         hovertemplate=HOVER,
-        x=rows["time_us"].to_numpy(),
+        x=rows["here_us"].to_numpy(),
         y=rows["other_us"].to_numpy(),
         text=texts(rows["label"]),
         customdata=columns(zip(rows["id"], change, strict=True)),
@@ -74,7 +75,7 @@ def compare(
         figure.update_xaxes(title={"text": "change of time, calls × time (ms); left is faster there"}, row=2, col=1)
         figure.update_yaxes(showgrid=False, type="category", row=2, col=1)
     styled(figure, theme, title=title, height=height)
-    axis, (here, there) = log_axis(rows["time_us"]), _short(names)
+    axis, (here, there) = log_axis(rows["here_us"]), _short(names)
     figure.update_xaxes(title={"text": f"{here}: time of one call (µs)"}, **axis, row=1, col=1)
     figure.update_yaxes(title={"text": f"{there}: time of one call (µs)"}, **axis, row=1, col=1)
     figure.update_layout(dragmode="select")
@@ -83,12 +84,15 @@ def compare(
 
 
 def _summary(totals: pd.Series, noise: float) -> str:
+    return f"{verdict(totals)}<br>{int(totals['problems']):,} problems timed in both (beyond {noise:.0%} and noise)"
+
+
+def verdict(totals: pd.Series) -> str:
+    """``23.4 ms → 15.8 ms (-32.5%): 28 faster, 2 slower``, of ``queries.changes``."""
     here, there = float(totals["here_us"]), float(totals["there_us"])
-    return (
-        f"{duration(here)} → {duration(there)} ({there / here - 1:+.1%}): by more than {noise:.0%} "
-        f"{int(totals['faster']):,} faster there, {int(totals['slower']):,} slower.<br>"
-        f"{int(totals['problems']):,} problems timed in both, here → there"
-    )
+    change = f" ({there / here - 1:+.1%})" if here > 0 else ""
+    counts = f"{int(totals['faster']):,} faster, {int(totals['slower']):,} slower"
+    return f"{duration(here)} → {duration(there)}{change}: {counts}"
 
 
 def _short(names: tuple[str, str]) -> list[str]:

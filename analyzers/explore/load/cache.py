@@ -2,9 +2,10 @@
 
     STORE/explore/<key>/judged.duckdb, tries.parquet, run.json, verdict.json
 
-``<key>`` hashes everything that the files were made from: the store's commits, the run, the other store's, and this
-program's own files.  So nothing here can be stale; what no key names any more is removed.  A folder appears whole, by a
-rename: a kill at any moment leaves a folder under another name, which is never read and is swept later.
+``<key>`` hashes everything that the files were made from: the store's commits, the run, the one beside
+it, and this program's own files.  So nothing here can be stale; what no key names any more is removed.  A folder
+appears whole, by a rename: a kill at any moment leaves a folder under another name, which is never read and is swept
+later.
 """
 
 from __future__ import annotations
@@ -23,21 +24,32 @@ import xxhash
 
 import analyzers
 import logparse
-from logparse.store import Store, open_store
+from logparse.store import Store
 
 FOLDER = "explore"
 KEPT = 2
-"""Folders that stay, the latest ones: a store with and without another one beside it."""
+"""Folders that stay, the latest ones: a run with and without another one beside it."""
 _NEW = ".new-"
 _ABANDONED_S = 3600.0
 
 
-def place(store: Store, run: str, other: str | None, target: Mapping[str, str] = MappingProxyType({})) -> Path | None:
+def place(
+    store: Store, run: str, other: tuple[Store, str] | None, target: Mapping[str, str] = MappingProxyType({})
+) -> Path | None:
     """Where what is made from these is kept; None for a store that is not on this machine's disk."""
     if store.folder is None:
         return None
     facts = [f"{name}={value}" for name, value in sorted(target.items())]
-    parts = [run, *facts, "", *_commits(store), "", *(_commits(open_store(other)) if other else ()), "", *_program()]
+    parts = [
+        run,
+        *facts,
+        "",
+        *_commits(store),
+        "",
+        *([other[1], *_commits(other[0])] if other else ()),
+        "",
+        *_program(),
+    ]
     return store.folder / FOLDER / xxhash.xxh3_128_hexdigest("\0".join(parts).encode())
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from analyzers.explore import point_table, queries
 from analyzers.explore.load import cache
+from analyzers.explore.load.beside import beside, compared, keep
 from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT, Job
 from logparse.errors import LogparseError
 from logparse.store import open_store
@@ -29,7 +30,6 @@ from logparse.text import sql_text
 if TYPE_CHECKING:
     import duckdb
 
-    from analyzers.explore.load.analysis import Analysis
     from logparse.store import Store
 
 _SMALL = {
@@ -79,18 +79,19 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
     sys.meta_path.insert(0, _WithoutPandas())
     store, folder = open_store(job.url), Path(job.folder)
     run = store.latest_run(job.run)
-    kept = cache.place(store, run, job.other, job.target)
+    other = beside(job.other, store) if job.other else None
+    kept = cache.place(store, run, other, job.target)
     if cache.restore(kept, folder):
         yield KEPT, ""
         yield DONE, ""
         return
-    others = other_times(job.other, folder) if job.other else None
     with _connect(store) as con:
         point_table.survey(con, run)
         con.execute("set force_compression = 'uncompressed'")  # which takes as long as all else; the judge does it
-        with point_table.points_sql(con, None, None, others) as points:
+        with point_table.points_sql(con) as points:
             _database(con, folder / FIRST, run, points)
-        (folder / "run.json").write_text(json.dumps({"run": run, "runs": store.runs()}))
+        shown = {"run": run, "runs": store.runs(), "other": other and (other[0].url, other[1])}
+        (folder / "run.json").write_text(json.dumps(shown))
         yield READY, ""
         os.nice(15)  # the page draws its first view now
         con.execute("set threads = 1")  # DuckDB's older thread keeps its priority
@@ -114,19 +115,6 @@ def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str)
     con.execute("detach out_")
 
 
-def other_times(url: str, folder: Path, analysis: Analysis | None = None) -> Path:
-    """The file in the folder that holds the times of the other store, ``problem, other_us``.
-
-    ``analysis``: the analyzers' results of that store, once this one has been analysed: then a time is the pick's,
-    before it is the best known solution's, in both stores alike.
-    """
-    path, store = folder / "others.parquet", open_store(url)
-    with _connect(store) as con:
-        point_table.build(con, store.latest_run(), *((analysis.compared, analysis.found) if analysis else ()))
-        _write(con, "select problem, min(time_us) as other_us from points group by problem", path)
-    return path
-
-
 def _tries(store: Store, folder: Path) -> None:
     """Every measurement, ordered so that those of one problem lie together and are found without reading the rest."""
     with _connect(store) as con:
@@ -141,10 +129,13 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     from analyzers.explore.load.analysis import analyse
 
     store, folder = open_store(job.url), Path(job.folder)
-    run = str(json.loads((folder / "run.json").read_text())["run"])
-    settings = Settings(target=job.target)
+    known = json.loads((folder / "run.json").read_text())
+    run, settings = str(known["run"]), Settings(target=job.target)
     analysis = analyse(store, run, settings)
-    others = other_times(job.other, folder, analyse(open_store(job.other), None, settings)) if job.other else None
+    others = None
+    if known["other"]:
+        url, other = known["other"]
+        others = keep(compared(store, run, open_store(url), other), folder)
     with _connect(store) as con:
         for name in _BASES:
             con.execute(f"create view {name} as from read_parquet({sql_text(folder / f'{name}.parquet')})")

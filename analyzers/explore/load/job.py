@@ -17,7 +17,10 @@ FIRST, JUDGED = "first.duckdb", "judged.duckdb"
 
 @dataclass(frozen=True)
 class Job:
-    """What is read, for whom, into which folder; first the files, then (``judge``) the analyzers."""
+    """What is read, for whom, into which folder; first the files, then (``judge``) the analyzers.
+
+    ``other``: the run beside it, as ``beside.beside`` takes it.
+    """
 
     url: str | None
     run: str | None

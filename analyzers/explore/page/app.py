@@ -26,7 +26,7 @@ from analyzers.explore.charts.palette import theme_of
 from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.page import components
 from analyzers.explore.page.address import LOOPBACK, tunnel
-from analyzers.explore.page.data import PageData
+from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.paste import advice
 from analyzers.explore.page.views import BELOW, clicked, draw, draw_below
 from analyzers.explore.selection import Selection, from_url
@@ -39,7 +39,7 @@ FILES_URL = "/overrides.zip"
 CSV_ROWS = 1_000_000
 
 
-def application(page: PageData, host: str = "127.0.0.1", port: int = 8050, token: str = "") -> Dash:
+def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 8050, token: str = "") -> Dash:
     """The app of a page.  Requests whose ``Host`` is neither ``host`` nor a name of this machine are refused.
 
     With a ``token`` only those are answered that have it: in the URL once (``?token=``), then in a cookie.
@@ -47,21 +47,24 @@ def application(page: PageData, host: str = "127.0.0.1", port: int = 8050, token
     app = Dash(
         __name__, title="logparse explore", update_title="", serve_locally=True, suppress_callback_exceptions=True
     )
-    app.layout = lambda: components.layout(page.url, tunnel(port), page.version)
+    pages = page if isinstance(page, Pages) else Pages(page)
+    first = pages.first
+    app.layout = lambda: components.layout(first.url, tunnel(port), first.version)
     app.index_string = _INDEX
     _navigation(app)
-    _content(app, page)
-    _details(app, page)
-    _grid(app, page)
-    _sql(app, page)
-    _files(app, page)
+    _content(app, pages)
+    _details(app, pages)
+    _grid(app, pages)
+    _sql(app, first.url)
+    _files(app, pages)
     _guard(app, host, token, port)
     return app
 
 
-def _files(app: Dash, page: PageData) -> None:
+def _files(app: Dash, pages: Pages) -> None:
     @app.server.route(FILES_URL)  # type: ignore[untyped-decorator]
     def files() -> Any:
+        page = pages.of(from_url(request.query_string.decode("utf-8", "replace")))
         return abort(404) if page.files is None else send_file(page.files, "application/zip", as_attachment=True)
 
 
@@ -186,16 +189,17 @@ def _moved(chosen: Selection, prop: str, value: Any) -> Selection:
     return chosen
 
 
-def _content(app: Dash, page: PageData) -> None:
+def _content(app: Dash, pages: Pages) -> None:
     """Everything that follows from the selection."""
     charts = [Output(f"chart-{i}", "figure") for i in range(3)] + [Output(f"chart-{i}", "style") for i in range(3)]
 
     @app.callback(
         Output("version", "data"), Output("pulse", "disabled"), Output("doing", "children"),
-        Input("pulse", "n_intervals"), State("version", "data"),
+        Input("pulse", "n_intervals"), State("version", "data"), State("url", "search"),
         prevent_initial_call=True,  # what shows a version would wait for this one first
     )  # fmt: skip  # type: ignore[untyped-decorator]
-    def watch(_: int | None, shown: int) -> Any:
+    def watch(_: int | None, shown: int, search: str | None) -> Any:
+        page = pages.of(from_url(search))
         version = page.version
         return (no_update if version == shown else version), page.finished, page.doing
 
@@ -210,12 +214,13 @@ def _content(app: Dash, page: PageData) -> None:
         Output("table-box", "style"),
         Output("answer", "children"),
         Output("content", "className"),
+        Output("runs", "children"),
         Input("url", "search"),
         Input("version", "data"),
     )  # type: ignore[untyped-decorator]
     def surroundings(search: str | None, _: int) -> Any:
         chosen = from_url(search)
-        sql = chosen.view == "sql"
+        page, sql = pages.of(chosen), chosen.view == "sql"
         frame = (components.tabs(chosen), components.chips(chosen))
         styles = ({"display": "block" if sql else "none"}, {"display": "none" if sql else "block"})
         try:
@@ -231,12 +236,24 @@ def _content(app: Dash, page: PageData) -> None:
                 *styles,
                 [],
                 "content",
+                [],
             )
         top = components.verdict(page.headline, page.lines, total, page.run, error=page.error, finished=page.finished)
         aside = ([], components.columns(page.columns(), chosen)) if sql else (components.facets(groups, chosen), [])
-        ours = chosen.view == "overview"
-        shown = components.answer(page.actions, page.time, FILES_URL if page.files else "") if ours else []
-        return top, *frame, *aside, components.INTRO[chosen.view], *styles, shown, f"content {chosen.view}"
+        runs = components.runs(page.runs, page.run, page.other, chosen)
+        shown = _answer(page, chosen)
+        return top, *frame, *aside, components.INTRO[chosen.view], *styles, shown, f"content {chosen.view}", runs
+
+    def _answer(page: PageData, chosen: Selection) -> list[object]:
+        if chosen.view == "overview":
+            files = FILES_URL + replace(chosen.cleared(), view="overview").url() if page.files else ""
+            return components.answer(page.actions, page.time, files)
+        if chosen.view == "compare":
+            with page.cursor() as con:
+                totals = queries.changes(con, chosen)
+                worst = queries.movers(con, chosen, components.WORST, only="slower")
+            return components.comparison(page.other, totals, worst, chosen, finished=page.finished)
+        return []
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("explore", "filters"), Output("facets", "data-seen"), Input("filters", "data")
@@ -253,9 +270,10 @@ def _content(app: Dash, page: PageData) -> None:
         if not theme or webgl is None or now == shown:  # the browser has not reported these yet, or all of it is drawn
             return no_update
         anew = shown is None or [from_url(shown[0]).view, *shown[1:]] != [chosen.view, *now[1:]]
+        page = pages.of(chosen)
         try:
             with page.cursor() as con:
-                made = draw(con, chosen, theme_of(theme), (page.url, page.other or ""), anew=anew)
+                made = draw(con, chosen, theme_of(theme), page.names, anew=anew)
         except LogparseError:
             made = []
         drawn = [no_update if x is None else x.plain(webgl=webgl) for x in made]  # None: no filter changes it
@@ -282,14 +300,14 @@ def _content(app: Dash, page: PageData) -> None:
         search, theme, *_ = shown
         chosen = from_url(search)
         try:
-            with page.cursor() as con:
+            with pages.of(chosen).cursor() as con:
                 made = draw_below(con, chosen, theme_of(theme))
         except LogparseError:
             made = None
         return (no_update, {"display": "none"}) if made is None else (made.plain(), components.height_of(made))
 
 
-def _details(app: Dash, page: PageData) -> None:
+def _details(app: Dash, pages: Pages) -> None:
     @app.callback(
         Output("detail", "children"),
         Input("opened", "data"),  # the URL where a problem is open, else nothing: most clicks ask for none
@@ -301,6 +319,7 @@ def _details(app: Dash, page: PageData) -> None:
         chosen = from_url(opened)
         if not chosen.problem:
             return None
+        page = pages.of(chosen)
         try:
             with page.cursor() as con:
                 row = queries.one(con, chosen.problem)
@@ -327,7 +346,7 @@ def _details(app: Dash, page: PageData) -> None:
     )
 
 
-def _grid(app: Dash, page: PageData) -> None:
+def _grid(app: Dash, pages: Pages) -> None:
     @app.callback(
         Output("table", "getRowsResponse"),
         Output("table-note", "children"),
@@ -339,7 +358,7 @@ def _grid(app: Dash, page: PageData) -> None:
         if not asked:
             return no_update, no_update
         try:
-            frame, count = _rows(page, from_url(search), asked, int(asked["startRow"]), int(asked["endRow"]))
+            frame, count = _rows(pages, from_url(search), asked, int(asked["startRow"]), int(asked["endRow"]))
         except LogparseError:
             return {"rowData": [], "rowCount": 0}, ""
         return {"rowData": records(frame), "rowCount": count}, components.count(count, asked)
@@ -352,14 +371,12 @@ def _grid(app: Dash, page: PageData) -> None:
         prevent_initial_call=True,
     )  # type: ignore[untyped-decorator]
     def export(_: int, asked: Mapping[str, Any] | None, search: str | None) -> Any:
-        frame, _count = _rows(page, from_url(search), asked or {}, 0, CSV_ROWS)
+        frame, _count = _rows(pages, from_url(search), asked or {}, 0, CSV_ROWS)
         return {"content": csv(frame), "filename": "logparse-problems.csv", "type": "text/csv"}
 
 
-def _rows(
-    page: PageData, chosen: Selection, asked: Mapping[str, Any], start: int, end: int
-) -> tuple[pd.DataFrame, int]:
-    with page.cursor() as con:
+def _rows(pages: Pages, chosen: Selection, asked: Mapping[str, Any], start: int, end: int) -> tuple[pd.DataFrame, int]:
+    with pages.of(chosen).cursor() as con:
         return queries.table(
             con, chosen, start=start, end=end, sort=asked.get("sortModel") or (), filters=asked.get("filterModel") or {}
         )
@@ -389,7 +406,7 @@ def _cell(text: str) -> str:
     return ("'" if text[:1] in "=+-@\t\r" else "") + printable(text)
 
 
-def _sql(app: Dash, page: PageData) -> None:
+def _sql(app: Dash, url: str) -> None:
     one = threading.Lock()
 
     @app.callback(
@@ -406,13 +423,13 @@ def _sql(app: Dash, page: PageData) -> None:
         running=[(Output("sql-run", "disabled"), True, False)],
     )  # type: ignore[untyped-decorator]
     def ask(_: int, text: str | None, theme: str, search: str | None) -> Any:
-        hidden, url = {"display": "none"}, replace(from_url(search), sql=text or "").url()
+        hidden, address = {"display": "none"}, replace(from_url(search), sql=text or "").url()
         if not one.acquire(blocking=False):
-            return None, "Another query is still running: one at a time.", {}, hidden, url
+            return None, "Another query is still running: one at a time.", {}, hidden, address
         try:
             frame = components.frame_of(
                 query(
-                    page.url,
+                    url,
                     text or "",
                     timeout_s=SQL_SECONDS,
                     max_rows=SQL_ROWS,
@@ -421,9 +438,9 @@ def _sql(app: Dash, page: PageData) -> None:
                 )
             )
         except LogparseError as error:
-            return None, printable(str(error)), {}, hidden, url
+            return None, printable(str(error)), {}, hidden, address
         finally:
             one.release()
         drawn = anything(frame, theme_of(theme))
         note = f"{len(frame):,} row{'s' * (len(frame) != 1)}"
-        return components.result_table(frame), note, drawn.plain(), components.height_of(drawn), url
+        return components.result_table(frame), note, drawn.plain(), components.height_of(drawn), address

@@ -6,6 +6,7 @@ state.  All text of a log goes into components as text, which React never reads 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ import pyarrow as pa
 from dash import dcc, html
 
 from analyzers.explore import queries
+from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.overview import measure
 from analyzers.explore.load.job import Action, GpuTime
@@ -35,7 +37,8 @@ INTRO = {
     "shapes": "How well which sizes run, and where time jumps. Click a cell to look only at it.",
     "timeline": "When each process called the library; late starters and silent ranks stand out. Click a slice or drag "
     "a box to look only at what was called then.",
-    "compare": "This store against the other one, problem by problem.",
+    "compare": "This run against another one, problem by problem, as logparse diff compares them: times of one kind of "
+    "evidence, and beyond noise.",
     "files": "What every line of every file became. Rejected lines look like a known format and cannot be read.",
     "sql": "One SELECT over the store's views: read-only, stopped after 20 s or 50,000 rows. Ctrl + Enter runs it; "
     "numbers in the result are plotted over its first column.",
@@ -60,12 +63,13 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
             dcc.Store(id="below", data=None),
             dcc.Store(id="opened", data=""),
             dcc.Download(id="download"),
-            html.A("Skip to the charts", href="#charts", className="skip"),
+            html.A("Skip to the table", href="#table-box", className="skip"),
             html.Header(
                 [
                     html.Div([html.H1("logparse", className="brand"), html.Span(printable(store), className="store")]),
                     html.Div(
                         [
+                            html.Div(id="runs"),
                             html.Label("Search", htmlFor="search", className="hidden"),
                             dcc.Input(id="search", type="search", placeholder="Search ( / )", debounce=True),
                             html.Button("Dark / light", id="switch", n_clicks=0, title="Change the colours"),
@@ -80,7 +84,6 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
             html.Div(id="chips", className="chips"),
             html.Main(
                 [
-                    html.Aside([html.Div(id="facets"), html.Div(id="columns")], **_aria(label="Filters")),
                     html.Section(
                         [
                             html.P(id="intro", className="intro"),
@@ -90,11 +93,13 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
                                 [html.H2("Break down by"), *(_chart(i) for i in range(3))], id="charts", tabIndex="-1"
                             ),
                             html.Div(id="detail", **_aria(live="polite")),
-                            html.Div(_table(), id="table-box"),
+                            html.Div(_table(), id="table-box", tabIndex="-1"),
                         ],
                         id="content",
                         className="content",
                     ),
+                    # After the content, so that the keyboard is at the table before it has passed fifty filters.
+                    html.Aside([html.Div(id="facets"), html.Div(id="columns")], **_aria(label="Filters")),
                 ]
             ),
             html.Footer(tunnel),
@@ -128,6 +133,10 @@ def _table() -> list[Any]:
             [
                 html.H2("Problems"),
                 html.Span(id="table-note", className="faint"),
+                html.Details(
+                    [html.Summary("Columns"), html.Div(id="chooser", **_data(presets=json.dumps(queries.PRESETS)))],
+                    id="choose",
+                ),
                 html.Button("Export CSV", id="export", n_clicks=0),
             ],
             className="bar",
@@ -163,6 +172,7 @@ def _table() -> list[Any]:
     ]
 
 
+_UNITS = {"µs": 1.0, "ms": 1e3}  # in µs
 _NUMBER = (
     "params.value == null ? '' : Math.abs(params.value) < 1e-9 ? '0' : "
     "d3.format(Math.abs(params.value) >= 1000 ? ',.0f' : '.4~r')(params.value)"
@@ -170,17 +180,28 @@ _NUMBER = (
 
 
 def _column(name: str, title: str) -> dict[str, object]:
+    shown = {"field": name, "hide": name not in ("label", *next(iter(queries.PRESETS.values())))}
     if name in queries.TEXTS:
-        width = {"label": 330, "best": 260, "finding": 420, "file": 200}.get(name, 120)
+        width = {"label": 330, "best": 260, "pick": 220, "action": 200, "finding": 420, "file": 200}.get(name, 110)
         return {
-            "field": name,
+            **shown,
             "headerName": title,
             "width": width,
             "filter": "agTextColumnFilter",
             "tooltipField": name,
             **({"pinned": "left"} if name == "label" else {}),
         }
-    return {"field": name, "headerName": title, "width": 122, **_AS_NUMBER}
+    heading, _, unit = title.removesuffix(")").partition(" (")
+    if unit not in _UNITS:
+        return {**shown, "headerName": title, "width": 110, **_AS_NUMBER}
+    return {
+        **shown,
+        "headerName": heading,
+        "width": 110,
+        **_AS_NUMBER,
+        "filterParams": {"filterPlaceholder": f"in {unit}"},
+        "valueFormatter": {"function": f"duration(params.value, {_UNITS[unit]:g})"},
+    }
 
 
 _AS_NUMBER = {
@@ -239,6 +260,59 @@ def result_table(frame: pd.DataFrame) -> html.Div:
     )
     export = html.Button("Export CSV", id="result-export", n_clicks=0, **_data(exports="result"))
     return html.Div([html.Div(export, className="bar"), grid])
+
+
+RUNS = 50  # that can be chosen from, the latest
+
+
+def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[object]:
+    """Which run is looked at and which is beside it, and links to others; each loads the page anew."""
+    what: list[Any] = ["Run ", html.B(printable(run))]
+    what += [" beside ", html.B(printable(other))] if other else []
+    latest = list(reversed(known))[:RUNS]
+    if len(known) < 2:
+        return [html.Span(what)]
+    look = [_run(x, replace(chosen.cleared(), run=x), x == run) for x in latest]
+    compare = [_run(x, replace(chosen.cleared(), view="compare", compare=x), x == other) for x in latest if x != run]
+    lists = [html.H2("Look at"), html.Ul(look), html.H2("Compare with"), html.Ul(compare)]
+    if rest := len(known) - len(latest):
+        lists.append(html.P(f"{rest:,} older ones: logparse explore --run LABEL", className="faint"))
+    return [html.Details([html.Summary(what), html.Div(lists)])]
+
+
+def _run(name: str, chosen: Selection, here: bool) -> html.Li:
+    return html.Li(html.A(printable(name), href=chosen.url(), className="here" if here else ""))
+
+
+WORST = 5  # regressions that are named
+
+
+def comparison(
+    other: str, totals: pd.Series, worst: pd.DataFrame, chosen: Selection, *, finished: bool
+) -> list[object]:
+    """What the comparison comes to, and the problems that lost most: of ``queries.changes`` and ``movers``."""
+    if not other:
+        return [html.P("Choose a run to compare with in the header, or start: logparse explore --compare [STORE:]RUN")]
+    if not totals["problems"]:
+        return [] if finished else [html.P("Reading: the two runs are being compared …")]
+    noun = "problem has" if totals["problems"] == 1 else "problems have"
+    made: list[object] = [
+        html.H2(verdict_of(totals)),
+        html.P(f"{int(totals['problems']):,} {noun} a time in both runs (calls × time of one call)."),
+    ]
+    if len(worst):
+        rows = [
+            html.Li(
+                [
+                    dcc.Link(printable(x["label"]), href=replace(chosen, problem=x["id"]).url()),
+                    f" {duration(x['here_us'])} → {duration(x['other_us'])} ({x['other_us'] / x['here_us'] - 1:+.1%}), "
+                    f"{duration(x['change_us'])} more per run",
+                ]
+            )
+            for x in worst.to_dict("records")
+        ]
+        made += [html.H3("Worst regressions"), html.Ol(rows, className="worst")]
+    return made
 
 
 def tabs(chosen: Selection) -> list[object]:
@@ -457,7 +531,7 @@ def detail(row: pd.Series, advised: Advice, chart: dcc.Graph, layer: Sequence[Ti
         ("Of roofline", percent(row["efficiency"])),
     ]
     if pd.notna(row["other_us"]):
-        numbers.append(("In the other store", duration(row["other_us"])))
+        numbers.append(("Both runs", f"{duration(row['here_us'])} → {duration(row['other_us'])}"))
     head = [html.H2(printable(str(row["label"]))), dcc.Link("Close", href=close, className="close")]
     title = f"Override row ({advised.override_name})" if advised.override_name else "Override row"
     return html.Section(

@@ -14,6 +14,7 @@ import duckdb
 import pandas as pd
 
 from analyzers.explore import queries as rows
+from analyzers.explore.load.beside import names
 from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT, Action, GpuTime
 from analyzers.explore.load.reader import Reading
 from analyzers.explore.page.other_passes import Timed, passes
@@ -41,7 +42,11 @@ class PageData:
         target: Mapping[str, str] = MappingProxyType({}),
         reading: Reading | None = None,
     ) -> None:
-        self.url, self.other, self.run, self.runs = url, other, run or "", list[str]()
+        self.url, self.run, self.runs = url, run or "", list[str]()
+        self.other = ""
+        """The run beside it, with its store if that is another one."""
+        self.names = (url, "")
+        """What the two are called in a chart."""
         self.target = dict(target)
         """Facts of the machine that will read the overrides; empty: each is for the machine that it was measured on."""
         self.headline, self.lines = "", tuple[str, ...]()
@@ -181,6 +186,10 @@ class PageData:
     def _load_run(self) -> None:
         known = json.loads((self.reading.folder / "run.json").read_text())
         self.run, self.runs = known["run"], known["runs"]
+        if known["other"]:
+            store, (url, run) = open_store(self.url), known["other"]
+            self.names = names(store, self.run, open_store(url), run)
+            self.other = run if url == store.url else f"{url}:{run}"
         self._ready.set()
 
     def _load_tries(self) -> None:
@@ -200,3 +209,40 @@ class PageData:
         tables = name.partition(".")[0]
         self._con.cursor().execute(f"attach {sql_text(self.reading.folder / name)} as {tables} (read_only)")
         self._tables = tables
+
+
+class Pages:
+    """The page of the run that was asked for first, and those of other runs of its store, read when they are asked for.
+
+    Each holds hundreds of megabytes, so only the first and the ``_OTHERS`` latest stay.
+    """
+
+    def __init__(self, first: PageData) -> None:
+        self.first = first
+        self._others: dict[tuple[str, str], PageData] = {}
+        self._lock = threading.Lock()
+
+    def of(self, chosen: Selection) -> PageData:
+        """The page of the selection's runs; the first where it names none, or one that the store does not have."""
+        first = self.first
+        if not (chosen.run or chosen.compare):
+            return first
+        with contextlib.suppress(LogparseError):
+            first.cursor().close()  # its runs are known from then on
+        wanted = (chosen.run or first.run, chosen.compare or first.other)
+        if wanted == (first.run, first.other) or any(x not in ("", first.other, *first.runs) for x in wanted):
+            return first
+        with self._lock:
+            page = self._others.pop(wanted, None) or PageData(first.url, wanted[0], wanted[1] or None, first.target)
+            self._others[wanted] = page
+            for old in list(self._others)[:-_OTHERS]:
+                self._others.pop(old).close()
+            return page
+
+    def close(self) -> None:
+        """Close all of them."""
+        for page in (self.first, *self._others.values()):
+            page.close()
+
+
+_OTHERS = 2

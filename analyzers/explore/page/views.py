@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from analyzers.explore import queries
 from analyzers.explore.charts.compare import COLUMNS as COMPARE
-from analyzers.explore.charts.compare import NOISE, compare
+from analyzers.explore.charts.compare import compare
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.overview import FILTERED, NO_PROBLEM, completeness, overview
 from analyzers.explore.charts.palette import Theme
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BOXES: Mapping[tuple[str, int], tuple[tuple[str, float], tuple[str, float]]] = {
     ("roofline", 0): (("intensity", 1.0), ("tflops", 1.0)),
     ("weights", 0): (("sibling_us", 1e3), ("best_us", 1e3)),
-    ("compare", 0): (("time_us", 1.0), ("other_us", 1.0)),
+    ("compare", 0): (("here_us", 1.0), ("other_us", 1.0)),
 }
 """Charts in which a box selects: the numbers on their axes, and what one unit of the axis is in the column's."""
 POINTS = ("roofline", "weights", "compare")  # views whose chart is drawn by WebGL
@@ -159,8 +159,8 @@ def _timeline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _
 
 
 def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str]) -> list[Figure]:
-    drawn = queries.sample(con, chosen, COMPARE, ("time_us", "other_us"))
-    movers, totals = queries.movers(con, chosen), queries.changes(con, chosen, NOISE)
+    drawn = queries.sample(con, chosen, COMPARE, ("here_us", "other_us"))
+    movers, totals = queries.movers(con, chosen), queries.changes(con, chosen)
     return [compare(drawn.rows, movers, totals, theme, names=names, remark=drawn.note)]
 
 

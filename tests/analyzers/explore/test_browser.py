@@ -553,7 +553,7 @@ def beside(planted: Store, after: Store, tmp_path_factory: pytest.TempPathFactor
     return out
 
 
-TOLD = ["3 problems timed in both", "1 faster there, 1 slower", "<img src=x"]
+TOLD = ["3 problems timed in both", "1 faster, 1 slower", "<img src=x"]
 
 
 def test_two_stores_are_compared_in_the_page(themed: Visit, both: Served) -> None:
@@ -567,9 +567,9 @@ def test_two_stores_are_compared_in_the_page(themed: Visit, both: Served) -> Non
     for text in TOLD:
         assert text in (page.text_content("#chart-0") or "")
     problem = click_point(page, "#chart-0", "slower there")
-    page.wait_for_selector("#problem >> text=In the other store")
+    page.wait_for_selector("#problem >> text=Both runs")
     page.wait_for_url(f"**problem={problem}*")  # the panel may be there before the address
-    assert page.inner_text("#problem dl div:last-child dd") == "10.9 ms"
+    assert page.inner_text("#problem dl div:last-child dd") == "5.46 ms → 10.9 ms"
     page.click("#problem .close")
     page.wait_for_selector("#problem", state="detached")
     click_mark(page, "#chart-0 .barlayer .point:nth-child(3) path")
@@ -594,7 +594,7 @@ def test_two_stores_are_compared_in_the_report(themed: Visit, beside: Path) -> N
     for text in TOLD:
         assert text in (page.text_content("#chart") or "")
     problem = click_point(page, "#chart", "slower there")
-    page.wait_for_selector("#problem >> text=In the other store (µs)")
+    page.wait_for_selector("#problem >> text=In the other run (µs)")
     assert page.locator(f"#table tr.here[data-id='{problem}']").count() == 1
     assert page.inner_text("#problem dl div:last-child dd") == "10,910"
     click_mark(page, "#chart .barlayer .point:nth-child(3) path")
@@ -612,7 +612,7 @@ def test_a_report_of_one_store_compares_nothing(seen: Visit, reports: dict[str, 
     assert "Compare" not in page.locator("nav button").all_inner_texts()
     page.locator("#table tbody tr").first.click()
     page.wait_for_selector("#problem")
-    assert "other store" not in page.inner_text("#page")
+    assert "other run" not in page.inner_text("#page")
     seen.clean()
 
 

@@ -61,7 +61,9 @@ def test_what_was_made_of_fewer_files_is_never_used(store: Store) -> None:
     ingest([str(RESULTS)], store, run="demo", jobs=1)
     after = cache.place(store, "demo", None)
     assert after != before
-    assert cache.place(store, "demo", store.url) not in (before, after), "with a store beside it, it is another page"
+    assert cache.place(store, "demo", (store, "demo")) not in (before, after), (
+        "with a run beside it, it is another page"
+    )
 
 
 def test_a_changed_program_makes_everything_anew(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

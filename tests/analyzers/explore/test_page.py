@@ -16,16 +16,19 @@ pytest.importorskip("dash", reason="the extra `explore` is not installed")
 
 from flask.testing import FlaskClient
 
+from analyzers.explore.load.beside import beside
 from analyzers.explore.page.address import tunnel
 from analyzers.explore.page.app import SQL_SECONDS, application, csv, records
-from analyzers.explore.page.data import PageData
+from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.views import clicked
 from analyzers.explore.plain_text import solution_name
 from analyzers.explore.queries import changes
 from analyzers.explore.selection import Selection, from_url
-from logparse.errors import LogparseError
-from logparse.store import Store
-from tests.analyzers.explore.conftest import asked
+from logparse.errors import LogparseError, StoreError
+from logparse.ingest import record
+from logparse.store import Store, open_store
+from tests.analyzers.example import B, F, W
+from tests.analyzers.explore.conftest import asked, measured
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +156,7 @@ def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -
     try:
         assert data.wait(60), "the store is read and judged"
         with data.cursor() as con:
-            told = changes(con, Selection(), 0.05)
+            told = changes(con, Selection())
             lost = con.execute("select count(*) from points where loss_us > 0").fetchone()
     finally:
         data.close()
@@ -161,6 +164,61 @@ def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -
     assert told["problems"] > 20
     assert (told["faster"], told["slower"]) == (0, 0)
     assert told["here_us"] == pytest.approx(told["there_us"])
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Before and after a change in one store: F faster, B the same, W slower."""
+    store = open_store(tmp_path_factory.mktemp("two") / "store", create=True)
+    for run, times in (("before", (187.0, 219.0, 5455.0)), ("after", (93.5, 220.0, 10910.0))):
+        records = [measured(problem, "ConvAsm", us) for problem, us in zip((F, B, W), times, strict=True)]
+        record(store, records, run=run, name=f"{run}.HIP.fdb.txt", format="miopen-find-db")
+    return store
+
+
+def test_compare_takes_a_store_a_run_or_both(two_runs: Store, sampled: Store) -> None:
+    def found(word: str) -> tuple[str, str]:
+        store, run = beside(word, sampled)
+        return store.url, run
+
+    assert found(two_runs.url) == (two_runs.url, "after")
+    assert found(f"{two_runs.url}:before") == found(f"{two_runs.url}#before") == (two_runs.url, "before")
+    assert found("demo") == (sampled.url, "demo")
+    with pytest.raises(StoreError, match="no run 'nosuch'"):
+        found(f"{two_runs.url}:nosuch")
+    with pytest.raises(StoreError, match=r"neither a store nor a run of .*demo"):
+        found("nosuch")
+
+
+def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) -> None:
+    first = PageData(two_runs.url)
+    pages = Pages(first)
+    try:
+        client = application(pages).server.test_client()
+
+        def shown(search: str) -> dict[str, str]:
+            page = pages.of(from_url(search))
+            assert page.wait(300), page.error
+            answer = asked(client, "verdict.children", {"url.search": search})
+            return {name: str(values) for name, values in answer.items()}
+
+        assert "Run after." in shown("?view=overview")["verdict"]
+        assert "?view=overview&run=before" in shown("?view=overview")["runs"]
+        assert "Choose a run to compare with" in shown("?view=compare")["answer"]
+        assert pages.of(from_url("?run=nosuch&compare=<img>")) is first, "what a link names and is not there"
+        both = "?view=compare&run=before&compare=after"
+        found = shown(both)["answer"]
+        data = pages.of(from_url(both))
+        assert (data.run, data.other) == ("before", "after")
+        assert data is pages.of(from_url(both.replace("compare&", "regret&", 1))), "read once"
+        assert "5.86 ms → 11.2 ms (+91.5%): 1 faster, 1 slower" in found
+        assert "3 problems have a time in both runs" in found
+        assert "5.46 ms → 10.9 ms (+100.0%), 5.46 ms more per run" in found
+        with data.cursor() as con:
+            files = con.execute("select distinct file from points").fetchall()
+        assert files == [("before.HIP.fdb.txt",)], "other runs' measurements are no rows of this one"
+    finally:
+        pages.close()
 
 
 def test_a_query_is_stopped_at_the_pages_limits(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:

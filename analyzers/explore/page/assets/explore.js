@@ -67,6 +67,40 @@
     };
     for (const [name, value] of Object.entries(given)) if (chart.getAttribute(name) !== value) chart.setAttribute(name, value);
   };
+  // Of the views one is reached by Tab; the arrow keys lead to the others.
+  const views = () => document.querySelectorAll('#tabs a').forEach((link) => {
+    const here = link.classList.contains('here');
+    link.tabIndex = here ? 0 : -1;
+    if (here) link.setAttribute('aria-current', 'page'); else link.removeAttribute('aria-current');
+  });
+  // Which columns the table shows: sets of them and one box each. The choice stays in this browser.
+  const COLUMNS = 'logparse-columns';
+  const show = (grid, names) => grid.getColumns().forEach((x) => {
+    if (x.getColId() !== 'label') grid.setColumnsVisible([x.getColId()], names.includes(x.getColId()));
+  });
+  const chooser = (grid) => {
+    const box = document.getElementById('chooser'), presets = JSON.parse(box.dataset.presets);
+    const columns = grid.getColumns().filter((x) => x.getColId() !== 'label');
+    const boxes = columns.map((x) => Object.assign(document.createElement('input'), { type: 'checkbox', value: x.getColId() }));
+    const keep = (names) => {
+      show(grid, names);
+      boxes.forEach((x) => { x.checked = names.includes(x.value); });
+      try { localStorage.setItem(COLUMNS, JSON.stringify(names)); } catch (refused) {}
+    };
+    const set = (title, names) => {
+      const button = make('button', '', title);
+      button.addEventListener('click', () => keep(names));
+      return button;
+    };
+    boxes.forEach((x) => x.addEventListener('change', () => keep(boxes.filter((y) => y.checked).map((y) => y.value))));
+    box.replaceChildren(
+      make('div', 'sets', ...Object.entries(presets).map(([title, names]) => set(title, names)), set('All', boxes.map((x) => x.value))),
+      ...columns.map((x, i) => make('label', '', boxes[i], x.getColDef().headerName)),
+    );
+    let names = Object.values(presets)[0];
+    try { const kept = JSON.parse(localStorage.getItem(COLUMNS)); if (Array.isArray(kept)) names = kept; } catch (unreadable) {}
+    keep(names);
+  };
   const arrangement = (grid) => {
     const sort = grid.getColumnState().filter((x) => x.sort).sort((a, b) => a.sortIndex - b.sortIndex).map((x) => [x.colId, x.sort]);
     const filter = grid.getFilterModel();
@@ -80,10 +114,18 @@
     if (now) search.set('table', now); else search.delete('table');
     dash_clientside.set_props('url', { search: `?${search}` });
   };
+  // A time of so many µs each in the unit that fits it, as logparse.text.duration writes it.
+  window.dashAgGridFunctions = Object.assign(window.dashAgGridFunctions || {}, { duration: (value, each) => {
+    if (value === null || value === undefined) return '';
+    const us = value * each, size = Math.abs(us);
+    const [unit, scale] = size < 999.5 ? ['µs', 1] : size < 999.5e3 ? ['ms', 1e3] : size < 6e8 ? ['s', 1e6] : ['min', 6e7];
+    return `${+(us / scale).toPrecision(3)} ${unit}`;
+  } });
   window.dash_clientside = Object.assign(window.dash_clientside || {}, { explore: {
     filters: (given) => {
       const groups = given || [];
       children(document.getElementById('facets'), groups.length, group).forEach((x, i) => showGroup(x, groups[i]));
+      requestAnimationFrame(views);
       return groups.length;
     },
     // Shows the URL's state in the boxes and the table. Returns the URL if a problem is open.
@@ -116,6 +158,7 @@
       if (!watched) {
         watched = true;
         for (const name of ['sortChanged', 'filterChanged']) grid.addEventListener(name, () => arranged(grid));
+        chooser(grid);
       }
       if (arrangement(grid) === wanted) return;
       let given = {};
@@ -154,6 +197,9 @@
     if (event.key === 'Escape' && card) card.querySelector('.close').click();
     else if (event.key === 'Escape' && event.target.id === 'search') event.target.blur();
     else if (typing) return;
+    else if (event.target.matches('#tabs a') && ['ArrowLeft', 'ArrowRight'].includes(event.key)) {
+      event.target[event.key === 'ArrowLeft' ? 'previousElementSibling' : 'nextElementSibling']?.focus();
+    }
     else if (event.key === '/') document.getElementById('search').focus();
     else if (card?.contains(event.target) && ['ArrowDown', 'ArrowUp'].includes(event.key)) step(event.key === 'ArrowDown' ? 1 : -1);
     else return;

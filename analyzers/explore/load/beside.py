@@ -1,0 +1,56 @@
+"""Another run beside the one that is looked at: which one ``--compare`` names, and what ``logparse diff`` finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logparse.errors import StoreError
+from logparse.store import Store, open_store
+
+if TYPE_CHECKING:
+    from analyzers.proof.diff import Diff
+
+
+def beside(word: str, store: Store) -> tuple[Store, str]:
+    """The store and the run that a word names: ``STORE`` (its latest run), ``STORE:RUN``, ``STORE#RUN``, or a run of
+    ``store``.  Raises StoreError for any other word.
+    """
+    if (whole := _existing(word)) is not None:
+        return whole, whole.latest_run()
+    for place, mark in enumerate(word):  # both may hold colons: a URL, and a run that is named by its time
+        if mark in ":#" and (found := _existing(word[:place])) is not None:
+            return found, found.latest_run(word[place + 1 :])
+    if word in store.runs():
+        return store, word
+    raise StoreError(
+        f"--compare {word}: neither a store nor a run of {store.url} ({', '.join(store.runs()) or 'none'})"
+    )
+
+
+def _existing(url: str) -> Store | None:
+    try:
+        return open_store(url) if url else None
+    except StoreError:
+        return None
+
+
+def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, str]:
+    """How the two are called: by their runs where they are of one store, else by their stores."""
+    return (run, other_run) if store.url == other.url else (store.url, other.url)
+
+
+def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
+    """The same comparison as ``logparse diff``.  Raises StoreError for a run that does not exist."""
+    from analyzers.evidence.runs import tables_of
+    from analyzers.proof.diff import diff
+
+    return diff(tables_of(store, run), tables_of(other, other_run))
+
+
+def keep(found: Diff, folder: Path) -> Path:
+    """The file in the folder that holds the comparison: ``problem, here_us, other_us, moved`` where both have times."""
+    path = folder / "others.parquet"
+    rows = found.rows[found.rows["ratio"].notna()].rename(columns={"a_us": "here_us", "b_us": "other_us"})
+    rows.rename(columns={"state": "moved"})[["problem", "here_us", "other_us", "moved"]].to_parquet(path)
+    return path
