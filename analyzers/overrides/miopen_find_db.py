@@ -18,13 +18,12 @@ from analyzers.overrides.override_format import Merging, OverrideFormat
 from analyzers.overrides.reading import Breach, Note, Reading, Row, Rule, Verdicts, text_of
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db
-from logparse.formats.miopen.find_db_record import read_item
+from logparse.formats.miopen.find_db_record import BLANKS, read_item
 from logparse.formats.miopen.problem_key import is_key, key_of, problem_from_key
 from logparse.formats.miopen.solvers import ALGORITHMS, TUNABLE, algorithm_name, known_algorithm
 from logparse.model import Measurement
 
 _MOST = 10
-_BLANKS = " \t\n\r\f\v"
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
 _REFIND = "let MIOpen find it again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
 
@@ -62,11 +61,17 @@ def _ill_formed(item: Item, target: Facts) -> str | None:
     return "an item with the algorithm in front needs a comma behind its workspace: MIOpen drops it as ill-formed"
 
 
+def _blank_in_name(item: Item, target: Facts) -> str | None:
+    if not any(x in BLANKS for x in item.solver):
+        return None
+    return f"a blank in the solver's name {item.solver!r}: MIOpen knows no such solver"
+
+
 def _other_family(item: Item, target: Facts) -> str | None:
     family = known_algorithm(item.solver)
     if family is None or item.problem is None or len(item.values) < 3 or _algorithm(item, target):
         return None
-    name, own = item.values[2].strip(_BLANKS), algorithm_name(family, item.problem.direction)
+    name, own = item.values[2].strip(BLANKS), algorithm_name(family, item.problem.direction)
     if name == own or own not in ALGORITHMS:
         return None
     return f"{item.solver} under {name}, its own is {own}: MIOpen may run UNKNOWN, a solution that it does not find"
@@ -75,7 +80,7 @@ def _other_family(item: Item, target: Facts) -> str | None:
 def _algorithm(item: Item, target: Facts) -> str | None:
     if len(item.values) < 3 or item.problem is None:
         return None
-    name = item.values[2].strip(_BLANKS)  # MIOpen reads it with >>
+    name = item.values[2].strip(BLANKS)  # MIOpen reads it with >>
     direction = ALGORITHMS.get(name)
     if direction is None:
         return f"MIOpen knows no algorithm {name!r} and throws Bad algorithm"
@@ -121,6 +126,7 @@ _RULES = (
             Rule("item", "error", "read", _ill_formed, _REFIND),
             Rule("bad-key", "error", "matched", _bad_key, _REFIND),
             Rule("key-spelling", "error", "matched", _spelling, _REFIND),
+            Rule("unknown-solver", "error", "honoured", _blank_in_name, _REFIND),
             Rule("few-values", "error", "honoured", _few_values, _REFIND),
             Rule("algorithm", "error", "honoured", _algorithm, _REFIND),
             Rule("algorithm", "error", "honoured", _other_family, _REFIND),
@@ -207,9 +213,9 @@ def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterato
 
 
 def _row(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
-    text = item.text.rstrip(_BLANKS)
+    text = item.text.rstrip(BLANKS)
     if len(item.values) >= 3:
-        text = f"{item.solver}:{','.join(x.strip(_BLANKS) for x in item.values[:3])}"
+        text = f"{item.solver}:{','.join(x.strip(BLANKS) for x in item.values[:3])}"
     record = read_item(text, item.problem, item.key) if item.problem is not None else None
     known = record if isinstance(record, Measurement) else None
     return Row(

@@ -18,7 +18,7 @@
 #include <malloc.h>
 #endif
 
-#define VERSION 3 /* of what Python's side expects: count up with every change of arguments or results */
+#define VERSION 4 /* of what Python's side expects: count up with every change of arguments or results */
 #define SIZES 12  /* n c d h w k filter_d filter_h filter_w out_d out_h out_w */
 #define PIECES 3  /* of a tail: what stands around and between the sizes in a problem's text */
 #define NONE UINT32_MAX
@@ -39,7 +39,7 @@ typedef struct {
     const char *text;
     size_t length;
     uint64_t hash;
-    int32_t last; /* an id's last line, a tail's direction */
+    int32_t last; /* a solver's last line, a tail's direction */
     int32_t next; /* the algorithm that followed a solver, a tail's count of dimensions */
 } Word;
 
@@ -249,6 +249,14 @@ static double read_time(const char **place)
 
 static inline int ends_value(char c) { return c == ',' || c == ';' || c == '\n'; }
 
+/* The end of a name: as of a value, or a blank. */
+static inline const char *name_end(const char *at)
+{
+    while (is_plain(*at) && *at != ' ')
+        at++;
+    return at;
+}
+
 /* The end of a value: a delimiter, or a character that none has. */
 static inline const char *value_end(const char *at)
 {
@@ -285,7 +293,7 @@ static uint32_t algorithm_at(const Scan *scan, const char *at, const char *end, 
     return NONE;
 }
 
-/* "solver:ms,workspace,algorithm" with up to two values more, or "algorithm:solver,ms,workspace" likewise. */
+/* "solver:ms,workspace,algorithm" or "algorithm:solver,ms,workspace," with up to two values more. */
 static int read_item(Scan *scan, const char **place, const char *data, const char *end, size_t line, size_t item)
 {
     const char *at = *place, *stop = memchr(at, ':', (size_t)(end - at));
@@ -294,26 +302,24 @@ static int read_item(Scan *scan, const char **place, const char *data, const cha
     Word *id = word_of(&scan->names, at, (size_t)(stop - at), 0);
     if (!id)
         return NO_MEMORY;
-    if (id->last < 0 && value_end(at) != stop)
+    if (id->last < 0 && name_end(at) != stop)
         return ODD;
-    if (id->last == (int32_t)line)
-        return ODD;
-    id->last = (int32_t)line;
     uint32_t number = (uint32_t)(id - scan->names.words), algorithm = number;
     int old = number < scan->algorithms, values = 3; /* that are read below */
     at = stop + 1;
     if (old) {
-        stop = value_end(at);
+        stop = name_end(at);
         if (stop == at || *stop != ',')
             return ODD;
         Word *solver = word_of(&scan->names, at, (size_t)(stop - at), 0);
         if (!solver)
             return NO_MEMORY;
         number = (uint32_t)(solver - scan->names.words);
-        if (solver->last < 0) /* no line has it as an id */
-            solver->last = INT32_MAX;
         at = stop + 1;
     }
+    if (scan->names.words[number].last == (int32_t)line)
+        return ODD;
+    scan->names.words[number].last = (int32_t)line;
     const char *start = at;
     double time = read_time(&at);
     if (!(time > 0) || *at != ',') {
@@ -325,11 +331,9 @@ static int read_item(Scan *scan, const char **place, const char *data, const cha
     int64_t workspace = 0;
     for (start = ++at; is_digit(*at) && at - start < 18; at++)
         workspace = 10 * workspace + (*at - '0');
-    if (at == start || !ends_value(*at))
+    if (at == start || *at != ',') /* then the algorithm, or what the older form has there */
         return ODD;
     if (!old) {
-        if (*at != ',')
-            return ODD;
         algorithm = algorithm_at(scan, ++at, end, scan->names.words[number].next);
         if (algorithm == NONE)
             return ODD;

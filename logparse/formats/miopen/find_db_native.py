@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from logparse.formats.miopen.find_db_record import ORIGIN, no_time, read_time
+from logparse.formats.miopen.find_db_record import BLANKS, ORIGIN, no_time, read_time
 from logparse.formats.miopen.key_tails import (
     SIZES,
     TAILS,
@@ -24,7 +24,7 @@ from logparse.formats.miopen.key_tails import (
 )
 from logparse.formats.miopen.solvers import ALGORITHMS
 
-VERSION = 3
+VERSION = 4
 """Of the native module's arguments and results: one built from other sources is not used."""
 
 _NAMES = tuple(name.encode() for name in ALGORITHMS)
@@ -99,7 +99,7 @@ def _times(text: bytes | memoryview, times: bytes, asides: bytes, zeros: npt.NDA
     time_us = np.frombuffer(times, np.float64).copy()
     good, errors = np.ones(items, dtype=bool), []
     for item, start, length in rest.tolist():
-        written = bytes(text[start : start + length]).decode()
+        written = bytes(text[start : start + length]).decode().strip(BLANKS)
         known = read_time(written)
         if known is None:
             good[item] = False

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logparse.formats.miopen.find_db_record import ORIGIN, no_time
+from logparse.formats.miopen.find_db_record import BLANKS, ORIGIN, no_time
 from logparse.formats.miopen.key_tails import Hashes, Ints, demand
 from logparse.formats.miopen.problem_key_columns import Problems, content, numbers_of, problems_of, strings
 from logparse.formats.miopen.solvers import ALGORITHMS
@@ -49,7 +49,7 @@ def numpy_columns(text: bytes) -> tuple[Hashes, Ints, Ints, pa.Table, pa.Table]:
 
     keys = pieces.take(pa.array(2 * key_piece))
     problems = problems_of(keys)
-    table = _items(pieces, first, line, problems)
+    table = _items(pieces, first, values, line, problems)
     ordinal = np.arange(len(line)) - np.flatnonzero(opens)[line]
     table |= {
         "key_text": _dictionary(line, keys),
@@ -73,12 +73,11 @@ def _constant(value: str, count: int) -> pa.DictionaryArray:
     return _dictionary(np.zeros(count, dtype=np.int64), pa.array([value]))
 
 
-def _items(pieces: pa.StringArray, first: Ints, line: Ints, problems: Problems) -> dict[str, Any]:
+def _items(pieces: pa.StringArray, first: Ints, values: Ints, line: Ints, problems: Problems) -> dict[str, Any]:
     """Columns of the measurements that each item is."""
     count = len(first)
     ids = pieces.take(pa.array(2 * first)).dictionary_encode()
     id_code = ids.indices.to_numpy()
-    demand(not _repeats(id_code, line))
     names = ids.dictionary.to_pylist()
     old = np.array([name in ALGORITHMS for name in names])[id_code]  # v1 and v0: the id is the algorithm
     if old.any():
@@ -90,13 +89,16 @@ def _items(pieces: pa.StringArray, first: Ints, line: Ints, problems: Problems) 
     else:
         solver, algorithm = ids, pieces.take(pa.array(2 * (first + 3))).dictionary_encode()
     solvers, algorithms = solver.dictionary.to_pylist(), algorithm.dictionary.to_pylist()
-    demand(not old.any() or not np.array([name == "" for name in solvers])[solver.indices.to_numpy()].any())
-    demand("" not in names)
+    used = [solvers[place] for place in np.unique(solver.indices.to_numpy())]
+    demand("" not in (*names, *used) and not any(x in BLANKS for name in used for x in name))
+    places = {name: place for place, name in enumerate(solvers)}  # an id of one item may be the second word of another
+    demand(not _repeats(np.array([places[name] for name in solvers])[solver.indices.to_numpy()], line))
+    demand(not old.any() or values[old].min() >= 4)
     fits = np.array(["FBW".find(ALGORITHMS.get(name, "?")) for name in algorithms])[algorithm.indices.to_numpy()]
     demand((fits == problems.direction[line]).all())
 
     texts = pieces.take(pa.array(2 * (first + 1 + old)))
-    demand(not (content(texts) == _BLANK).any())
+    demand(not (content(texts) <= _BLANK).any())
     # Milliseconds with three more decimal places: multiplying the doubles would round twice.
     time_us = pc.binary_join_element_wise(texts, "e3", "").cast(pa.float64()).to_numpy()
     good = (time_us > 0) & (time_us < np.inf)
@@ -118,7 +120,7 @@ def _items(pieces: pa.StringArray, first: Ints, line: Ints, problems: Problems) 
 
 
 def _repeats(code: Ints, line: Ints) -> bool:
-    """Whether an id occurs twice in a line: compare items at growing distance while any pair shares its line."""
+    """Whether a solver occurs twice in a line: compare items at growing distance while any pair shares its line."""
     for step in range(1, len(code)):
         together = line[step:] == line[:-step]
         if not together.any():

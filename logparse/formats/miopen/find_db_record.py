@@ -7,9 +7,13 @@ a time above 0                                  ``ok``, milliseconds × 1000 in 
 a time ≤ 0, not finite or no number             ``no_time``, no time; the text is in ``error``
 fewer than 3 values, or the algorithm of        ``failed``: MIOpen throws ``Bad algorithm`` when it
 another direction                               meets such an item
-a repeated id in a line, a repeated key         ``skipped``: MIOpen uses the first; both are kept
-no ``:`` or no id                               a ``Reject`` of its own; the line's other items count
+a repeated solver in a line, a repeated key     ``skipped``: MIOpen uses the first; both are kept
+no ``:`` or no id; a blank in a solver's name;  a ``Reject`` of its own, as MIOpen drops the item; the
+an older item (algorithm in front) without a    line's other items count
+comma behind its workspace
 ==============================================  =====================================================
+
+Blanks and a carriage return around a value are harmless: MIOpen reads values with ``>>``.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from logparse.model import ConvProblem, Measurement, Record, Reject, Solution, S
 ORIGIN = "find-db"
 DUPLICATE_KEY = "duplicate key: MIOpen uses the first record"
 DUPLICATE_ID = "duplicate id: MIOpen uses the first item"
+BLANKS = " \t\n\r\f\v"
+"""What C++ counts as blanks."""
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf)", re.ASCII)
 _BYTES = re.compile(r"\d{1,18}", re.ASCII)
@@ -55,9 +61,9 @@ def read_record(text: str) -> Outcome:
         if isinstance(record, Reject):
             records.append(replace(record, offset=at, length=len(item)))
         else:
-            id = item.partition(":")[0]
-            records.append(replace(record, status="skipped", error=DUPLICATE_ID) if id in seen else record)
-            seen.add(id)
+            solver = record.solution.id
+            records.append(replace(record, status="skipped", error=DUPLICATE_ID) if solver in seen else record)
+            seen.add(solver)
         at += len(item) + 1
     measured = any(isinstance(record, Measurement) for record in records)
     return Outcome("measurement" if measured else "reject", records)
@@ -71,10 +77,15 @@ def read_item(item: str, problem: ConvProblem, key: str, origin: str = ORIGIN) -
     solver = values.pop(0) if v1 else id
     if not colon or not solver:
         return Reject("an item without id or ':'")
-    milliseconds, workspace, algorithm = (*values[:2], *([id] if v1 else values[2:3]), *("",) * 3)[:3]
+    if any(x in BLANKS for x in solver):
+        return Reject("a blank in the solver's name: MIOpen knows no such solver")
+    if v1 and len(values) < 3:
+        return Reject("an item with the algorithm in front, without a comma behind its workspace: ill-formed to MIOpen")
+    fields = [x.strip(BLANKS) for x in values]
+    milliseconds, workspace, algorithm = (*fields[:2], *([id] if v1 else fields[2:3]), *("",) * 3)[:3]
     status: Status
     status, error, time_us = "ok", None, None
-    if len(values) < (2 if v1 else 3):
+    if len(values) < 3:
         status, error = "failed", "too few values: MIOpen throws Bad algorithm"
     elif ALGORITHMS.get(algorithm) != problem.direction:
         status, error = "failed", f"MIOpen throws Bad algorithm: {algorithm}"

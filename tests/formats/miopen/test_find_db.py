@@ -179,6 +179,41 @@ def test_v1_v0_and_ragged_items_agree_with_the_plain_reader() -> None:
     assert set(outcome.tables["convs"]["pad_d"].to_pylist()) == {0, None, 1}
 
 
+@pytest.mark.parametrize(
+    ("items", "read"),
+    [
+        ("a:1,0,@", ["a 1000.0"]),
+        ("a:1,0,@\r", ["a 1000.0"]),
+        ("a:1,0,@ ;b:2,0,@", ["a 1000.0", "b 2000.0"]),
+        ("a: 1 , 0 , @,more", ["a 1000.0"]),
+        ("@:a,1,0,", ["a 1000.0"]),
+        ("@:a,1,0", ["ill-formed"]),
+        ("@:a,1", ["ill-formed"]),
+        ("@:a", ["ill-formed"]),
+        ("@:a,1,0;b:2,0,@", ["ill-formed", "b 2000.0"]),
+        (" a:1,0,@", ["blank in the solver's name"]),
+        ("@:a b,1,0,", ["blank in the solver's name"]),
+        ("a:2,0,@;@:a,1,0,", ["a 2000.0", "skipped"]),
+        ("@:a,1,0,;a:2,0,@", ["a 1000.0", "skipped"]),
+        ("@:a,1,0,;@:b,2,0,", ["a 1000.0", "b 2000.0"]),
+        ("a:1,0", ["failed"]),
+        (":1,0,@", ["without id"]),
+        (";a:1,0,@", ["without id", "a 1000.0"]),
+    ],
+)
+def test_items_are_what_the_library_makes_of_them(items: str, read: list[str]) -> None:
+    """As libMIOpen 3.5.1 reads user files (ROCm 7.2.4): what it drops is a reject with its reason."""
+    line = f"3-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-F={items}\n".replace("@", "miopenConvolutionFwdAlgoGEMM")
+    agree(line.encode())
+    found = [
+        x.reason if isinstance(x, Reject) else f"{x.solution.id} {x.time_us}" if x.status == "ok" else x.status
+        for x in read_record(line.removesuffix("\n")).records
+        if isinstance(x, (Reject, Measurement))
+    ]
+    assert len(found) == len(read)
+    assert all(wanted in text for text, wanted in zip(found, read, strict=True)), found
+
+
 def test_the_first_record_of_a_key_wins_in_every_order() -> None:
     one = b"3-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-F=a:1,0,miopenConvolutionFwdAlgoGEMM\n"
     two = one.replace(b"3-8", b"4-8").replace(b"\n", b";b:2,0,miopenConvolutionFwdAlgoFFT\n")
@@ -195,9 +230,14 @@ LINES = [
     b"256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NHWC-NHWC-NHWC-FP16-W_g32=a:5.4e-05,0,miopenConvolutionBwdWeightsAlgoGEMM\n",
     b"128-14-28-28-3x3x3-64-28-56-56-8-1x1x1-2x2x2-1x1x1-0-NCDHW-FP16-W=miopenConvolutionBwdWeightsAlgoGEMM:b,1,2,c,d\n",
     b"1024-4-14-14-1x1x1-256-4-14-14-4-0x0-1x1x1-1x1x1-0-NCHW-FP32-B=a:0,0,miopenConvolutionBwdDataAlgoGEMM\n",
+    b"3-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-F=miopenConvolutionFwdAlgoGEMM:a,1,2,;miopenConvolutionFwdAlgoGEMM:b,1,2,;"
+    b"c:1,2,miopenConvolutionFwdAlgoGEMM\n",
 ]
 DAMAGE = [
     b"",
+    b";a:2,0,miopenConvolutionFwdAlgoGEMM",
+    b";miopenConvolutionFwdAlgoGEMM:a,1,2",
+    b";miopenConvolutionFwdAlgoGEMM:a,1,2,",
     b" ",
     b"x",
     b"-",
