@@ -54,6 +54,7 @@ def ingest(
     jobs: Annotated[int, option("Files at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
     max_ratio: Annotated[float, option("Refuse compressed files that expand more than this.")] = 2000.0,
     engine: opt.Engine = "local",
+    pid: Annotated[str | None, option("Process of lines that state none, or `none`. [default: of the name]")] = None,
 ) -> Answer:
     """Read logs and tuning files into the store."""
     from logparse.executors import open_executor
@@ -62,7 +63,8 @@ def ingest(
 
     with open_executor(engine, jobs) as executor, Bar("ingest", of_bytes=True) as bar:
         held = opened(store, create=True)
-        reading = partial(ingest_paths, progress=bar.advance if bar.shown else None, total=bar.begin, executor=executor)
+        shown = bar.advance if bar.shown else None
+        reading = partial(ingest_paths, progress=shown, total=bar.begin, executor=executor, pid=pid)
         return answer(reading(paths, held, run=run, format=format, max_ratio=max_ratio), run)
 
 

@@ -2,7 +2,7 @@
 
 The view ``workload`` takes, per process, the category with the most calls.  Logs without a process are taken for one
 process: of one category they are added, of several the largest counts.  The logs cannot show whether that is right, so
-it is remarked.
+it is remarked; so are logs left out beside another that has the same process only by the files' names.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class _Log:
     calls: int
     bytes: int
     counted: bool
+    by_name: bool
+    """Only the file's name states the process."""
 
 
 def by_log(calls: pd.DataFrame) -> pd.DataFrame:
@@ -43,7 +45,9 @@ def remarks_of(store: Store, run: str) -> list[str]:
     """The remarks on a run's counts, as lines."""
     with store.connect() as con:
         rows = con.execute(SQL, {"run": run}).df()
-        sources = con.execute("select source_id, path, bytes from sources where run = $run", {"run": run}).df()
+        sources = con.execute(
+            "select source_id, path, bytes, pid_from from sources where run = $run", {"run": run}
+        ).df()
     return list(remarks(rows, sources))
 
 
@@ -65,11 +69,13 @@ def _logs(rows: pd.DataFrame, sources: pd.DataFrame) -> list[_Log]:
     taken = dict(zip(best["pid"], best["category"], strict=True))
     paths = dict(zip(sources["source_id"], sources["path"], strict=True))
     sizes = dict(zip(sources["source_id"], sources["bytes"].fillna(0), strict=True))
+    by_name = set(sources.loc[sources["pid_from"] == "name", "source_id"])
     out = []
     for source, category, process, calls in rows[["source_id", "category", "pid", "calls"]].itertuples(index=False):
         pid = count_of(process)
         counted = taken[-1 if pid is None else pid] == category
-        out.append(_Log(paths.get(source, source), category, pid, int(calls), int(sizes.get(source, 0)), counted))
+        path, size = paths.get(source, source), int(sizes.get(source, 0))
+        out.append(_Log(path, category, pid, int(calls), size, counted, source in by_name))
     return sorted(out, key=lambda log: (log.path, log.category))
 
 
@@ -99,6 +105,16 @@ def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
         yield (
             f"not counted: {_calls(left, what)} of {_named(left)} beside {_named(counted)}: none states its process, "
             "and different logs are taken for the same calls"
+        )
+    named = {log.pid for log in logs if log.by_name} - {None}
+    counted = [log for log in logs if log.counted and log.pid in named]
+    left = [log for log in logs if not log.counted and log.pid in named]
+    left = [log for log in left if log.path not in {x.path for x in counted}]
+    if left:
+        yield (
+            f"not counted: {_calls(left, what)} of {_named(left)} beside {_named(counted)}: by their names they are of "
+            "one process, and different logs of a process are taken for the same calls; where they are not, "
+            "`ingest --pid` or `--run` keeps them apart"
         )
 
 

@@ -19,8 +19,9 @@ from logparse.executors.executor import Executor, Progress, Resources, TaskError
 from logparse.executors.local import LocalExecutor
 from logparse.formats.format import Outcome
 from logparse.ingest.byte_ranges import RangeRead, cut
-from logparse.ingest.input_file import find_inputs
+from logparse.ingest.input_file import find_inputs, name_of
 from logparse.ingest.one_input import CommitTask, Ingested, RangeTask, Reader, Task, chosen, source_id
+from logparse.ingest.process_of_file import Process, processes_in_names, stated_process
 from logparse.ingest.stream import Tally
 from logparse.model import Record
 from logparse.store import Store
@@ -44,16 +45,23 @@ def ingest(
     progress: Progress | None = None,
     total: Callable[[int | None], None] | None = None,
     executor: Executor | None = None,
+    pid: str | None = None,
 ) -> list[Ingested]:
     """Read every input into the store.  Returns one result per input, failures included.
 
     ``run`` labels the inputs (default: the time of this call); ``format`` names the format instead of recognising it.
+    ``pid`` is the process of lines that state none: a number, ``none`` where it is unknown, or by default what the
+    files' names have (see ``process_of_file``).
     ``executor`` does the work (default: ``jobs`` processes of this machine).  ``progress`` is called with a path and
     the raw bytes read since the last call, ``total`` once with the raw bytes to read (None: unknown).  Raises
     UsageError for an unknown format.
     """
     chosen(format)
+    stated = stated_process(pid)
     files, missing = find_inputs(paths)
+    names = {path: name_of(path) for path in files}
+    in_names = processes_in_names(names.values())
+    processes = {path: stated or in_names[name] for path, name in names.items()}
     label = run or datetime.datetime.now().isoformat(timespec="milliseconds")
     store.sweep()
     remove_abandoned(store, time.time())
@@ -66,11 +74,11 @@ def ingest(
         total(amount)
     with announced(store, "ingest", label, files=len(ahead), bytes=amount):
         elsewhere = {path: size for path, size in files.items() if path != "-"}
-        for path, result in _read_all(read, elsewhere, known, executor or LocalExecutor(jobs), progress):
+        for path, result in _read_all(read, elsewhere, known, processes, executor or LocalExecutor(jobs), progress):
             results[path] = replace(result, path=path, run=sys.intern(result.run), format=sys.intern(result.format))
         if "-" in files:  # is of this process
             with reporting(progress):
-                results["-"] = cast(Ingested, read(Task("-", 1)))
+                results["-"] = cast(Ingested, read(Task("-", 1, process=processes["-"])))
     failed = [Ingested(path=path, state="failed", error=message) for path, message in missing]
     return failed + [results[path] for path in files]
 
@@ -88,6 +96,7 @@ def _read_all(
     read: Reader,
     sizes: Mapping[str, int],
     known: Callable[[str], Sequence[Commit]],
+    processes: Mapping[str, Process],
     executor: Executor,
     progress: Progress | None,
 ) -> Iterator[tuple[str, Ingested]]:
@@ -106,12 +115,12 @@ def _read_all(
                 left[path] = len(spans)
                 yield from (RangeTask(path, 1, size, span=span) for span in spans if path not in failed)
             else:
-                yield Task(path, _threads(size, min(most, cores)), size, earlier)
+                yield Task(path, _threads(size, min(most, cores)), size, earlier, processes[path])
 
     def commits() -> Iterator[Task]:
         for path in [path for path, found in ranges.items() if len(found) == left[path]]:
             found = sorted(ranges.pop(path), key=lambda one: one.start)
-            yield CommitTask(path, 1, sizes[path], ranges=tuple(found))
+            yield CommitTask(path, 1, sizes[path], process=processes[path], ranges=tuple(found))
 
     def tasks_and_commits() -> Iterator[Task]:
         for task in tasks():

@@ -21,6 +21,7 @@ from logparse.errors import InputError
 from logparse.formats.format import UNITS, BlockFormat, FileFormat, Format, Line, Outcome, Unit
 from logparse.ingest.input_file import Digest, InputFile
 from logparse.ingest.lines import PIECE_BYTES, LineReader, Read, blocks
+from logparse.ingest.process_of_file import Process
 from logparse.ingest.stream import StreamRead, Tally
 from logparse.model import Record
 from logparse.store import Store
@@ -50,7 +51,7 @@ class Counts:
 
     @classmethod
     def of(cls, tally: Tally) -> Counts:
-        pid, told = tally.process(None)
+        process = tally.process()
         return cls(
             lines=tally.lines,
             splits=tally.splits,
@@ -59,14 +60,16 @@ class Counts:
             problems=tally.problems,
             formats=tally.formats,
             bench_output=tally.bench_output,
-            processes=frozenset([pid] if told else []),
+            processes=frozenset([process.pid] if process else []),
         )
 
-    def process(self, in_name: int | None) -> tuple[int | None, str | None]:
+    def process(self) -> Process | None:
         """See ``Tally.process``."""
-        if self.processes:
-            return (next(iter(self.processes)) if len(self.processes) == 1 else None), "prefix"
-        return in_name, None if in_name is None else "name"
+        return (
+            Process(next(iter(self.processes)) if len(self.processes) == 1 else None, "prefix")
+            if self.processes
+            else None
+        )
 
 
 def total(counts: Sequence[Counts], problems: int) -> Counts:

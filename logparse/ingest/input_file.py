@@ -38,7 +38,12 @@ _REMOTE_BYTES = 4 << 20
 DEFAULT_RATIO = 2000.0
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 _SUFFIX = re.compile(r"\.(gz|bz2|xz|zst)$")
-_LAST_NUMBER = re.compile(r"(\d+)(?!.*\d)")
+
+
+def name_of(path: str) -> str:
+    """The file name of a path or URL, without folder and compression suffix."""
+    inner = split_url(path)[1] if "://" in path else path
+    return _SUFFIX.sub("", inner.rstrip("/").rsplit("/", 1)[-1])
 
 
 class InputFile:
@@ -54,9 +59,8 @@ class InputFile:
 
     @property
     def name(self) -> str:
-        """File name without folder and compression suffix."""
-        path = split_url(self.path)[1] if "://" in self.path else self.path
-        return _SUFFIX.sub("", path.rstrip("/").rsplit("/", 1)[-1])
+        """See ``name_of``."""
+        return name_of(self.path)
 
     @property
     def size(self) -> int:
@@ -71,12 +75,6 @@ class InputFile:
         if not info.is_file:
             raise InputError(f"{printable(self.path)}: no such file")
         return int(info.size or 0)
-
-    @property
-    def pid_in_name(self) -> int | None:
-        """The last number in the name (``hipblaslt_%i.log``), extensions such as ``.log`` left out."""
-        match = _LAST_NUMBER.search(self.name.split(".", 1)[0])
-        return int(match[1]) if match else None
 
     def raw(self) -> BinaryIO:
         """The stored bytes, as a stream.  Raises OSError."""

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from operator import add
 from typing import Any, BinaryIO, cast
@@ -31,6 +31,7 @@ from logparse.ingest.byte_ranges import (
 )
 from logparse.ingest.input_file import Digest, Hashing, InputFile, last_line_end
 from logparse.ingest.lines import LineReader, blocks, has_long_line
+from logparse.ingest.process_of_file import UNKNOWN, Process, is_process
 from logparse.ingest.stream import StreamRead, Tally
 from logparse.location import absolute
 from logparse.model import Fact
@@ -76,12 +77,15 @@ class Ingested:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A file to read with ``threads`` threads, and its commits that the store held at the start."""
+    """A file to read with ``threads`` threads, the commits of it that the store held at the start, and the process of
+    its lines that state none.
+    """
 
     path: str
     threads: int = 1
     size: int = 0
     known: tuple[Commit, ...] = ()
+    process: Process = UNKNOWN
 
     @property
     def weight(self) -> int:
@@ -257,9 +261,15 @@ class _Input:
         self._report(size)
         source = at.source_id or source_id(self.task.path, digest)
         stretch = replace(at, source_id=source, content_hash=digest, start=0, end=size)
-        pid = _process_id(pids)
-        values = {"pid": pid, "pid_from": None if pid is None else "fact", "bytes": size, "whole": True}
+        values = asdict(self._process_of(pids)) | {"bytes": size, "whole": True}
         return self.commit(attempt, stretch, tally, {}, format=format.name, **values)
+
+    def _process_of(self, facts: set[str]) -> Process:
+        """The process in a file's facts ``pid``, where they have one value, which is a number; else a stated one."""
+        pid = next(iter(facts)) if len(facts) == 1 else ""
+        if is_process(pid):
+            return Process(int(pid), "fact")
+        return self.task.process if self.task.process.pid_from == "option" else UNKNOWN
 
     def _stream(self, at: _Stretch) -> Ingested:
         """Read lines of several formats, and foreign ones.  A last line without its end is a commit of its own, as it
@@ -394,8 +404,7 @@ class _Input:
         return self.commit(stream.attempt, at, tally, {}, **values)
 
     def _of_lines(self, tally: Tally | Counts) -> dict[str, Any]:
-        pid, pid_from = tally.process(self.file.pid_in_name)
-        return {"pid": pid, "pid_from": pid_from, "format": tally.formats or FOREIGN}
+        return asdict(tally.process() or self.task.process) | {"format": tally.formats or FOREIGN}
 
     def commit(
         self,
@@ -430,12 +439,6 @@ class _Input:
             problems=tally.problems,
             calls=tally.calls,
         )
-
-
-def _process_id(facts: set[str]) -> int | None:
-    """The process in a file's facts ``pid``; None unless they have one value, which is a number."""
-    pid = next(iter(facts)) if len(facts) == 1 else ""
-    return int(pid) if pid.isascii() and pid.isdecimal() and len(pid) < 19 else None
 
 
 def source_id(path: str, digest: str) -> str:

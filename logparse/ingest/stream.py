@@ -10,6 +10,7 @@ import xxhash
 
 from logparse.formats.format import UNITS, FileFormat, Format, LineFormat, Outcome, Unit
 from logparse.ingest.lines import LONGEST_BYTES, LineReader, Read
+from logparse.ingest.process_of_file import Process
 from logparse.model import Call, Record, Reject
 from logparse.store.collector import NULL, Collector, clock_second, problem_text, storable
 from logparse.store.parts import Attempt
@@ -172,11 +173,9 @@ class Tally:
     def formats(self) -> str:
         return "+".join(sorted(self._formats))
 
-    def process(self, in_name: int | None) -> tuple[int | None, str | None]:
-        """The process that wrote the source, and whether prefixes or the file's name state it."""
-        if self._pids:
-            return (next(iter(self._pids)) if len(self._pids) == 1 else None), "prefix"
-        return in_name, None if in_name is None else "name"
+    def process(self) -> Process | None:
+        """The process that prefixes name, unknown where they name several; None where there are none."""
+        return Process(next(iter(self._pids)) if len(self._pids) == 1 else None, "prefix") if self._pids else None
 
 
 class _Distinct:

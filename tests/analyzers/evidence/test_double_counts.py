@@ -24,7 +24,8 @@ BESIDE = "added to the 122 of 1 known process (bench)"
     [
         ({"a.log": RANK0}, []),
         ({"a_4242.log": RANK0, "b_4243.log": RANK1}, []),
-        ({"a_4242.log": RANK0, "profile_4242.log": "hipblaslt/profile_4242.log"}, []),
+        ({"a_4242.log": RANK0, "profile_4242.log": "hipblaslt/profile_4242.log"}, [LEFT_OUT]),
+        ({"a.log": "hipblaslt/trace_4242.log", "profile_4242.log": "hipblaslt/profile_4242.log"}, [LEFT_OUT]),
         ({"a.log": RANK0, "b.log": RANK0}, [ADDED, ALIKE]),
         ({"a_4242.log": RANK0, "b_4242.log": RANK0}, [ALIKE]),
         ({"a.log": RANK0, "b.log": "hipblaslt/profile_4242.log"}, [LEFT_OUT]),
