@@ -53,18 +53,27 @@ class SqueezeExcite(nn.Module):
 
 def resnet50() -> nn.Sequential:
     """Bottlenecks 3, 4, 6, 3."""
+    return _bottlenecks(64, 1)
+
+
+def _bottlenecks(width: int, groups: int) -> nn.Sequential:
     layers: list[nn.Module] = [convolution(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)]
     c = 64
     for stage, depth in enumerate((3, 4, 6, 3)):
-        inner, k = 64 << stage, 256 << stage
+        inner, k = width << stage, 256 << stage
         for index in range(depth):
             stride = 2 if stage and not index else 1
             body = nn.Sequential(
-                convolution(c, inner), convolution(inner, inner, 3, stride), convolution(inner, k, relu=False)
+                convolution(c, inner), convolution(inner, inner, 3, stride, groups), convolution(inner, k, relu=False)
             )
             layers.append(Residual(body, c, k, stride))
             c = k
     return nn.Sequential(*layers, *_head(c))
+
+
+def resnext50() -> nn.Sequential:
+    """ResNet-50 with 3×3 convolutions of 32 groups, twice as wide (Xie et al., 2017): 25,028,904 parameters."""
+    return _bottlenecks(128, 32)
 
 
 def regnet_y_3_2gf() -> nn.Sequential:

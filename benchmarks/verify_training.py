@@ -133,9 +133,10 @@ class Training:
 
 
 def as_if_on_a_gpu(path: Path) -> None:
-    """Gives each convolution of a CPU's trace kernels of its own length, launched from within it."""
+    """Gives each convolution and product of a CPU's trace kernels of its own length, launched from within it."""
     trace = json.loads(path.read_text())
     roles = {"aten::mkldnn_convolution": ("fprop",), "aten::convolution_backward": ("dgrad", "wgrad")}
+    roles |= dict.fromkeys(("aten::mm", "aten::addmm", "aten::bmm"), ("gemm",))
     added: list[dict[str, Any]] = []
     for event in trace["traceEvents"]:
         names = roles.get(event["name"], ()) if event.get("cat") == "cpu_op" else ()

@@ -38,6 +38,15 @@ BETWEEN_PROCESSES = 0.0032
 From 238 pairs of repeated confirmations on H200s (``benchmarks/results/scale-gpu-NVIDIA-H200-2026-11-21.json.gz``).
 """
 
+IN_JOB_SHARE, IN_JOB_US = 0.03, 4.0
+"""Standard deviation of a call's log ratio in the job about the replay's: this share, and so many µs of the call.
+
+In a job operands are partly cached, other kernels have used the caches, clocks and the instruction cache before, and
+neighbours run beside it; what that adds to a call does not shrink with it.  From 17 convolutions of a training loop on
+an H200 (``benchmarks/results/verify-training-NVIDIA-H200-2026-11-21.json``), whose root mean square deviation is 10 %.
+"""
+_NORMAL_975 = 1.959963984540054
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -125,6 +134,19 @@ def judge_all(
     }
     kept = benjamini_hochberg([x.p for x in judged.values()], rate)
     return judged, {key for (key, x), keep in zip(judged.items(), kept, strict=True) if keep and x.confirmed}
+
+
+def in_job(confirmation: Confirmation, time_us: float) -> Interval:
+    """Where the ratio of the pair lies in a job, with 95 %, for a call that takes ``time_us`` there with the winner.
+
+    The prediction of one further process, widened by what differs between a replay and a job.  NaN where there is none.
+    """
+    ahead = confirmation.prediction
+    if math.isnan(ahead.value) or not time_us > 0:
+        return UNKNOWN
+    further, condition = math.log(ahead.high / ahead.value), math.hypot(IN_JOB_SHARE, IN_JOB_US / time_us)
+    half = min(math.hypot(further, _NORMAL_975 * condition), _WIDEST)
+    return Interval(ahead.value, ahead.value * math.exp(-half), ahead.value * math.exp(half))
 
 
 def _estimate(pairs: Pairs) -> _Estimate:

@@ -1,0 +1,459 @@
+"""Does a call gain in the job what a replay predicts?  On a GPU, over the calls of six models.
+
+    python benchmarks/in_job.py                                      # one H200, below 8 minutes
+    python benchmarks/in_job.py --device cpu --smoke --models gpt2   # whether it runs: tiny sizes, no target is tested
+
+Each model (``job_models.py``: ResNet-50, ResNeXt-50, RegNetY, GPT-2, Llama, ViT; random weights) is trained for a few
+steps under ``torch.profiler``, as it is and with settings that give its calls other solutions: another preferred BLAS
+library, channels_last.  Default and settings take turns, so each call has several times in the job with either
+solution; their ratio is what the call gained *in the job*.  Of the same calls the same pairs (``Default`` and
+``torch:blas=…`` or ``torch:layout=NHWC,stored``) are confirmed as ``logparse replay`` confirms them, in fresh
+processes, with cold operands as by default, with hot ones, and with flushed instruction caches.
+
+Required: the ratio in the job lies inside the interval that ``logparse verify`` predicts from the replay with cold
+operands in at least 85 % of at least 50 pairs of at least 4 models, of those whose kernels the setting changed and also
+of those that gain or lose at least 3 %.  The raw record has all times and log ratios, so that other predictions can be
+tried on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import gzip
+import json
+import math
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import torch
+from gpu_replay import unpack_wheels
+from job_models import JOBS, Job
+from verify_training import as_if_on_a_gpu, environment
+
+from analyzers.evidence.confirmations import Pairs, in_job, judge_all
+from analyzers.evidence.origins import TRACE
+from analyzers.evidence.runs import tables_of
+from analyzers.measure.backend import Place
+from analyzers.measure.backends.pytorch import Torch
+from analyzers.measure.backends.torch_ways import without_mkldnn
+from analyzers.measure.device.torch_device import torch_device
+from analyzers.measure.results import Method
+from analyzers.measure.trial import WorkerContext
+from analyzers.proof.timings import kernels_of, timings
+from analyzers.proof.verify_findings import in_any_layout
+from logparse.ingest import ingest
+from logparse.model import Problem, Solution, problem_from_text
+from logparse.store import Store, open_store
+
+LEAST_PAIRS, LEAST_MODELS, LEAST_INSIDE, FLOOR = 50, 4, 0.85, 0.03
+WARM_UP, STEPS = 3, 4
+_START_S = 15.0  # of a process: importing torch and opening the device
+
+Key: TypeAlias = tuple[str, str]
+"""A problem's text and the solution that is held against ``Default``."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a job is run with; ``solution`` is what it makes the calls of ``kind`` run, in a replay's words."""
+
+    name: str
+    kind: str = ""
+    solution: str = "Default"
+    channels_last: bool = False
+    around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+
+
+@contextlib.contextmanager
+def _blas(word: str) -> Iterator[None]:
+    library = torch.backends.cuda.preferred_blas_library
+    before = library()
+    library(word)
+    try:
+        yield
+    finally:
+        library(before)
+
+
+def settings_of(gpu: bool) -> list[Setting]:
+    """The default, then what is held against it."""
+    layout = Setting("channels_last", "conv", "torch:layout=NHWC,stored", channels_last=True)
+    if not gpu:
+        off = Setting(
+            "mkldnn=off", "gemm", "torch:mkldnn=off", around=without_mkldnn(torch_device(Place(device="cpu")))
+        )
+        return [Setting("default"), off, layout]
+    words = ("cublas", "cublaslt")
+    blas = [Setting(f"blas={x}", "gemm", f"torch:blas={x}", around=lambda x=x: _blas(x)) for x in words]  # type: ignore[misc]
+    return [Setting("default"), *blas, layout]
+
+
+class Running:
+    """One model in training."""
+
+    def __init__(self, job: Job, device: torch.device, small: bool) -> None:
+        torch.manual_seed(0)
+        self._device = device
+        self._model = job.build(small).to(device).train()
+        self._inputs = (job.small_inputs(2) if small else job.inputs(job.batch)).to(device)
+
+    def step(self) -> None:
+        """Forward and backward in bfloat16; no weight changes, so all steps are alike."""
+        with torch.autocast(self._device.type, dtype=torch.bfloat16):
+            loss = self._model(self._inputs).float().square().mean()
+        self._model.zero_grad(set_to_none=True)
+        loss.backward()
+
+    def trace(self, setting: Setting, path: Path, steps: int) -> None:
+        """A profiler's trace of ``steps`` steps with this setting, after a warm-up."""
+        if self._inputs.dim() == 4:
+            layout = torch.channels_last if setting.channels_last else torch.contiguous_format
+            self._model = self._model.to(memory_format=layout)
+            self._inputs = self._inputs.contiguous(memory_format=layout)
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        activities += [torch.profiler.ProfilerActivity.CUDA] * (self._device.type == "cuda")
+        with setting.around():
+            for _ in range(WARM_UP if self._device.type == "cuda" else 1):
+                self.step()
+            self._drain()
+            with torch.profiler.profile(activities=activities, record_shapes=True) as profiler:
+                for _ in range(steps):
+                    self.step()
+                self._drain()
+        profiler.export_chrome_trace(str(path))
+        if self._device.type == "cpu":
+            as_if_on_a_gpu(path)
+
+    def _drain(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+
+@dataclass
+class Calls:
+    """What a model's calls took in the job: µs per call of each trace, and the kernels, by setting and problem."""
+
+    times: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    kernels: dict[str, dict[str, str]] = field(default_factory=dict)
+    layouts: dict[str, str] = field(default_factory=dict)  # a problem without its layout → its text by default
+
+    def add(self, setting: str, store: Store, run: str) -> None:
+        """Take a trace's times.  A problem is looked up in any layout, of which it has another with channels_last."""
+        tables = tables_of(store, run)
+        rows = timings(tables)
+        rows = rows[rows["basis"] == TRACE]
+        kernels = kernels_of(tables)
+        for text, us in zip(rows["problem"], rows["time_us"], strict=True):
+            name = in_any_layout(str(text))
+            if setting == "default":
+                self.layouts.setdefault(name, str(text))
+            self.times.setdefault(setting, {}).setdefault(name, []).append(float(us))
+            self.kernels.setdefault(setting, {})[name] = kernels.get(str(text), "")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One call of one model with two solutions: µs per call of each trace."""
+
+    model: str
+    problem: str
+    solution: str
+    before_us: tuple[float, ...]
+    after_us: tuple[float, ...]
+    kernels: tuple[str, str]
+
+    @property
+    def key(self) -> Key:
+        return self.problem, self.solution
+
+    @property
+    def ratio(self) -> float:
+        """What the call gained in the job: its time by default over that with the solution."""
+        return statistics.median(self.before_us) / statistics.median(self.after_us)
+
+    @property
+    def changed(self) -> bool:
+        return self.kernels[0] != self.kernels[1]
+
+
+def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
+    """Every model under every setting that concerns its calls, there and back; the pairs of the costliest calls."""
+    device, store = torch.device(options.device), open_store(str(folder / "store"), create=True)
+    settings = settings_of(device.type == "cuda")
+    out: list[Pair] = []
+    for model in options.models:
+        begun = time.monotonic()
+        running, calls = Running(JOBS[model], device, options.smoke), Calls()
+        used = [x for x in settings if x.kind in ("", JOBS[model].kind)]
+        turns = used if options.smoke else [*used, *used[::-1]] * options.turns
+        for number, setting in enumerate(turns):
+            path = folder / f"{model}-{number}.trace.json"
+            running.trace(setting, path, 1 if options.smoke else STEPS)
+            ingest([str(path)], store, run=path.name)
+            path.unlink()
+            calls.add(setting.name, store, path.name)
+        found = pairs_of(model, used[1:], calls)
+        out += found[: options.pairs]
+        print(f"{model}: {len(found)} pairs, {time.monotonic() - begun:.0f} s", flush=True)
+        del running
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+    return out
+
+
+def in_turns(pairs: Sequence[Pair]) -> list[Key]:
+    """The distinct pairs, models taking turns, so that a cut anywhere leaves some of each."""
+    seen: dict[str, int] = {}
+    places = [(seen.setdefault(pair.model, 0), seen.update({pair.model: seen[pair.model] + 1}))[0] for pair in pairs]
+    return list(dict.fromkeys(pair.key for _, pair in sorted(zip(places, pairs, strict=True), key=lambda x: x[0])))
+
+
+def pairs_of(model: str, settings: Sequence[Setting], calls: Calls) -> list[Pair]:
+    """What ran by default and with a setting of its kind, the most time first."""
+    before, texts = calls.times["default"], calls.layouts
+    out = [
+        Pair(
+            model,
+            texts[name],
+            setting.solution,
+            tuple(before[name]),
+            tuple(after),
+            (calls.kernels["default"][name], calls.kernels[setting.name][name]),
+        )
+        for setting in settings
+        for name, after in calls.times.get(setting.name, {}).items()
+        if name in before and problem_from_text(texts[name]).kind == setting.kind
+    ]
+    return sorted(out, key=lambda pair: (-statistics.median(pair.before_us), pair.key))
+
+
+# ------------------------------------------------------------------------------------------------------------ replay
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Conditions of a process's confirmations."""
+
+    name: str
+    hot: bool = False
+    flushed: bool = False
+
+
+COLD, HOT, FLUSHED = Replay("cold"), Replay("hot", hot=True), Replay("flushed", flushed=True)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one process measured."""
+
+    pairs: dict[Key, Pairs]
+    failed: dict[str, str]
+    facts: dict[str, str]
+    seconds: float
+
+
+def one_process(
+    device: str, keys: Sequence[Key], replay: Replay, turn: int, blocks: int, deadline_s: float
+) -> Measured:
+    """Every pair once, in a process of its own, until ``deadline_s`` have passed."""
+    started = time.monotonic()
+    place = Place(device=device, flush_instructions=replay.flushed)
+    method = Method(blocks=blocks, floor=-1.0, cache="hot" if replay.hot else "cold")  # no pair is given up early
+    context = WorkerContext({"torch": Torch(place)}, place, method, lambda what: None)
+    out: dict[Key, Pairs] = {}
+    failed: dict[str, str] = {}
+    for text, solution in keys:
+        if time.monotonic() - started > deadline_s:
+            break
+        problem: Problem = problem_from_text(text)
+        try:
+            ways = {x.text: x for x in context.backends["torch"].solutions(problem, 100)}
+            winner: Solution = ways[solution]
+            out[text, solution] = context.confirm(problem, ways["Default"], winner, None, turn).pairs
+        except Exception as error:  # one pair's failure must not lose the record of the others
+            failed[f"{text} {solution}"] = f"{type(error).__name__}: {error}"
+            context.release()
+    return Measured(out, failed, dict(context.facts), time.monotonic() - started)
+
+
+def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -> dict[str, list[Measured]]:
+    """The cold processes, then one with hot operands and one with flushed caches, until a moment (monotonic, s).
+
+    All measure what the first had time for.
+    """
+    replays = [COLD] * options.processes + ([] if options.device == "cpu" else [HOT, FLUSHED])
+    left, out = list(keys), dict[str, list[Measured]]()
+    for turn, replay in enumerate(replays):
+        rest = until - time.monotonic()
+        share = rest / (len(replays) - turn) - _START_S if turn == 0 else rest
+        words = (options.device, left, replay, turn, options.blocks, max(5.0, share))
+        if options.smoke:
+            one = one_process(*words)
+        else:
+            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+                one = pool.submit(one_process, *words).result()
+        out.setdefault(replay.name, []).append(one)
+        if replay is COLD:
+            left = [key for key in left if key in one.pairs]
+        print(f"{replay.name}: {len(one.pairs)} pairs in {one.seconds:.0f} s, {len(one.failed)} failed", flush=True)
+    return out
+
+
+def joined(processes: Sequence[Measured]) -> dict[Key, Pairs]:
+    """The pairs that all processes measured."""
+    out = {}
+    for key in processes[0].pairs:
+        if all(key in process.pairs for process in processes):
+            held = Pairs((), ())
+            for process in processes:
+                held = held.joined(process.pairs[key])
+            out[key] = held
+    return out
+
+
+# ------------------------------------------------------------------------------------------------------------ answer
+
+
+def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
+    """One row per pair of a model that was replayed: the job's ratio beside the predicted interval."""
+    cold = joined(replays[COLD.name])
+    judged = judge_all(cold)[0]
+    others = {name: joined(held) for name, held in replays.items() if name != COLD.name}
+    out = []
+    for pair in pairs:
+        if pair.key not in cold:
+            continue
+        confirmation, held = judged[pair.key], cold[pair.key]
+        predicted = in_job(confirmation, statistics.median(held.winner_us))
+        out.append(
+            {
+                "model": pair.model,
+                "problem": pair.problem,
+                "solution": pair.solution,
+                "changed": pair.changed,
+                "kernels": pair.kernels,
+                "job_before_us": [round(x, 3) for x in pair.before_us],
+                "job_after_us": [round(x, 3) for x in pair.after_us],
+                "job_ratio": pair.ratio,
+                "replay_ratio": confirmation.speedup.value,
+                "predicted": [predicted.low, predicted.high],
+                "inside": predicted.low <= pair.ratio <= predicted.high,
+                "replay_pick_us": round(statistics.median(held.pick_us), 3),
+                "replay_winner_us": round(statistics.median(held.winner_us), 3),
+                "log_ratios_ppm": {
+                    name: [_blocks(x) for x in samples[pair.key].by_process]
+                    for name, samples in {COLD.name: cold, **others}.items()
+                    if pair.key in samples
+                },
+                "hot_us": _medians(others.get(HOT.name, {}).get(pair.key)),
+                "flushed_us": _medians(others.get(FLUSHED.name, {}).get(pair.key)),
+            }
+        )
+    return out
+
+
+def _blocks(pairs: Pairs) -> list[int]:
+    """Log ratios of the blocks, in millionths."""
+    return [round(1e6 * math.log(a / b)) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True)]
+
+
+def _medians(pairs: Pairs | None) -> list[float] | None:
+    return None if pairs is None else [round(statistics.median(x), 3) for x in (pairs.pick_us, pairs.winner_us)]
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Counts and shares: of all pairs, of those whose kernels changed, and of those that gain or lose 3 % as well."""
+    changed = [row for row in rows if row["changed"]]
+    found = [row for row in changed if abs(math.log(row["replay_ratio"])) >= math.log1p(FLOOR)]
+    out: dict[str, Any] = {}
+    for name, held in (("pairs", rows), ("changed", changed), ("findings", found)):
+        off = [math.log(row["job_ratio"] / row["replay_ratio"]) for row in held]
+        out[name] = {
+            "count": len(held),
+            "models": len({row["model"] for row in held}),
+            "inside": sum(row["inside"] for row in held) / len(held) if held else None,
+            "median_deviation": statistics.median(off) if off else None,
+            "rms_deviation": math.sqrt(statistics.fmean(x * x for x in off)) if off else None,
+        }
+    return out
+
+
+def missed(made: Mapping[str, Any]) -> list[str]:
+    """The requirements that are not met."""
+    out = []
+    for name in ("changed", "findings"):
+        held = made[name]
+        inside = held["inside"] or 0.0
+        fine = held["count"] >= LEAST_PAIRS and held["models"] >= LEAST_MODELS and inside >= LEAST_INSIDE
+        what = f"{name}: {inside:.1%} of {held['count']} pairs of {held['models']} models are inside"
+        out += [] if fine else [what]
+    return out
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, measure, write the record, print the shares; 1 where a requirement is not met."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--models", nargs="+", choices=tuple(JOBS), default=list(JOBS))
+    parser.add_argument("--pairs", type=int, default=40, help="pairs of one model at most, the costliest first")
+    parser.add_argument("--turns", type=int, default=1, help="how often default and settings go there and back")
+    parser.add_argument("--processes", type=int, default=3, help="processes with cold operands")
+    parser.add_argument("--blocks", type=int, default=12)
+    parser.add_argument("--budget", type=float, default=430.0, help="seconds of all")
+    parser.add_argument("--results", default=str(Path(__file__).parent / "results"))
+    parser.add_argument("--wheels", help="folder of wheels to put on the path (duckdb, where it is missing)")
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes, one process; no requirement is tested")
+    options = parser.parse_args(arguments)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        unpack_wheels(options.wheels, folder)
+        pairs = run_jobs(options, Path(folder))
+        in_the_job_s = time.monotonic() - started
+        replays = replay_all(options, in_turns(pairs), started + options.budget)
+    rows = rows_of(pairs, replays)
+    made = summary(rows)
+    first = replays[COLD.name][0]
+    record = {
+        "record": "in-job",
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "smoke": options.smoke,
+        "command": f"benchmarks/in_job.py --models {' '.join(options.models)} --processes {options.processes}",
+        "environment": environment(options.device) | first.facts,
+        "steps": STEPS,
+        "seconds": {"in the job": round(in_the_job_s, 1), "all": round(time.monotonic() - started, 1)},
+        "summary": made,
+        "missed": missed(made),
+        "failed": {key: why for held in replays.values() for one in held for key, why in one.failed.items()},
+        "pairs": rows,
+    }
+    path = written(record, Path(options.results))
+    print(json.dumps(made, indent=1))
+    for what in record["missed"]:
+        print(f"missed: {what}")
+    print(f"{time.monotonic() - started:.0f} s; {path}")
+    return 1 if record["missed"] and not options.smoke else 0
+
+
+def written(record: Mapping[str, Any], folder: Path) -> Path:
+    """The record's file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    device = str(record["environment"].get("device", "unknown")).replace(" ", "-")
+    path = folder / f"in-job{'-smoke' if record['smoke'] else ''}-{device}-{record['date'][:10]}.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(record, ensure_ascii=False).encode(), mtime=0))
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())
