@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     ANALYZERS: tuple[Analyzer, ...]
 
 _MODULES = (
+    "host_bound",
     "completeness",
+    "layout_transposes",
     "slow_wrw",
     "suboptimal_pick",
     "library_hint",
@@ -25,6 +27,7 @@ _MODULES = (
     "missed_fusion",
     "precision_risk",
     "near_miss",
+    "below_roofline",
 )
 """Modules of this package with an ``ANALYZER``; imported when they are first asked for, which takes half a second."""
 

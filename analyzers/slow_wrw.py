@@ -23,6 +23,7 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.devices import Device, device_of
+from analyzers.evidence.gpu_time import traced_calls
 from analyzers.evidence.joins import calls_of, facts_by_source, timed
 from analyzers.evidence.origins import EVIDENCE
 from analyzers.evidence.program_changes import LAYOUT
@@ -129,23 +130,17 @@ def traced_times(tables: Tables) -> pd.DataFrame:
 
     ``solution`` is the kernel that took most of that time; nothing is known of other solutions.
     """
-    rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
-    calls = tables.calls[~tables.calls["by_tool"].fillna(False).astype(bool)]
-    keys = ["source_id", "problem"]
-    count = calls.assign(count=calls["count"].astype("Float64")).groupby(keys)["count"].sum(min_count=1).rename("calls")
-    total = rows.groupby(keys)["total_us"].sum().rename("total_us")
-    main = rows.sort_values(["total_us", "kernel"]).drop_duplicates(keys, keep="last")[[*keys, "kernel"]]
-    out = main.merge(total.reset_index(), on=keys).merge(count.reset_index(), on=keys)
-    out = out[(out["total_us"] > 0) & (out["calls"] > 0).fillna(False)]
+    rows = traced_calls(tables)
+    kernel = rows["kernel"].astype(str)
     return pd.DataFrame(
         {
-            "source_id": out["source_id"],
-            "problem": out["problem"],
-            "best_us": out["total_us"].astype("float64") / out["calls"].astype("float64"),
-            "solution": "kernel:" + out["kernel"].astype(str),
+            "source_id": rows["source_id"],
+            "problem": rows["problem"],
+            "best_us": rows["now_us"],
+            "solution": "kernel:" + kernel,
             "second_us": np.nan,
             "solutions": 1,
-            "naive": out["kernel"].astype(str).str.contains(NAIVE, case=False),
+            "naive": kernel.str.contains(NAIVE, case=False),
             "generic": False,
         }
     )

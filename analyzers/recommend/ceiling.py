@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.gpu_time import STEPS, STEPS_US
 from analyzers.evidence.joins import calls_by_problem, closest, timed
 from analyzers.measure.plan import cost_s
 from analyzers.recommend.confidence import basis, pre_us
+from logparse.formats.traces.torch.busy import BEFORE
 from logparse.model import Finding
 
-STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"
-"""Facts of a trace: how many steps its profiler marked, and their wall time together (µs)."""
 ASSUMED_SOLUTIONS = {"gemm": 200, "conv": 40}
 """Solutions that a search tries for one problem, where the store holds no longer list of them."""
 COMPILE_S = {"gemm": 0.0, "conv": 3.0}
@@ -73,7 +73,7 @@ def gpu_us(tables: Tables) -> float | None:
 
     A log's calls are of the whole job, a trace's time of the steps that it saw: their quotient would mean nothing.
     """
-    rows = tables.kernels[tables.kernels["run"] == tables.run]
+    rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["op"].ne(BEFORE)]
     counted = tables.workload["calls_from"].eq("profiler")
     total = float(rows["total_us"].sum())
     return total if len(rows) and total > 0 and counted.all() else None

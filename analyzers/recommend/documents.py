@@ -72,6 +72,7 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
         "verdict": render.verdict(recommendation),
         "ceiling": asdict(recommendation.ceiling),
         "break_even": None if effort is None else asdict(effort),
+        "gpu_time": None if recommendation.gpu_time is None else asdict(recommendation.gpu_time),
         "tests": {"tested": judged.tested, "kept": judged.kept, "floor": judged.floor, "rate": judged.rate},
         "floor_share": settings.floor_share,
         "left_out": dict(recommendation.left_out),
@@ -126,6 +127,7 @@ def _text(value: object) -> str | None:
 def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> str:
     """``report.md``: the verdict, the ceiling, one table, each finding with its evidence, how to apply and to check."""
     out = [f"# What to change in run {_escaped(recommendation.run)}", "", f"**{render.verdict(recommendation)}**", ""]
+    out += [f"* {line.strip()}" for line in render.gpu_time_lines(recommendation.gpu_time)]
     out += [f"* {line.strip()}" for line in render.ceiling_lines(recommendation.ceiling)]
     out += [f"* {line.strip()}" for line in render.break_even_lines(recommendation.break_even)]
     out += [f"* {line}" for line in render.confidence_lines(recommendation)]

@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import pandas as pd
 
-from analyzers import ANALYZERS, library_hint, suboptimal_pick
+from analyzers import ANALYZERS, below_roofline, library_hint, suboptimal_pick
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.gpu_time import GpuTime, gpu_time
 from analyzers.evidence.joins import calls_by_problem, timed
 from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.evidence.program_changes import by_hand
+from analyzers.measure.plan import plan
 from analyzers.recommend.ceiling import BreakEven, Ceiling, break_even, ceiling, gpu_us
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, pre_us
 from analyzers.recommend.search_scripts import to_tune
 from analyzers.recommend.wildcards import Times
 from logparse.formats import aiter_log
-from logparse.model import Finding, Override, kind_of, solution_from_text
+from logparse.model import Finding, Override, Problem, kind_of, solution_from_text
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,9 @@ class Recommendation:
 
     ``judgement`` holds what was tested.  ``left_out`` counts, by reason, the findings that are not among ``findings``.
     ``calls`` and ``times`` (µs per problem and solution, of the file that counts for the problem) are what families of
-    rows are chosen by.  ``cuda``: the run's files are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's
-    tables lack.
+    rows are chosen by.  ``gpu_time`` is where the time of the run's traces goes, ``to_measure`` what a replay would
+    measure first.  ``cuda``: the run's files are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables
+    lack.
     """
 
     run: str
@@ -44,6 +48,8 @@ class Recommendation:
     left_out: Mapping[str, int]
     calls: Mapping[str, float]
     times: Times
+    gpu_time: GpuTime | None = None
+    to_measure: tuple[Problem, ...] = ()
     cuda: bool = False
     aiter_misses: tuple[str, ...] = ()
 
@@ -78,9 +84,22 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         left_out=dict(sorted(Counter(why for why in reasons if why is not None).items())),
         calls={str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()},
         times=_times(rows, tables),
+        gpu_time=gpu_time(tables),
+        to_measure=_to_measure(tables, rows),
         cuda=_of_cuda(tables),
         aiter_misses=_aiter_misses(tables),
     )
+
+
+_FIRST = 3
+
+
+def _to_measure(tables: Tables, compared: pd.DataFrame) -> tuple[Problem, ...]:
+    """The problems that a replay would measure first, of those that have no two times in one file."""
+    timed_once = compared.loc[compared["pick_us"].notna(), "problem"]
+    frames = {name: getattr(tables, name) for name in ("calls", "workload", "measurements", "facts", "links")}
+    left = (x.problem for x in plan(frames) if x.problem.text not in set(timed_once))
+    return tuple(islice(left, _FIRST))
 
 
 def _aiter_misses(tables: Tables) -> tuple[str, ...]:
@@ -187,6 +206,8 @@ def action(finding: Finding) -> str:
     """The action on a finding, in a few words."""
     if finding.override is not None:
         return f"use {finding.override.solution.text}"
+    if finding.analyzer == below_roofline.NAME:
+        return "replay"
     if to_tune([finding]):
         return "tune"
     # A better one is known: one that no file can make a library take, or of another build or device than the target.

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from analyzers import host_bound
+from analyzers.evidence.gpu_time import GpuTime
 from analyzers.overrides.render import wrote_lines
 from analyzers.overrides.write import Written
 from analyzers.recommend.ceiling import BreakEven, Ceiling
@@ -19,17 +21,61 @@ from logparse.text import duration
 
 def lines(recommendation: Recommendation) -> list[str]:
     """The recommendation as text: ceiling, remarks on the run, verdict; the findings themselves are ``rows``."""
-    out = [f"run {recommendation.run}", *ceiling_lines(recommendation.ceiling)]
+    remarks = [f"{remark.analyzer}: {remark.message}" for remark in recommendation.remarks]
+    first = [x for x in remarks if x.startswith(f"{host_bound.NAME}:")]
+    out = [f"run {recommendation.run}", *first, *gpu_time_lines(recommendation.gpu_time)]
+    out += ceiling_lines(recommendation.ceiling)
     out += break_even_lines(recommendation.break_even)
-    out += [f"{remark.analyzer}: {remark.message}" for remark in recommendation.remarks]
+    out += [x for x in remarks if x not in first]
     out += [f"→ {text}" for text in advice(recommendation)]
-    return [*out, *confidence_lines(recommendation), verdict(recommendation)]
+    return [*out, *confidence_lines(recommendation), *unmeasured_lines(recommendation), verdict(recommendation)]
+
+
+def unmeasured_lines(recommendation: Recommendation) -> list[str]:
+    """What a replay measures first, where a trace's problems are not timed against an alternative."""
+    if recommendation.gpu_time is None or not recommendation.to_measure:
+        return []
+    labels = ", ".join(x.label for x in recommendation.to_measure)
+    return [f"`logparse replay` measures first: {labels}"]
 
 
 def advice(recommendation: Recommendation) -> list[str]:
     """The distinct lines of advice of all findings: many findings share one."""
     found = (*recommendation.remarks, *recommendation.findings)
     return list(dict.fromkeys(x.advice for x in found if x.advice))
+
+
+def gpu_time_lines(time: GpuTime | None) -> list[str]:
+    """Where the GPU time of a step goes, or of all traces where they mark no steps."""
+    if time is None:
+        return []
+    steps = time.steps or 1.0
+    traces = _many(time.traces, "trace")
+    of = f"per step ({_count(steps)} in {traces})" if time.steps else f"in {traces}, which mark no steps"
+    out = [f"GPU time: {duration(time.kernels_us / steps)} of kernels {of}"]
+    shown = [x for x in time.parts if x.us >= _LEAST_PART * time.kernels_us]
+    few = [x for x in time.parts if x not in shown]
+    rows = [(x.name, x.us) for x in shown] + ([(_many(len(few), "more kind"), sum(x.us for x in few))] if few else [])
+    out += [f"  {name:<26} {duration(us / steps):>10} {us / time.kernels_us:>7.1%}" for name, us in rows]
+    if time.idle_us is not None and time.window_us:
+        window = f"of {duration(time.window_us / steps)}{' per step' if time.steps else ''}"
+        out.append(
+            f"  {'idle':<26} {duration(time.idle_us / steps):>10} {time.idle_us / time.window_us:>7.1%} {window}"
+        )
+    if time.alone_us:
+        out.append(f"  of communication, {duration(time.alone_us / steps)} overlap with no other kernel")
+    if time.unexplained_us:
+        out.append(
+            f"  no problem explains {duration(time.unexplained_us / steps)} of graph launches: the trace of their "
+            "capture is not beside this one"
+        )
+    if time.before_us:
+        out.append(f"  not counted: {duration(time.before_us)} of kernels that were launched before the trace")
+    return out
+
+
+_LEAST_PART = 0.005
+"""Share of the kernels' time below which kinds of work are added up."""
 
 
 def ceiling_lines(ceiling: Ceiling) -> list[str]:
@@ -89,20 +135,27 @@ def verdict(recommendation: Recommendation) -> str:
     reasons = "; ".join(f"{count:,} {why}" for why, count in left_out.items())
     if found:
         known = [x for x in recommendation.findings if x.saving_us is not None]
+        estimated = sum(basis(x) == "inferred" for x in known)
         worth = f", {len(known):,} of known worth" if known else ", none of known worth"
+        worth += f" ({estimated:,} estimated)" if estimated else ""
         overrides = len(recommendation.overrides)
         return f"{found:,} findings{worth}, {overrides:,} with an override" + (f"; left out: {reasons}" * bool(reasons))
     if left_out:
         return f"nothing worth doing: {reasons}"
-    if recommendation.ceiling.share is None:
+    ceiling = recommendation.ceiling
+    if ceiling.share is None:
         return (
-            "nothing worth doing is known: nothing looks slow, and no pick is timed against another solution "
-            "(`logparse replay` measures)"
+            "no verdict: nothing looks slow, but no pick is timed against another solution (`logparse replay` measures)"
         )
-    return (
-        f"nothing worth doing: none of {recommendation.ceiling.problems:,} measured problems has a better known "
-        "solution, and none looks slow"
+    verdict = (
+        f"nothing worth doing: none of {ceiling.problems:,} measured problems has a better known solution, and none "
+        "looks slow"
     )
+    untimed = 1.0 - (ceiling.calls_share if ceiling.calls_share is not None else 1.0)
+    return f"{verdict}; of {untimed:.1%} of calls no alternative was timed" if untimed >= _UNTIMED else verdict
+
+
+_UNTIMED = 0.001
 
 
 _TEXT = ("run", "analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from analyzers import below_roofline
 from analyzers.overrides.commands import COMMANDS
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission
@@ -65,8 +66,12 @@ that shall use override rows needs both unset, and in PyTorch 2.7 and later torc
 
 
 def to_tune(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings about a problem of which no measured better solution is known: a search may find one."""
+    """The findings about a problem of which no measured better solution is known: a search may find one.
+
+    An efficiency alone is no reason for a search of hours: a replay comes first.
+    """
     found = [x for x in findings if x.problem is not None and x.evidence.certainty != "measured"]
+    found = [x for x in found if x.analyzer != below_roofline.NAME]
     # A finding that names a solution and no time of it is a warning about that solution: there is nothing to search.
     return [x for x in found if x.evidence.best is None or x.evidence.best_us is not None]
 

@@ -14,7 +14,7 @@ from logparse.model import ConvProblem, GemmProblem, problem_from_text
 COLUMNS: Mapping[str, str] = {
     "sources": "source_id run path format bytes lines splits call_lines message_lines measurement_lines fact_lines "
     "reject_lines foreign_lines blank_lines pid pid_from ingested_at",
-    "calls": "source_id run category kind problem pid first_seen last_seen solution count by_tool",
+    "calls": "source_id run category kind problem pid first_seen last_seen solution count by_tool workspace_bytes",
     "workload": "run pid kind problem calls calls_from",
     "messages": "source_id run category function text count pid",
     "gemm_problems": "problem shape flops",

@@ -158,6 +158,8 @@ def test_verdicts() -> None:
     assert render.verdict(nothing) == (
         "nothing worth doing: none of 1 measured problems has a better known solution, and none looks slow"
     )
+    half = recommend(tables(workload=[work(ONE, 1), work(gemm(3).text, 3)], measurements=same), Settings())
+    assert render.verdict(half).endswith("none looks slow; of 75.0% of calls no alternative was timed")
     assert recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling.untimed_share == 1.0
     unknown = render.ceiling_lines(recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling)
     assert unknown == ["ceiling: unknown: no measured time of the default; no file has a time of 100.0% of calls"]

@@ -275,7 +275,7 @@ def test_rendering() -> None:
     text = "\n".join(render.lines(found))
     assert "at most 20.7% of the time" in text
     assert "93.8% of calls" in text
-    assert "4 findings, 3 of known worth, 2 with an override" in text
+    assert "4 findings, 3 of known worth (1 estimated), 2 with an override" in text
     table = render.rows(found)
     assert table["saving_us"].tolist()[:3] == pytest.approx([15708.0, 1100.0, 100.0])
     assert table["kind"].tolist() == ["conv", "gemm", "gemm", "gemm"]
@@ -288,8 +288,7 @@ def test_rendering() -> None:
     assert render.lines(nothing) == [
         "run r",
         "ceiling: unknown: no measured time of the default",
-        "nothing worth doing is known: nothing looks slow, and no pick is timed against another solution "
-        "(`logparse replay` measures)",
+        "no verdict: nothing looks slow, but no pick is timed against another solution (`logparse replay` measures)",
     ]
     assert list(render.rows(nothing).columns) == list(table.columns)
 

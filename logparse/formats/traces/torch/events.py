@@ -136,9 +136,11 @@ class _Reader:
             event = parse(batch, i)[0] if _STEP in body else None
             if event is None or event.get("ph") != "X" or event.get("cat") not in _STEP_CATEGORIES:
                 continue
-            name, us = _STEP_NAME.fullmatch(str(event.get("name"))), event.get("dur")
+            name, us, start = _STEP_NAME.fullmatch(str(event.get("name"))), event.get("dur"), event.get("ts")
             if name and isinstance(us, (int, float)) and us > 0:
                 self._steps[str(event.get("pid")), name[1]] = float(us)
+                if isinstance(start, (int, float)):
+                    self._columns.steps_end = max(self._columns.steps_end or 0.0, start + us)
 
     def step_facts(self) -> list[Fact]:
         """How many steps were seen (those of each process, where a trace was merged), and how long they took."""
@@ -171,6 +173,7 @@ class _Reader:
                 columns.add_kernel(names[name], int(id), float(start), float(duration), index)
             else:
                 columns.copies[columns.names[names[name]]] += 1
+                columns.copies_us += float(duration)
         self.foreign += foreign
         return True
 
@@ -235,6 +238,8 @@ class _Reader:
             columns.add_kernel(index, number, event["ts"], event["dur"], device if type(device) is int else -1)
         elif event.get("cat") in ("gpu_memcpy", "gpu_memset"):
             columns.copies[str(event.get("name"))] += 1
+            us = event.get("dur")
+            columns.copies_us += us if isinstance(us, (int, float)) and 0 <= us < math.inf else 0.0
         else:
             self.foreign += 1
 

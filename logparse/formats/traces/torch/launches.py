@@ -64,5 +64,7 @@ def operators_by_time(source: Source, columns: Columns, kind_of: KindOf) -> tupl
     threads: Ints = np.array([thread for _, thread in launched], dtype=np.int64)
     starts, ends = np.array(times.op_start), np.array(times.op_end)
     found[asked] = innermost(starts, ends, np.array(times.op_thread), moments, threads)
+    columns.launched = np.zeros(len(found), dtype=bool)
+    columns.launched[asked] = True
     graph_of = [correlation if correlation in times.graphs else -1 for correlation in times.kernel]
     return found, join(source, columns, graph_of, found, kind_of)

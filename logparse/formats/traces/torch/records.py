@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logparse.formats.format import Outcome
+from logparse.formats.traces.torch.busy import BEFORE, Timeline, before, busy
 from logparse.formats.traces.torch.epilogues import Kernels, Step, tails
 from logparse.formats.traces.torch.gradients import split
 from logparse.formats.traces.torch.inputs import Operation
@@ -54,6 +55,11 @@ class Columns:
         self.kernel_id, self.kernel_name, self.kernel_device = array("q"), array("i"), array("h")
         self.kernel_start, self.kernel_us = array("d"), array("d")
         self.without_id = 0
+        self.copies_us = 0.0
+        self.steps_end: float | None = None
+        """When the last marked step ended, on the clock of the kernels."""
+        self.launched: npt.NDArray[np.bool_] | None = None
+        """Which kernels' launches are events of this trace, where launches were read."""
         self.replayed_from: int | None = None
         """The first operator that is no event of this trace but of a captured graph."""
         self.raw_names = _Memo(self._name)
@@ -120,6 +126,8 @@ class _Records:
         self._op, self._ambiguous = self._operators()
         if by_time is not None:
             self._op = np.where(self._op < 0, by_time, self._op)
+        launched = self._op >= 0 if columns.launched is None else (self._op >= 0) | columns.launched
+        self._timeline = Timeline(self._start, self._us, self._device, launched, self._name)
         self._problems: list[Problem] = []
         self._problem_index: dict[Problem, int] = {}
         self._problem_of = np.full(len(self._us), -1, dtype=np.int64)
@@ -148,7 +156,8 @@ class _Records:
             text = "kernels of no operator: several operators bear their External id"
             messages.append(Message(category=CATEGORY, text=text, count=self._ambiguous))
         yield Outcome("message", messages, lines=self._unread_events + sum(columns.copies.values()))
-        yield Outcome("fact", [*self._assigned(), *self._tails()], lines=0)
+        timed = busy(self._timeline, columns.names, columns.copies_us, columns.steps_end)
+        yield Outcome("fact", [*self._assigned(), *timed, *self._tails()], lines=0)
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
 
     def _assigned(self) -> Iterator[Fact]:
@@ -251,7 +260,7 @@ class _Records:
             return
         kinds = np.array([name for name, _, _ in self._columns.kinds] or [-1], dtype=np.int64)
         of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
-        op = np.where(self._op >= 0, kinds[of_op], -1)
+        op = np.where(self._op >= 0, kinds[of_op], np.where(before(self._timeline), -2, -1))
         keys = np.stack([op, self._problem_of, self._name, self._device])
         order = np.lexsort(keys[::-1])
         keys, us = keys[:, order], self._us[order]
@@ -261,7 +270,7 @@ class _Records:
         for i, at in enumerate(starts.tolist()):
             name, problem, kernel, device = keys[:, at].tolist()
             yield Kernel(
-                op=self._columns.names[name] if name >= 0 else "",
+                op=self._columns.names[name] if name >= 0 else BEFORE if name == -2 else "",
                 kernel=self._columns.names[kernel],
                 calls=int(counts[i]),
                 total_us=float(totals[i]),

@@ -78,6 +78,9 @@ def test_golden_rest() -> None:
         "convolution_backward_assigned": "0.4924",
         "profiler_steps": "2",
         "profiler_steps_us": "1050.250",
+        "gpu_window_us": "1005.750",
+        "gpu_busy_us": "664.250",
+        "gpu_copies_us": "1.500",
     }
     assert {(m.function, m.text, m.count) for m in records_of(found, Message)} == {
         ("aten::mm", "inputs not recorded or not readable", 1),

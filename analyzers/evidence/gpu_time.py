@@ -1,0 +1,172 @@
+"""Where the GPU time of a run goes, by its traces: what kind of work the kernels did, and how long the GPU idled.
+
+This is the one source of these numbers for ``recommend``, ``explore``, ``report`` and the analyzers.  A kernel's kind
+follows from its problem, else from its operator's name, else from its own.  Kernels of several streams may run at the
+same time, so their sum may exceed the time that the GPU was busy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pandas as pd
+
+from analyzers.analyzer import Tables
+from logparse.formats.traces.torch.busy import BEFORE, COMMUNICATION
+from logparse.model import kind_of, layer_of
+
+STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"
+"""Facts of a trace: how many steps its profiler marked, and their wall time together (µs)."""
+
+GEMM, COPIES, OTHER = "GEMM", "transposes and copies", "other"
+CONVOLUTION = "convolution {}"
+TRANSPOSE = re.compile(r"transpose|nchwToNhwc|nhwcToNchw|NCHW2CNHW|CNHW2NCHW|tensorTransform", re.IGNORECASE)
+"""Kernels by which a library changes the layout of a convolution's tensors: MIOpen's, CK's and cuDNN's."""
+_PASSES: Mapping[str, re.Pattern[str]] = {
+    "B": re.compile(r"dgrad|bwd_?data|backward_?data|igemm_bwd_|depthwise[23]d_backward", re.IGNORECASE),
+    "W": re.compile(r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|bwd_?filter", re.IGNORECASE),
+    "F": re.compile(r"fprop|conv\w*_?fwd|igemm_fwd_|implicit_convolve|conv2d|conv3d|winograd|Sp3Asm", re.IGNORECASE),
+}
+_PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (name, re.compile(words, re.IGNORECASE))
+    for name, words in (
+        ("attention", r"flash|fmha|attention|attn|sdpa|paged|mla_"),
+        ("optimizer", r"_foreach_|multi_tensor|_fused_(?:adam|sgd|lamb|adagrad)|fused_?adam|lamb_"),
+        ("normalisation", r"norm|softmax|bn_fw|bn_bw|welford|GammaBeta"),
+        (
+            GEMM,
+            r"Cijk_|nvjet|gemm|gemv|wvSplitK|matmul|::(?:mm|addmm|bmm|baddbmm|linear|_scaled_mm)$|triton_tem|fused_moe|moe_ck",
+        ),
+        (COPIES, r"copy|transpose|contiguous|clone|CatArray|::cat$|nchwToNhwc|nhwcToNchw|(?<!pre)fill|::zero_|::pad$"),
+        (
+            "reduction",
+            r"reduce|::(?:sum|mean|max|min|argmax|topk|sort|cumsum|norm)$|triton_red|triton_per|cub::|rocprim",
+        ),
+        ("pooling", r"pool"),
+        ("element-wise", r"elementwise|triton_poi|relu|gelu|silu|sigmoid|dropout|threshold|::(?:add|mul|sub|div)_?$"),
+        ("embedding and indexing", r"embedding|index|gather|scatter|where"),
+    )
+)
+"""Kinds of work by the names of operators and kernels; the first that fits counts."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Work of one kind: time and launches of its kernels over all traces of the run."""
+
+    name: str
+    us: float
+    kernels: int
+
+
+@dataclass(frozen=True)
+class GpuTime:
+    """``parts``, the longest first; times in µs over all traces of the run, None where they are not known.
+
+    ``window_us`` is the time in which the traces were recorded and ``busy_us`` the part of it in which a kernel ran;
+    ``alone_us`` that in which only collectives ran.  ``before_us`` are kernels that were launched before the traces and
+    count in no part, ``unexplained_us`` those of graph launches whose capture no trace shows (they count in the parts
+    by their own names), ``copies_us`` copies and fills of memory, which are no kernels.
+    """
+
+    parts: tuple[Part, ...]
+    kernels_us: float
+    traces: int
+    steps: float | None = None
+    window_us: float | None = None
+    busy_us: float | None = None
+    alone_us: float | None = None
+    before_us: float = 0.0
+    unexplained_us: float = 0.0
+    copies_us: float = 0.0
+
+    @property
+    def busy_share(self) -> float | None:
+        """The share of the window in which a kernel ran."""
+        return self.busy_us / self.window_us if self.busy_us is not None and self.window_us else None
+
+    @property
+    def idle_us(self) -> float | None:
+        """The time of the window in which no kernel ran."""
+        return max(self.window_us - self.busy_us, 0.0) if self.busy_us is not None and self.window_us else None
+
+
+def gpu_time(tables: Tables) -> GpuTime | None:
+    """The GPU time of the run's traces; None where the run has no kernels."""
+    rows = _of_run(tables)
+    early = rows["op"].eq(BEFORE)
+    before, rows = float(rows.loc[early, "total_us"].sum()), rows[~early]
+    if not len(rows):
+        return None
+    texts = (rows[name].astype(object).where(rows[name].notna(), "") for name in ("op", "kernel", "problem"))
+    part = [part_of(*map(str, x)) for x in zip(*texts, strict=True)]
+    sums = rows.assign(part=part).groupby("part")[["total_us", "calls"]].sum()
+    parts = [Part(str(name), float(us), int(n)) for name, us, n in sums.itertuples()]
+    sources = set(rows["source_id"])
+    facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["source_id"].isin(sources)]
+    return GpuTime(
+        parts=tuple(sorted(parts, key=lambda x: (-x.us, x.name))),
+        kernels_us=float(rows["total_us"].sum()),
+        traces=len(sources),
+        steps=_sum(facts, STEPS),
+        window_us=_sum(facts, "gpu_window_us"),
+        busy_us=_sum(facts, "gpu_busy_us"),
+        alone_us=_sum(facts, "gpu_communication_alone_us"),
+        before_us=before,
+        unexplained_us=_sum(facts, "graph_unexplained_us") or 0.0,
+        copies_us=_sum(facts, "gpu_copies_us") or 0.0,
+    )
+
+
+def traced_calls(tables: Tables) -> pd.DataFrame:
+    """What calls of each problem took in each trace of the run.
+
+    Columns ``source_id, problem, total_us, calls, now_us`` (per call, the mean) and ``kernel``, the costliest one.
+    """
+    rows = _of_run(tables)
+    rows = rows[rows["problem"].notna()]
+    keys = ["source_id", "problem"]
+    own = tables.calls[~tables.calls["by_tool"].fillna(False).astype(bool)]
+    calls = own.assign(calls=own["count"].astype("Float64")).groupby(keys)["calls"].sum(min_count=1).reset_index()
+    total = rows.groupby(keys)["total_us"].sum().reset_index()
+    main = rows.sort_values(["total_us", "kernel"]).drop_duplicates(keys, keep="last")[[*keys, "kernel"]]
+    out = main.merge(total, on=keys).merge(calls, on=keys)
+    out = out[((out["total_us"] > 0) & (out["calls"] > 0)).fillna(False).astype(bool)]
+    calls_of = out["calls"].astype("int64")
+    return out.assign(calls=calls_of, now_us=out["total_us"].astype("float64") / calls_of).reset_index(drop=True)
+
+
+def _of_run(tables: Tables) -> pd.DataFrame:
+    """The kernels of the run in an order of their own: sums do not depend on the order in which rows are stored."""
+    rows = tables.kernels[tables.kernels["run"] == tables.run]
+    return rows.sort_values(["source_id", "op", "kernel", "problem", "total_us"], ignore_index=True)
+
+
+def _sum(facts: pd.DataFrame, name: str) -> float | None:
+    """The sum of a fact over the sources; None where a source lacks it or none has it."""
+    values = pd.to_numeric(facts.loc[facts["name"] == name, "value"], errors="coerce").dropna()
+    return float(values.sum()) if len(values) else None
+
+
+@lru_cache(maxsize=65_536)
+def part_of(op: str, kernel: str, problem: str) -> str:
+    """The kind of work of a kernel, by its problem, else its operator, else its own name."""
+    if COMMUNICATION.search(op) or COMMUNICATION.search(kernel):
+        return "communication"
+    if problem:
+        layer = layer_of(problem)
+        if layer is None:
+            return GEMM if kind_of(problem) in ("gemm", "grouped", "family") else OTHER
+        return COPIES if TRANSPOSE.search(kernel) else CONVOLUTION.format(layer[0])
+    for text in filter(None, (op, kernel)):
+        if text == kernel or "conv" in op:
+            for direction, words in _PASSES.items():
+                if words.search(kernel):
+                    return CONVOLUTION.format(direction)
+        for name, words in _PARTS:
+            if words.search(text):
+                return name
+    return OTHER

@@ -1,0 +1,71 @@
+"""A GPU that waits for the host: less GPU time will not show in the step.
+
+The busy share is the union of the kernels in a trace over its window, the marked steps where there are any
+(``logparse/formats/traces/torch/busy.py``).  The finding is about the run and is shown before everything else: where
+the host is the limit, a faster kernel only makes the GPU wait longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.gpu_time import GpuTime, gpu_time
+from logparse.model import Evidence, Finding
+from logparse.text import duration
+
+NAME = "host-bound"
+BUSY = 0.8
+"""Share of the time below which the GPU is taken to wait: above it, gaps between kernels are what launches leave."""
+GRAPHS = (
+    "Let the host launch less: torch.compile(mode='reduce-overhead') or CUDA graphs (torch.cuda.graph) for what "
+    "repeats, a larger batch, a data loader with workers and pinned memory; look for synchronisation (.item(), .cpu(), "
+    "printing) in the step."
+)
+BEYOND_GRAPHS = (
+    "Graphs are launched already, the gaps lie between them: batch more requests or tokens per launch, and look at "
+    "what the host does between two launches (scheduling, sampling, synchronisation)."
+)
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """One finding, or none: without a trace's window nothing is known."""
+    time = gpu_time(tables)
+    share = time.busy_share if time else None
+    if time is None or share is None or share >= BUSY:
+        return []
+    launches = sum(x.kernels for x in time.parts)
+    own = tables.facts[tables.facts["run"] == tables.run]
+    graphs = bool(own["name"].eq("graph_launches").any())
+    return [
+        Finding(
+            analyzer=NAME,
+            message=_message(time, share, launches),
+            evidence=Evidence(
+                details={
+                    "busy_share": share,
+                    "busy_us": time.busy_us,
+                    "window_us": time.window_us,
+                    "steps": time.steps,
+                    "kernels": launches,
+                    "mean_kernel_us": time.kernels_us / launches,
+                }
+            ),
+            advice=BEYOND_GRAPHS if graphs else GRAPHS,
+        )
+    ]
+
+
+def _message(time: GpuTime, share: float, launches: int) -> str:
+    steps = time.steps or 1.0
+    each = " per step" if time.steps else ""
+    unmarked = "" if time.steps else " No steps are marked: pauses between requests count as waiting."
+    return (
+        f"the GPU runs kernels in {share:.1%} of the time ({duration((time.busy_us or 0.0) / steps)} of "
+        f"{duration((time.window_us or 0.0) / steps)}{each}) and waits for the host in the rest: less GPU time will "
+        f"not show in the step. {launches / steps:,.0f} kernels{each} take {time.kernels_us / launches:,.1f} µs each "
+        f"on average.{unmarked}"
+    )
+
+
+ANALYZER = Analyzer(name=NAME, about="GPUs that wait for the host, by the gaps between a trace's kernels", find=find)

@@ -1,0 +1,68 @@
+"""Convolutions in NCHW whose kernels work in NHWC: the library transposes their tensors in every call.
+
+MIOpen's and CK's ``batched_transpose``, cuDNN's ``nchwToNhwcKernel`` and ``nhwcToNchwKernel`` run inside the operator,
+around the main kernel.  What they take is measured by the trace; a model in channels_last does not need them.  That is
+an estimate of its gain all the same: the other operators change with the layout too, and so may the main kernels.
+Transposes of convolutions that are in NHWC already are no part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.gpu_time import TRANSPOSE
+from analyzers.evidence.program_changes import LAYOUT
+from logparse.model import ConvProblem, Evidence, Finding, problem_from_text
+from logparse.text import duration
+
+NAME = "layout-transposes"
+MEASURE = " `logparse replay` measures the convolutions in both layouts (torch:layout=NHWC)."
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """One finding about the run, where transposes take at least ``floor_share`` of its convolutions' time."""
+    rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
+    rows = rows.sort_values(["source_id", "problem", "kernel", "total_us"])  # sums do not depend on the order of rows
+    directions = {text: _in_nchw(str(text)) for text in rows["problem"].unique()}
+    rows = rows.assign(direction=rows["problem"].map(directions))
+    rows = rows[rows["direction"].notna()]
+    turned = rows[rows["kernel"].astype(str).str.contains(TRANSPOSE)]
+    everything, lost = float(rows["total_us"].sum()), float(turned["total_us"].sum())
+    if not lost or lost < settings.floor_share * everything:
+        return []
+    whole, part = (x.groupby("direction")["total_us"].sum() for x in (rows, turned))
+    each = ", ".join(f"{duration(float(part[d]))} of {duration(float(whole[d]))} in {d}" for d in sorted(part.index))
+    problems = int(turned["problem"].nunique())
+    return [
+        Finding(
+            analyzer=NAME,
+            message=(
+                f"{duration(lost)} of {duration(everything)} of the convolutions in NCHW are transposes to NHWC and "
+                f"back ({lost / everything:.0%}; {each}): {problems} of {rows['problem'].nunique()} problems run NHWC "
+                "kernels"
+            ),
+            saving_us=lost,
+            evidence=Evidence(
+                details={
+                    "transposes_us": lost,
+                    "convolutions_us": everything,
+                    "problems": problems,
+                    "transposes_by_direction_us": {str(d): float(us) for d, us in sorted(part.items())},
+                }
+            ),
+            advice=LAYOUT + MEASURE,
+        )
+    ]
+
+
+def _in_nchw(text: str) -> str | None:
+    """The direction of a convolution whose tensors are in NCHW; None for other problems."""
+    if not text.startswith("conv "):
+        return None
+    problem = problem_from_text(text)
+    plain = isinstance(problem, ConvProblem) and problem.in_layout in ("NCHW", "NCDHW")
+    return problem.direction if isinstance(problem, ConvProblem) and plain else None
+
+
+ANALYZER = Analyzer(name=NAME, about="layout transposes inside the convolutions of a trace", find=find)

@@ -1,0 +1,79 @@
+"""How busy the GPU was while the profiler recorded: the union of its kernels, in the window of the marked steps.
+
+The window begins with the first kernel that was launched within the trace: a GPU that lags behind still runs
+kernels of the step before, which are kept as ``BEFORE``.  It ends with the last kernel or the last marked step,
+whichever is later.  Of several devices the mean is taken.  The facts::
+
+    gpu_window_us                  length of that window
+    gpu_busy_us                    any kernel runs (streams overlap: less than the sum of the kernels)
+    gpu_communication_alone_us     only collectives run
+    gpu_copies_us                  copies and fills of memory, which are no kernels
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from logparse.model import Fact
+
+BEFORE = "(launched before the trace)"
+"""The operator of kernels that ran in the trace and were launched before it."""
+COMMUNICATION = re.compile(
+    r"nccl|rccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all|c10d|param_comms",
+    re.IGNORECASE,
+)
+"""Names of kernels and operators of collectives: NCCL, RCCL, and those of inference engines (``cross_device_reduce``
+is vLLM's and SGLang's custom all-reduce).
+"""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Kernels of a trace as columns: start and duration (µs), whether their launch is known to be in the trace."""
+
+    start: npt.NDArray[np.float64]
+    us: npt.NDArray[np.float64]
+    device: npt.NDArray[np.int64]
+    launched: npt.NDArray[np.bool_]
+    name: npt.NDArray[np.int64]
+
+
+def before(kernels: Timeline) -> npt.NDArray[np.bool_]:
+    """Which kernels were launched before the trace: those without a launch, up to the first kernel that has one."""
+    if not kernels.launched.any():
+        return np.zeros(len(kernels.launched), dtype=bool)
+    out: npt.NDArray[np.bool_] = ~kernels.launched & (kernels.start < kernels.start[kernels.launched].min())
+    return out
+
+
+def busy(kernels: Timeline, names: Sequence[str], copies_us: float, steps_end: float | None) -> Iterator[Fact]:
+    """The facts; none without kernels that the trace launched."""
+    inside = ~before(kernels)
+    if inside.any():
+        begin, end = kernels.start[inside].min(), (kernels.start + kernels.us)[inside].max()
+        window = max(end, steps_end or end) - begin
+        talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
+        of = [inside & (kernels.device == device) for device in np.unique(kernels.device[inside])]
+        total = sum(_union(kernels, mine) for mine in of) / len(of)
+        alone = total - sum(_union(kernels, mine & ~talks) for mine in of) / len(of)
+        yield Fact("gpu_window_us", f"{window:.3f}")
+        yield Fact("gpu_busy_us", f"{total:.3f}")
+        if talks[inside].any():
+            yield Fact("gpu_communication_alone_us", f"{alone:.3f}")
+    if copies_us:
+        yield Fact("gpu_copies_us", f"{copies_us:.3f}")
+
+
+def _union(kernels: Timeline, mine: npt.NDArray[np.bool_]) -> float:
+    """How long at least one of these kernels ran, µs."""
+    if not mine.any():
+        return 0.0
+    order = np.argsort(kernels.start[mine], kind="stable")
+    start = kernels.start[mine][order]
+    ended = np.maximum.accumulate(start + kernels.us[mine][order])
+    return float(ended[-1] - start[0] - np.maximum(start[1:] - ended[:-1], 0.0).sum())

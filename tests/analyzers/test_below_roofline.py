@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from analyzers import below_roofline
+from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.roofline import roofline_us
+from analyzers.recommend.ranking import recommend
+from analyzers.recommend.search_scripts import to_tune
+from logparse.model import ConvProblem, Finding, GemmProblem, problem_from_text
+from tests.analyzers.build import call, facts, tables, work
+from tests.analyzers.example import W, gemm
+
+MI300X = {"device": "AMD Instinct MI300X", "cu_count": "304"}
+LARGE: list[GemmProblem | ConvProblem] = [replace(gemm(1), m=4096, n=4096 + 256 * i, k=4096) for i in range(6)]
+
+
+def least(problem: GemmProblem | ConvProblem) -> float:
+    us = roofline_us(problem, MI300X)
+    assert us is not None
+    return us
+
+
+def traced(times: list[tuple[GemmProblem | ConvProblem, float]], calls: int = 4, source: str = "trace") -> Tables:
+    """A trace in which a call of each problem takes so many µs."""
+    rows = [
+        {"source_id": source, "run": "r", "op": "aten::mm", "problem": p.text, "kernel": "Cijk_", "calls": calls}
+        | {"total_us": us * calls, "min_us": us, "max_us": us}
+        for p, us in times
+    ]
+    return tables(
+        kernels=rows,
+        calls=[call(p.text, count=calls, source_id=source, category="profiler") for p, _ in times],
+        workload=[work(p.text, calls, calls_from="profiler") for p, _ in times],
+        facts=facts(source, **MI300X),
+    )
+
+
+def planted() -> Tables:
+    """Six products of nearly one size: five reach 80 % of the roofline, one 10 %."""
+    return traced([(p, least(p) / (0.1 if i == 0 else 0.8)) for i, p in enumerate(LARGE)])
+
+
+def found(t: Tables) -> list[Finding]:
+    return list(below_roofline.find(t, Settings()))
+
+
+def test_held_against_comparable_problems() -> None:
+    [one] = found(planted())
+    assert one.problem == problem_from_text(LARGE[0].text)
+    now, within = least(LARGE[0]) / 0.1, least(LARGE[0]) / 0.8
+    assert one.per_call_us == pytest.approx(now - within)
+    assert (one.calls, one.saving_us) == (4, pytest.approx(4 * (now - within)))
+    assert one.evidence["comparable"] == 5
+    assert "10.0% of what MI300X allows" in one.message
+    assert "5 comparable problems of the trace reach 80%" in one.message
+
+
+def test_what_all_reach_is_no_finding() -> None:
+    assert found(traced([(p, least(p) / 0.2) for p in LARGE])) == []
+
+
+@pytest.mark.parametrize(("efficiency", "count"), [(0.24, 1), (0.26, 0)])
+def test_alone_it_is_held_against_the_roofline(efficiency: float, count: int) -> None:
+    found_ = found(traced([(LARGE[0], least(LARGE[0]) / efficiency)]))
+    assert len(found_) == count
+    assert all("fewer than 4 comparable problems" in x.message for x in found_)
+
+
+def test_small_problems_are_never_expected_below_a_launch() -> None:
+    small = replace(gemm(1), m=64, n=64, k=64)
+    assert found(traced([(small, 15.0)])) == []
+    [one] = found(traced([(small, 20.0)]))
+    assert one.per_call_us == 20.0 - below_roofline.LEAST_US
+
+
+def test_an_unknown_device_has_no_roofline() -> None:
+    unknown = replace(planted(), facts=tables(facts=facts("trace", device="Abacus")).facts)
+    assert found(unknown) == []
+
+
+def test_convolutions_compare_within_their_direction() -> None:
+    [one] = found(traced([(W, 40 * least(W)), *((p, least(p)) for p in LARGE)]))
+    assert one.problem is not None
+    assert (one.problem.text, one.evidence["comparable"]) == (W.text, 0)
+
+
+def test_an_estimate_is_replayed_and_not_searched_for() -> None:
+    made = recommend(planted(), Settings())
+    [one] = [x for x in made.findings if x.analyzer == below_roofline.NAME]
+    assert to_tune([one]) == []
+    assert made.ceiling.share is None
+    assert made.ceiling.saving_us == 0.0

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from analyzers import host_bound
+from analyzers.analyzer import Settings, Tables
+from analyzers.recommend import render
+from analyzers.recommend.ranking import recommend
+from tests.analyzers.build import facts, tables
+
+
+def kernel(us: float, calls: int, name: str = "relu_kernel") -> dict[str, object]:
+    row = {"source_id": "trace", "run": "r", "op": "aten::relu", "problem": None, "kernel": name, "calls": calls}
+    return row | {"total_us": us, "min_us": us / calls, "max_us": us / calls}
+
+
+def traced(busy_us: float, window_us: float = 1000.0, **more: str) -> Tables:
+    known = facts("trace", gpu_busy_us=str(busy_us), gpu_window_us=str(window_us), **more)
+    return tables(kernels=[kernel(busy_us, 50)], facts=known)
+
+
+def planted() -> Tables:
+    """Two steps of 500 µs, of which the GPU works in 540 µs altogether."""
+    return traced(540.0, profiler_steps="2", profiler_steps_us="1000.0")
+
+
+def test_a_gpu_that_waits() -> None:
+    [found] = host_bound.find(planted(), Settings())
+    assert found.message == (
+        "the GPU runs kernels in 54.0% of the time (270 µs of 500 µs per step) and waits for the host in the rest: "
+        "less GPU time will not show in the step. 25 kernels per step take 10.8 µs each on average."
+    )
+    assert (found.problem, found.saving_us, found.advice) == (None, None, host_bound.GRAPHS)
+
+
+@pytest.mark.parametrize(("busy", "found"), [(799.0, 1), (800.0, 0), (1000.0, 0)])
+def test_the_bound(busy: float, found: int) -> None:
+    assert len(host_bound.find(traced(busy), Settings())) == found
+
+
+def test_nothing_is_known_without_a_window() -> None:
+    assert host_bound.find(tables(kernels=[kernel(5.0, 1)]), Settings()) == []
+
+
+def test_unmarked_steps_are_stated() -> None:
+    [found] = host_bound.find(traced(100.0), Settings())
+    assert found.message.endswith("No steps are marked: pauses between requests count as waiting.")
+
+
+def test_graphs_are_not_advised_where_they_are_launched() -> None:
+    [found] = host_bound.find(traced(100.0, graph_launches="7"), Settings())
+    assert found.advice == host_bound.BEYOND_GRAPHS
+
+
+def test_it_is_printed_before_everything_else() -> None:
+    lines = render.lines(recommend(planted(), Settings()))
+    assert lines[1].startswith("host-bound: the GPU runs kernels in 54.0%")
+    assert sum(line.startswith("host-bound") for line in lines) == 1

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from analyzers import layout_transposes
+from analyzers.analyzer import Settings, Tables
+from logparse.model import ConvProblem
+from tests.analyzers.build import tables
+from tests.analyzers.example import B, F, W
+
+LAST = dict.fromkeys(("in_layout", "weights_layout", "out_layout"), "NHWC")
+
+
+def kernel(problem: ConvProblem, name: str, us: float) -> dict[str, object]:
+    row = {"source_id": "trace", "run": "r", "op": "aten::convolution_backward", "problem": problem.text}
+    return row | {"kernel": name, "calls": 1, "total_us": us, "min_us": us, "max_us": us}
+
+
+def planted() -> Tables:
+    return tables(
+        kernels=[
+            kernel(W, "batched_transpose_32x32_half", 30.0),
+            kernel(W, "igemm_wrw_gtcx3_nhwc", 50.0),
+            kernel(B, "void cudnn::engines_precompiled::nchwToNhwcKernel<__half>", 10.0),
+            kernel(B, "sm90_xmma_dgrad_implicit_gemm_nhwc", 60.0),
+            kernel(F, "igemm_fwd_gtcx35_nchw", 50.0),
+        ]
+    )
+
+
+def test_transposes_of_convolutions_in_nchw() -> None:
+    [found] = layout_transposes.find(planted(), Settings())
+    assert found.message == (
+        "40 µs of 200 µs of the convolutions in NCHW are transposes to NHWC and back (20%; 10 µs of 70 µs in B, "
+        "30 µs of 80 µs in W): 2 of 3 problems run NHWC kernels"
+    )
+    assert (found.problem, found.saving_us) == (None, 40.0)
+    assert found.advice is not None
+    assert "channels_last" in found.advice
+
+
+@pytest.mark.parametrize(("us", "found"), [(3.0, 1), (2.9, 0)])
+def test_the_floor(us: float, found: int) -> None:
+    rows = [kernel(W, "batched_transpose", us), kernel(W, "igemm_wrw", 100.0 - us)]
+    assert len(layout_transposes.find(tables(kernels=rows), Settings())) == found
+
+
+def test_what_channels_last_cannot_remove() -> None:
+    last = replace(W, **LAST)
+    open_ = replace(W, **dict.fromkeys(LAST))
+    for problem in (last, open_):
+        rows = [kernel(problem, "batched_transpose", 30.0), kernel(problem, "igemm_wrw", 50.0)]
+        assert layout_transposes.find(tables(kernels=rows), Settings()) == []
