@@ -1,7 +1,8 @@
 """The member for rocBLAS's override CSVs: which rows Tensile reads and matches, and remarks on them.
 
 Tensile silently skips any line that is no row of 15 or 18 cells; numbers are read as far as they go (``64x`` is 64); of
-the types it compares those of input and output, and of the compute type only whether it is wider than the input's.  The
+the types it compares those of input and output, and of the compute type only whether it is wider than the input's.  Of
+several rows of one call the latest counts.  The
 file names neither the build nor the GPU of its indices, and nothing is checked.
 Source: ROCm/Tensile ``Tensile/Source/lib/source/UserDrivenTuningParser.cpp``, rocBLAS ``tensile_host.cpp``.
 """
@@ -330,6 +331,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     reader=read,
     remarks=remarks,
     key=key,
+    tried=lambda rows, facts: rows[::-1],
     writer=rocblas.WRITER,
     merging=Merging(
         header=lambda name, data: (),

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from analyzers.overrides.hipblaslt_tuning import OVERRIDE_FORMAT
-from analyzers.overrides.look_up import look_up
-from analyzers.overrides.reading import Reading
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
-from logparse.model import GemmProblem
+from logparse.model import GemmProblem, Solution
+from tests.conformance.look_ups import Library, differences
 from tests.conformance.mutations import Words, mutated
-from tests.conformance.report import Difference, compared
+from tests.conformance.report import compared
 from tests.conformance.rocm import Rocm
 from tests.conftest import sized
 
@@ -67,9 +66,6 @@ WORDS = Words(
     lines=[GIT, GIT + "abc", ",".join(NEEDED), ",".join(TUNING_COLUMNS), "transA", "transA,b", "a,b", "# transA,"],
 )
 
-Ask: TypeAlias = Callable[[bytes], Sequence["int | None"]]
-"""The solution that the library takes for each call under a file of these bytes."""
-
 
 def calls() -> list[GemmProblem]:
     made = []
@@ -119,42 +115,12 @@ def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequenc
     return "\n".join(lines) + "\n"
 
 
-@dataclass(frozen=True)
-class Build:
-    """What this build has for one call: its own choice, and of solutions from files those that run or exist."""
-
-    own: int | None
-    known_good: int | None
-    runs: set[int]
-    exists: set[int]
-
-    def takes(self, reading: Reading[Any], call: GemmProblem) -> int | None:
-        """The solution for a call under a file: that of the first row whose solution exists, if it runs."""
-        answer = look_up(OVERRIDE_FORMAT, reading, call, has=lambda solution: int(solution.id) in self.exists)
-        index = int(answer.solution.id) if answer.solution is not None else None
-        return index if index in self.runs else self.own
-
-
-def indices_of(call: GemmProblem, readings: Iterable[Reading[Any]]) -> set[int]:
-    """Every solution that a file has for the call."""
-    rows = (row for x in readings for row in x.by_key.get(OVERRIDE_FORMAT.key(call, x.key_facts) or "", ()))
-    return {int(row.solution.id) for row in rows if row.solution is not None}
-
-
-def probe(calls: Sequence[GemmProblem], builds: Sequence[Build], wanted: Sequence[set[int]], ask: Ask) -> None:
-    """Find out which of the wanted solutions run and exist: an entry of each above one that is known to be good."""
-    queues = [sorted(x) for x in wanted]
-    while any(queues):
-        given = {number: queue.pop() for number, queue in enumerate(queues) if queue}
-        lines = [GIT]
-        for number, index in given.items():
-            good = builds[number].known_good
-            lines += entry(calls[number], index, NEEDED) + (entry(calls[number], good, NEEDED) if good else [])
-        for number, used in enumerate(ask("\n".join([*lines, ""]).encode()) or ()):
-            if number in given and used == given[number]:
-                builds[number].runs.add(given[number])
-            if number in given and used != builds[number].known_good:
-                builds[number].exists.add(given[number])
+def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]]) -> bytes:
+    lines = [GIT]
+    for number, solutions in given.items():
+        for solution in solutions:
+            lines += entry(calls[number], int(solution.id), NEEDED)
+    return "\n".join([*lines, ""]).encode()
 
 
 def test_hipblaslt_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:
@@ -164,24 +130,15 @@ def test_hipblaslt_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> No
 
         def ask(data: bytes) -> Sequence[int | None]:
             path.write_bytes(data)
-            found: Sequence[int | None] = driver.ask(["file", str(path)]) or [None] * len(every)
-            return found
+            return driver.ask(["file", str(path)]) or [None] * len(every)
 
         target = TARGET | {"hipblaslt_version": str(driver.ask([asked(x) for x in every]))}
-        solutions: list[list[int]] = driver.ask(["solutions", 30])
-        choices = [x[1:] for x in solutions]
-        builds = [Build(next(iter(x), None), next(iter(x[1:]), None), set(), set(x)) for x in solutions]
+        choices = [x[1:] for x in driver.ask(["solutions", 6])]
+        good = [Solution("hipblaslt", str(x[0])) if x else None for x in choices]
         files = {}
         for seed in range(sized(360, 3_600)):
             text = generated(seed, every, choices)
             files[f"seed {seed}"] = text.encode() if seed % 12 == 0 else mutated(seed, text, WORDS)
-        readings = {name: OVERRIDE_FORMAT.reader("tuning.txt", data, target) for name, data in files.items()}
-        probe(every, builds, [indices_of(call, readings.values()) for call in every], ask)
-        differences, hits = [], 0
-        for name, data in files.items():
-            for call, build, used in zip(every, builds, ask(data), strict=True):
-                ours = build.takes(readings[name], call)
-                hits += used != build.own
-                if ours != used:
-                    differences.append(Difference(name, data, call.text, f"{used}", f"{ours}"))
-    compared("hipBLASLt tuning file", len(files), len(files) * len(every), hits, differences)
+        library = Library(OVERRIDE_FORMAT, target, every, ask, partial(plain, every), good)
+        found, hits = differences(library, files)
+    compared("hipBLASLt tuning file", len(files), len(files) * len(every), hits, found)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.overrides.lint import format_of, inspect
+from analyzers.overrides.look_up import look_up
 from analyzers.overrides.override_format import OverrideFile
-from analyzers.overrides.rocblas import key
+from analyzers.overrides.rocblas import OVERRIDE_FORMAT, key
 from logparse.formats import rocblas
 from logparse.model import GemmProblem, Override, Solution
 from tests.analyzers.example import gemm
@@ -190,3 +191,11 @@ def test_rocblas_own_indices_are_read_after_5_2() -> None:
         assert bool(row.key) is (version != "5.2.0")
     (between,) = inspect("x.csv", own.replace("-3798", "-7").encode(), {}, "rocblas-tune").rows
     assert (between.solution, between.verdicts.read) == (None, False)
+
+
+def test_of_several_rows_of_one_call_the_latest_counts() -> None:
+    """As ``tests/conformance/test_rocblas_files.py`` sees it in the real library."""
+    gemm = rocblas.row(ROW.rstrip())
+    assert isinstance(gemm, GemmProblem)
+    reading = OVERRIDE_FORMAT.reader("o.csv", (HEAD + ROW + ROW.replace("3788", "12")).encode(), {})
+    assert look_up(OVERRIDE_FORMAT, reading, gemm).solution == rocblas.solution_of(12)

@@ -16,6 +16,8 @@ import json
 import os
 import sys
 
+from forked import forked
+
 OPERATIONS = {"N": 111, "T": 112}
 TRANS_A, TRANS_B, WORKSPACE, BATCH_COUNT, BATCH_STRIDE = 0, 1, 1, 0, 1
 RESULT_BYTES, WORKSPACE_BYTES = 56, 32 << 20
@@ -75,23 +77,6 @@ class Library:
             return []
         starts = range(0, count.value * RESULT_BYTES, RESULT_BYTES)
         return [int.from_bytes(bytes(results[at : at + 4]), "little", signed=True) for at in starts]
-
-
-def forked(answer):
-    """What ``answer`` returns, from a child process; None where that ends without."""
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(read)
-        try:
-            os.write(write, json.dumps(answer()).encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as pipe:
-        data = pipe.read()
-    os.waitpid(child, 0)
-    return json.loads(data) if data else None
 
 
 def main():

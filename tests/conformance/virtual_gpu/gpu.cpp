@@ -23,7 +23,7 @@ using vgpu::Launch;
 
 std::mutex mutex;
 double now_us = 0;
-std::string last_kernel;
+std::string launched_since;
 std::map<void*, size_t> allocations;
 
 struct Event {
@@ -85,7 +85,7 @@ void run(const Function& function, const Arguments& given, size_t groups) {
     const std::lock_guard<std::mutex> lock(mutex);
     const double us = times().us(launch, now_us);
     now_us += us;
-    last_kernel = launch.name + launch.sizes;
+    launched_since += launch.name + launch.sizes + '\n';
     logged(launch, us);
 }
 
@@ -135,9 +135,9 @@ hipError_t recorded(hipEvent_t event) {
 }
 
 hipError_t launched(hipFunction_t f, size_t groups, void** each, void** extra, hipEvent_t before, hipEvent_t after) {
-    if (before) recorded(before);
+    if (before) (void)recorded(before);
     run(*reinterpret_cast<const Function*>(f), arguments(each, extra), groups);
-    if (after) recorded(after);
+    if (after) (void)recorded(after);
     return hipSuccess;
 }
 
@@ -163,7 +163,14 @@ double vgpu_now_us() {
     const std::lock_guard<std::mutex> lock(mutex);
     return now_us;
 }
-const char* vgpu_last_kernel() { return last_kernel.c_str(); }
+// The kernels launched since the last question, one per line; the text holds until the next.
+const char* vgpu_launched() {
+    static std::string answer;
+    const std::lock_guard<std::mutex> lock(mutex);
+    answer.swap(launched_since);
+    launched_since.clear();
+    return answer.c_str();
+}
 
 // ---- the device ----
 

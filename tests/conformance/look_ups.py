@@ -1,0 +1,101 @@
+"""Override files: what the real library uses for each call under them, and what our reader looks up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from analyzers.overrides.look_up import look_up
+from analyzers.overrides.override_format import OverrideFormat
+from analyzers.overrides.reading import Reading
+from logparse.model import Problem, Solution
+from tests.conformance.report import Difference
+
+
+@dataclass(frozen=True)
+class Library:
+    """A real library: ``ask`` is what it uses for each of the ``calls`` under a file (index or launched kernels).
+
+    ``plain`` is a file in which each call of that number has these solutions, ``good`` a solution per call that runs
+    and is not the library's own choice (None: there is none).
+
+    ``name`` is the file's, where that matters.  ``lazy``: kernels are loaded as calls need them.  A row whose solution
+    cannot run the call is then passed over as long as nothing loaded it, else it leaves the call to the library's own
+    choice; either is right.
+    """
+
+    format: OverrideFormat
+    target: Mapping[str, str]
+    calls: Sequence[Problem]
+    ask: Callable[[bytes], Sequence[Any]]
+    plain: Callable[[Mapping[int, Sequence[Solution]]], bytes]
+    good: Sequence[Solution | None]
+    lazy: bool = False
+    name: str = "file"
+
+
+@dataclass(frozen=True)
+class Build:
+    """What the build uses for one call by itself, and with each solution that a file has for it."""
+
+    own: Any
+    uses: dict[Solution, Any] = field(default_factory=dict)
+    absent: set[Solution] = field(default_factory=set)
+
+    @property
+    def idle(self) -> set[Solution]:
+        """Those that change nothing."""
+        return {solution for solution, used in self.uses.items() if used == self.own}
+
+
+def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Difference], int]:
+    """Where the library uses another solution than our reader finds, and how many look-ups a row answered."""
+    readings = {name: library.format.reader(library.name, data, library.target) for name, data in files.items()}
+    builds = _probed(library, readings.values())
+    found, hits = [], 0
+    for name, data in files.items():
+        for call, build, used in zip(library.calls, builds, library.ask(data), strict=True):
+            hits += used != build.own
+            served = (readings[name], call, build)
+            ours = _expected(library, *served, passed_over=build.idle if library.lazy else build.absent)
+            if ours != used and not (library.lazy and used == _expected(library, *served, passed_over=set())):
+                found.append(Difference(name, data, call.text, f"{used}", f"{ours}"))
+    return found, hits
+
+
+def _expected(
+    library: Library, reading: Reading[Any], call: Problem, build: Build, *, passed_over: set[Solution]
+) -> Any:
+    """By the first row that serves the call and is not passed over, whether its solution can run it or not."""
+    answer = look_up(library.format, reading, call, has=lambda solution: solution not in passed_over)
+    return build.own if answer.solution is None else build.uses[answer.solution]
+
+
+def _probed(library: Library, readings: Iterable[Reading[Any]]) -> list[Build]:
+    """What each solution of the files does alone, and whether the library passes it over for a good one behind it."""
+    builds = [Build(own) for own in library.ask(library.plain({}))]
+    good = library.ask(library.plain({n: [x] for n, x in enumerate(library.good) if x is not None}))
+    queues = [sorted(x, key=lambda solution: solution.id) for x in _offered(library, readings)]
+    while any(queues):
+        given = {number: queue.pop() for number, queue in enumerate(queues) if queue}
+        alone = library.ask(library.plain({n: [x] for n, x in given.items()}))
+        for number, solution in given.items():
+            builds[number].uses[solution] = alone[number]
+        if library.lazy:
+            continue
+        both = library.ask(library.plain({n: [x, y] for n, x in given.items() if (y := library.good[n]) is not None}))
+        for number, solution in given.items():
+            if alone[number] == builds[number].own != both[number] == good[number]:
+                builds[number].absent.add(solution)
+    return builds
+
+
+def _offered(library: Library, readings: Iterable[Reading[Any]]) -> list[set[Solution]]:
+    """Every solution that a file has for each call."""
+    offered: list[set[Solution]] = [set() for _ in library.calls]
+    for reading in readings:
+        for call, solutions in zip(library.calls, offered, strict=True):
+            rows = reading.by_key.get(library.format.key(call, reading.key_facts) or "", ())
+            solutions.update(row.solution for row in rows if row.solution is not None)
+    return offered

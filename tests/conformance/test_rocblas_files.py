@@ -1,0 +1,122 @@
+"""rocBLAS's override files: which kernels the real library launches under generated and edited ones, and our reader's.
+
+Calls with β = 0 only: the library compares β's value, which a problem does not have.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from analyzers.overrides.rocblas import OVERRIDE_FORMAT
+from logparse.formats.rocblas import HEADING, RESERVED, solution_of
+from logparse.model import GemmProblem, Solution
+from tests.conformance.look_ups import Library, differences
+from tests.conformance.mutations import Words, mutated
+from tests.conformance.report import compared
+from tests.conformance.rocm import Rocm
+from tests.conftest import sized
+
+SETTINGS = {"VGPU_ARCH": "gfx942:sramecc+:xnack-", "VGPU_CUS": "304", "ROCBLAS_USE_HIPBLASLT": "0"}
+TYPES = [
+    *(("f16_r", "f16_r", "f32_r"), ("f16_r", "f16_r", "f16_r"), ("bf16_r", "bf16_r", "f32_r")),
+    *(("f32_r", "f32_r", "f32_r"), ("f64_r", "f64_r", "f64_r"), ("i8_r", "i32_r", "i32_r")),
+]
+SHAPES = [(96, 64, 128, 1, 0), (64, 96, 128, 1, 0), (96, 64, 128, 1, 8), (96, 64, 128, 3, 0)]
+"""m, n, k, batch, and how much larger than tight the leading dimensions are."""
+TRANSPOSES = [("N", "N"), ("T", "N"), ("N", "T")]
+WORDS = Words(
+    separator=",",
+    texts=[
+        *("f16_r", "bf16_r", "f32_r", "f64_r", "i8_r", "i32_r", "h", "s", "d", "c", "f32_c", "xf32_r", "f8_r", "junk"),
+        *("96", "64", "128", "3", "0", "1", "inf", "nan", "0.0", "1e-3", "-0"),
+    ],
+    lines=[HEADING, f"{HEADING},", "transA", "a,b", "T,N,1"],
+)
+
+
+def calls() -> list[GemmProblem]:
+    made = []
+    for (ab, d, compute), (trans_a, trans_b), (m, n, k, batch, pad) in product(TYPES, TRANSPOSES, SHAPES):
+        types = {"a_type": ab, "b_type": ab, "c_type": d, "d_type": d, "compute_type": compute}
+        lda, ldb, ldc = (m if trans_a == "N" else k) + pad, (k if trans_b == "N" else n) + pad, m + pad
+        strides = (lda * (k if trans_a == "N" else m), ldb * (n if trans_b == "N" else k), ldc * n)
+        layout = {"lda": lda, "ldb": ldb, "ldc": ldc, "ldd": ldc}
+        layout |= dict(zip(("stride_a", "stride_b", "stride_c", "stride_d"), (*strides, strides[2]), strict=True))
+        fields: dict[str, Any] = {
+            "trans_a": trans_a,
+            "trans_b": trans_b,
+            "m": m,
+            "n": n,
+            "k": k,
+            "batch_count": batch,
+            **layout,
+            **types,
+        }
+        plain: dict[str, Any] = {"beta": "zero", "activation": "none", "bias": False}
+        made.append(GemmProblem(**fields, **plain))
+    return made
+
+
+def asked(call: GemmProblem) -> list[object]:
+    sizes = [call.m, call.n, call.k, call.batch_count]
+    strides = [call.stride_a, call.stride_b, call.stride_c]
+    types = [call.a_type, call.d_type, call.compute_type]
+    return [call.trans_a, call.trans_b, *sizes, [call.lda, call.ldb, call.ldc], strides, 0, *types]
+
+
+def row(call: GemmProblem, index: int, strides: bool) -> str:
+    """A row as rocblas-gemm-tune writes it; ``index`` is Tensile's."""
+    sizes = [call.trans_a, call.trans_b, call.m, call.n, call.batch_count, call.k, 1, 0, call.lda, call.ldb, call.ldc]
+    more = [call.stride_a, call.stride_b, call.stride_c] if strides else []
+    return ",".join(map(str, [*sizes, *more, call.a_type, call.d_type, call.compute_type, index]))
+
+
+def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequence[int]]) -> str:
+    """Rows of some calls: several of one key, and indices of other calls, among them; batches with strides or not."""
+    random_ = random.Random(seed)
+    lines = [HEADING] if random_.random() < 0.8 else []
+    for _ in range(random_.randrange(2, 17)):
+        number = random_.randrange(len(calls))
+        for _ in range(random_.choice((1, 1, 1, 2))):
+            of = number if random_.random() < 0.9 else random_.randrange(len(calls))
+            strides = (calls[number].batch_count or 1) > 1 and random_.random() < 0.5
+            lines.append(row(calls[number], random_.choice(choices[of]), strides))
+    return "\n".join(lines) + "\n"
+
+
+def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]]) -> bytes:
+    """The latest row is tried first."""
+    rows = [row(calls[n], -int(x.id) - RESERVED, False) for n, found in given.items() for x in reversed(found)]
+    return "\n".join([HEADING, *rows, ""]).encode()
+
+
+def test_rocblas_launches_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:
+    every = calls()
+    path = tmp_path / "override.csv"
+    with rocm.driver("rocblas_lookup", SETTINGS) as driver:
+
+        def ask(data: bytes) -> Sequence[str | None]:
+            path.write_bytes(data)
+            return driver.ask(["file", str(path)]) or [None] * len(every)
+
+        target = {"rocblas_version": str(driver.ask([asked(x) for x in every]))}
+        listed = [x[:: max(1, len(x) // 6)] for x in driver.ask(["solutions"])]
+        own = driver.ask(["launched", [[n, 0] for n in range(len(every))]])
+        pairs = [(n, index) for n, indices in enumerate(listed) for index in indices]
+        launches = dict(zip(pairs, driver.ask(["launched", pairs]), strict=True))
+        choices = [
+            [-i - RESERVED for i in indices if launches[n, i] not in (None, own[n])] for n, indices in enumerate(listed)
+        ]
+        good = [solution_of(x[0]) for x in choices]
+        files = {}
+        for seed in range(sized(300, 3_000)):
+            text = generated(seed, every, choices)
+            files[f"seed {seed}"] = text.encode() if seed % 12 == 0 else mutated(seed, text, WORDS)
+        library = Library(OVERRIDE_FORMAT, target, every, ask, partial(plain, every), good, lazy=True)
+        found, hits = differences(library, files)
+    compared("rocBLAS override file", len(files), len(files) * len(every), hits, found)
