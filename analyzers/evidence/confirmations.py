@@ -149,6 +149,12 @@ def in_job(confirmation: Confirmation, time_us: float) -> Interval:
     return Interval(ahead.value, ahead.value * math.exp(-half), ahead.value * math.exp(half))
 
 
+def gain_in_job(confirmation: Confirmation, before_us: float, after_us: float) -> tuple[float, float] | None:
+    """Between which µs the gain of a call lies in a job (95 %), where it took ``before_us`` there with the pick."""
+    ratio = in_job(confirmation, after_us)
+    return None if math.isnan(ratio.low) else (before_us * (1 - 1 / ratio.low), before_us * (1 - 1 / ratio.high))
+
+
 def _estimate(pairs: Pairs) -> _Estimate:
     ratios = [log_ratios(x.pick_us, x.winner_us) for x in pairs.by_process]
     values = [statistics.median(map(float, x)) for x in ratios]

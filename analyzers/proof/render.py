@@ -84,6 +84,9 @@ def verify_lines(found: Verification) -> list[str]:
     if timed:
         promise = "" if found.promised_us is None else f", {_signed(found.promised_us)} were promised for these"
         out.append(f"gained {_signed(found.gained_us)} per run on {len(timed):,} problems{promise}")
+    inside, judged = found.predicted
+    if judged:
+        out.append(f"{inside:,} of {judged:,} gains are in the interval predicted for a job (95 %)")
     if found.run_us is not None:
         a, b = found.run_us
         out.append(
@@ -100,12 +103,18 @@ def verify_lines(found: Verification) -> list[str]:
 def verify_frame(found: Verification) -> pd.DataFrame:
     """One row per problem that a file serves."""
     columns = ["problem", "intended", "before", "after", "effect", "before_us", "after_us", "move", "calls"]
-    columns += ["gained_us", "promised_us", "basis", "file", "line", "text"]
+    columns += ["gained_us", "promised_us", "basis", "file", "line", "text", "expected_low_us", "expected_high_us"]
     rows = [
-        {**asdict(x), "text": x.problem, "problem": x.label, "intended": shorten(x.intended, _WIDE, placeholder=" …")}
+        {
+            **asdict(x),
+            "text": x.problem,
+            "problem": x.label,
+            "intended": shorten(x.intended, _WIDE, placeholder=" …"),
+            **dict(zip(columns[-2:], x.expected_us or (None, None), strict=True)),
+        }
         for x in found.outcomes
     ]
-    floats = dict.fromkeys(("before_us", "after_us", "gained_us", "promised_us"), "float64")
+    floats = dict.fromkeys(("before_us", "after_us", "gained_us", "promised_us", *columns[-2:]), "float64")
     return pd.DataFrame(rows, columns=columns).astype({"calls": "Int64", "line": "Int64", **floats}).round(6)
 
 

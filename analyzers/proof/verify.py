@@ -14,7 +14,9 @@ import pandas as pd
 
 from analyzers.analyzer import Tables
 from analyzers.evidence.cells import count_of
+from analyzers.evidence.confirmations import Confirmation, gain_in_job
 from analyzers.evidence.joins import calls_by_problem
+from analyzers.evidence.stored_confirmations import by_winner
 from analyzers.overrides import OVERRIDE_FORMATS
 from analyzers.overrides.lint import by_name, facts_of_run, same_calls
 from analyzers.overrides.override_format import OverrideFile
@@ -26,6 +28,7 @@ from logparse.model import Solution, problem_from_text, solution_from_text
 
 Effect = Literal["applied", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
 Move = Literal["faster", "slower", "same", "unknown"]
+K = TypeVar("K")
 V = TypeVar("V")
 
 SIGNS = tuple(sign for format in OVERRIDE_FORMATS for sign in format.signs)
@@ -55,6 +58,15 @@ class Outcome:
     calls: int | None
     gained_us: float | None
     promised_us: float | None
+    expected_us: tuple[float, float] | None = None
+    """Between what the gain lies in a job, per run after, by the confirmation of the intended solution (95 %)."""
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the gain lies there; None where either is unknown."""
+        if self.gained_us is None or self.expected_us is None:
+            return None
+        return self.expected_us[0] <= self.gained_us <= self.expected_us[1]
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,12 @@ class Verification:
         return sum(x.gained_us for x in self.outcomes if x.gained_us is not None)
 
     @property
+    def predicted(self) -> tuple[int, int]:
+        """How many gains lie in the interval predicted for a job, and how many have one."""
+        known = [x.inside for x in self.outcomes if x.inside is not None]
+        return sum(known), len(known)
+
+    @property
     def promised_us(self) -> float | None:
         """What was promised for those whose gain is known; None where nothing was promised."""
         known = [x.promised_us for x in self.outcomes if x.promised_us is not None and x.gained_us is not None]
@@ -107,7 +125,9 @@ def verify(
     and when no row took effect at all.
     """
     moved = {str(row["problem"]): row for row in diff(before, after, fail_on).rows.to_dict("records")}
-    evidence = _Evidence(_Ran.of(before), _Ran.of(after), moved, facts_of_run(after).get("rocblas_version", ""))
+    here = facts_of_run(after)
+    confirmed = by_winner(before, here, fail_on)
+    evidence = _Evidence(_Ran.of(before), _Ran.of(after), moved, here.get("rocblas_version", ""), confirmed)
     outcomes = []
     choosing = [file for file in files if by_name(file.format).selects]
     for file in choosing:
@@ -171,9 +191,10 @@ class _Evidence:
     after: _Ran
     moved: Mapping[str, Mapping[Hashable, Any]]  # rows of a ``Diff`` by problem
     rocblas: str
+    confirmed: Mapping[tuple[str, str], Confirmation]
 
 
-def _first(values: Mapping[str, V], texts: Sequence[str]) -> V | None:
+def _first(values: Mapping[K, V], texts: Sequence[K]) -> V | None:
     return next((values[text] for text in texts if text in values), None)
 
 
@@ -233,7 +254,22 @@ def _outcome(
         calls=calls,
         gained_us=None if gain is None or calls is None else gain * calls,
         promised_us=None if each is None or calls is None else each * calls,
+        expected_us=expected_us(
+            _first(evidence.confirmed, [(x, intended.text) for x in same]),
+            None if time is None else (float(time["a_us"]), float(time["b_us"])),
+            calls,
+        ),
     )
+
+
+def expected_us(
+    confirmation: Confirmation | None, times_us: tuple[float, float] | None, calls: int | None
+) -> tuple[float, float] | None:
+    """Between what the gain of all calls lies (95 %), from the confirmed pair and one call's time before and after."""
+    if confirmation is None or times_us is None or calls is None:
+        return None
+    each = gain_in_job(confirmation, *times_us)
+    return None if each is None else (each[0] * calls, each[1] * calls)
 
 
 def signs(after: Tables) -> Iterator[str]:

@@ -14,10 +14,13 @@ import pandas as pd
 
 from analyzers.analyzer import Tables
 from analyzers.evidence.cells import count_of
+from analyzers.evidence.confirmations import Confirmation
 from analyzers.evidence.joins import calls_by_problem
+from analyzers.evidence.stored_confirmations import by_winner
+from analyzers.overrides.lint import facts_of_run
 from analyzers.proof.diff import FAIL_ON
 from analyzers.proof.timings import BASES, kernels_of, main_pick, timings
-from analyzers.proof.verify import Effect, Move, Outcome, Verification, run_us, signs
+from analyzers.proof.verify import Effect, Move, Outcome, Verification, expected_us, run_us, signs
 from logparse.model import ConvProblem, problem_from_text
 
 
@@ -37,7 +40,8 @@ def verify_findings(before: Tables, after: Tables, findings: pd.DataFrame, fail_
     """
     promised = _promised(before, findings)
     sides = _Side(before), _Side(after)
-    outcomes = tuple(_outcome(text, row, sides, fail_on) for text, row in promised.items())
+    confirmed = by_winner(before, facts_of_run(after), fail_on)
+    outcomes = tuple(_outcome(text, row, sides, fail_on, confirmed) for text, row in promised.items())
     complaints = tuple(signs(after))
     return Verification(
         before.run,
@@ -88,7 +92,13 @@ class _Side:
         return sum(known) if known else None
 
 
-def _outcome(text: str, finding: Mapping[str, object], sides: tuple[_Side, _Side], fail_on: float) -> Outcome:
+def _outcome(
+    text: str,
+    finding: Mapping[str, object],
+    sides: tuple[_Side, _Side],
+    fail_on: float,
+    confirmed: Mapping[tuple[str, str], Confirmation],
+) -> Outcome:
     before, after = sides
     same = after.texts.get(in_any_layout(text), [])
     times = ((basis, before.times.get((text, basis)), after.mean_us(same, basis)) for basis in BASES)
@@ -114,6 +124,11 @@ def _outcome(text: str, finding: Mapping[str, object], sides: tuple[_Side, _Side
         calls=calls,
         gained_us=None if old is None or new is None or calls is None else (old - new) * calls,
         promised_us=saving if calls is None or pd.isna(each) else float(str(each)) * calls,  # type: ignore[call-overload]
+        expected_us=expected_us(
+            confirmed.get((text, str(finding.get("solution")))),
+            None if old is None or new is None else (old, new),
+            calls,
+        ),
     )
 
 

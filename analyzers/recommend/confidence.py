@@ -13,20 +13,17 @@ range       from the smallest difference to the largest that the file's minima a
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-import numpy as np
-
 from analyzers.analyzer import Tables
 from analyzers.evidence.cells import number_of
-from analyzers.evidence.confirmations import RATE, Confirmation, Pairs, blocks_of, judge_all
+from analyzers.evidence.confirmations import RATE, Confirmation
 from analyzers.evidence.joins import facts_by_source
-from analyzers.evidence.origins import CONFIRM
-from analyzers.evidence.stats import Interval, benjamini_hochberg
+from analyzers.evidence.stats import benjamini_hochberg
+from analyzers.evidence.stored_confirmations import counting, judged, stored_confirmations
 from analyzers.evidence.target import machine
 from logparse.model import Finding
 
@@ -67,8 +64,8 @@ class Judgement:
 
     def keeps(self, finding: Finding) -> bool:
         """Whether a finding stands: no confirmation is about its gain, or one that tested this very gain holds."""
-        judged = self.by_source.get(_source(finding))
-        return judged is None or finding.per_call_us is None or (judged.kept and finding.p is not None)
+        test = self.by_source.get(_source(finding))
+        return test is None or finding.per_call_us is None or (test.kept and finding.p is not None)
 
 
 def judgement(tables: Tables, floor: float) -> Judgement:
@@ -76,85 +73,19 @@ def judgement(tables: Tables, floor: float) -> Judgement:
 
     All of them count as tested, also those in which the pick won: what was tried and failed is part of the family.
     """
-    stored = _stored(tables)
-    counting = _counting(stored, dict(zip(tables.sources["source_id"], tables.sources["ingested_at"], strict=True)))
-    measured = {source: stored[source].pairs for source in set(counting.values()) if stored[source].pairs.pick_us}
-    device = {source: stored[source].environment for source in measured}
-    confirmations = judge_all(measured, floor=floor, device=device)[0]
-    family = sorted(set(counting.values()))
+    stored = stored_confirmations(tables)
+    counts = counting(stored, tables)
+    confirmations = judged(stored, counts.values(), floor)
+    family = sorted(set(counts.values()))
     verdicts = [confirmations.get(source, stored[source].verdict) for source in family]
     held = benjamini_hochberg([x.p for x in verdicts], RATE)
     kept = [keep and x.speedup.low > 1 + floor for x, keep in zip(verdicts, held, strict=True)]
-    judged = {
+    verdict_of = {
         source: Judged(stored[source].pick, stored[source].winner, verdict, keep)
         for source, verdict, keep in zip(family, verdicts, kept, strict=True)
     }
-    by_source = {source: judged[best] for source, best in counting.items()}
+    by_source = {source: verdict_of[best] for source, best in counts.items()}
     return Judgement(by_source, floor, len(family), sum(kept))
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """A stored confirmation: its pairs where the tables hold the samples, and the replay's own verdict."""
-
-    problem: str
-    pick: str
-    winner: str
-    environment: str
-    pairs: Pairs
-    verdict: Confirmation
-
-
-def _stored(tables: Tables) -> dict[str, _Stored]:
-    """The confirmations of the run's problems, by source."""
-    facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
-    values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}
-    rows = tables.measurements
-    own = (rows["origin"] == CONFIRM).to_numpy(dtype=bool)
-    rows = rows[own & rows["source_id"].isin([x for x, name in values if name == "confirmation"]).to_numpy(dtype=bool)]
-    rows = rows[rows["problem"].isin(_problems(tables))] if len(rows) else rows  # few, of 400,000 of a find-db
-    samples: dict[str, dict[str, tuple[float, ...]]] = {}
-    for source, solution, taken in zip(rows["source_id"], rows["solution"], rows["samples_us"], strict=True):
-        samples.setdefault(str(source), {})[str(solution)] = _samples(taken)
-    out = {}
-    for source in sorted(samples):
-        fact = json.loads(values[source, "confirmation"])
-        pick, winner = str(fact["pick"]), str(fact["winner"])
-        above, below = (samples[source].get(x, ()) for x in (pick, winner))
-        pairs = Pairs(above, below, blocks_of(fact)) if len(above) == len(below) else Pairs((), ())
-        speedup = Interval(*(float(fact[name]) for name in ("speedup", "low", "high")))
-        verdict = Confirmation(speedup, float(fact["p"]), float(fact["floor"]))
-        environment = values.get((source, "environment"), "")
-        out[source] = _Stored(str(fact["problem"]), pick, winner, environment, pairs, verdict)
-    return out
-
-
-def _counting(stored: Mapping[str, _Stored], ingested: Mapping[str, object]) -> dict[str, str]:
-    """By source the one that counts: of one pair on one device the most processes, then the latest.
-
-    The fastest of several would be biased by selection.
-    """
-    best: dict[tuple[str, ...], str] = {}
-
-    def rank(source: str) -> tuple[int, str, str]:
-        return len(stored[source].pairs.by_process), str(ingested.get(source, "")), source
-
-    keys = {source: (x.problem, x.pick, x.winner, x.environment) for source, x in stored.items()}
-    for source, key in keys.items():
-        if key not in best or rank(source) > rank(best[key]):
-            best[key] = source
-    return {source: best[key] for source, key in keys.items()}
-
-
-def _problems(tables: Tables) -> set[str]:
-    """Problems that the run called, those linked to them, and those measured in it."""
-    called = set(tables.workload["problem"])
-    linked = tables.links.loc[tables.links["problem"].isin(called), "other"]
-    return called | set(linked) | set(tables.measurements.loc[tables.measurements["run"] == tables.run, "problem"])
-
-
-def _samples(values: object) -> tuple[float, ...]:
-    return tuple(map(float, values)) if isinstance(values, list | tuple | np.ndarray) else ()
 
 
 # ------------------------------------------------------------------------------------------------ to each finding
