@@ -7,6 +7,8 @@ comparable problems of the same trace reach: same operation and direction, same 
 within reach; where fewer than ``ENOUGH`` are comparable, ``WITHIN_REACH`` of the roofline is.  A problem is below it
 where it takes more than ``FAR`` times the time that follows, which is never less than ``LEAST_US`` of a call.
 
+Where B and W of a convolution are not assigned apart, neither can be replayed, and they are left out.
+
 Both are estimates: no solution with that time is known.  A replay of these problems is the next step.
 """
 
@@ -79,6 +81,8 @@ def _device(facts: Mapping[str, str]) -> str | None:
 def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, str]:
     """The roofline's time of a problem, and the group of those that it is comparable with."""
     least, device = roofline_us(problem, facts), device_of(facts)
+    if isinstance(problem, ConvProblem) and problem.direction == "B+W":
+        return None, ""
     if least is None or device is None or isinstance(problem, Family) or not problem.bytes:
         return None, ""
     bound = "memory" if problem.bytes / (device.hbm_gbs * 1e3) >= least else "arithmetic"

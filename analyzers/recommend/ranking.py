@@ -96,10 +96,10 @@ _FIRST = 3
 
 def _to_measure(tables: Tables, compared: pd.DataFrame) -> tuple[Problem, ...]:
     """The problems that a replay would measure first, of those that have no two times in one file."""
-    timed_once = compared.loc[compared["pick_us"].notna(), "problem"]
+    compared_ = set(compared.loc[compared["pick_us"].notna(), "problem"])
     frames = {name: getattr(tables, name) for name in ("calls", "workload", "measurements", "facts", "links")}
-    left = (x.problem for x in plan(frames) if x.problem.text not in set(timed_once))
-    return tuple(islice(left, _FIRST))
+    left = (x.problem for x in plan(frames) if x.problem.text not in compared_)
+    return tuple(islice((x for x in left if getattr(x, "direction", None) != "B+W"), _FIRST))
 
 
 def _aiter_misses(tables: Tables) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
     for damage in events.damage:
         yield Outcome("reject", [Reject(damage.reason, 0, damage.length)], at=damage.offset)
     yield Outcome("fact", [*_facts({**events.tail, **events.header}, columns), *reader.step_facts()], lines=0)
-    by_time, replays = operators_by_time(source, columns, reader.kind_of) if columns.without_id else (None, [])
+    by_time, replays = (None, []) if columns.ids_suffice else operators_by_time(source, columns, reader.kind_of)
     yield Outcome("fact", replays, lines=0)
     yield from records_of(columns, by_time)
     yield Outcome("foreign", lines=reader.foreign)

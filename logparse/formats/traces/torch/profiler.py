@@ -41,9 +41,9 @@ of its own, the operator is one call and one measurement of direction ``B+W``.  
 part of it where a kernel's side follows from the order alone; ``epilogue_kernels`` are the elementwise operators that
 followed a product (``epilogues``).  Of a job that calls ``profiler.step()``, ``profiler_steps`` is the number of steps
 that the trace holds, ``profiler_steps_us`` their wall time together; ``gpu_window_us``, ``gpu_busy_us`` and others hold
-how much of the time the GPU worked (``busy``).  Times are microseconds of device time; a sample
-is the sum over the kernels of one operator.  About 12 bytes per operator and 30 per kernel are held until the end,
-whatever else the trace has.
+how much of the time the GPU worked (``busy``).  Times are microseconds of device time; a sample is the sum over the
+kernels of one operator.  About 12 bytes per operator and 30 per kernel are held until the end, whatever else the trace
+has.
 """
 
 from __future__ import annotations

@@ -69,6 +69,11 @@ class Columns:
         self._text: dict[str, int] = {}
         self._kinds: dict[tuple[int, Operation | None, bool, Step | None], int] = {}
 
+    @property
+    def ids_suffice(self) -> bool:
+        """Whether every kernel bears the id of an operator; those of CUDA graphs may bear one of an annotation."""
+        return not self.without_id and bool(np.isin(self.kernel_id, self.op_id).all())
+
     def _name(self, raw: bytes) -> int:
         text = raw.decode("utf-8", "backslashreplace")
         with contextlib.suppress(ValueError):  # a bad escape: the name as it stands
@@ -126,7 +131,8 @@ class _Records:
         self._op, self._ambiguous = self._operators()
         if by_time is not None:
             self._op = np.where(self._op < 0, by_time, self._op)
-        launched = self._op >= 0 if columns.launched is None else (self._op >= 0) | columns.launched
+        bears_id = np.frombuffer(columns.kernel_id, dtype=np.int64) >= 0
+        launched = bears_id if columns.launched is None else bears_id | columns.launched
         self._timeline = Timeline(self._start, self._us, self._device, launched, self._name)
         self._problems: list[Problem] = []
         self._problem_index: dict[Problem, int] = {}

@@ -126,3 +126,16 @@ def test_files_beside(tmp_path: Path) -> None:
         f"file://{tmp_path}/a.json.gz", f"file://{tmp_path}/c.log",
     ]  # fmt: skip
     assert not list(InputFile("-").beside())
+
+
+def test_replays_whose_kernels_bear_the_id_of_no_operator() -> None:
+    """Under an annotation kernels of a graph bear its id: their time is unexplained, not that of another operator."""
+    content = json.loads((FOLDER / "decode.trace.json").read_text())
+    changed = json.loads(json.dumps(content))
+    for event in changed["traceEvents"]:
+        if event.get("cat") == "kernel":
+            event["args"].setdefault("External id", 987_654)
+    assert json.dumps(changed) != json.dumps(content)
+    known, found = (facts(records(outcomes(FORMAT, json.dumps(x).encode()))) for x in (content, changed))
+    assert found == known
+    assert float(found["graph_unexplained_us"]) > 0

@@ -1,0 +1,106 @@
+"""What ``recommend`` prints for a trace alone, on samples as reviewed texts and on real traces by their figures.
+
+After a wanted change: ``python -m tests.analyzers.recommend.test_of_traces``, then review the diff.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzers.analyzer import Settings
+from analyzers.evidence.runs import tables_to_analyse
+from analyzers.recommend import render
+from analyzers.recommend.documents import document
+from analyzers.recommend.ranking import Recommendation, recommend
+from logparse.ingest import ingest
+from logparse.store import open_store
+from tests.conftest import CORPUS, SAMPLES, needs_corpus
+
+GOLDEN = Path(__file__).parent / "golden"
+TRACES = ("traces/job.trace.json", "graph/decode.trace.json")
+
+
+def recommended(trace: Path, folder: Path) -> Recommendation:
+    store = open_store(folder / "store", create=True)
+    ingest([str(trace)], store, run="trace", jobs=1)
+    return recommend(tables_to_analyse(store), Settings())
+
+
+def rendered(sample: str, folder: Path) -> str:
+    """All lines, and the findings as a table; the place of the samples is left out."""
+    found = recommended(SAMPLES / sample, folder)
+    table = render.brief(render.rows(found)).round(3).to_csv(index=False)
+    return "\n".join([*render.lines(found), "", table]).replace(f"{SAMPLES}/", "")
+
+
+def golden_of(sample: str) -> Path:
+    return GOLDEN / f"{Path(sample).name}.txt"
+
+
+@pytest.mark.parametrize("sample", TRACES)
+def test_what_is_printed_for_a_trace(sample: str, tmp_path: Path) -> None:
+    assert rendered(sample, tmp_path) == golden_of(sample).read_text(encoding="utf-8")
+
+
+def figures(found: Recommendation) -> dict[str, Any]:
+    """Milliseconds per step by kind of work, rounded, and what else the first lines hold."""
+    time = found.gpu_time
+    assert time is not None
+    steps = time.steps or 1.0
+    made = json.loads(json.dumps(document(found, Settings(), [])["gpu_time"]))
+    assert sum(part["us"] for part in made["parts"]) == pytest.approx(made["kernels_us"])
+    parts = {x.name: round(x.us / steps / 1e3, 2) for x in time.parts}
+    return {"parts": parts, "busy": round(time.busy_share or 0.0, 2), "before_ms": round(time.before_us / 1e3, 1)}
+
+
+@needs_corpus
+def test_a_training_step_of_an_mi300x(tmp_path: Path) -> None:
+    """The GPU lags behind the host: a quarter of the kernels were launched before the trace."""
+    found = recommended(CORPUS / "tracelens/mi300_resnet_train.json.gz", tmp_path)
+    seen = figures(found)
+    assert (seen["busy"], seen["before_ms"]) == (0.96, 30.8)
+    assert {name: seen["parts"][name] for name in ("communication", "normalisation")} == {
+        "communication": 15.73,
+        "normalisation": 2.16,
+    }
+    assert {name[-1]: ms for name, ms in seen["parts"].items() if name.startswith("convolution")} == {
+        "F": 0.77,
+        "W": 0.61,
+        "B": 0.57,
+    }
+    remarks = {x.analyzer: x for x in found.remarks}
+    assert "host-bound" not in remarks
+    transposes = remarks["layout-transposes"].evidence["transposes_by_direction_us"]
+    assert isinstance(transposes, dict)
+    assert round(transposes["B"] + transposes["W"]) == 1786  # of 5,313 µs of backward convolutions
+    assert {x.analyzer for x in found.findings} == {"below-roofline"}
+    assert not found.overrides
+
+
+@needs_corpus
+def test_a_step_that_waits_for_the_host_on_an_h200(tmp_path: Path) -> None:
+    found = recommended(CORPUS / "nvidia/convnext_tiny.trace.json.gz", tmp_path)
+    assert figures(found)["busy"] == 0.12
+    lines = render.lines(found)
+    assert lines[1].startswith("host-bound: the GPU runs kernels in 12.0% of the time (5.84 ms of 48.8 ms per step)")
+    assert re.fullmatch(r"  idle +43 ms +88\.0% of 48\.8 ms per step", next(x for x in lines if x.startswith("  idle")))
+
+
+@needs_corpus
+def test_a_vocabulary_that_is_no_multiple_of_eight_is_below_the_roofline(tmp_path: Path) -> None:
+    found = recommended(CORPUS / "h200/gpt2.trace.json.gz", tmp_path)
+    below = [x for x in found.findings if x.analyzer == "below-roofline"]
+    assert len(below) == 3
+    assert all(x.problem is not None and "50257" in x.problem.label for x in below)
+
+
+if __name__ == "__main__":
+    for name in TRACES:
+        with tempfile.TemporaryDirectory() as place:
+            golden_of(name).write_text(rendered(name, Path(place)), encoding="utf-8")
