@@ -274,12 +274,15 @@ def forget(name: Annotated[str, argument("A run label, or a path or its end.")],
 
 
 @verb("logparse compact --store s3://bucket/store")
-def compact(store: opt.Store = None) -> Answer:
+def compact(
+    store: opt.Store = None,
+    now: Annotated[bool, option("Remove the old files at once: nothing else reads the store.", "--now")] = False,
+) -> Answer:
     """Merge the store's many small files into a few large ones; the old ones go an hour later."""
     from logparse.store import compaction
 
     with Bar("compact") as bar:
-        merged = compaction.compact(opened(store), bar.complete)
+        merged = compaction.compact(opened(store), bar.complete, unread=now)
     return Answer([f"{merged.before:,} files before, {merged.after:,} now"])
 
 

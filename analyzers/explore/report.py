@@ -272,17 +272,17 @@ _TEMPLATE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">
 <title>logparse report</title><link rel="icon" href="data:,"><style>{style}</style></head>
 <body><div id="page">
-<header><div><span class="brand">logparse report</span><span class="store">{store}</span></div>
+<header><div><h1 class="brand">logparse report</h1><span class="store">{store}</span></div>
 <div class="tools"><input id="search" type="search" placeholder="Search problems, solutions …" aria-label="Search">
 <button id="switch">Dark / light</button></div></header>
 <div class="verdict" role="status"><strong>{headline}</strong><p>{summary}</p>{remarks}</div>
 <nav id="tabs" aria-label="Charts"></nav><div id="chips" class="chips"></div>
-<div class="chart"><div id="chart"></div></div>
+<main><div class="chart"><div id="chart"></div></div><div id="print"></div>
 <div id="detail"></div>
 <div id="table-box"><div class="bar"><h2>Problems</h2><span id="note" class="faint"></span>
 <button id="export">Export CSV</button></div>
-<div class="scroll"><table id="table"><thead></thead><tbody></tbody></table></div>
-<button id="more">Show more rows</button></div>
+<div class="scroll"><table id="table"><caption class="hidden">Problems, the most worthwhile first</caption>
+<thead></thead><tbody></tbody></table></div><button id="more">Show more rows</button></div></main>
 <footer>Made by logparse. This file asks for nothing from anywhere.</footer>
 </div>
 <script>{plotly}</script>

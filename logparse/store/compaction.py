@@ -3,7 +3,8 @@
 Committed rows are read and written again, in large parts under fresh names.  The manifest is written last, by
 put-if-absent under the next number: that is the commit of a compaction.  A compaction that is killed before leaves
 files that a later sweep removes; of two at once, the second finds the number taken and changes nothing.  Merged files
-stay for an hour, so that current readers can finish; the next ingest or compaction after that removes them.
+stay for an hour, so that current readers can finish; the next ingest or compaction after that removes them.  Where the
+caller knows that there are none, they go at once (``unread``).
 """
 
 from __future__ import annotations
@@ -42,8 +43,18 @@ class Compacted:
     after: int
 
 
-def compact(store: Store, progress: Progress | None = None) -> Compacted:
-    """Merge the small parts of every table.  Raises StoreError when another compaction was faster."""
+def compact(store: Store, progress: Progress | None = None, *, unread: bool = False) -> Compacted:
+    """Merge the small parts of every table.  Raises StoreError when another compaction was faster.
+
+    ``unread``: no other process reads the store, so the merged files are removed at once.
+    """
+    done = _compact(store, progress)
+    if unread:
+        store.sweep(unread=True)
+    return done
+
+
+def _compact(store: Store, progress: Progress | None) -> Compacted:
     store.sweep()
     manifest, commits = store.manifest(), store.live_table()
     attempts = commits["attempt"].combine_chunks()

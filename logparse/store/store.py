@@ -178,13 +178,16 @@ class Store:
         """The number of row files that were read one by one last time; ``compact`` merges them."""
         return len(self._row_files[0])
 
-    def sweep(self, older_than_s: float = 3600) -> int:
+    def sweep(self, older_than_s: float = 3600, *, unread: bool = False) -> int:
         """Remove files that have no readers: parts of attempts that never committed and have written nothing for
         ``older_than_s``, and files merged longer ago than that.  Returns the number of files.
+
+        ``unread``: the caller knows that no other process reads the store, so merged files go at once.  The store
+        itself cannot know: a reader holds the names of files, and no lock that other hosts or S3 would show.
         """
         manifest = self.manifest()
         merged = manifest.attempts
-        settled = manifest.age_s > older_than_s  # no reader still uses the manifest before this one
+        settled = unread or manifest.age_s > older_than_s  # no reader still uses the manifest before this one
         held = set(self._commit_table(manifest)["attempt"].to_pylist())
         doomed = [*manifest.spent, *(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
         if settled:

@@ -91,6 +91,26 @@ def test_what_comes_later_is_merged_with_what_is_there(store: Store, tmp_path: P
     same(store, wanted)
 
 
+def test_compacted_without_readers_any_reader_sums_what_counts(store: Store) -> None:
+    """Also after a run was forgotten: no file of a table holds a row that does not count, or one twice."""
+    tables = ("calls/*/*", "messages/*/*", "measurements/*", "facts/*", "kernels/*", "rejects/*")
+
+    def by_hand() -> dict[str, int]:
+        parts = {table: Path(store.url).glob(f"{table}.parquet") for table in tables}
+        return {table: sum(pq.read_metadata(x).num_rows for x in paths) for table, paths in parts.items()}
+
+    whole = by_hand()
+    compact(store, unread=True)
+    assert by_hand() == whole
+    wanted = views(store)
+    store.forget("three")
+    ingest([str(SAMPLES / "miopen")], store, run="three")
+    compact(store, unread=True)
+    assert by_hand() == whole
+    for name in ("calls", "measurements", "conv_problems"):
+        assert len(views(store)[name]) == len(wanted[name])
+
+
 def test_readers_of_the_old_parts_can_finish(store: Store) -> None:
     with store.connect() as con:
         before = con.execute("select count(*) from measurements").fetchone()

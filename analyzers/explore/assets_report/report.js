@@ -115,12 +115,17 @@
 
   const drawTable = () => {
     const found = visible(), body = clear($('table').tBodies[0]);
+    for (const cell of $('table').tHead.querySelectorAll('th')) {
+      const sorted = state.sort && state.sort.name === cell.dataset.name;
+      cell.setAttribute('aria-sort', sorted ? (state.sort.down ? 'descending' : 'ascending') : 'none');
+    }
     for (const i of found.slice(0, state.rows)) {
       const row = make('tr', undefined, { tabindex: '0', 'data-id': columns.id[i] });
       if (columns.id[i] === state.problem) row.className = 'here';
       for (const name of names) {
         const value = columns[name][i];
-        row.append(texts.has(name) ? make('td', value === null ? '' : value, { title: value || '' }) : make('td', number(value), { class: 'number' }));
+        if (name === 'label') row.append(make('th', value, { scope: 'row', title: value }));
+        else row.append(texts.has(name) ? make('td', value === null ? '' : value, { title: value || '' }) : make('td', number(value), { class: 'number' }));
       }
       body.append(row);
     }
@@ -230,7 +235,7 @@
 
   const head = make('tr');
   for (const name of names) {
-    const cell = make('th'), button = make('button', data.titles[name], { title: 'Sort' });
+    const cell = make('th', undefined, { scope: 'col', 'data-name': name }), button = make('button', data.titles[name], { title: 'Sort' });
     button.onclick = () => { state.sort = { name, down: !(state.sort && state.sort.name === name && state.sort.down) }; drawTable(); };
     const input = make('input', undefined, { 'aria-label': `Filter ${data.titles[name]}`, placeholder: texts.has(name) ? 'contains' : '>0, 1..9', 'data-column': name });
     input.oninput = () => {
@@ -261,6 +266,34 @@
     link.click();
     URL.revokeObjectURL(link.href);
   };
+  // On paper: every chart one below the other in the light colours, and every chosen row.
+  let before = null;
+  const paper = () => {
+    if (before) return;
+    before = { theme: document.documentElement.dataset.theme, rows: state.rows };
+    document.documentElement.dataset.theme = 'light';
+    state.rows = Infinity;
+    drawTable();
+    for (const [name, figure] of Object.entries(data.charts)) {
+      const section = make('section'), box = make('div');
+      section.append(make('h2', name), box);
+      $('print').append(section);
+      const made = copy(figure);
+      made.layout.width = 700;
+      Plotly.newPlot(box, made.data, made.layout, { staticPlot: true });
+    }
+  };
+  const screen = () => {
+    if (!before) return;
+    document.documentElement.dataset.theme = before.theme;
+    state.rows = before.rows;
+    before = null;
+    clear($('print'));
+    drawTable();
+  };
+  matchMedia('print').addEventListener('change', (event) => (event.matches ? paper() : screen()));
+  addEventListener('beforeprint', paper);
+  addEventListener('afterprint', screen);
   document.documentElement.dataset.theme = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
   draw();
   const mark = (test) => {

@@ -9,8 +9,8 @@ from analyzers.explore.charts.figure import Figure, heatmap
 from analyzers.explore.charts.palette import Theme, blank, colour_bar, headline, styled
 
 NOTHING = (
-    "No log here has a clock, so there is no timeline.<br>Next: log with the mask 2 + 4 + 8 + 16 added:<br>"
-    "hipBLASLt and cuBLASLt print the time on Trace, Hints, Info and Api lines"
+    "No line of this run has a time of day, so there is no timeline.<br>Of a trace only sums are kept: a trace viewer "
+    "shows its clock.<br>Logs of hipBLASLt and cuBLASLt have one on Trace, Hints, Info and Api lines (mask 30)"
 )
 BINS = 240
 

@@ -133,11 +133,6 @@ def _table() -> list[Any]:
             [
                 html.H2("Problems"),
                 html.Span(id="table-note", className="faint"),
-                html.Details(
-                    [html.Summary("Columns"), html.Div(id="chooser", **_data(presets=json.dumps(queries.PRESETS)))],
-                    id="choose",
-                ),
-                html.Button("Export CSV", id="export", n_clicks=0),
             ],
             className="bar",
         ),
@@ -169,6 +164,17 @@ def _table() -> list[Any]:
             className="grid",
             style={"height": "430px"},
         ),
+        # Above the table, and behind it for the keyboard.
+        html.Div(
+            [
+                html.Details(
+                    [html.Summary("Columns"), html.Div(id="chooser", **_data(presets=json.dumps(queries.PRESETS)))],
+                    id="choose",
+                ),
+                html.Button("Export CSV", id="export", n_clicks=0),
+            ],
+            className="above",
+        ),
     ]
 
 
@@ -182,7 +188,7 @@ _NUMBER = (
 def _column(name: str, title: str) -> dict[str, object]:
     shown = {"field": name, "hide": name not in ("label", *next(iter(queries.PRESETS.values())))}
     if name in queries.TEXTS:
-        width = {"label": 330, "best": 260, "pick": 220, "action": 200, "finding": 420, "file": 200}.get(name, 110)
+        width = {"label": 300, "best": 260, "pick": 220, "action": 170, "finding": 420, "file": 200}.get(name, 100)
         return {
             **shown,
             "headerName": title,
@@ -193,11 +199,11 @@ def _column(name: str, title: str) -> dict[str, object]:
         }
     heading, _, unit = title.removesuffix(")").partition(" (")
     if unit not in _UNITS:
-        return {**shown, "headerName": title, "width": 110, **_AS_NUMBER}
+        return {**shown, "headerName": title, "width": 96, **_AS_NUMBER}
     return {
         **shown,
         "headerName": heading,
-        "width": 110,
+        "width": 96,
         **_AS_NUMBER,
         "filterParams": {"filterPlaceholder": f"in {unit}"},
         "valueFormatter": {"function": f"duration(params.value, {_UNITS[unit]:g})"},

@@ -649,6 +649,44 @@ def test_report_opens_offline_and_is_linked(themed: Visit, reports: dict[str, Pa
     themed.clean()
 
 
+@pytest.mark.nightly
+def test_a_report_prints_whole(seen: Visit, reports: dict[str, Path]) -> None:
+    """On paper: every chart and row in the light colours, within the page; back on the screen as it was."""
+    page = seen.page
+    page.goto(reports["demo"].as_uri())
+    page.click("#switch")
+    tabs = page.locator("nav button").all_inner_texts()
+    page.click("th:has-text('Calls') button")
+    assert page.locator("th[aria-sort=descending]").inner_text() == "Calls"
+    page.emulate_media(media="print")
+    page.wait_for_selector(f"#print section >> nth={len(tabs) - 1}")
+    assert page.locator("#print h2").all_inner_texts() == tabs
+    assert page.locator("#print .main-svg").count() >= len(tabs)
+    assert not page.locator("#chart").is_visible()
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.emulate_media(media="screen")
+    page.wait_for_selector("#print section", state="detached")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    seen.clean()
+
+
+@pytest.mark.nightly
+def test_the_table_is_at_most_ten_tabs_away(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    for view in ("overview", "roofline", "compare"):
+        page.goto(f"{demo.url}?view={view}")
+        ready(page)
+        passed = []
+        while not page.evaluate("!!document.activeElement.closest('#table')"):
+            page.keyboard.press("Tab")
+            passed.append(page.evaluate("document.activeElement.outerHTML.slice(0, 40)"))
+            assert len(passed) <= 10, "\n".join(passed)
+    page.focus("#tabs a.here")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.textContent") == "Files"
+    seen.clean()
+
+
 def test_bars_of_regret_and_cells_of_the_map_filter_the_report(seen: Visit, reports: dict[str, Path]) -> None:
     page = seen.page
     page.goto(reports["demo"].as_uri())

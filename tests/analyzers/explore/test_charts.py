@@ -229,3 +229,25 @@ def test_a_query_is_plotted_by_what_its_columns_are(theme: Any) -> None:
     pairs = go.Figure(anything(pd.DataFrame({"a": [1, 2], "b": [3, 4]}), theme).plain())
     assert isinstance(pairs.data[0], go.Scatter)
     assert not anything(pd.DataFrame({"a": ["x"]}), theme).data
+
+
+def test_all_records_of_a_replay_are_one_row_of_the_files() -> None:
+    row = {"call_lines": 0, "message_lines": 0, "measurement_lines": 1, "fact_lines": 0, "reject_lines": 0}
+    row |= {"foreign_lines": 0, "blank_lines": 0, "lines": 1}
+    records = [{**row, "path": f"replay {n}", "format": "replay"} for n in range(30)]
+    log = {
+        **row,
+        "path": "logs/a.log",
+        "format": "hipblaslt-bench",
+        "lines": 50,
+        "call_lines": 50,
+        "measurement_lines": 0,
+    }
+    bars = {
+        bar.name: dict(zip(bar.y, bar.customdata, strict=True))
+        for bar in explore.completeness(pd.DataFrame([*records, log])).data
+    }
+    assert bars == {
+        "call": {"30 replay records": 0, "a.log": 50},
+        "measurement": {"30 replay records": 30, "a.log": 0},
+    }

@@ -65,6 +65,7 @@
       'aria-label': `Chart: ${title}. The table below lists the same problems; Enter leads there.`,
       'aria-describedby': 'intro table-note',
     };
+    chart.querySelectorAll('.modebar-btn').forEach((x) => { x.tabIndex = -1; });  // the keyboard passes one stop per chart
     for (const [name, value] of Object.entries(given)) if (chart.getAttribute(name) !== value) chart.setAttribute(name, value);
   };
   // Of the views one is reached by Tab; the arrow keys lead to the others.
