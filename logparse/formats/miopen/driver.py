@@ -17,9 +17,10 @@ sums of these, 0 all: one ``Call`` per direction.
 * A line without ``Command [...]`` is typed (a script, the driver's own echo): ``by_tool``, it weighs nothing, unless a
   count of ``uniq -c`` stands before it.
 
-A command has no output sizes: they are computed, which MIOpen guarantees for explicit padding
+A command has no output sizes: they are computed as MIOpen does
 (``max(1, (in + 2·pad − (dilation·(filter − 1) + 1)) // stride + 1)``, transposed the inverse of it); under ``-z same``
-pads and sizes stay unknown.  A typed command's absent flags have the driver's defaults; a logged one always prints all
+the driver makes explicit pads first.  ``-Z 1 -L 4`` (or 8) are vectors of channels: MIOpen's key counts the vectors, in
+layout NCHWc.  A typed command's absent flags have the driver's defaults; a logged one always prints all
 sizes, so one that lacks some was cut and is rejected.  ``conv`` is read as FP32; a log also prints it for FP64, FP8 and
 mixed types, which the line cannot express.
 """
@@ -210,15 +211,14 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
     # MIOpenDriver takes the padding mode for mode conv alone, with dilations of 1 or filters of 1 throughout.
     dense = all(sizes[f"dilation_{x}"] == 1 for x in axes) or all(sizes[f"filter_{x}"] == 1 for x in axes)
     pad_mode = flags["pad_mode"] if dense and not transposed else ""
-    if pad_mode == "valid":
-        sizes |= {f"pad_{x}": 0 for x in axes}
+    if pad_mode in ("same", "valid"):
+        sizes |= {f"pad_{x}": _same_pad(sizes, x) if pad_mode == "same" else 0 for x in axes}
     for x in axes:
         sizes[f"out_{x}"] = _output(sizes, x, flags[f"trans_output_pad_{x}"] if transposed else None)
-    if pad_mode == "same":
-        sizes |= dict.fromkeys([f"{word}_{x}" for x in axes for word in ("pad", "out")])
     type_ = TYPE_OF_OP[op]
     plain = "NCDHW" if three else "NCHW"
     groups = flags["group_count"] or 1
+    c, k, layouts = _channels(flags, plain, groups if transposed and logged else 1, logged)
     casts: dict[str, Any] = {
         f"{role}_cast": "none" if flags[f"{flag}_cast_type"] == "-1" else None
         for role, flag in (("in", "in"), ("weights", "wei"), ("out", "out"))
@@ -227,29 +227,59 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
         direction="F",
         spatial=3 if three else 2,
         n=flags["batchsize"],
-        c=flags["in_channels"],
-        # A logged transposed command prints the second size of the weights, which with groups is not all of k.
-        k=None if transposed and logged and groups != 1 else flags["out_channels"],
+        c=c,
+        k=k,
         **sizes,
         groups=groups,
         in_type=type_,
         weights_type=type_,
         out_type=None if type_ == "INT8" else type_,  # int8, int32 or float: not part of the command
-        in_layout=(flags["in_layout"] or plain).upper(),
-        weights_layout=(flags["fil_layout"] or plain).upper(),
-        out_layout=(flags["out_layout"] or plain).upper(),
+        in_layout=layouts[0],
+        weights_layout=layouts[1],
+        out_layout=layouts[2],
         **casts,
         bias=0,  # the driver's -b is an operation of its own, no part of the convolution's key
         mode="transposed" if transposed else "convolution",
     )
 
 
+def _same_pad(sizes: Mapping[str, int], x: str) -> int | None:
+    """ROCm/MIOpen ``driver/conv_driver.hpp``, ``SetConvDescriptorFromCmdLineArgs``; None for a stride of 0."""
+    stride = sizes[f"stride_{x}"]
+    if stride < 1:
+        return None
+    return max(sizes[f"filter_{x}"] - (sizes[x] % stride or stride), 0) // 2
+
+
+def _channels(
+    flags: Mapping[str, Any], plain: str, of_weights: int, logged: bool
+) -> tuple[int, int | None, tuple[str, str, str]]:
+    """Input and output channels as MIOpen's key counts them, and the three layouts.
+
+    A logged transposed command prints the second size of the weights: the output channels of one of its groups, whose
+    number ``of_weights`` is.  A logged command of vectors prints the vectors of the input, but the channels of the
+    output.
+    """
+    c, k = int(flags["in_channels"]), int(flags["out_channels"]) * of_weights
+    one, two, three = (flags[f"{x}_layout"] or plain for x in ("in", "fil", "out"))
+    if logged:
+        return c, None if three.endswith("c") else k, (one, two, three)
+    layouts = (one.upper(), two.upper(), three.upper())
+    vectors = (flags["tensor_vect"] or "0", flags["vector_length"] or "1")
+    if vectors == ("0", "1"):
+        return c, k, layouts
+    length = int(vectors[1]) if vectors in (("1", "4"), ("1", "8")) else 0
+    if not length or c % length or k % length or layouts != ("NCHW",) * 3:
+        raise CommandError(f"the driver refuses -Z {vectors[0]} -L {vectors[1]} for these channels and layouts")
+    return c // length, k // length, ("NCHWc",) * 3
+
+
 def _output(sizes: Mapping[str, int], x: str, output_pad: int | None) -> int | None:
     """ROCm/MIOpen ``src/convolution.cpp``, ``GetForwardOutputDim``; None where a stride of 0 makes no sense."""
     size, pad, stride = sizes[x], sizes[f"pad_{x}"], sizes[f"stride_{x}"]
-    span = sizes[f"dilation_{x}"] * (sizes[f"filter_{x}"] - 1) + 1
     if stride < 1:
         return None
+    span = sizes[f"dilation_{x}"] * (sizes[f"filter_{x}"] - 1) + 1
     if output_pad is not None:
         return max(1, stride * (size - 1) + span - 2 * pad + output_pad)
     return max(1, (size + 2 * pad - span) // stride + 1)
@@ -302,6 +332,10 @@ def command(problem: ConvProblem) -> str:
     plain = "NCDHW" if three else "NCHW"
     for flag, role in (("--in_layout", "in"), ("--fil_layout", "weights"), ("--out_layout", "out")):
         layout = getattr(problem, f"{role}_layout") or plain
+        if layout.endswith("c"):
+            raise EmissionError(
+                f"how many channels a vector of {problem.text} holds is unknown; the driver asks for it"
+            )
         words += [f"{flag} {layout}"] if layout != plain else []
     if problem.mode == "transposed":
         words += _output_pads(problem)

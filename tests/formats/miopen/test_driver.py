@@ -95,14 +95,11 @@ def test_three_dimensions() -> None:
 
 
 def test_what_the_line_cannot_tell_stays_unknown() -> None:
-    same = driver.read_command("./bin/MIOpenDriver convint8 -z same -F 1")
-    assert same is not None
-    (problem,) = same.problems
-    assert (problem.pad_h, problem.out_h, problem.out_type) == (None, None, None)
-    logged = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv " + ARGS.replace("-m conv", "-m trans")
-    command = driver.read_command(logged)
-    assert command is not None
-    assert (command.problems[0].k, command.problems[0].mode) == (None, "transposed")
+    assert only("./bin/MIOpenDriver convint8 -F 1").out_type is None
+    vectors = LOGGED.replace("-m conv", "--in_layout NCHWc --fil_layout NCHWc --out_layout NCHWc -m conv")
+    assert (only(vectors).k, only(vectors).out_layout) == (None, "NCHWc")
+    with pytest.raises(EmissionError, match="vector"):
+        driver.command(replace(only(vectors), k=8))
     cast = driver.read_command("MIOpenDriver conv -F 1 -U fp8")
     assert cast is not None
     assert (cast.problems[0].in_cast, cast.problems[0].out_cast) == (None, "none")
@@ -234,10 +231,49 @@ def test_values_as_the_driver_takes_them() -> None:
     assert only(f"{TYPED} -g 0") == plain
     assert (only(f"{TYPED} --in_layout nhwc").in_layout, plain.in_layout) == ("NHWC", "NCHW")
     assert (only(f"{TYPED} -z valid").pad_h, only(f"{TYPED} -z valid").out_h) == (0, 14)
-    assert only(f"{TYPED} -z same").pad_h is None
     for mode in ("valid", "same"):
         dilated = f"{TYPED} -l 2 -j 2"
         assert only(f"{dilated} -z {mode}") == only(dilated)
         assert only(f"{TYPED} -m trans -z {mode}") == only(f"{TYPED} -m trans")
         ones = dilated.replace("-y 3 -x 3", "-y 1 -x 1")
         assert only(f"{ones} -z {mode}") != only(ones)
+
+
+LOGGED = (
+    "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 2 -c 16 -H 12 -W 12 -k 2 -y 3 -x 3 "
+    "-p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -m conv -g 4 -F 1 -t 1"
+)
+SIZES = "MIOpenDriver convfp16 -n 2 -c 16 -H 12 -W 12 -k 8"
+
+
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        ("-H 13 -W 14 -x 5 -p 7 -q 7 -u 2 -v 3 -z same -F 1", "16-13-14-3x5-8-7-4-2-1x1-2x3-1x1-0-NCHW-FP16-F"),
+        ("-y 5 -x 4 -u 2 -v 3 -z same -F 1", "16-12-12-5x4-8-5-3-2-1x0-2x3-1x1-0-NCHW-FP16-F"),
+        ("-y 1 -x 2 -u 2 -v 3 -z same -F 1", "16-12-12-1x2-8-6-4-2-0x0-2x3-1x1-0-NCHW-FP16-F"),
+        ("-Z 1 -L 4 -F 1", "4-12-12-3x3-2-10-10-2-0x0-1x1-1x1-0-NCHWc-NCHWc-NCHWc-FP16-F"),
+        ("-Z 1 -L 8 -F 1", "2-12-12-3x3-1-10-10-2-0x0-1x1-1x1-0-NCHWc-NCHWc-NCHWc-FP16-F"),
+        ("-Z 1 -L 4 -F 4", "2-10-10-3x3-4-12-12-2-0x0-1x1-1x1-0-NCHWc-NCHWc-NCHWc-FP16-W"),
+        ("-m trans -g 4 -F 1", "16-12-12-3x3-8-14-14-2-0x0-1x1-1x1-0-NCHW-FP16-B_g4"),
+        ("-m trans -g 4 -F 4", "16-12-12-3x3-8-14-14-2-0x0-1x1-1x1-0-NCHW-FP16-W_g4"),
+        ("-m trans -F 2", "8-14-14-3x3-16-12-12-2-0x0-1x1-1x1-0-NCHW-FP16-F"),
+    ],
+)
+def test_the_key_is_the_one_that_the_library_looks_for(command: str, key: str) -> None:
+    """Keys of MIOpenDriver of ROCm 7.2.4 (MIOpen 3.5.1) over a virtual GPU, log level 6, 2026-11-22."""
+    assert key_of(only(f"{SIZES} {command}")) == key
+
+
+def test_a_logged_transposed_command_prints_the_output_channels_of_one_group() -> None:
+    logged = LOGGED.replace("-m conv", "-m trans")
+    assert key_of(only(logged)) == "16-12-12-3x3-8-14-14-2-0x0-1x1-1x1-0-NCHW-FP16-B_g4"
+
+
+@pytest.mark.parametrize(
+    "flags", ["-Z 1", "-L 4", "-L 0", "-Z 2 -L 4", "-Z 1 -L 4 --in_layout NHWC", "-Z 1 -L 4 -c 18"]
+)
+def test_what_the_driver_refuses_is_a_reject(flags: str) -> None:
+    (record,) = driver.read(f"{SIZES} {flags} -F 1").records
+    assert isinstance(record, Reject)
+    assert "refuses" in record.reason
