@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from analyzers.overrides.hipblaslt_lines import BLANKS, COUNTED, FIRST, Dropped, Taken, Version
 from analyzers.overrides.hipblaslt_reader import (
-    BLANKS,
-    COUNTED,
-    FIRST,
     RETUNE,
     REWRITE,
     Context,
-    Dropped,
     Entry,
-    Version,
     entries,
     own_facts,
     read,
@@ -64,7 +60,7 @@ def _loose(entry: Entry, context: Context) -> str | None:
     if isinstance(entry.taken, Dropped):
         return None
     cells = entry.taken.cells
-    odd = [f"{name} {cells[name]!r}" for name in COUNTED if not re.fullmatch(r"\d+\r?", cells[name])]
+    odd = [f"{name} {cells[name]!r}" for name in COUNTED if not re.fullmatch(r"\d+\r?", cells.get(name, "1"))]
     return f"{', '.join(odd)}: read as far as it is a number" if odd else None
 
 
@@ -78,7 +74,8 @@ def _other_compute(entry: Entry, context: Context) -> str | None:
 def _trans(entry: Entry, context: Context) -> str | None:
     if isinstance(entry.taken, Dropped):
         return None
-    odd = [f"{x} {entry.taken.cells[x]!r}" for x in ("transA", "transB") if entry.taken.cells[x] not in ("N", "T")]
+    trans = {x: entry.taken.cells.get(x, "N") for x in ("transA", "transB")}
+    odd = [f"{name} {x!r}" for name, x in trans.items() if x not in ("N", "T", *("C" if entry.taken.whole else ""))]
     return f"{', '.join(odd)}: the library reads anything but N as T" if odd else None
 
 
@@ -89,6 +86,8 @@ def _grouped(entry: Entry, context: Context) -> str | None:
 
 
 def _other_cus(entry: Entry, context: Context) -> str | None:
+    if isinstance(entry.taken, Taken) and entry.taken.whole:
+        return None
     mine, theirs = entry.cells.get("CUs", ""), context.facts.get("cu_count", "")
     if not mine or not theirs or mine in ("0", theirs):
         return None

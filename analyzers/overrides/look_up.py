@@ -49,6 +49,7 @@ def look_up(
         return _keyless(reading, call, reading.families if wildcards else ())
     tries = [row for x in (key, *format.instead(key)) if x in reading.by_key for row in _tried(format, reading, x)]
     tries += [row for row in (reading.families if wildcards else ()) if format.matches(row.key, key)]
+    tries = [row for row in tries if not row.whole or may_be(row.problem, call)]
     row = next((x for x in tries if _runs(x, has)), None)
     if row is not None:
         assumed = "if the target is of the build that wrote the file" if reading.accepted is None else ""
@@ -72,6 +73,9 @@ def _why_not(reading: Reading[Any], key: str, tries: Sequence[Row]) -> str:
     bad = next((row for row in reading.by_key.get(key, ()) if not row.live), None)
     if bad is not None:
         return f"line {bad.line}: {bad.verdicts.why}"
+    near = next((row for row in reading.by_key.get(key, ()) if row.whole), None)
+    if near is not None:
+        return f"line {near.line} has the call's key but is for another problem, and the library matches all of it"
     return "the file is not accepted" if reading.accepted is False else "no row"
 
 

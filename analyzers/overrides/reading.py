@@ -69,7 +69,8 @@ class Row:
 
     ``key`` is the library's own key as it reads it from the file, ``problem`` what calls it is for, with the types as
     the library reads them, ``text`` the row as a file holds it, without its line end (of an item: without its key).
-    ``time_us`` and ``workspace_bytes`` are what the row states of its solution.
+    ``time_us`` and ``workspace_bytes`` are what the row states of its solution.  ``whole``: it serves only calls that
+    equal ``problem`` in all that is known, not all of its key.
     """
 
     line: int
@@ -81,6 +82,7 @@ class Row:
     time_us: float | None = None
     workspace_bytes: int | None = None
     breaches: tuple[Breach, ...] = ()
+    whole: bool = False
 
     @property
     def kept(self) -> bool:

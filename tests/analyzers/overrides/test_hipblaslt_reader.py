@@ -12,7 +12,8 @@ from typing import Literal, TypeAlias
 
 import pytest
 
-from analyzers.overrides.lint import inspect
+from analyzers.overrides.lint import by_name, inspect
+from analyzers.overrides.look_up import look_up
 from analyzers.overrides.override_format import OverrideFile
 from logparse.errors import EmissionError
 from logparse.formats import aiter
@@ -219,6 +220,90 @@ def test_pytorch_and_aiter_call_gfx942s_floats_fnuz() -> None:
         facts = {"arch": arch, "cu_count": "304", "validator:PT_VERSION": "2.9.1"}
         assert f"Float8_{name}_Float8_{name}_BFloat16" in (signature.key(call, facts) or "")
         assert f"torch.float8_{name}," in (aiter.key(call, facts) or "")
+
+
+LATER = TARGET | {"hipblaslt_version": "100500", "hipblaslt_revision": "new"}
+CACHED = {
+    "schema_version": "1",
+    "git_version": "old",
+    "transA": "N",
+    "transB": "N",
+    "m": 4096,
+    "n": 64,
+    "k": 1024,
+    "batch_count": 1,
+    **dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), "f16_r"),
+    "compute_type": "f32_r",
+    **dict.fromkeys(("compute_input_type_a", "compute_input_type_b", "lde", "stride_e", "batch_mode", "aux_type"), 0),
+    "lda": 1024,
+    "ldb": 1024,
+    "ldc": 4096,
+    "ldd": 4096,
+    **dict.fromkeys(("stride_a", "stride_b", "stride_c", "stride_d", "epilogue", "bias_type", "bias_stride"), 0),
+    **dict.fromkeys(("scaleA_format", "scaleB_format", "streamk_tile_scheduling", "sm_count_target", "gradient"), 0),
+    **dict.fromkeys(("bias_vector", "scaleA", "scaleB", "scaleC", "scaleD", "scaleE", "scaleAlphaVec", "amaxD"), 0),
+    **dict.fromkeys(("swizzle_a", "swizzle_b", "uniform_summation_order"), 0),
+    "gcnArchName": "gfx90a",
+    "CUs": 104,
+    "solution_index": BEST,
+    "kernel_name": "Cijk",
+    "solution_name": "MT64",
+    "required_workspace": 0,
+    "us": 2.5,
+}
+
+
+def cached(**cells: object) -> str:
+    """An entry of the tuning cache; a cell of None leaves its column out."""
+    row = {name: value for name, value in (CACHED | cells).items() if value is not None}
+    return f"    {','.join(row)}\n{','.join(map(str, row.values()))}\n"
+
+
+NAMED_ENTRY = entry(HEADER + ",kernel_name", VALUES + ",Cijk")
+BY_ROW: Mapping[str, tuple[Result, str]] = {
+    "a name, another revision": (BEST, GIT + NAMED_ENTRY),
+    "no name, another revision": ("dropped", GIT + entry()),
+    "no name, its own revision": (BEST, "Git Version: new\n" + entry()),
+    "no first line, a name": (BEST, NAMED_ENTRY),
+    "n before m": (BEST, entry("n,m," + NEEDED.replace("m,n,", "") + ",kernel_name",
+                               f"64,4096,N,N,1,1024,f16_r,f16_r,f16_r,f32_r,{BEST},Cijk")),
+    "index 0": (0, entry(HEADER + ",kernel_name", VALUES.replace(str(BEST), "0") + ",Cijk")),
+    "index and letters": ("dropped", entry(HEADER + ",kernel_name", VALUES.replace(str(BEST), f"{BEST}x") + ",Cijk")),
+    "unknown compute type": ("dropped", entry(HEADER + ",kernel_name", VALUES.replace(",0,f32_r,", ",0,f32_r,", 1)
+                                              .replace("f16_r,f32_r,", "f16_r,junk,") + ",Cijk")),
+    "a torn header": (BEST, f"    {HEADER}\n" + NAMED_ENTRY),
+    "blanks in cells": (BEST, NAMED_ENTRY.replace(",", " , ")),
+    "a row of the cache": (BEST, cached()),
+    "of another schema": ("dropped", cached(schema_version=7)),
+    "without a kernel's name": ("dropped", cached(kernel_name=None)),
+    "without a stride": ("dropped", cached(stride_c=None)),
+    "a stride that is no number": ("dropped", cached(stride_c="x")),
+    "of another device": ("other key", cached(CUs=110)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_ROW)
+def test_a_library_that_validates_each_row(name: str) -> None:
+    """Pull request 10424, transcribed; no released library has this reader."""
+    result, text = BY_ROW[name]
+    assert used(inspect("tuning.txt", text.encode(), LATER, "hipblaslt-tuning-file")) == result
+
+
+def test_a_row_of_the_cache_serves_its_whole_problem_only() -> None:
+    format = by_name("hipblaslt-tuning-file")
+    for ldd, served in ((4096, True), (8192, False)):
+        reading = format.reader("cache.txt", cached(ldd=ldd).encode(), LATER)
+        found = look_up(format, reading, CALLS[1])
+        assert (found.row is not None) is served
+        assert served or "another problem" in found.reason
+
+
+def test_released_libraries_drop_rows_of_the_cache_by_their_order() -> None:
+    judged = inspect("cache.txt", (GIT + cached()).encode(), TARGET, "hipblaslt-tuning-file")
+    assert [row.kept for row in judged.rows] == [False]
+    assert "order" in judged.rows[0].verdicts.why
+    unknown = inspect("cache.txt", cached().encode(), {}, "hipblaslt-tuning-file")
+    assert [row.live for row in unknown.rows] == [True]
 
 
 @pytest.mark.parametrize(
