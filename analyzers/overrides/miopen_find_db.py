@@ -2,6 +2,9 @@
 
 A row here is one item (solver) of a record; ``miopen_records`` has what find-db and perf-db share.
 
+The search (Find) runs ``UNKNOWN`` where an item's algorithm is not its solver's, and takes a negative time for none;
+the immediate mode does not look at the former and ranks by the latter.  An item is judged by what the search does.
+
 Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/find_db.cpp``, ``src/conv/problem_description.cpp``.
 """
 
@@ -10,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from analyzers.evidence.target import Facts
 from analyzers.overrides import miopen_records
@@ -24,7 +28,8 @@ from logparse.formats.miopen.solvers import ALGORITHMS, TUNABLE, algorithm_name,
 from logparse.model import Measurement
 
 _MOST = 10
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
+_PLAIN = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
+_NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d*)?)", re.ASCII)
 _REFIND = "let MIOpen find it again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
 
 
@@ -89,16 +94,46 @@ def _algorithm(item: Item, target: Facts) -> str | None:
     return None
 
 
+def _thrown(item: Item, target: Facts) -> str | None:
+    """MIOpen converts the algorithms of all items of a record before it uses any."""
+    if not item.thrown or item.thrown == item.text:
+        return None
+    return f"MIOpen throws Bad algorithm at another item of the record: {item.thrown[:80]!r}"
+
+
+def _with_thrown(found: Sequence[Item], target: Facts) -> Iterator[Item]:
+    """The items with the one of their record, of those that MIOpen parses, at which it throws."""
+    thrown: dict[int, str] = {}
+    for item in found:
+        parsed = item.solver and not item.repeated and _ill_formed(item, target) is None
+        if parsed and (_few_values(item, target) or _algorithm(item, target)):
+            thrown.setdefault(item.line, item.text)
+    return (replace(item, thrown=thrown.get(item.line, "")) for item in found)
+
+
+def _ms(text: str) -> float:
+    """The time as ``operator>>`` reads a float: as far as it is a number, 0 where it is none."""
+    match = _NUMBER.match(text)
+    return float(match[1]) if match and match[1][-1] not in "eE+-" else 0.0
+
+
 def _time(item: Item, target: Facts) -> str | None:
-    if not item.values or (_NUMBER.match(item.values[0]) and float(item.values[0]) > 0):
+    ms = _ms(item.values[0]) if item.values else math.inf
+    if ms != 0:
         return None
     if not _NUMBER.match(item.values[0]):
         return f"the time {item.values[0]!r} is no number, is read as 0 and sorts before every other"
-    return None if float(item.values[0]) < 0 else f"a time of {item.values[0]} ms sorts before every other"
+    return f"a time of {item.values[0]} ms sorts before every other"
+
+
+def _loose(item: Item, target: Facts) -> str | None:
+    if not item.values or _ms(item.values[0]) == 0 or _PLAIN.match(item.values[0]):
+        return None
+    return f"the time {item.values[0]!r} is read as {_ms(item.values[0]):g}"
 
 
 def _negative(item: Item, target: Facts) -> str | None:
-    if not item.values or not _NUMBER.match(item.values[0]) or float(item.values[0]) >= 0:
+    if not item.values or _ms(item.values[0]) >= 0:
         return None
     return (
         f"a time of {item.values[0]} ms: MIOpen takes a solver with a time instead, and runs UNKNOWN where none is left"
@@ -130,9 +165,11 @@ _RULES = (
             Rule("few-values", "error", "honoured", _few_values, _REFIND),
             Rule("algorithm", "error", "honoured", _algorithm, _REFIND),
             Rule("algorithm", "error", "honoured", _other_family, _REFIND),
+            Rule("algorithm", "error", "honoured", _thrown, "remove that item", fault=False),
         ),
     ),
     Rule("time", "warning", None, _time, _REFIND, fault=True),
+    Rule("time", "warning", None, _loose, _REFIND),
     Rule("time", "error", "honoured", _negative, _REFIND),
     Rule("workspace", "error", None, _workspace, "copy it from a measured record"),
     Rule("default-parameters", "info", None, _default_parameters, "ship the .udb.txt rows with it"),
@@ -188,7 +225,7 @@ def _wanted(target: Facts) -> str:
 def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
     """What MIOpen takes from the file; without facts of a target its name is taken to be right where it is one."""
     own = {fact.name: fact.value for fact in find_db.facts_of_name(name)}
-    found = tuple(items(_text(data), problem_from_key, _split))
+    found = tuple(_with_thrown(tuple(items(_text(data), problem_from_key, _split)), target))
     return miopen_records.reading(name, own, target, list(_refusals(name, target)), found, _RULES, _row)
 
 
@@ -223,7 +260,7 @@ def _row(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
         key=item.key,
         problem=item.problem,
         solution=known.solution if known else None,
-        time_us=_rank_us(item, known) if known else None,
+        time_us=_rank_us(item, known) if known and item.values else None,
         workspace_bytes=known.workspace_bytes if known else None,
         verdicts=verdicts,
         text=text,
@@ -241,9 +278,11 @@ def _rank(row: Row) -> float:
 
 
 def _rank_us(item: Item, known: Measurement) -> float | None:
-    """The time by which MIOpen ranks: what is no number is read as 0; None for a negative one."""
-    zero = len(item.values) >= 3 and (not _NUMBER.match(item.values[0]) or float(item.values[0]) == 0)
-    return 0.0 if zero else known.time_us
+    """The time by which MIOpen ranks, in µs; None for a negative one."""
+    ms = _ms(item.values[0])
+    if ms < 0:
+        return None
+    return known.time_us if ms > 0 and _PLAIN.match(item.values[0]) else ms * 1e3
 
 
 def _merged(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> Sequence[Emission]:

@@ -29,7 +29,7 @@ class Item:
     """One item of a record, split at its first ``:`` and at commas; ``solver`` is empty where there is no ``:``.
 
     ``first`` is the line of an earlier record of the key, ``repeated`` whether the record has an earlier item of the
-    solver: either wins.
+    solver: either wins.  ``thrown`` is the item of the record at which the library throws, so that no item serves.
     """
 
     line: int
@@ -40,6 +40,7 @@ class Item:
     values: tuple[str, ...]
     first: int | None
     repeated: bool
+    thrown: str = ""
 
 
 Split = Callable[[str, str], tuple[str, Sequence[str]]]

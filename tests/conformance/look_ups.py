@@ -22,7 +22,7 @@ class Library:
 
     ``name`` is the file's, where that matters.  ``lazy``: kernels are loaded as calls need them.  A row whose solution
     cannot run the call is then passed over as long as nothing loaded it, else it leaves the call to the library's own
-    choice; either is right.
+    choice; either is right.  ``expected`` names the difference that is expected for a call, if any.
     """
 
     format: OverrideFormat
@@ -33,6 +33,7 @@ class Library:
     good: Sequence[Solution | None]
     lazy: bool = False
     name: str = "file"
+    expected: Callable[[Reading[Any], Problem], str | None] = lambda reading, call: None
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Diff
             served = (readings[name], call, build)
             ours = _expected(library, *served, passed_over=build.idle if library.lazy else build.absent)
             if ours != used and not (library.lazy and used == _expected(library, *served, passed_over=set())):
-                found.append(Difference(name, data, call.text, f"{used}", f"{ours}"))
+                why = library.expected(readings[name], call)
+                found.append(Difference(name, data, call.text, f"{used}", f"{ours}", why))
     return found, hits
 
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-EXPECTED: Mapping[str, str] = {}
-"""Differences that stay, by the name of their file or look-up, and why."""
+EXPECTED: Mapping[str, str] = {
+    "other family's algorithm": "Find runs UNKNOWN where an item's algorithm is not its solver's, and by Find lint "
+    "judges; the immediate mode, which is asked here, does not look at it",
+    "negative time": "Find takes it for no time; the immediate mode ranks by it, so it comes first",
+}
+"""Differences that stay, by name, and why."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Of one look-up in one file: what the library takes, and what our reader does."""
+    """Of one look-up in one file: what the library takes, and what our reader does; ``expected`` is a name of above."""
 
     file: str
     data: bytes
     asked: str
     library: str
     ours: str
+    expected: str | None = None
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class Comparison:
     files: int
     lookups: int
     hits: int
+    expected: int
     differences: int
 
 
@@ -34,8 +40,8 @@ TABLE: list[Comparison] = []
 
 def compared(about: str, files: int, lookups: int, hits: int, differences: Sequence[Difference]) -> None:
     """Count a comparison, and fail on differences that are not expected."""
-    left = [x for x in differences if x.file not in EXPECTED]
-    TABLE.append(Comparison(about, files, lookups, hits, len(left)))
+    left = [x for x in differences if x.expected not in EXPECTED]
+    TABLE.append(Comparison(about, files, lookups, hits, len(differences) - len(left), len(left)))
     shown = {x.file: x for x in reversed(left)}.values()
     texts = [f"{x.file}: {x.asked}\n  library {x.library}, ours {x.ours}, in\n{x.data!r}" for x in shown]
     assert not left, f"{len(left)} differences in {len(shown)} files:\n" + "\n".join(texts[:20])
@@ -43,8 +49,8 @@ def compared(about: str, files: int, lookups: int, hits: int, differences: Seque
 
 def lines() -> list[str]:
     """The table as text."""
-    rows: list[tuple[str, ...]] = [("file", "files", "look-ups", "answered by a row", "differences")]
-    rows += [(x.about, *(f"{n:,}" for n in (x.files, x.lookups, x.hits, x.differences))) for x in TABLE]
+    rows: list[tuple[str, ...]] = [("file", "files", "look-ups", "answered by a row", "expected", "differences")]
+    rows += [(x.about, *(f"{n:,}" for n in (x.files, x.lookups, x.hits, x.expected, x.differences))) for x in TABLE]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join([row[0].ljust(widths[0]), *(x.rjust(n) for x, n in zip(row[1:], widths[1:], strict=True))])

@@ -191,3 +191,24 @@ def test_any_text_is_judged(noise: str) -> None:
     for text in (noise, ROW + noise, KEY + "=" + noise):
         file = inspect(NAME, text.encode(), TARGET, "miopen-find-db")
         assert all(row.live or row.verdicts.why for row in file.rows)
+
+
+def test_an_item_at_which_miopen_throws_costs_its_record() -> None:
+    """As ``tests/conformance/test_miopen_files.py`` sees it in MIOpen 3.5.1; a repeated item is not looked at."""
+    bad = "ConvDirectNaiveConvWrw:0.5,0,miopenConvolutionBwdWeightsAlgoFoo"
+    for items, live in (
+        (f"{GEMM};{bad}", []),
+        (f"{GEMM};{GEMM.replace('WeightsAlgoGEMM', 'X')}", ["GemmWrwUniversal"]),
+    ):
+        rows = inspect(NAME, f"{KEY}={items}\n".encode(), TARGET).rows
+        assert [row.solution.id for row in rows if row.live and row.solution] == live
+
+
+@pytest.mark.parametrize(
+    ("time", "us"), [("0.5x", 500), (" 0.5", 500), ("0.5 ", 500), ("5e", 0), ("x", 0), ("nan", 0), ("-0.5x", None)]
+)
+def test_a_time_is_read_as_far_as_it_is_a_number(time: str, us: float | None) -> None:
+    (row,) = inspect(
+        NAME, f"{KEY}=GemmWrwUniversal:{time},0,miopenConvolutionBwdWeightsAlgoGEMM\n".encode(), TARGET
+    ).rows
+    assert row.time_us == us

@@ -1,0 +1,124 @@
+"""MIOpen's user find-db: which solver the real library's immediate mode takes under generated and edited files."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from analyzers.overrides.miopen_find_db import OVERRIDE_FORMAT
+from analyzers.overrides.reading import Reading
+from logparse.formats.miopen.problem_key import key_of, problem_from_key
+from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
+from logparse.model import ConvProblem, Problem, Solution
+from tests.conformance.look_ups import Library, differences
+from tests.conformance.mutations import Words, mutated
+from tests.conformance.report import compared
+from tests.conformance.rocm import Rocm
+from tests.conftest import sized
+
+FILE = "gfx942130.HIP.3_5_1_.ufdb.txt"
+TARGET = {"arch": "gfx942", "cu_count": "304", "backend": "HIP", "miopen_version": "3.5.1", "miopen_tweak": ""}
+SETTINGS = {
+    "VGPU_ARCH": "gfx942:sramecc+:xnack-",
+    "VGPU_CUS": "304",
+    "MIOPEN_DEBUG_GCN_ASM_KERNELS": "0",
+    "MIOPEN_DEBUG_CONV_WINOGRAD": "0",  # Debian has no assembler sources
+}
+TYPES = {"f16_r": "FP16", "f32_r": "FP32", "bf16_r": "BF16"}
+NAIVE = {"F": "ConvDirectNaiveConvFwd", "B": "ConvDirectNaiveConvBwd", "W": "ConvDirectNaiveConvWrw"}
+SOLVERS = {
+    "F": ["GemmFwd1x1_0_1", "GemmFwdRest", "ConvOclDirectFwd", "GemmFwd1x1_0_2"],
+    "B": ["GemmBwd1x1_stride1", "GemmBwdRest", "GemmBwd1x1_stride2"],
+    "W": ["GemmWrw1x1_stride1", "GemmWrwUniversal", "ConvAsmBwdWrW1x1"],
+}
+WORDS = Words(
+    separator=",",
+    texts=[*ALGORITHMS, "miopenConvolutionFwdAlgoFoo", "-1", "0", "nan", "inf", "abc", "0.5", "1e-5", "FooBar:1,0"],
+    lines=["comment", "=", "a=b", "key=S:1,0,A", "# x=y"],
+)
+
+Asked = tuple[str, str, list[int], int, int, int]
+
+
+def asked() -> list[Asked]:
+    """direction, type, [n, c, h, w, k, y, x], pad, stride, groups"""
+    shapes = [([16, 32, 28, 28, 48, 1, 1], 0, 1, 1), ([16, 32, 28, 28, 48, 3, 3], 1, 1, 1)]
+    shapes += [([16, 32, 28, 28, 48, 3, 3], 1, 1, 2), ([8, 64, 14, 14, 32, 1, 1], 0, 2, 1)]
+    shapes += [([8, 64, 14, 14, 32, 3, 3], 0, 2, 1), ([16, 32, 14, 14, 48, 5, 5], 2, 1, 1)]
+    return [(direction, kind, *shape) for kind, direction, shape in product(TYPES, "FBW", shapes)]
+
+
+def call(given: Asked) -> ConvProblem:
+    direction, kind, (n, c, h, w, k, y, x), pad, stride, groups = given
+    image = [c, h, w]
+    out = [k, (h + 2 * pad - y) // stride + 1, (w + 2 * pad - x) // stride + 1]
+    first, last = (image, out) if direction == "F" else (out, image)
+    words = [*first, f"{y}x{x}", *last, n, f"{pad}x{pad}", f"{stride}x{stride}", "1x1", 0, "NCHW", TYPES[kind]]
+    return problem_from_key("-".join(map(str, [*words, direction])) + (f"_g{groups}" if groups > 1 else ""))
+
+
+def item(solver: str, direction: str, ms: float) -> str:
+    return f"{solver}:{ms:g},0,{algorithm_name(known_algorithm(solver) or 'Direct', direction)}"
+
+
+def generated(seed: int, calls: Sequence[ConvProblem]) -> str:
+    """Records of some problems, with applicable and other solvers, in any order of their times."""
+    random_ = random.Random(seed)
+    lines = []
+    for problem in random_.sample(calls, random_.randrange(4, 16)):
+        direction = problem.direction
+        solvers = [NAIVE[direction], *random_.sample(SOLVERS[direction], random_.randrange(0, 3))]
+        random_.shuffle(solvers)
+        items = [item(x, direction, round(random_.uniform(0.001, 9), 4)) for x in solvers]
+        lines.append(f"{key_of(problem)}={';'.join(items)}")
+        if random_.random() < 0.1:
+            lines.append(f"{key_of(problem)}={item(NAIVE[direction], direction, 0.5)}")
+    return "\n".join(lines) + "\n"
+
+
+def expected(reading: Reading[Any], call: Problem) -> str | None:
+    """Where Find, by which our reader judges, and the immediate mode differ."""
+    rows = reading.by_key.get(OVERRIDE_FORMAT.key(call, TARGET) or "", ())
+    whys = [breach.note.message for row in rows for breach in row.breaches]
+    names = {"its own is": "other family's algorithm", "takes a solver with a time": "negative time"}
+    return next((name for words, name in names.items() if any(words in why for why in whys)), None)
+
+
+def test_miopen_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:
+    every = asked()
+    calls = [call(x) for x in every]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "db").mkdir()
+    own_folders = {"MIOPEN_SYSTEM_DB_PATH": str(tmp_path / "empty"), "MIOPEN_CUSTOM_CACHE_DIR": str(tmp_path / "cache")}
+    with rocm.driver("miopen_lookup", SETTINGS | own_folders) as driver:
+        assert driver.ask(every) == TARGET["miopen_version"]
+
+        def found(data: bytes) -> list[tuple[int, float] | None]:
+            (tmp_path / "db" / FILE).write_bytes(data)
+            answer = driver.ask(["folder", str(tmp_path / "db")]) or [None] * len(every)
+            return [x and (x[0], x[1]) for x in answer]
+
+        own = found(b"")
+
+        def ask(data: bytes) -> list[int | str]:
+            """The solver's number, where it is not the one of the library's own estimate with that time."""
+            return ["own" if x is None or x == y else x[0] for x, y in zip(found(data), own, strict=True)]
+
+        def plain(given: Mapping[int, Sequence[Solution]]) -> bytes:
+            lines = []
+            for number, solutions in given.items():
+                items = [item(x.id, calls[number].direction, 0.001 * at) for at, x in enumerate(solutions, start=1)]
+                lines.append(f"{key_of(calls[number])}={';'.join(items)}\n")
+            return "".join(lines).encode()
+
+        files = {}
+        for seed in range(sized(400, 4_000)):
+            text = generated(seed, calls)
+            files[f"seed {seed}"] = text.encode() if seed % 12 == 0 else mutated(seed, text, WORDS)
+        good = [Solution("miopen", NAIVE[x.direction]) for x in calls]
+        library = Library(OVERRIDE_FORMAT, TARGET, calls, ask, plain, good, name=FILE, expected=expected)
+        different, hits = differences(library, files)
+    compared("MIOpen user find-db", len(files), len(files) * len(every), hits, different)
