@@ -94,6 +94,21 @@ def capture(
     return replace(answer(results), code=code, aside=True)  # standard output is the job's
 
 
+@verb("logparse run --with overrides -- python train.py", passes_on=True)
+def run(
+    command: Annotated[opt.Words, argument("The job, after `--`.")] = None,
+    overrides: Annotated[Path, option("Folder that `recommend` wrote.", "--with")] = Path("overrides"),
+) -> Answer:
+    """Run a job with the recommended files and settings, and nothing else changed; the exit code is the job's."""
+    from logparse.capture import with_overrides
+
+    if not command:
+        raise typer.BadParameter("a command after `--`", param_hint="COMMAND")
+    ended = with_overrides.run(command, overrides)
+    errors = [f"error: {command[0]}: {ended.not_run}"] if ended.not_run else []
+    return Answer(errors=errors, code=ended.code, aside=True)
+
+
 @verb("logparse recommend --target tunableop_results0.csv --out overrides", table=True)
 def recommend(
     store: opt.Store = None,
@@ -113,6 +128,7 @@ def recommend(
     query_cost_us: Annotated[float, option("Host time of one heuristic query (µs).")] = 30.0,
     gpus: Annotated[int, option("GPUs of a target process: so many TunableOp files.", min=1)] = 1,
     same_build: Annotated[bool, option("Logs and times are of one library build and arch.", "--same-build")] = False,
+    actions: Annotated[bool, option("Only what settings and changes of the program do.", "--actions")] = False,
 ) -> Answer:
     """Rank what is worth changing, and write the override files."""
     from analyzers.analyzer import Settings
@@ -136,7 +152,7 @@ def recommend(
     )
     found = verb.advise(opened(store), settings, run)
     written, notes = verb.write(found, settings, WRITERS, out, gpus, own or [])
-    return render.answer(found, written, notes, n)
+    return render.answer(found, written, notes, n, actions=actions)
 
 
 @verb("logparse replay --kind conv --direction W --budget 10m", table=True)
@@ -159,6 +175,7 @@ def replay(
         bool, option("Empty the instruction caches before each timed execution.", "--flush-instructions")
     ] = False,
     markers: Annotated[bool, option("NVTX/roctx range around each solution.", "--markers")] = False,
+    only: Annotated[str | None, option("actions: no search. races: nothing else.", values=("actions", "races"))] = None,
     dry_run: Annotated[bool, option("Print the plan and stop.", "--dry-run")] = False,
     script: Annotated[Path | None, option("Write the plan as a script for another machine.")] = None,
     profile_command: Annotated[
@@ -186,6 +203,7 @@ def replay(
         flush_instructions=flush_instructions,
         method=Method(workspace_bytes=workspace, cache="hot" if hot else "cold"),
         limits=Limits(budget_s=measuring.seconds(budget) if budget else None),
+        stages=measuring.stages(only),
     )
     if dry_run or script or profile_command:
         return measure.plan(opened(store), options, script, profile_command)
@@ -334,13 +352,14 @@ def verify(
     before: opt.RunName,
     after: opt.RunName,
     files: Annotated[opt.Words, argument("Override files. [default: what BEFORE's findings propose]")] = None,
+    action: Annotated[opt.Words, option("An action that AFTER has applied: judge the whole job by it.")] = None,
     fail_on: opt.FailOn = "3%",
     store: opt.Store = None,
 ) -> Answer:
     """Check that overrides took effect and what they gained against the promise; exit code 3 when not."""
     from analyzers.proof import render, verbs
 
-    return render.verify_answer(verbs.verify(before, after, files or [], store, parse_share(fail_on)))
+    return render.verify_answer(verbs.verify(before, after, files or [], store, parse_share(fail_on), action or []))
 
 
 @verb("logparse diff rocm64 rocm70 --fail-on 3% --junit diff.xml --overrides tuning.txt", table=True)

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 Trans = Literal["N", "T", "C"]
 Direction = Literal["F", "B", "W", "B+W"]  # B+W: one operator ran both, its kernels are not distinguishable
-Kind = Literal["gemm", "grouped", "conv", "family"]
+Kind = Literal["gemm", "grouped", "conv", "family", "operator"]
 Status = Literal["ok", "failed", "skipped", "unsupported", "wrong", "timeout", "out_of_memory", "no_time"]
 Beta = Literal["zero", "nonzero"]
 
@@ -429,7 +429,102 @@ class Family:
         return "any " + ",".join(sorted(self.free)) + " of " + self.problem.label
 
 
-Problem: TypeAlias = GemmProblem | ConvProblem | Family
+@dataclass(frozen=True)
+class Operand:
+    """A tensor that an operator was given: PyTorch's name of its type (``?``: not recorded), sizes and strides."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        return f"{self.dtype}({','.join(map(str, self.sizes))}|{','.join(map(str, self.strides))})"
+
+
+Argument: TypeAlias = "Operand | tuple[Operand, ...] | str"
+"""A tensor, a list of tensors, or the text of any other value (empty: none was given)."""
+
+
+@dataclass(frozen=True)
+class OperatorProblem:
+    """Any other operator of a framework, with all that it was given: ``aten::add_`` of two tensors and a number."""
+
+    name: str
+    inputs: tuple[Argument, ...]
+
+    @property
+    def kind(self) -> Kind:
+        return "operator"
+
+    @property
+    def normal(self) -> OperatorProblem:
+        return self
+
+    @cached_property
+    def text(self) -> str:
+        return " ".join(("operator", self.name, *map(_argument_text, self.inputs)))
+
+    @property
+    def shape(self) -> None:
+        return None
+
+    @property
+    def tensors(self) -> tuple[Operand, ...]:
+        """All tensors among the inputs, those of lists too, in order."""
+        nested = (x if isinstance(x, tuple) else (x,) for x in self.inputs)
+        return tuple(x for group in nested for x in group if isinstance(x, Operand))
+
+    @property
+    def flops(self) -> None:
+        """Not known."""
+        return None
+
+    @property
+    def bytes(self) -> float:
+        """Bytes of the tensors that it was given (its results are not recorded)."""
+        return sum((_product(*x.sizes) or 0) * _TENSOR_BYTES.get(x.dtype, 4.0) for x in self.tensors)
+
+    @property
+    def label(self) -> str:
+        """A short name for tables: ``aten::add_ 64×256×56×56 bfloat16``."""
+        largest = max(self.tensors, key=lambda x: _product(*x.sizes) or 0, default=None)
+        return self.name if largest is None else f"{self.name} {'×'.join(map(str, largest.sizes))} {largest.dtype}"
+
+
+_TENSOR_BYTES: Mapping[str, float] = {
+    **dict.fromkeys(("bool", "uint8", "int8"), 1.0),
+    **dict.fromkeys(("float16", "bfloat16", "int16"), 2.0),
+    **dict.fromkeys(("float64", "int64", "complex64"), 8.0),
+    "complex128": 16.0,
+}
+
+
+def _argument_text(value: Argument) -> str:
+    if isinstance(value, Operand):
+        return value.text
+    return f"[{';'.join(x.text for x in value)}]" if isinstance(value, tuple) else f"={value}"
+
+
+def _argument(text: str) -> Argument:
+    if text.startswith("="):
+        return text[1:]
+    if text.startswith("["):
+        return tuple(map(_operand, text[1:-1].split(";"))) if len(text) > 2 else ()
+    return _operand(text)
+
+
+def _operand(text: str) -> Operand:
+    found = _OPERAND.fullmatch(text)
+    if not found:
+        raise ValueError(f"no operand: {text[:80]!r}")
+    dtype, sizes, strides = found.groups()
+    return Operand(dtype, *(tuple(map(int, x.split(","))) if x else () for x in (sizes, strides)))
+
+
+_OPERAND = re.compile(r"([\w?]+)\(([-\d,]*)\|([-\d,]*)\)")
+
+Problem: TypeAlias = GemmProblem | ConvProblem | OperatorProblem | Family
 
 _INT = re.compile(r"-?\d+\Z")
 _BOOLS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
@@ -460,6 +555,8 @@ def problem_from_text(text: str) -> Problem:
         for word in words[1:]:
             values |= _conv_values(word)
         return ConvProblem(**values)
+    if kind == "operator" and words:
+        return OperatorProblem(words[0], tuple(map(_argument, words[1:])))
     if kind not in ("gemm", "grouped", "family"):
         raise ValueError(f"not the text of a problem: {text[:80]!r}")
     values = {}
@@ -640,7 +737,8 @@ class SolutionName:
 class Kernel:
     """GPU kernels of one name that an operator launched (traces).  ``problem`` None: the operator is no problem.
 
-    ``dram_gb_per_s`` is the achieved bandwidth of device memory (10^9 bytes per second), the mean over the launches.
+    ``operator`` is one that no math library computes, with its recorded inputs.  ``dram_gb_per_s`` is the achieved
+    bandwidth of device memory (10^9 bytes per second), the mean over the launches.
     """
 
     op: str
@@ -651,6 +749,7 @@ class Kernel:
     max_us: float
     device: int | None = None
     problem: Problem | None = None
+    operator: OperatorProblem | None = None
     dram_gb_per_s: float | None = None
 
 

@@ -44,6 +44,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "status": ("status",),
     "formats": ("formats",),
     "recommend": ("recommend", "--out", "{out}"),
+    "recommend --actions": ("recommend", "--out", "{out}", "--actions"),
     "replay": ("replay", "--dry-run", "--device", "cpu"),
     "lint": ("lint", TUNED),
     "lint --rows": ("lint", TUNED, "--rows"),

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import pandas as pd
 
-from analyzers.analyzer import Tables
+from analyzers.analyzer import Settings, Tables
 from logparse.formats.traces.torch.busy import BEFORE, COMMUNICATION
 from logparse.model import kind_of, layer_of
 
@@ -119,6 +119,33 @@ def gpu_time(tables: Tables) -> GpuTime | None:
         unexplained_us=_sum(facts, "graph_unexplained_us") or 0.0,
         copies_us=_sum(facts, "gpu_copies_us") or 0.0,
     )
+
+
+def gpu_us(tables: Tables) -> float | None:
+    """GPU time of the run's traces, where the traces also count the run's calls; else None.
+
+    A log's calls are of the whole job, a trace's time of the steps that it saw: their quotient would mean nothing.
+    """
+    return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
+
+
+def traced_us(tables: Tables) -> float | None:
+    """GPU time of the run's traces, whatever else counts its calls; None without a trace."""
+    total = float(kernels_of_run(tables)["total_us"].sum())
+    return total if total > 0 else None
+
+
+def kernels_of_run(tables: Tables) -> pd.DataFrame:
+    """The kernels that the run's traces saw launched."""
+    return tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["op"].ne(BEFORE)]
+
+
+def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | None]:
+    """Steps of the run and their wall time (µs): the user's count (which has no time), else what its traces marked."""
+    rows = tables.facts[tables.facts["run"] == tables.run]
+    sums = [pd.to_numeric(rows.loc[rows["name"] == name, "value"], errors="coerce").sum() for name in (STEPS, STEPS_US)]
+    marked, wall = (float(x) if x > 0 else None for x in sums)
+    return settings.steps or marked, wall
 
 
 def traced_calls(tables: Tables) -> pd.DataFrame:

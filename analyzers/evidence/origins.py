@@ -8,9 +8,9 @@ from __future__ import annotations
 from logparse.formats import FORMATS
 from logparse.formats.format import Origin
 
-RACE, CONFIRM = "replay", "replay-confirm"
+RACE, CONFIRM, ACTION = "replay", "replay-confirm", "replay-action"
 """Origins of a replay: a race's samples; a confirmation's paired samples of a pick and a winner, two rows of one
-source, entry by entry of one block.
+source, entry by entry of one block; what is run under each action, sampled in turn and without a search.
 """
 TRACE = "trace"
 """Origin of kernel times in the job's own traces."""
@@ -20,6 +20,7 @@ ORIGINS: tuple[Origin, ...] = (
     *dict.fromkeys(origin for format in FORMATS for origin in format.origins),
     Origin(RACE, evidence=False),  # selection biases the winner of a race: only a fresh process counts
     Origin(CONFIRM, evidence=True),
+    Origin(ACTION, evidence=False),  # of a whole job together, not one problem's better solution
 )
 """Every origin of measurements."""
 EVIDENCE = frozenset(origin.name for origin in ORIGINS if origin.evidence)

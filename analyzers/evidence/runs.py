@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.origins import CONFIRM, RACE
+from analyzers.evidence.origins import ACTION, CONFIRM, RACE
 from logparse.errors import InputError, StoreError
 from logparse.ingest import ingest
 from logparse.store import FRAMES, Store, open_store
@@ -63,7 +63,7 @@ _LINKS = "select * from links where problem <> other or problem in (select probl
 _CLOSE = f"""
     create table close as
     select hash(problem) as h from measurements
-    where solution = 'Default' or origin in ('{RACE}', '{CONFIRM}')
+    where solution = 'Default' or origin in ('{RACE}', '{CONFIRM}', '{ACTION}')
     union select hash(other) from linked union select hash(problem) from called"""
 _BEST = """
     create table best as
@@ -80,12 +80,12 @@ _MEASUREMENTS = f"""
            if(c.h is null and origin = 'find-db', null, raw) as raw,
            if(c.h is null and origin = 'find-db', null, algorithm) as algorithm,
            status, time_us, min_us, max_us, std_us,
-           if(origin = '{CONFIRM}', samples_us, null) as samples_us, workspace_bytes, error, ordinal,
+           if(origin in ('{CONFIRM}', '{ACTION}'), samples_us, null) as samples_us, workspace_bytes, error, ordinal,
            if(c.h is null and origin = 'find-db', null, key_text) as key_text
     from measurements m left join close c on c.h = hash(problem)
     left join best b on b.h = hash(problem) and b.source_id = m.source_id and origin = 'find-db'
     where c.h is not null or b.h is null or time_us = best_us"""
-"""Samples are read of confirmations only; texts are left out of find-dbs alone, which are large."""
+"""Samples are read of confirmations and actions only; texts are left out of find-dbs alone, which are large."""
 
 
 def tables_to_compare(store: Store, run: str | None = None) -> Tables:

@@ -12,25 +12,34 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
+import pandas as pd
+
+from analyzers.actions import ACTIONS
+from analyzers.actions.totals import wanted
+from analyzers.analyzer import Settings
 from analyzers.evidence.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
-from analyzers.evidence.origins import CONFIRM, PICK, RACE
+from analyzers.evidence.origins import ACTION, CONFIRM, PICK, RACE
+from analyzers.evidence.runs import tables_to_analyse
 from analyzers.measure.backend import Place
 from analyzers.measure.backends.recorded import measurements_of
 from analyzers.measure.device_workers import opened_devices
 from analyzers.measure.plan import Item, plan
 from analyzers.measure.results import Confirmed, Method, Result, environment_key
-from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler
+from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler, Timed
 from analyzers.measure.worker import backend_named
 from logparse.errors import UsageError
 from logparse.ingest import record
 from logparse.location import absolute
-from logparse.model import Fact, Measurement, Problem, Record, Solution
+from logparse.model import Fact, Measurement, Problem, Record, Solution, solution_from_text
 from logparse.store import Store
 from logparse.store.announcements import announced
 
 FORMAT = "replay"
+
+Stage = Literal["actions", "races"]
+"""``actions``: what each problem runs under each action, without a search; ``races``: the search for better ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +65,7 @@ class Options:
     flush_instructions: bool = False
     method: Method = field(default_factory=Method)
     limits: Limits = field(default_factory=Limits)
+    stages: frozenset[Stage] = frozenset(get_args(Stage))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +130,16 @@ def planned(store: Store, options: Options) -> list[Item]:
     )
 
 
+def timed_of(store: Store, options: Options) -> list[Timed]:
+    """What the actions of the run need timed; nothing without the backend ``torch``, whose settings they are,
+    or where only some problems are asked for.
+    """
+    if "torch" not in options.backends or options.kind or options.direction or options.top:
+        return []
+    found = wanted(tables_to_analyse(store, options.run), ACTIONS, Settings())
+    return [Timed(problem, tuple(map(solution_from_text, texts))) for problem, texts in found]
+
+
 def replay(
     store: Store,
     options: Options,
@@ -134,8 +154,9 @@ def replay(
     for name in options.backends:
         backend_named(name)
     run = store.latest_run(options.run)
-    items = planned(store, options)
-    report = Report(run=run, total=len(items))
+    items = planned(store, options) if "races" in options.stages else []
+    timed = timed_of(store, options) if "actions" in options.stages else []
+    report = Report(run=run, total=len(timed) + len(items))
     recorder = _Recorder(store, report, options, progress, {item.problem.text: item.calls for item in items})
     place = Place(
         store=absolute(store.url),
@@ -159,7 +180,7 @@ def replay(
             )
             if watch:
                 watch(scheduler.now)
-            report.finished = scheduler.run([item.problem for item in items], workspaces)
+            report.finished = scheduler.run([item.problem for item in items], workspaces, timed)
             report.remarks.extend(scheduler.remarks)
     except KeyboardInterrupt:
         report.finished, report.interrupted = False, True
@@ -186,16 +207,8 @@ def history(store: Store) -> History:
     """What earlier replays stored."""
     rows = store.query(
         f"""select m.*, f.value as environment from measurements m join facts f using (source_id)
-            where m.origin in ('{RACE}', '{CONFIRM}') and f.name = 'environment' order by m.source_id"""
+            where m.origin in ('{RACE}', '{CONFIRM}', '{ACTION}') and f.name = 'environment' order by m.source_id"""
     )
-    races: dict[str, dict[str, dict[str, Measurement]]] = {}
-    raced = rows[rows["origin"] == RACE]
-    keys = zip(raced["environment"], raced["problem"], raced["solution"], measurements_of(raced), strict=True)
-    for environment, problem, solution, row in keys:
-        held = races.setdefault(environment, {}).setdefault(problem, {})
-        old = held.get(solution)
-        if old is None or (row.time_us or math.inf) < (old.time_us or math.inf):
-            held[solution] = row
     confirmed: dict[str, set[tuple[str, str, str]]] = {}
     facts = store.query("select f.value as pair, e.value as environment from facts f join facts e using (source_id) "
                         "where f.name = 'confirmation' and e.name = 'environment'")  # fmt: skip
@@ -203,7 +216,26 @@ def history(store: Store) -> History:
         pair = json.loads(text)
         if pair.get("complete"):
             confirmed.setdefault(environment, set()).add((pair["problem"], pair["pick"], pair["winner"]))
-    return History(races, {key: frozenset(pairs) for key, pairs in confirmed.items()})
+    pairs_of = {key: frozenset(pairs) for key, pairs in confirmed.items()}
+    raced, taken = (_best(rows[rows["origin"] == origin]) for origin in (RACE, ACTION))
+    return History(raced, pairs_of, taken)
+
+
+def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
+    """The fastest measurement by environment, problem and solution."""
+    out: dict[str, dict[str, dict[str, Measurement]]] = {}
+    keys = zip(rows["environment"], rows["problem"], rows["solution"], measurements_of(rows), strict=True)
+    for environment, problem, solution, row in keys:
+        held = out.setdefault(environment, {}).setdefault(problem, {})
+        old = held.get(solution)
+        if old is None or (row.time_us or math.inf) < (old.time_us or math.inf):
+            held[solution] = row
+    return out
+
+
+def stages(only: str | None) -> frozenset[Stage]:
+    """Both stages, or the one that is named."""
+    return frozenset(x for x in get_args(Stage) if only in (None, x))
 
 
 def seconds(text: str) -> float:

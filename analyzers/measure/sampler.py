@@ -66,9 +66,29 @@ class Sampler:
         OutOfMemoryError where not even the operands fit, which holds for every other solution too.
         """
         taken = self._taken.get(solution.text, 0)
+        time_us = self._guarded(solution, lambda: self._first(solution) if taken == 0 else self._next(solution, taken))
+        self._taken[solution.text] = taken + 1
+        self._fastest = min(self._fastest, time_us)
+        return time_us
+
+    def unchecked(self, solution: Solution) -> float:
+        """One sample of a solution that is a library's own; the first one decides how many executions make one.
+
+        Raises as ``take``.
+        """
+
+        def sample() -> float:
+            runnable = self._ready(solution)
+            if solution.text not in self._single_us:
+                self._single_us[solution.text] = runnable.sample_us(1)
+            return runnable.sample_us(executions(self._single_us[solution.text]))
+
+        return self._guarded(solution, sample)
+
+    def _guarded(self, solution: Solution, sample: Callable[[], float]) -> float:
         self._announce(solution)
         try:
-            time_us = self._first(solution) if taken == 0 else self._next(solution, taken)
+            return sample()
         except (WithdrawnError, UnhealthyDeviceError):
             raise
         except UnsupportedError as error:
@@ -81,9 +101,6 @@ class Sampler:
             self._give_up(solution, "out_of_memory", str(error))
         except Exception as error:  # whatever a library raises fails this solution, not the run
             self._failed(solution, error)
-        self._taken[solution.text] = taken + 1
-        self._fastest = min(self._fastest, time_us)
-        return time_us
 
     def enter(self, solution: Solution) -> None:
         """Prepare and check a solution that is to be confirmed.  Raises WithdrawnError where it is wrong."""

@@ -46,10 +46,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class History:
-    """What earlier runs measured and confirmed, by environment key."""
+    """What earlier runs raced, confirmed, and timed for actions, by environment key."""
 
     races: Mapping[str, Known] = field(default_factory=dict)
     confirmed: Mapping[str, frozenset[tuple[str, str, str]]] = field(default_factory=dict)
+    timed: Mapping[str, Known] = field(default_factory=dict)
 
 
 @dataclass
@@ -75,6 +76,14 @@ class _Pair:
         return self.done
 
 
+@dataclass(frozen=True)
+class Timed:
+    """A problem of which only these solutions are timed."""
+
+    problem: Problem
+    solutions: tuple[Solution, ...] = ()
+
+
 @dataclass
 class _Slot:
     """A device with its worker and the task that the worker runs."""
@@ -92,6 +101,10 @@ class _Slot:
     @property
     def place(self) -> Place:
         return self.device.place
+
+
+def _again(task: RaceTask) -> Timed:
+    return Timed(task.problem, task.only)
 
 
 Outcome: TypeAlias = Result | Confirmed
@@ -114,7 +127,7 @@ class Scheduler:
         self._backends, self._method, self._limits, self._sink = tuple(backends), method, limits, sink
         self._history = history
         self._slots = [_Slot(device) for device in devices]
-        self._races: deque[Problem] = deque()
+        self._races: deque[Timed] = deque()  # without solutions: a race of all
         self._pairs: deque[_Pair] = deque()
         self.remarks: list[str] = []
         """Pairs that could not be confirmed, with the reason."""
@@ -125,14 +138,16 @@ class Scheduler:
         self._facts: Mapping[str, str] = {}
         self._started = time.monotonic()
 
-    def run(self, problems: Sequence[Problem], workspaces: Mapping[str, int] | None = None) -> bool:
-        """Measure ``problems`` in order; False when the budget ended first.  Raises MeasuringError.
+    def run(
+        self, problems: Sequence[Problem], workspaces: Mapping[str, int] | None = None, timed: Sequence[Timed] = ()
+    ) -> bool:
+        """Time ``timed``, then race ``problems``, in order; False when the budget ended first.  Raises MeasuringError.
 
         ``workspaces``: bytes that the job gave a problem, by its text, where a log states it.
 
         KeyboardInterrupt passes through; every earlier outcome is in the sink.
         """
-        self._races.extend(problems)
+        self._races.extend([*timed, *map(Timed, problems)])
         self._workspaces = workspaces or {}
         self._started = time.monotonic()
         try:
@@ -168,11 +183,17 @@ class Scheduler:
             slot.worker = slot.device.open(self._backends, self._method)
             return
         if racing:
-            problem = self._races.popleft()
+            queued = self._races.popleft()
+            problem, only = queued.problem, queued.solutions
             slot.used = True
-            known, lost = self._known(slot).get(problem.text, {}), tuple(self._lost.get(problem.text, ()))
-            workspace = self._workspaces.get(problem.text)
-            slot.task = RaceTask(problem=problem, known=known, lost=lost, workspace_bytes=workspace)
+            known = self._known(slot, timed=bool(only)).get(problem.text, {})
+            slot.task = RaceTask(
+                problem=problem,
+                only=only,
+                known=known,
+                lost=tuple(self._lost.get(problem.text, ())),
+                workspace_bytes=self._workspaces.get(problem.text),
+            )
         elif pending is not None:
             self._pairs.remove(pending)
             slot.confirmed.add(pending.key)
@@ -189,9 +210,10 @@ class Scheduler:
         left = [self._method.processes - pair.task.turn for pair in self._pairs]
         return self._opening_s * max(left, default=0) + self._limits.confirmation_s * sum(left) / len(self._slots)
 
-    def _known(self, slot: _Slot) -> Known:
+    def _known(self, slot: _Slot, *, timed: bool) -> Known:
         assert slot.worker
-        return self._history.races.get(environment_key(slot.worker.facts), {})
+        history = self._history.timed if timed else self._history.races
+        return history.get(environment_key(slot.worker.facts), {})
 
     # ------------------------------------------------------------------ receiving results
 
@@ -207,7 +229,7 @@ class Scheduler:
                 worker.stop()
                 self._worker_lost(slot, worker, "timeout", f"no message for {self._timeout_s(slot):.0f} s")
             elif slot.ready and isinstance(slot.task, RaceTask) and self._left() <= self._reserve():
-                self._races.appendleft(slot.task.problem)  # the budget ended during a race
+                self._races.appendleft(_again(slot.task))  # the budget ended during a race
                 self._stop_worker(slot)
                 slot.task = None
 
@@ -282,7 +304,7 @@ class Scheduler:
             lost = self._lost.setdefault(task.problem.text, [])
             lost.append(not_measured(task.problem, current, status, why))
             if len(lost) < self._limits.losses:
-                self._races.appendleft(task.problem)
+                self._races.appendleft(_again(task))
                 slot.task = None
                 return
         self._skip(slot, why, status)
@@ -298,7 +320,7 @@ class Scheduler:
             if self._machines_lost[task.problem.text] >= self._limits.losses:
                 self._skip(slot, why)
             else:
-                self._races.appendleft(task.problem)
+                self._races.appendleft(_again(task))
         elif pair is not None:
             self._pairs.appendleft(pair)
         slot.task = slot.pair = None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from analyzers.evidence.confirmations import Pairs
+from analyzers.evidence.origins import ACTION
 from analyzers.evidence.roofline import bound_us
 from analyzers.evidence.stats import median
 from analyzers.measure.backend import (
@@ -71,18 +72,19 @@ class WorkerContext:
         known: Mapping[str, Measurement] | None = None,
         lost: Sequence[Measurement] = (),
         workspace_bytes: int | None = None,
+        only: Sequence[Solution] = (),
     ) -> Result:
         """Race all solutions of ``problem``; once more where the reference moved meanwhile.
 
         ``known`` are measurements of this environment by solution text: they are not measured again, except
         the pick and the best of them, which the new ones must be compared with.  ``lost`` are those that
         ended a worker: they are not run again.  ``workspace_bytes`` is what the job gave this problem, where a log
-        states it.
+        states it.  ``only``: time these solutions, the losers as well as the winner, and search for no other.
         """
         started = time.perf_counter()
-        result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes))
+        result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes, only))
         if result.drifted:
-            result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes))
+            result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes, only))
         return replace(result, seconds=time.perf_counter() - started, facts=self.facts)
 
     def _once(self, trial: Trial) -> Result:
@@ -172,8 +174,9 @@ class Trial:
         known: Mapping[str, Measurement],
         lost: Sequence[Measurement],
         workspace_bytes: int | None,
+        only: Sequence[Solution] = (),
     ) -> None:
-        self._context, self._problem, self._known = context, problem, known
+        self._context, self._problem, self._known, self._only = context, problem, known, tuple(only)
         self._workspace_bytes = context.method.workspace_bytes if workspace_bytes is None else workspace_bytes
         self._rows = {row.solution.text: row for row in lost}
         self._owners: dict[str, Backend] = {}
@@ -182,6 +185,8 @@ class Trial:
 
     def run(self) -> Result:
         """Race the solutions that were not measured before; returns how each ended."""
+        if self._only:
+            return self._timed()
         offered, refused = self._offers()
         if not offered:
             row = not_measured(self._problem, DEFAULT, "unsupported", refused)
@@ -281,6 +286,33 @@ class Trial:
             bound=bound,
             announce=context.announce,
         )
+
+    # ------------------------------------------------------------------ solutions that an action chooses
+
+    def _timed(self) -> Result:
+        """Samples of the solutions that were asked for, in turn, so that a drift touches all alike."""
+        if all(x.text in self._known for x in self._only):
+            return Result(problem=self._problem, ended=KNOWN)
+        wanted = [x for x in self._only if x.text not in self._rows]
+        sampler = self._sampler()
+        taken: dict[str, list[float]] = {x.text: [] for x in wanted}
+        for backend in self._context.backends.values():
+            self._owners.update({x.text: backend for x in wanted if x.text not in self._owners})
+        for turn in range(1 + self._context.method.turns):
+            for solution in wanted:
+                if solution.text in sampler.refused:
+                    continue
+                with contextlib.suppress(WithdrawnError):
+                    time_us = self._context.steady(lambda x=solution: sampler.unchecked(x))  # type: ignore[misc]
+                    if turn:
+                        taken[solution.text].append(time_us)
+        self._rows |= {text: replace(row, origin=ACTION) for text, row in sampler.refused.items()}
+        for solution in wanted:
+            if taken[solution.text] and solution.text not in self._rows:
+                row = sampler.measured(solution, taken[solution.text])
+                self._rows[solution.text] = replace(row, origin=ACTION)
+        count = sum(map(len, taken.values()))
+        return Result(problem=self._problem, rows=tuple(self._rows.values()), ended="timed", samples=count)
 
     # ------------------------------------------------------------------ a confirmation
 

@@ -28,9 +28,10 @@ from logparse.model import Measurement, Problem, Solution
 
 @dataclass(frozen=True, kw_only=True)
 class RaceTask:
-    """Measure a problem; ``known`` and ``lost`` as ``WorkerContext.measure`` takes them."""
+    """Measure a problem; ``known``, ``lost`` and ``only`` as ``WorkerContext.measure`` takes them."""
 
     problem: Problem
+    only: tuple[Solution, ...] = ()
     known: Mapping[str, Measurement] = field(default_factory=dict)
     lost: tuple[Measurement, ...] = ()
     workspace_bytes: int | None = None
@@ -223,5 +224,5 @@ def _open(pipe: Connection[Any, Any], names: Sequence[str], place: Place, method
 
 def _do(context: WorkerContext, task: Task) -> Result | Confirmed:
     if isinstance(task, RaceTask):
-        return context.measure(task.problem, task.known, task.lost, task.workspace_bytes)
+        return context.measure(task.problem, task.known, task.lost, task.workspace_bytes, task.only)
     return context.confirm(task.problem, task.pick, task.winner, task.workspace_bytes, task.turn)

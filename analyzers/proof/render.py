@@ -16,6 +16,7 @@ from analyzers.overrides.verbs import Unread
 from analyzers.proof.coverage import Coverage
 from analyzers.proof.diff import STATES, Diff, Step
 from analyzers.proof.verify import Verification
+from analyzers.proof.verify_actions import ActionProof
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, ROWS, Answer
 from logparse.text import duration
@@ -234,8 +235,40 @@ def coverage_answer(tables: Tables, found: Sequence[Coverage], unread: Sequence[
     return Answer(lines, table, "coverage", errors=unread_lines(unread), code=code)
 
 
-def verify_answer(found: Verification) -> Answer:
-    """Whether overrides took effect."""
+def action_lines(found: ActionProof) -> list[str]:
+    """What was promised and what was gained, what lost, and the verdict last."""
+    promised, low, high = (found.before_us - x for x in (found.promised_us, found.high_us, found.low_us))
+    head = f"{found.before} → {found.after}: {' and '.join(found.actions)}"
+    out = [
+        f"{head}: {duration(found.before_us)} → {duration(found.after_us)} of GPU time per {found.unit}",
+        f"gained {_signed(found.gained_us)} ({found.gained_us / found.before_us:+.1%}), promised {_signed(promised)} "
+        f"[{_signed(low)}, {_signed(high)}]",
+    ]
+    if found.step_us is not None and found.busy is not None:
+        a, b = found.step_us
+        out.append(
+            f"the step: {duration(a)} → {duration(b)}; the GPU computes {found.busy[0]:.0%} → {found.busy[1]:.0%}"
+        )
+    if found.host_bound:
+        out.append("host-bound: the GPU waits for the host, so less GPU time does not show in the step")
+    out += [f"  loses: {x.name} ({duration(x.before_us)} → {duration(x.after_us)})" for x in found.losers[:_SHOWN]]
+    out += [f"  failed: {failure}" for failure in found.failures]
+    return [*out, "verified" if found.ok else "not verified"]
+
+
+def action_frame(found: ActionProof) -> pd.DataFrame:
+    """One row per kind of operator, those that changed most first; µs per step or run."""
+    columns = ["name", "before_us", "promised_us", "after_us"]
+    frame = pd.DataFrame([asdict(x) for x in found.groups], columns=columns).rename(columns={"name": "operators"})
+    return frame.assign(gained_us=frame["before_us"] - frame["after_us"]).round(3)
+
+
+def verify_answer(found: Verification | ActionProof) -> Answer:
+    """Whether overrides took effect, or actions did what they promised."""
+    if isinstance(found, ActionProof):
+        table = action_frame(found)
+        text = [table.head(ROWS), *action_lines(found)]
+        return Answer(text, table, "verify --action", code=0 if found.ok else CHECK_FAILED)
     frame = verify_frame(found)
     text = [frame.drop(columns="text"), *verify_lines(found)]
     return Answer(text, frame, "verify", code=0 if found.ok else CHECK_FAILED)

@@ -11,10 +11,12 @@ from analyzers.overrides.verbs import Unread, lint_files
 from analyzers.proof import coverage as _coverage
 from analyzers.proof import diff as _diff
 from analyzers.proof import verify as _verify
+from analyzers.proof import verify_actions as _verify_actions
 from analyzers.proof import verify_findings as _settings
 from analyzers.proof.coverage import Coverage
 from analyzers.proof.diff import FAIL_ON, Diff, Step
 from analyzers.proof.verify import Verification
+from analyzers.proof.verify_actions import ActionProof
 from logparse.errors import InputError
 
 # ------------------------------------------------------------------------------------------------------------- checks
@@ -31,12 +33,20 @@ def cover(
 
 
 def verify(
-    before: str, after: str, files: Sequence[str], store: str | None = None, fail_on: float = FAIL_ON
-) -> Verification:
+    before: str,
+    after: str,
+    files: Sequence[str],
+    store: str | None = None,
+    fail_on: float = FAIL_ON,
+    actions: Sequence[str] = (),
+) -> Verification | ActionProof:
     """Compare the run ``after`` with ``before`` for the rows of override files, or, without files, for what the
-    findings of ``before`` proposed; promises are those of ``before``'s store's last ``recommend``.
+    findings of ``before`` proposed; promises are those of ``before``'s store's last ``recommend``.  With ``actions``:
+    what these did to the whole job.
     """
     a, b = tables_at(before, store), tables_at(after, store)
+    if actions:
+        return _verify_actions.verify_actions(a, b, actions)
     held = _existing(before.rpartition("#")[0] or before) or _existing(store)
     if not files:
         if held is None:

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.gpu_time import STEPS, STEPS_US
+from analyzers.evidence.gpu_time import gpu_us, steps
 from analyzers.evidence.joins import calls_by_problem, closest, timed
 from analyzers.measure.plan import cost_s
 from analyzers.recommend.confidence import basis, pre_us
-from logparse.formats.traces.torch.busy import BEFORE
 from logparse.model import Finding
 
 ASSUMED_SOLUTIONS = {"gemm": 200, "conv": 40}
@@ -66,25 +65,6 @@ class BreakEven:
     runs: float | None
     steps: float | None
     assumption: str
-
-
-def gpu_us(tables: Tables) -> float | None:
-    """GPU time of the run's traces, where the traces also count the run's calls; else None.
-
-    A log's calls are of the whole job, a trace's time of the steps that it saw: their quotient would mean nothing.
-    """
-    rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["op"].ne(BEFORE)]
-    counted = tables.workload["calls_from"].eq("profiler")
-    total = float(rows["total_us"].sum())
-    return total if len(rows) and total > 0 and counted.all() else None
-
-
-def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | None]:
-    """Steps of the run and their wall time (µs): the user's count (which has no time), else what its traces marked."""
-    rows = tables.facts[tables.facts["run"] == tables.run]
-    sums = [pd.to_numeric(rows.loc[rows["name"] == name, "value"], errors="coerce").sum() for name in (STEPS, STEPS_US)]
-    marked, wall = (float(x) if x > 0 else None for x in sums)
-    return settings.steps or marked, wall
 
 
 def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, settings: Settings) -> Ceiling:

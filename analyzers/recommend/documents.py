@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from analyzers.actions import ActionResult
+from analyzers.actions.totals import row
 from analyzers.analyzer import Settings
 from analyzers.evidence.target import Facts
-from analyzers.recommend import render
+from analyzers.recommend import render, render_actions
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.search_scripts import FIND_SETTINGS
 from logparse.formats.format import Emission
@@ -77,6 +79,7 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
         "floor_share": settings.floor_share,
         "left_out": dict(recommendation.left_out),
         "remarks": [_remark(x) for x in recommendation.remarks],
+        "actions": [_action(x) for x in recommendation.actions],
         "findings": [_finding(x, recommendation.run) for x in recommendation.findings],
         "targets": [
             {"name": x.name, "facts": dict(x.facts), "files": sorted(x.files), "notes": list(x.notes)} for x in targets
@@ -93,6 +96,13 @@ def _remark(finding: Finding) -> dict[str, object]:
         "evidence": dict(finding.evidence),
         "advice": finding.advice,
     }
+
+
+def _action(result: ActionResult) -> dict[str, object]:
+    about = {"about": result.action.about, "needs": result.action.needs, "by_hand": result.application.by_hand}
+    applied = {"settings": list(result.application.settings), "model": list(result.application.model)}
+    environment = {"environment": dict(result.application.environment)}
+    return {**row(result), **about, **applied, **environment, "parts": [asdict(x) for x in result.parts]}
 
 
 def _finding(finding: Finding, run: str) -> dict[str, object]:
@@ -131,6 +141,8 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
     out += [f"* {line.strip()}" for line in render.ceiling_lines(recommendation.ceiling)]
     out += [f"* {line.strip()}" for line in render.break_even_lines(recommendation.break_even)]
     out += [f"* {line}" for line in render.confidence_lines(recommendation)]
+    if recommendation.actions:
+        out += ["", "## Actions", "", "```text", *render_actions.lines(recommendation.actions), "```"]
     out += ["", *_table(recommendation), *_details(recommendation)]
     if recommendation.remarks:
         out += ["## The run", "", *(f"* {x.analyzer}: {_escaped(x.message)}" for x in recommendation.remarks), ""]

@@ -14,13 +14,15 @@ from itertools import islice
 import pandas as pd
 
 from analyzers import ANALYZERS, below_roofline, library_hint, suboptimal_pick
+from analyzers.actions import ACTIONS, ActionResult
+from analyzers.actions.totals import results
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.gpu_time import GpuTime, gpu_time
+from analyzers.evidence.gpu_time import GpuTime, gpu_time, gpu_us
 from analyzers.evidence.joins import calls_by_problem, timed
 from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.evidence.program_changes import by_hand
 from analyzers.measure.plan import plan
-from analyzers.recommend.ceiling import BreakEven, Ceiling, break_even, ceiling, gpu_us
+from analyzers.recommend.ceiling import BreakEven, Ceiling, break_even, ceiling
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, pre_us
 from analyzers.recommend.search_scripts import to_tune
 from analyzers.recommend.wildcards import Times
@@ -36,7 +38,7 @@ class Recommendation:
     ``calls`` and ``times`` (µs per problem and solution, of the file that counts for the problem) are what families of
     rows are chosen by.  ``gpu_time`` is where the time of the run's traces goes, ``to_measure`` what a replay would
     measure first.  ``cuda``: the run's files are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables
-    lack.
+    lack.  ``actions``: what settings and changes of the program do to the whole job, the best first.
     """
 
     run: str
@@ -52,6 +54,7 @@ class Recommendation:
     to_measure: tuple[Problem, ...] = ()
     cuda: bool = False
     aiter_misses: tuple[str, ...] = ()
+    actions: tuple[ActionResult, ...] = ()
 
     @property
     def overrides(self) -> tuple[Override, ...]:
@@ -88,6 +91,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         to_measure=_to_measure(tables, rows),
         cuda=_of_cuda(tables),
         aiter_misses=_aiter_misses(tables),
+        actions=tuple(results(tables, ACTIONS, settings)),
     )
 
 

@@ -11,6 +11,7 @@ from analyzers import host_bound
 from analyzers.evidence.gpu_time import GpuTime
 from analyzers.overrides.render import wrote_lines
 from analyzers.overrides.write import Written
+from analyzers.recommend import render_actions
 from analyzers.recommend.ceiling import BreakEven, Ceiling
 from analyzers.recommend.confidence import CONFIDENCE, basis, post_us, pre_us
 from analyzers.recommend.ranking import Recommendation, action
@@ -23,7 +24,8 @@ def lines(recommendation: Recommendation) -> list[str]:
     """The recommendation as text: ceiling, remarks on the run, verdict; the findings themselves are ``rows``."""
     remarks = [f"{remark.analyzer}: {remark.message}" for remark in recommendation.remarks]
     first = [x for x in remarks if x.startswith(f"{host_bound.NAME}:")]
-    out = [f"run {recommendation.run}", *first, *gpu_time_lines(recommendation.gpu_time)]
+    out = [f"run {recommendation.run}", *first, *render_actions.lines(recommendation.actions)]
+    out += gpu_time_lines(recommendation.gpu_time)
     out += ceiling_lines(recommendation.ceiling)
     out += break_even_lines(recommendation.break_even)
     out += [x for x in remarks if x not in first]
@@ -250,8 +252,13 @@ def _count(number: float) -> str:
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
-def answer(found: Recommendation, written: Sequence[Written], notes: Sequence[str], n: int | None) -> Answer:
-    """The recommendation, ``n`` findings of it, and the files that were written."""
+def answer(
+    found: Recommendation, written: Sequence[Written], notes: Sequence[str], n: int | None, *, actions: bool = False
+) -> Answer:
+    """The recommendation, ``n`` findings of it (or its ``actions`` alone), and the files that were written."""
+    if actions:
+        said = render_actions.lines(found.actions) or ["no action is measured (`logparse replay` measures)"]
+        return Answer([*said, *wrote_lines(written)], render_actions.rows(found.actions), "recommend --actions")
     frame = rows(found)
     ranked = [brief(frame).head(n or ROWS)] if len(frame) else []
     text = [*lines(found), *ranked, *wrote_lines(written), *(f"note: {note}" for note in notes)]

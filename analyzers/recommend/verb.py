@@ -12,7 +12,7 @@ from analyzers.evidence.runs import tables_to_analyse
 from analyzers.overrides.own_rows import with_own
 from analyzers.overrides.write import Written
 from analyzers.overrides.write import write as write_files
-from analyzers.recommend import apply_script, documents
+from analyzers.recommend import apply_module, apply_script, documents
 from analyzers.recommend.override_files import emissions, targets
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import proposed, rows
@@ -68,6 +68,8 @@ def write(
         notes_of = (*emitted.notes, *kept, *([_REPLACES] if covered and not own else []))
         made.append(documents.TargetFiles(name, facts, {x.path.name: x.use for x in files}, notes_of))
     notes = [f"{target.name}: {note}" for target in made for note in target.notes]
+    lines = apply_module.module(recommendation.actions)
+    written += write_files([] if lines is None else [lines], out)
     notes += _set_aside(out, {file.path for file in written})
     return [*written, *write_files(documents.documents(recommendation, settings, made), out)], notes
 

@@ -55,6 +55,9 @@ TABLES: Mapping[str, str] = {
     "confidence text, action text, calls int, pre_us float, post_us float, per_call_us float, per_call_low_us float, "
     "per_call_high_us float, saving_us float, saving_low_us float, saving_high_us float, saving_share float, p float, "
     "solution text, advice text",
+    "recommend --actions": "action text, kind text, now_us float, then_us float, then_low_us float, "
+    "then_high_us float, saving_us float, steps float, changed_share float, measured_share float, losers int, "
+    "lost_us float, exact bool, line text",
     "replay": "problem text, calls int, time_us float, saving_us float, solutions int, cost_s float, text text",
     "lint": "file text, line int, severity text, rule text, message text, remedy text",
     "lint --rows": "file text, line int, key text, solution text, read bool, matched bool, honoured bool, why text",
@@ -63,6 +66,7 @@ TABLES: Mapping[str, str] = {
     "verify": "problem text, intended text, before text, after text, effect text, before_us float, after_us float, "
     "move text, calls int, gained_us float, promised_us float, basis text, file text, line int, text text, "
     "expected_low_us float, expected_high_us float",
+    "verify --action": "operators text, before_us float, promised_us float, after_us float, gained_us float",
     "diff": "state text, problem text, a_us float, b_us float, change float, delta_us float, pick_a text, pick_b text, "
     "basis text, text text",
 }

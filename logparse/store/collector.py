@@ -255,6 +255,7 @@ class Collector:
         problem = self._problem(kernel.problem) if kernel.problem else None
         row: dict[str, Any] = {"device": kernel.device, "op": kernel.op, "problem": problem, "kernel": kernel.kernel}
         row |= {"calls": kernel.calls, "total_us": kernel.total_us, "min_us": kernel.min_us, "max_us": kernel.max_us}
+        row["operator"] = kernel.operator.text if kernel.operator else None
         row["dram_gb_per_s"] = kernel.dram_gb_per_s
         self._rows["kernels"].append(row)
 

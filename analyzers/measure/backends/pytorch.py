@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.torch_convs import conv_ways
 from analyzers.measure.backends.torch_gemms import gemm_ways
+from analyzers.measure.backends.torch_operators import operator_ways
 from analyzers.measure.backends.torch_ways import Way
 from analyzers.measure.device.device_backend import DeviceBackend
 from analyzers.measure.device.torch_device import TorchRunnable, marker_of
-from logparse.model import ConvProblem, GemmProblem, Problem, Solution
+from logparse.model import ConvProblem, GemmProblem, OperatorProblem, Problem, Solution
 
 
 class Torch(DeviceBackend):
@@ -28,7 +29,7 @@ class Torch(DeviceBackend):
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
         """``Default`` first, then what a user could do instead."""
-        return [way.solution for way in self._ways(problem)][:limit]
+        return [way.solution for way in self._ways(problem) if way.raced][:limit]
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
         """Allocate operands at the first solution of a problem, and run it once."""
@@ -39,7 +40,12 @@ class Torch(DeviceBackend):
         with self._device.memory_errors(problem.bytes if not hasattr(problem, "free") else None):
             call = way.make(operands)
         return TorchRunnable(
-            self._device, operands, call, around=way.around, marker=marker_of(self._place, solution.text)
+            self._device,
+            operands,
+            call,
+            around=way.around,
+            marker=marker_of(self._place, solution.text),
+            thread=way.thread,
         )
 
     def _ways(self, problem: Problem) -> list[Way]:
@@ -47,6 +53,8 @@ class Torch(DeviceBackend):
             return gemm_ways(self._device, problem, self._place)
         if isinstance(problem, ConvProblem):
             return conv_ways(self._device, problem, self._place)
+        if isinstance(problem, OperatorProblem):
+            return operator_ways(self._device, problem)
         raise UnsupportedError("a family is no problem")
 
 

@@ -13,6 +13,8 @@ from logparse.model import ConvProblem
 
 _OTHER = {"NCHW": "NHWC", "NHWC": "NCHW", "NCDHW": "NDHWC", "NDHWC": "NCDHW"}
 _IM2COL_BYTES = 4 << 30
+_SEARCHED = "benchmark"
+"""The thread of everything that runs in benchmark mode."""
 
 
 def conv_ways(device: TorchDevice, problem: ConvProblem, place: Place) -> list[Way]:
@@ -24,15 +26,20 @@ def conv_ways(device: TorchDevice, problem: ConvProblem, place: Place) -> list[W
     ways = [Way(named(), lambda o: _default(device, o), plain)]
     other = f"layout={_OTHER[problem.in_layout or 'NCHW']}"
     if device.is_gpu:
-        ways.append(Way(named("benchmark"), lambda o: _default(device, o), benchmark))
+        ways.append(Way(named("benchmark"), lambda o: _default(device, o), benchmark, _SEARCHED))
     else:
         ways.append(Way(named("mkldnn=off"), lambda o: _default(device, o), without_mkldnn(device)))
     ways.append(Way(named(other), lambda o: _other_layout(device, o), plain))
     ways.append(Way(named(other, "stored"), lambda o: _other_layout(device, o, stored=True), plain))
     if device.is_gpu:
-        ways.append(Way(named(other, "benchmark"), lambda o: _other_layout(device, o), benchmark))
+        ways.append(Way(named(other, "benchmark"), lambda o: _other_layout(device, o), benchmark, _SEARCHED))
         ways.append(
-            Way(named(other, "stored", "benchmark"), lambda o: _other_layout(device, o, stored=True), benchmark)
+            Way(
+                named(other, "stored", "benchmark"),
+                lambda o: _other_layout(device, o, stored=True),
+                benchmark,
+                _SEARCHED,
+            )
         )
     if _is_gemm(problem):
         ways.append(Way(named("gemm"), lambda o: _gemm(device, o), plain))
@@ -144,12 +151,13 @@ def _kernel(o: ConvOperands, function: object) -> Call:
 
 
 def _settings(device: TorchDevice, place: Place, *, benchmark: bool = False) -> Around:
-    """``torch.backends.cudnn`` (MIOpen on ROCm) as the user would set it."""
+    """``torch.backends.cudnn`` (MIOpen on ROCm) as the user would set it; a benchmark tries every plan."""
 
     @contextlib.contextmanager
     def around() -> Iterator[None]:
         flags = device.torch.backends.cudnn.flags
-        with flags(enabled=True, benchmark=benchmark, deterministic=False, allow_tf32=place.conv_tf32):
+        search = {"benchmark": benchmark, "benchmark_limit": 0 if benchmark else 10}
+        with flags(enabled=True, **search, deterministic=False, allow_tf32=place.conv_tf32):
             yield
 
     return around

@@ -31,6 +31,9 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
     _refuse(device, problem)
     around = _precision(device, problem, place)
     ways = [Way(named(), lambda o: _default(device, o), around)]
+    if device.is_gpu and _in_full(problem) and not place.gemm_tf32:
+        short = _precision(device, problem, place, tf32=True)
+        ways.append(Way(named("tf32"), lambda o: _default(device, o), short, raced=False))
     if problem.bias and problem.batch_count == 1:
         if problem.activation in ("relu", "gelu") and problem.beta != "nonzero":
             ways.append(Way(named("fused"), lambda o: _fused(device, o), around))
@@ -177,9 +180,14 @@ def _kernel(o: GemmOperands, function: Callable[..., Any]) -> Call:
     return call
 
 
-def _precision(device: TorchDevice, problem: GemmProblem, place: Place) -> Around:
+def _in_full(problem: GemmProblem) -> bool:
+    """Whether a product may be of single precision in full, which a setting may change to TF32."""
+    return problem.a_type == "f32_r" and problem.compute_type in (None, "f32_r")
+
+
+def _precision(device: TorchDevice, problem: GemmProblem, place: Place, *, tf32: bool = False) -> Around:
     """Single precision in full unless the problem (or the user) says otherwise."""
-    short = problem.compute_type == "xf32_r" or (place.gemm_tf32 and problem.compute_type in (None, "f32_r"))
+    short = problem.compute_type == "xf32_r" or ((tf32 or place.gemm_tf32) and problem.compute_type in (None, "f32_r"))
 
     @contextlib.contextmanager
     def around() -> Iterator[None]:

@@ -16,11 +16,18 @@ from logparse.model import DEFAULT, Solution
 
 @dataclass(frozen=True)
 class Way:
-    """``make`` takes the problem's operands and gives the call."""
+    """``make`` takes the problem's operands and gives the call, which runs within ``around``.
+
+    ``thread`` names a thread for settings that the first call of a thread decides for all its later ones: PyTorch keeps
+    cuDNN's plan of a problem per thread, whatever ``benchmark`` is set to later (``ATen/native/cudnn/Conv_v8.cpp``).
+    One that is not ``raced`` computes something else (in lower precision), so it is timed only where it is asked for.
+    """
 
     solution: Solution
     make: Callable[[Any], Call]
     around: Around = contextlib.nullcontext
+    thread: str | None = None
+    raced: bool = True
 
 
 def named(*words: str) -> Solution:

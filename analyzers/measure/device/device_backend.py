@@ -6,10 +6,11 @@ from typing import Any, TypeAlias
 
 from analyzers.measure.backend import Conditions, Place, UnsupportedError
 from analyzers.measure.device.operands import ConvOperands, GemmOperands
+from analyzers.measure.device.operator_operands import OperatorOperands
 from analyzers.measure.device.torch_device import Tensor, TorchDevice, torch_device
-from logparse.model import ConvProblem, GemmProblem, Problem
+from logparse.model import ConvProblem, GemmProblem, OperatorProblem, Problem
 
-AnyOperands: TypeAlias = "GemmOperands | ConvOperands"
+AnyOperands: TypeAlias = "GemmOperands | ConvOperands | OperatorOperands"
 
 
 class OperandCache:
@@ -27,6 +28,8 @@ class OperandCache:
                 self._held[key] = GemmOperands(self._device, problem, conditions)
             elif isinstance(problem, ConvProblem):
                 self._held[key] = ConvOperands(self._device, problem, conditions)
+            elif isinstance(problem, OperatorProblem):
+                self._held[key] = OperatorOperands(self._device, problem, conditions)
             else:
                 raise UnsupportedError("a family is no problem")
         return self._held[key]

@@ -12,10 +12,11 @@ import platform
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from analyzers.evidence.devices import device_of
 from analyzers.measure.backend import HostBoundError, OutOfMemoryError, Place
@@ -30,6 +31,8 @@ Call: TypeAlias = Callable[[int], Tensor]
 Around: TypeAlias = Callable[[], AbstractContextManager[object]]
 """Settings that hold while executions are enqueued."""
 
+
+T = TypeVar("T")
 
 _TRIES = 3
 """Of a sample whose executions the host enqueued too late; each try holds the device for longer."""
@@ -72,6 +75,7 @@ class TorchDevice:
         self.cache_bytes = self._cache_bytes()
         self._host_us_each = 20.0
         self._eviction: Tensor = None
+        self._threads: dict[str, ThreadPoolExecutor] = {}
         self.flush: Callable[[], None] | None = None
         if flush_instructions:
             if not self.is_gpu:
@@ -106,6 +110,18 @@ class TorchDevice:
         """Wait for everything that was enqueued; raises what went wrong on the device."""
         if self.is_gpu:
             self.torch.cuda.synchronize(self.device)
+
+    def on_thread(self, name: str | None, task: Callable[[], T]) -> T:
+        """The result of a task on the one thread of that name; None: on the caller's."""
+        if name is None:
+            return task()
+        if name not in self._threads:
+            self._threads[name] = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=self._select)
+        return self._threads[name].submit(task).result()
+
+    def _select(self) -> None:
+        if self.is_gpu:
+            self.torch.cuda.set_device(self.device)
 
     def healthy(self) -> bool:
         """Whether a small product still comes out right."""
@@ -232,21 +248,26 @@ class TorchRunnable:
         around: Around = contextlib.nullcontext,
         marker: str | None = None,
         workspace_bytes: int | None = None,
+        thread: str | None = None,
     ) -> None:
         self._device, self._operands, self._call, self._around = device, operands, call, around
-        self._marker, self._turn = marker, 0
+        self._marker, self._turn, self._thread = marker, 0, thread
         self.workspace_bytes = workspace_bytes
-        with device.memory_errors(None), around():
-            call(0)  # warm-up: plans, handles and kernels are made at the first call
-            device.synchronize()
+        device.on_thread(thread, self._warm_up)
+
+    def _warm_up(self) -> None:
+        """Run once: plans, handles and kernels are made at the first call."""
+        with self._device.memory_errors(None), self._around():
+            self._call(0)
+            self._device.synchronize()
 
     def error(self) -> float:
         """See ``Runnable``."""
-        return self._operands.error(self._checked())
+        return self._operands.error(self._device.on_thread(self._thread, self._checked))
 
     def fault(self) -> str:
         """See ``Runnable``."""
-        return self._operands.fault(self._checked)
+        return self._operands.fault(lambda: self._device.on_thread(self._thread, self._checked))
 
     def _checked(self) -> Tensor:
         """The first set's output, after it was filled with NaN."""
@@ -259,6 +280,9 @@ class TorchRunnable:
     def sample_us(self, count: int) -> float:
         """See ``Runnable``."""
         first, self._turn = self._turn, (self._turn + count) % self._operands.sets
+        return self._device.on_thread(self._thread, lambda: self._timed_us(first, count))
+
+    def _timed_us(self, first: int, count: int) -> float:
         with self._device.memory_errors(None), self._around(), self._marked():
             return self._device.time_us(self._on_set, first, count, evict=self._operands.evict)
 

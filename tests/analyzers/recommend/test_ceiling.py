@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.gpu_time import STEPS, STEPS_US
 from analyzers.evidence.picks import compare
 from analyzers.measure.plan import cost_s
 from analyzers.recommend import render
-from analyzers.recommend.ceiling import ASSUMED_SOLUTIONS, STEPS, STEPS_US, ceiling
+from analyzers.recommend.ceiling import ASSUMED_SOLUTIONS, ceiling
 from analyzers.recommend.ranking import recommend
 from logparse.model import Evidence, Finding
 from tests.analyzers.build import facts, measurement, tables, work

@@ -16,6 +16,7 @@ from logparse.formats.traces.torch.epilogues import STEPS, step
 from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents, is_kernel, is_operator, loads, parse
 from logparse.formats.traces.torch.inputs import Backend
 from logparse.formats.traces.torch.launches import operators_by_time
+from logparse.formats.traces.torch.operands import WITHOUT_KERNELS, operator
 from logparse.formats.traces.torch.operators import OPERATORS, operation
 from logparse.formats.traces.torch.records import Columns, records_of
 from logparse.model import Fact, Record, Reject
@@ -65,8 +66,8 @@ _OTHER = re.compile(rb'\s*"ph":\s*"(?:[a-zM]|X",\s*"cat":\s*"(?!(?:cpu_op|kernel
 _ID = re.compile(rb'"[Ee]xternal id":\s*(\d+)')  # "external id" before PyTorch 1.11
 _DEVICE = re.compile(rb'"device":\s*(\d+)')
 _INPUTS = re.compile(rb'"(?:Concrete Inputs|Input type|Input Strides|Input Dims)":')
-_READ = frozenset(name.encode() for name in (*OPERATORS, *STEPS))
-"""Operators whose inputs are read: problems, and the elementwise steps that may follow them."""
+_NOT_READ = frozenset(name.encode() for name in WITHOUT_KERNELS - {*OPERATORS, *STEPS})
+"""Operators whose inputs are not read: they launch no kernels."""
 _REMEMBERED = 65_536
 _STEP = b'"ProfilerStep#'
 _STEP_NAME = re.compile(r"ProfilerStep#(\d+)")
@@ -163,7 +164,7 @@ class _Reader:
                 foreign += 1
             elif category == b"cpu_op":
                 add_id(int(id))
-                add_kind(self._kind(args, name) if name in _READ else kinds[name])
+                add_kind(kinds[name] if name in _NOT_READ else self._kind(args, name))
                 if pid != process:
                     columns.pids.add(pid)
                     process = pid
@@ -188,11 +189,11 @@ class _Reader:
             index = self._columns.raw_names[name]
             self._columns.add_kernel(index, number, float(start), float(duration), int(device[1]) if device else -1)
             return
-        kind = self._kind(body[at:], name) if name in _READ else self._columns.plain_kinds[name]
+        kind = self._columns.plain_kinds[name] if name in _NOT_READ else self._kind(body[at:], name)
         self._columns.add_operator(number, kind, pid)
 
     def _kind(self, args: bytes, name: bytes) -> int:
-        """The kind of an operator that may be a problem; the same inputs are parsed once.
+        """The kind of an operator; the same inputs are parsed once.
 
         ``args`` are its arguments from anywhere before the inputs, with or without the closing brace.
         """
@@ -202,24 +203,23 @@ class _Reader:
         key = name + text
         kind = self._remembered.get(key)
         if kind is None:
-            kind = self._problem_kind(name.decode(), _arguments(text))
+            names = self._columns
+            kind = self._kind_of(names.names[names.raw_names[name]], _arguments(text) if text else None)
             if len(self._remembered) >= _REMEMBERED:
                 self._remembered.clear()
             self._remembered[key] = kind
         return kind
 
-    def _problem_kind(self, name: str, args: object) -> int:
-        if name in STEPS:
-            return self._columns.kind(
-                self._columns.text(name), step=step(name, args) if isinstance(args, dict) else None
-            )
-        found = operation(name, args, self.backend) if isinstance(args, dict) else None
-        return self._columns.kind(self._columns.text(name), found, unread=found is None)
+    def _kind_of(self, name: str, args: object) -> int:
+        known, at = args if isinstance(args, dict) else {}, self._columns.text(name)
+        if name in OPERATORS:
+            found = operation(name, known, self.backend)
+            return self._columns.kind(at, found, unread=found is None)
+        return self._columns.kind(at, step=step(name, known) if name in STEPS else None, operator=operator(name, known))
 
     def kind_of(self, event: Mapping[str, Any]) -> int:
         """The kind of an operator's event."""
-        name, args = event["name"], event.get("args")
-        return self._problem_kind(name, args) if name in OPERATORS else self._columns.kind(self._columns.text(name))
+        return self._kind_of(event["name"], event.get("args"))
 
     def _parsed(self, event: Mapping[str, Any]) -> None:
         args = event.get("args")
@@ -228,10 +228,7 @@ class _Reader:
         number = id if type(id) is int else -1
         columns = self._columns
         if is_operator(event):
-            name = event["name"]
-            asked = name in OPERATORS or name in STEPS
-            kind = self._problem_kind(name, args) if asked else columns.kind(columns.text(name))
-            columns.add_operator(number, kind, str(event.get("pid")).encode())
+            columns.add_operator(number, self._kind_of(event["name"], args), str(event.get("pid")).encode())
         elif is_kernel(event):
             device = args.get("device")
             index = columns.text(event["name"])

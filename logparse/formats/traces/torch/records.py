@@ -16,7 +16,18 @@ from logparse.formats.traces.torch.busy import BEFORE, Timeline, before, busy
 from logparse.formats.traces.torch.epilogues import Kernels, Step, tails
 from logparse.formats.traces.torch.gradients import split
 from logparse.formats.traces.torch.inputs import Operation
-from logparse.model import Call, ConvProblem, Fact, Kernel, Measurement, Message, Problem, Record, Solution
+from logparse.model import (
+    Call,
+    ConvProblem,
+    Fact,
+    Kernel,
+    Measurement,
+    Message,
+    OperatorProblem,
+    Problem,
+    Record,
+    Solution,
+)
 
 CATEGORY = "profiler"
 ORIGIN = "trace"
@@ -49,6 +60,8 @@ class Columns:
         self.kinds: list[tuple[int, Operation | None, bool]] = []  # name, what it computes, whether that is unread
         self.steps: dict[int, Step] = {}
         """Kinds that are elementwise steps, which may follow a product."""
+        self.operators: dict[int, OperatorProblem] = {}
+        """Kinds that are no problem of a math library, with their inputs."""
         self.copies: Counter[str] = Counter()
         self.pids: set[bytes] = set()
         self.op_id, self.op_kind = array("q"), array("i")
@@ -67,7 +80,7 @@ class Columns:
         self.plain_kinds = _Memo(lambda raw: self.kind(self.raw_names[raw]))
         """Kinds of operators that are no problems, by their names as they stand in the file."""
         self._text: dict[str, int] = {}
-        self._kinds: dict[tuple[int, Operation | None, bool, Step | None], int] = {}
+        self._kinds: dict[tuple[int, Operation | None, bool, Step | None, OperatorProblem | None], int] = {}
 
     @property
     def ids_suffice(self) -> bool:
@@ -88,15 +101,23 @@ class Columns:
         return index
 
     def kind(
-        self, name: int, operation: Operation | None = None, *, unread: bool = False, step: Step | None = None
+        self,
+        name: int,
+        operation: Operation | None = None,
+        *,
+        unread: bool = False,
+        step: Step | None = None,
+        operator: OperatorProblem | None = None,
     ) -> int:
         """The index of a kind of operator: its name and what it computes."""
-        key = (name, operation, unread, step)
+        key = (name, operation, unread, step, operator)
         index = self._kinds.setdefault(key, len(self.kinds))
         if index == len(self.kinds):
             self.kinds.append(key[:3])
             if step is not None:
                 self.steps[index] = step
+            if operator is not None:
+                self.operators[index] = operator
         return index
 
     def add_operator(self, id: int, kind: int, pid: bytes) -> None:
@@ -261,20 +282,24 @@ class _Records:
         return tails(kernels, self._problems, list(steps.values()))
 
     def _kernels(self) -> Iterator[Kernel]:
-        """Totals per operator's name, problem, kernel and device."""
+        """Totals per operator's name (and inputs, where it is no problem), problem, kernel and device."""
         if not len(self._us):
             return
-        kinds = np.array([name for name, _, _ in self._columns.kinds] or [-1], dtype=np.int64)
+        columns = self._columns
+        kinds = np.array([name for name, _, _ in columns.kinds] or [-1], dtype=np.int64)
+        with_inputs = np.full(len(kinds), -1, dtype=np.int64)
+        with_inputs[list(columns.operators)] = list(columns.operators)
         of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
         op = np.where(self._op >= 0, kinds[of_op], np.where(before(self._timeline), -2, -1))
-        keys = np.stack([op, self._problem_of, self._name, self._device])
+        operator = np.where((self._op >= 0) & (self._problem_of < 0), with_inputs[of_op], -1)
+        keys = np.stack([op, self._problem_of, self._name, self._device, operator])
         order = np.lexsort(keys[::-1])
         keys, us = keys[:, order], self._us[order]
         starts = np.flatnonzero(np.r_[True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
         totals, counts = np.add.reduceat(us, starts), np.diff(starts, append=len(us))
         least, most = np.minimum.reduceat(us, starts), np.maximum.reduceat(us, starts)
         for i, at in enumerate(starts.tolist()):
-            name, problem, kernel, device = keys[:, at].tolist()
+            name, problem, kernel, device, operator_kind = keys[:, at].tolist()
             yield Kernel(
                 op=self._columns.names[name] if name >= 0 else BEFORE if name == -2 else "",
                 kernel=self._columns.names[kernel],
@@ -284,4 +309,5 @@ class _Records:
                 max_us=float(most[i]),
                 device=None if device < 0 else device,
                 problem=self._problems[problem] if problem >= 0 else None,
+                operator=columns.operators.get(operator_kind),
             )

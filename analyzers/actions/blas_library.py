@@ -1,0 +1,39 @@
+"""Another BLAS library for all matrix products of PyTorch."""
+
+from __future__ import annotations
+
+from analyzers.actions.action import Action, Application, Change
+from analyzers.actions.job import Job, Work
+from logparse.model import GemmProblem
+
+_BACKEND = {"cublaslt": "CUDA", "rocblas": "HIP", "hipblaslt": "HIP"}
+_TORCH = {"cublaslt": "cublaslt", "rocblas": "cublas", "hipblaslt": "cublaslt"}
+"""PyTorch's words, which are CUDA's on ROCm too."""
+
+
+def _change(work: Work, library: str) -> Change | None:
+    problem = work.problem
+    if not isinstance(problem, GemmProblem) or problem.members:
+        return None
+    return Change(problem, f"torch:blas={library}")
+
+
+def _application(job: Job, library: str) -> Application | None:
+    if job.backend != _BACKEND[library] or not job.gemms:
+        return None
+    line = f'torch.backends.cuda.preferred_blas_library("{_TORCH[library]}")'
+    return Application(line=line, settings=(line,))
+
+
+def _action(library: str) -> Action:
+    return Action(
+        name=f"blas_{library}",
+        kind="setting",
+        about=f"let {library} compute all matrix products",
+        change=lambda work, job: _change(work, library),
+        application=lambda job: _application(job, library),
+        excludes="preferred_blas_library",
+    )
+
+
+ALL = tuple(map(_action, _BACKEND))

@@ -1,0 +1,96 @@
+"""The channels of images next to each other in memory, alone and together with cuDNN's benchmark mode.
+
+All convolutions change, and so does every other operator that reads or writes an image: batch norm, pooling,
+elementwise operators, concatenation.  Copies that only turn an image around are not made any more; the inputs of the
+model are turned once per step, which is charged.
+"""
+
+from __future__ import annotations
+
+from analyzers.actions import cudnn_benchmark
+from analyzers.actions.action import Action, Application, Change
+from analyzers.actions.job import Image, Job, Work, channels_last, mapped, typed
+from logparse.model import ConvProblem, Operand, OperatorProblem
+
+MODEL = ("model = model.to(memory_format=torch.channels_last)", "model.register_forward_pre_hook(_channels_last)")
+_ROCM = {"PYTORCH_MIOPEN_SUGGEST_NHWC": "1", "PYTORCH_MIOPEN_SUGGEST_NHWC_BATCHNORM": "1"}
+
+
+def _changed(work: Work, job: Job, benchmark: bool) -> Change | None:
+    problem = work.problem
+    if isinstance(problem, ConvProblem):
+        if problem.spatial != 2 or problem.in_layout == "NHWC":
+            return None
+        return Change(problem, "torch:layout=NHWC,stored" + ",benchmark" * benchmark)
+    if not isinstance(problem, OperatorProblem):
+        return None
+    before = typed(job, problem)
+    after = mapped(before, lambda operand: channels_last(job, operand))
+    if after == before:
+        return None
+    return Change(None if _only_turns(before) and not _only_turns(after) else after)
+
+
+def _only_turns(problem: OperatorProblem) -> bool:
+    """Whether it copies an image into another layout and does nothing else."""
+    tensors = problem.tensors
+    if problem.name != "aten::copy_" or len(tensors) != 2:
+        return False
+    to, source = tensors
+    return to.dtype == source.dtype and to.sizes == source.sizes and to.strides != source.strides
+
+
+def inputs(job: Job) -> tuple[Image, ...]:
+    """Sizes of the images that the model is given: with few channels, and written by no convolution."""
+    forward = [p for p in job.convolutions if p.direction == "F" and p.spatial == 2]
+    written = {(p.n, p.k, p.out_h, p.out_w) for p in forward}
+    read = {(p.n, p.c, p.h, p.w) for p in forward if (p.c or 0) <= 4}
+    return tuple(sorted((n, c, h, w) for n, c, h, w in read - written if n and c and h and w))
+
+
+def _added(job: Job) -> tuple[Work, ...]:
+    dtype = job.image_type
+    if dtype is None or job.steps is None:
+        return ()
+    out = []
+    for n, c, h, w in inputs(job):
+        to = Operand(dtype, (n, c, h, w), (c * h * w, 1, w * c, c))
+        source = Operand(dtype, (n, c, h, w), (c * h * w, h * w, w, 1))
+        out.append(Work(problem=OperatorProblem("aten::copy_", (to, source, "False")), calls=job.steps, us=None))
+    return tuple(out)
+
+
+def _application(job: Job, benchmark: bool) -> Application | None:
+    layouts = {p.in_layout for p in job.convolutions if p.spatial == 2}
+    if not layouts or layouts == {"NHWC"} or (benchmark and not job.is_gpu):
+        return None
+    rocm = job.backend == "HIP"
+    lines = [MODEL[0], "inputs = inputs.to(memory_format=torch.channels_last)"]
+    lines += cudnn_benchmark.SETTINGS if benchmark else ()
+    lines += [f"{name}={value} in the environment" for name, value in _ROCM.items()] if rocm else ()
+    return Application(
+        line="; ".join(lines),
+        settings=cudnn_benchmark.SETTINGS if benchmark else (),
+        model=MODEL,
+        environment=_ROCM if rocm else {},
+    )
+
+
+ACTION = Action(
+    name="channels_last",
+    kind="program",
+    about="store images with their channels next to each other",
+    change=lambda work, job: _changed(work, job, benchmark=False),
+    application=lambda job: _application(job, benchmark=False),
+    added=_added,
+)
+WITH_BENCHMARK = Action(
+    name="channels_last_benchmark",
+    kind="program",
+    about="store images with their channels next to each other, and let PyTorch time every plan for each convolution",
+    change=lambda work, job: _changed(work, job, benchmark=True),
+    application=lambda job: _application(job, benchmark=True),
+    added=_added,
+    contains=("channels_last", "cudnn_benchmark"),
+    needs=cudnn_benchmark.ACTION.needs,
+)

@@ -1,0 +1,153 @@
+"""A job as actions see it: all calls of each problem or operator with their GPU time, and what its device is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.gpu_time import kernels_of_run, steps, traced_us
+from analyzers.evidence.joins import calls_by_problem
+from logparse.model import ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
+
+Image = tuple[int, int, int, int]
+"""Sizes n, c, h, w of a tensor that a convolution reads or writes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """All calls of one problem.  ``us`` is their GPU time in the run's traces; None: no trace counts them."""
+
+    problem: Problem
+    calls: float | None
+    us: float | None
+    kernels: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """``total_us`` is the GPU time of the run's traces, None without one; ``backend`` is CUDA, HIP, CPU or unknown."""
+
+    work: tuple[Work, ...]
+    total_us: float | None
+    steps: float | None
+    backend: str | None
+    arch: str | None = None
+
+    @cached_property
+    def convolutions(self) -> tuple[ConvProblem, ...]:
+        return tuple(x.problem for x in self.work if isinstance(x.problem, ConvProblem))
+
+    @cached_property
+    def gemms(self) -> tuple[GemmProblem, ...]:
+        return tuple(x.problem for x in self.work if isinstance(x.problem, GemmProblem))
+
+    @cached_property
+    def images(self) -> frozenset[Image]:
+        """Sizes of all 2-D tensors that convolutions read or write."""
+        return frozenset(x for p in self.convolutions if p.spatial == 2 for x in _images(p))
+
+    @cached_property
+    def image_type(self) -> str | None:
+        """PyTorch's name of the type of most convolutions."""
+        types = pd.Series([p.in_type for p in self.convolutions if p.in_type], dtype="object")
+        return _TORCH.get(str(types.mode().iloc[0])) if len(types) else None
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.backend in ("CUDA", "HIP")
+
+
+_TORCH: Mapping[str, str] = {"FP16": "float16", "BF16": "bfloat16", "FP32": "float32", "FP64": "float64"}
+
+
+def _images(p: ConvProblem) -> Iterator[Image]:
+    for sizes in ((p.n, p.c, p.h, p.w), (p.n, p.k, p.out_h, p.out_w)):
+        n, c, h, w = sizes
+        if n is not None and c is not None and h is not None and w is not None:
+            yield n, c, h, w
+
+
+def job_of(tables: Tables, settings: Settings) -> Job:
+    """The run's job: what its traces contain, or without one the problems of its logs, weighed by their calls."""
+    kernels = kernels_of_run(tables)
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    total = traced_us(tables)
+    calls = {str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()}
+    traced = kernels[kernels["problem"].notna()].groupby("problem")
+    us, names = traced["total_us"].sum(), traced["kernel"].agg(" ".join)
+    work = [
+        Work(
+            problem=problem_from_text(text),
+            calls=calls.get(text),
+            us=float(us[text]) if total else None,
+            kernels=str(names.get(text, "")),
+        )
+        for text in (map(str, us.index) if total else calls)
+    ]
+    if "operator" in kernels and total:
+        operators = kernels[kernels["operator"].notna() & kernels["problem"].isna()].groupby("operator")
+        work += [
+            Work(problem=problem_from_text(str(text)), calls=None, us=float(time))
+            for text, time in operators["total_us"].sum().items()
+        ]
+    return Job(
+        work=tuple(work),
+        total_us=total,
+        steps=steps(tables, settings)[0],
+        backend=_backend(facts),
+        arch=_only(facts, "arch"),
+    )
+
+
+def _backend(facts: pd.DataFrame) -> str | None:
+    arch = _only(facts, "arch")
+    if arch is not None and arch.startswith(("sm_", "gfx")):
+        return "CUDA" if arch.startswith("sm_") else "HIP"
+    return _only(facts, "backend")
+
+
+def _only(facts: pd.DataFrame, name: str) -> str | None:
+    values = set(facts.loc[facts["name"] == name, "value"])
+    return str(values.pop()) if len(values) == 1 else None
+
+
+def channels_last(job: Job, operand: Operand) -> Operand:
+    """The operand with its channels next to each other, if it is an image that is not stored so.
+
+    A view of an image with permuted dimensions (n, h, w, c) is one too.
+    """
+    sizes, strides = operand.sizes, operand.strides
+    if len(sizes) != 4 or 0 in sizes or 0 in strides:
+        return operand
+    n, c, h, w = sizes
+    if (n, c, h, w) in job.images and strides == (c * h * w, h * w, w, 1) and c > 1 and h * w > 1:
+        return Operand(operand.dtype, sizes, (c * h * w, 1, w * c, c))
+    n, h, w, c = sizes
+    if (n, c, h, w) in job.images and strides == (c * h * w, w, 1, h * w) and c > 1 and h * w > 1:
+        return Operand(operand.dtype, sizes, (c * h * w, w * c, c, 1))
+    return operand
+
+
+def typed(job: Job, problem: OperatorProblem) -> OperatorProblem:
+    """The operator with the type of the job's images where the trace does not record one (tensors of a list)."""
+    if job.image_type is None or all(x.dtype != "?" for x in problem.tensors):
+        return problem
+
+    def known(operand: Operand) -> Operand:
+        dtype = str(job.image_type) if operand.dtype == "?" else operand.dtype
+        return Operand(dtype, operand.sizes, operand.strides)
+
+    return mapped(problem, known)
+
+
+def mapped(problem: OperatorProblem, change: Callable[[Operand], Operand]) -> OperatorProblem:
+    """The operator with each of its tensors changed."""
+    inputs = (
+        change(x) if isinstance(x, Operand) else tuple(map(change, x)) if isinstance(x, tuple) else x
+        for x in problem.inputs
+    )
+    return OperatorProblem(problem.name, tuple(inputs))

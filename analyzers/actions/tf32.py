@@ -1,0 +1,38 @@
+"""Matrix products of float32 in TF32: the matrix units' short format, with 10 bits of mantissa."""
+
+from __future__ import annotations
+
+from analyzers.actions.action import Action, Application, Change
+from analyzers.actions.job import Job, Work
+from logparse.model import GemmProblem, Problem
+
+SETTINGS = ("torch.backends.cuda.matmul.allow_tf32 = True",)
+_NO_TF32 = ("sm_5", "sm_6", "sm_70", "sm_72", "sm_75")
+
+
+def _in_full(problem: Problem) -> bool:
+    return isinstance(problem, GemmProblem) and problem.a_type == "f32_r" and problem.compute_type in (None, "f32_r")
+
+
+def _change(work: Work, job: Job) -> Change | None:
+    if not _in_full(work.problem) or "tf32" in work.kernels.lower():
+        return None
+    return Change(work.problem, "torch:tf32")
+
+
+def _application(job: Job) -> Application | None:
+    older = job.arch is not None and job.arch.startswith(_NO_TF32)
+    if job.backend != "CUDA" or older or not any(map(_in_full, job.gemms)):
+        return None
+    return Application(line=SETTINGS[0], settings=SETTINGS)
+
+
+ACTION = Action(
+    name="tf32",
+    kind="setting",
+    about="let matrix products of float32 run in TF32",
+    change=_change,
+    application=_application,
+    exact=False,
+    needs="a model that bears products with 10 bits of mantissa (the exponent stays that of float32)",
+)

@@ -1,0 +1,227 @@
+"""What each action does to a job: the sum over all of its calls, from what ``replay`` timed.  Pure.
+
+A call's time under an action is its time in the trace × (time of what it becomes / time of what it is), both timed by
+one replay in one environment; without a trace, the timed one itself.  Calls whose time under the action is not
+measured count as unchanged, and their share is reported.  The interval adds up those of all calls, as if all erred
+alike: of each it is that between the least and the largest of its samples' ratios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from analyzers.actions.action import Action, ActionResult, Change, Part
+from analyzers.actions.job import Job, Work, job_of, typed
+from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.joins import facts_by_source, timed
+from analyzers.evidence.origins import ACTION
+from analyzers.evidence.stats import median
+from analyzers.evidence.target import same_device
+from logparse.model import DEFAULT, ConvProblem, Family, GemmProblem, OperatorProblem, Problem
+
+Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
+"""By problem text and solution text: the source, and its samples in µs."""
+
+CONVOLUTION, GEMM = "convolution", "GEMM"
+_MOST = 600
+"""Problems that a replay times for actions at most, those with the most GPU time first."""
+_SMALL = 2e-4
+"""Of a job's GPU time: a problem below this share is not timed for an action, and counts as unchanged."""
+
+
+def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[tuple[Problem, tuple[str, ...]]]:
+    """What a replay must time for these actions: problems with solutions, the costliest problems first."""
+    job = job_of(tables, settings)
+    least = _SMALL * (job.total_us or 0.0)
+    solutions: dict[str, list[str]] = {}
+    problems: dict[str, Problem] = {}
+
+    def add(problem: Problem, solution: str) -> None:
+        problems[problem.text] = problem
+        solutions.setdefault(problem.text, [DEFAULT.text]).append(solution)
+
+    chosen = [x for x in actions if x.application(job) is not None]
+    for work in sorted(job.work, key=_weight, reverse=True)[:_MOST]:
+        for action in chosen:
+            if work.us is not None and work.us < least:
+                continue
+            for one in _passes(work, job):
+                change = action.change(one, job)
+                if change is not None:
+                    add(one.problem, DEFAULT.text)
+                    if change.problem is not None:
+                        add(change.problem, change.solution)
+    for added in (x for action in chosen for x in action.added(job)):
+        add(added.problem, DEFAULT.text)
+    return [(problem, tuple(dict.fromkeys(solutions[text]))) for text, problem in problems.items()]
+
+
+def _weight(work: Work) -> float:
+    problem = work.problem
+    flops = 0 if isinstance(problem, Family) else problem.flops or 0
+    return work.us if work.us is not None else (work.calls or 1.0) * flops * 1e-12
+
+
+def _passes(work: Work, job: Job) -> tuple[Work, ...]:
+    """The calls as they can be timed: both gradients of a convolution apart, and tensors of unknown type typed."""
+    problem = work.problem
+    if isinstance(problem, ConvProblem) and problem.direction == "B+W":
+        return replace(work, problem=replace(problem, direction="B")), replace(
+            work, problem=replace(problem, direction="W")
+        )
+    return (replace(work, problem=typed(job, problem)) if isinstance(problem, OperatorProblem) else work,)
+
+
+def results(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[ActionResult]:
+    """The actions of which a replay timed something, the largest saving first."""
+    samples = _samples(tables, settings)
+    if not samples:
+        return []
+    job = job_of(tables, settings)
+    found = [x for action in actions if (x := result(action, job, samples)) is not None]
+    return sorted(found, key=lambda x: (-x.saving_us, x.action.name))
+
+
+def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
+    """What one action does to a job; None where it cannot be applied, changes nothing, or nothing of it is timed."""
+    application = action.application(job)
+    if application is None:
+        return None
+    now = low = high = then = changed = measured = 0.0
+    parts = []
+    for work in job.work:
+        us = _now_us(work, job, samples)
+        now, then, low, high = now + us, then + us, low + us, high + us
+        passes = _passes(work, job)
+        changes = [change for one in passes if (change := action.change(one, job)) is not None]
+        if not changes:
+            continue
+        changed += us
+        ratio = _ratio(passes, changes, samples)
+        if ratio is not None:
+            measured += us
+            then, low, high = then + us * (ratio.value - 1), low + us * (ratio.low - 1), high + us * (ratio.high - 1)
+            parts.append(_part(work, us, us * ratio.value))
+    for work in action.added(job):
+        held = samples.get((work.problem.text, DEFAULT.text))
+        if held is not None:
+            times, calls = held[1], work.calls or 1.0
+            then, low, high = then + calls * median(times), low + calls * min(times), high + calls * max(times)
+            parts.append(_part(work, 0.0, calls * median(times)))
+    if not measured:
+        return None
+    rest = 0.0 if job.total_us is None else job.total_us - now
+    return ActionResult(
+        action=action,
+        application=application,
+        now_us=now + rest,
+        then_us=then + rest,
+        low_us=low + rest,
+        high_us=high + rest,
+        changed_us=changed,
+        measured_us=measured,
+        parts=tuple(sorted(parts, key=lambda x: x.now_us - x.then_us)),
+        steps=job.steps,
+    )
+
+
+def _now_us(work: Work, job: Job, samples: Samples) -> float:
+    """GPU time of all calls now: the trace's, else calls × what the default takes; 0 where neither is known."""
+    if work.us is not None:
+        return work.us
+    held = [samples.get((one.problem.text, DEFAULT.text)) for one in _passes(work, job)]
+    return (work.calls or 1.0) * sum(median(x[1]) for x in held if x is not None)
+
+
+def _part(work: Work, now_us: float, then_us: float) -> Part:
+    return Part(
+        label="" if isinstance(work.problem, Family) else work.problem.label,
+        group=group_of(work.problem),
+        calls=work.calls,
+        now_us=now_us,
+        then_us=then_us,
+    )
+
+
+def group_of(problem: Problem) -> str:
+    """The kind of operator, for tables: ``convolution``, ``GEMM``, ``aten::add_``."""
+    if isinstance(problem, ConvProblem):
+        return CONVOLUTION
+    if isinstance(problem, GemmProblem):
+        return GEMM
+    return problem.name if isinstance(problem, OperatorProblem) else problem.kind
+
+
+@dataclass(frozen=True)
+class _Ratio:
+    value: float
+    low: float
+    high: float
+
+
+def _ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -> _Ratio | None:
+    """Time of what a call becomes over time of what it is; None where one of them is not timed."""
+    before = [samples.get((one.problem.text, DEFAULT.text)) for one in passes]
+    now = sum(median(x[1]) for x in before if x is not None)
+    then = low = high = 0.0
+    for was, change in zip(before, changes, strict=True):
+        if change.problem is None:
+            continue
+        after = samples.get((change.problem.text, change.solution))
+        if was is None or after is None:
+            return None
+        value, least, most = _times(was, after)
+        then, low, high = then + value, low + least, high + most
+    return _Ratio(then / now, low / now, high / now) if now else _Ratio(0.0, 0.0, 0.0)
+
+
+def _times(was: tuple[str, Sequence[float]], after: tuple[str, Sequence[float]]) -> tuple[float, float, float]:
+    """The time after and its interval; where both were sampled in turn in one process, that of their ratio."""
+    now, then = median(was[1]), median(after[1])
+    if was[0] != after[0] or len(was[1]) != len(after[1]):
+        return then, min(after[1]), max(after[1])
+    ratios = [now * y / x for x, y in zip(was[1], after[1], strict=True)]
+    return then, min(*ratios, then), max(*ratios, then)
+
+
+def _samples(tables: Tables, settings: Settings) -> Samples:
+    """What replays timed for actions, of the target's device and the environment that timed most."""
+    rows = timed(tables.measurements[(tables.measurements["origin"] == ACTION).to_numpy(dtype=bool)])
+    if not len(rows):
+        return {}
+    facts = facts_by_source(tables.facts)
+    environment = rows["source_id"].map(lambda x: facts.get(str(x), {}).get("environment", ""))
+    usable = rows["source_id"].map(lambda x: same_device(facts.get(str(x), {}), settings.target) is not False)
+    rows = rows.assign(environment=environment)[usable.to_numpy(dtype=bool)]
+    if not len(rows):
+        return {}
+    most = rows["environment"].value_counts().sort_index().idxmax()
+    rows = rows[rows["environment"] == most].sort_values("source_id")
+    columns = (rows[name] for name in ("problem", "solution", "source_id", "samples_us"))
+    return {
+        (str(problem), str(solution)): (str(source), tuple(map(float, taken)))
+        for problem, solution, source, taken in zip(*columns, strict=True)
+        if taken is not None and not isinstance(taken, float) and len(taken)
+    }
+
+
+def row(x: ActionResult) -> dict[str, object]:
+    """The fields of a result, flat; GPU time in µs per run, ``steps`` None where nothing marks them."""
+    return {
+        "action": x.action.name,
+        "kind": x.action.kind,
+        "now_us": x.now_us,
+        "then_us": x.then_us,
+        "then_low_us": x.low_us,
+        "then_high_us": x.high_us,
+        "saving_us": x.saving_us,
+        "steps": x.steps,
+        "changed_share": x.changed_us / x.now_us if x.now_us else 0.0,
+        "measured_share": x.measured_share,
+        "losers": len(x.losers),
+        "lost_us": sum(y.then_us - y.now_us for y in x.losers),
+        "exact": x.action.exact,
+        "line": x.application.line,
+    }

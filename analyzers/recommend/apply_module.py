@@ -1,0 +1,138 @@
+"""``apply.py``: a module that a training script imports to apply the actions that pay, or those that it names.
+
+    import apply
+    apply.settings()
+    model = apply.model(model)
+
+It holds every action of the recommendation that lines of Python can apply, and needs PyTorch alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyzers.actions import Action, ActionResult
+from logparse.formats.format import Emission
+
+NAME = "apply.py"
+_USE = "in the program:  import apply; apply.settings(); model = apply.model(model)"
+
+
+def chosen(results: Sequence[ActionResult]) -> tuple[ActionResult, ...]:
+    """The actions that are applied unless others are named: the best of those that surely pay and do not overlap.
+
+    One that changes results beyond rounding is applied only where it is named.
+    """
+    out: list[ActionResult] = []
+    for result in sorted(results, key=lambda x: -x.saving_us):
+        if result.pays and result.action.exact and all(_together(result.action, x.action) for x in out):
+            out.append(result)
+    return tuple(out)
+
+
+def _together(one: Action, other: Action) -> bool:
+    """Whether two actions can be applied at once and the gain of one is not part of the other's."""
+    mine, theirs = ({x.name, *x.contains} for x in (one, other))
+    return not mine & theirs and (one.excludes is None or one.excludes != other.excludes)
+
+
+def module(results: Sequence[ActionResult]) -> Emission | None:
+    """The module; None where no action can be applied by lines of Python."""
+    usable = [x for x in results if x.application.settings or x.application.model or x.application.environment]
+    if not usable:
+        return None
+    text = _MODULE.format(
+        chosen="".join(f"{x.action.name!r}, " for x in chosen(results)),
+        actions="".join(_entry(x) for x in usable),
+        settings="".join(_branch(x, x.application.settings) for x in usable),
+        model="".join(_branch(x, x.application.model) for x in usable),
+    )
+    return Emission(NAME, text.encode(), _USE)
+
+
+def _entry(result: ActionResult) -> str:
+    about = f"{result.action.about}: {result.now_us / 1e3:.3f} -> {result.then_us / 1e3:.3f} ms of GPU time per run"
+    return f"    {result.action.name!r}: ({about!r}, {dict(result.application.environment)!r}),\n"
+
+
+def _branch(result: ActionResult, lines: Sequence[str]) -> str:
+    if not lines:
+        return ""
+    return f"    if {result.action.name!r} in names:\n" + "".join(f"        {line}\n" for line in lines)
+
+
+_MODULE = '''"""Actions that logparse recommends, applied by lines in the program:
+
+    import apply
+    apply.settings()            # before the model is built
+    model = apply.model(model)
+
+Both take names of actions instead, e.g. apply.settings("tf32").
+"""
+
+import os
+
+import torch
+
+CHOSEN = ({chosen})
+ACTIONS = {{
+{actions}}}
+
+
+def settings(*names):
+    """Settings of the process, for the named actions or those in CHOSEN."""
+    names = _known(names)
+    for name in names:
+        os.environ.update(ACTIONS[name][1])
+{settings}
+
+def model(model, *names):
+    """The model, changed in place as far as that is possible; use what is returned."""
+    names = _known(names)
+{model}    return model
+
+
+def _known(names):
+    for name in names:
+        if name not in ACTIONS:
+            raise ValueError("no action %r here; there is %s" % (name, ", ".join(ACTIONS)))
+    return names or tuple(name for name in CHOSEN if name in ACTIONS)
+
+
+def _channels_last(module, inputs):
+    """Turns the images that a model is given."""
+    return tuple(
+        x.to(memory_format=torch.channels_last) if torch.is_tensor(x) and x.dim() == 4 else x for x in inputs
+    )
+
+
+def _padded_output(model, size, padded):
+    """The output layers with so many outputs, and embeddings tied to them, get rows of zeros."""
+    grown = {{}}
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear) and module.out_features == size:
+            weight = module.weight
+            grown[id(weight)] = torch.nn.Parameter(_with_rows(weight, padded), requires_grad=weight.requires_grad)
+            if module.bias is not None:
+                module.bias = torch.nn.Parameter(_with_rows(module.bias, padded))
+    if not grown:
+        raise ValueError("no torch.nn.Linear with %d outputs: change the model's own sizes instead" % size)
+    for module in model.modules():
+        weight = getattr(module, "weight", None)
+        if weight is not None and id(weight) in grown:
+            module.weight = grown[id(weight)]
+            for name in ("out_features", "num_embeddings"):
+                if hasattr(module, name):
+                    setattr(module, name, padded)
+    return model
+
+
+def _with_rows(tensor, rows):
+    out = torch.zeros((rows, *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device)
+    out[: len(tensor)] = tensor.detach()
+    return out
+
+
+if __name__ == "__logparse__":  # logparse run --with: settings only
+    settings()
+'''

@@ -1,0 +1,61 @@
+"""Runs the files named in ``LOGPARSE_WITH_TORCH`` right after the job has imported torch, in the job's own process.
+
+Python imports a module of this name at its start; the folder of this file stands first in the job's ``PYTHONPATH``.  A
+``sitecustomize`` of the job's own runs as well.  A file that fails is reported on standard error, and the job goes on.
+"""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import runpy
+import sys
+import traceback
+from typing import Any
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds torch once, and wraps its loader."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        if fullname != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads a module as its own loader does, then runs the files."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def create_module(self, spec: Any) -> Any:
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        self._inner.exec_module(module)
+        for path in filter(None, os.environ.get("LOGPARSE_WITH_TORCH", "").split(os.pathsep)):
+            try:
+                runpy.run_path(path, run_name="__logparse__")
+            except Exception:
+                print(f"logparse: {path} failed, the job goes on without it", file=sys.stderr)
+                traceback.print_exc()
+
+
+def _job_s_own() -> None:
+    here = os.path.dirname(os.path.abspath(__file__))
+    elsewhere = [path for path in sys.path if os.path.abspath(path or ".") != here]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", elsewhere)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+sys.meta_path.insert(0, _Finder())
+_job_s_own()

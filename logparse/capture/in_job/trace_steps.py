@@ -1,0 +1,67 @@
+"""Traces a few steady steps of the job that runs this file, and writes them into ``LOGPARSE_TRACE_DIR``.
+
+A step ends where the first optimizer that is used ends one; the first ``LOGPARSE_TRACE_SKIP`` are left out.  A job
+without an optimizer (inference) counts calls of its outermost module without gradients instead.  Shapes and strides are
+recorded, and every step is marked.  Each process writes a trace of its own.
+"""
+
+import os
+from typing import Any
+
+import torch
+
+_FOLDER = os.environ["LOGPARSE_TRACE_DIR"]
+_SKIP, _STEPS = (int(os.environ[f"LOGPARSE_TRACE_{name}"]) for name in ("SKIP", "STEPS"))
+
+
+class _Steps:
+    """Counts steps and turns the profiler on and off."""
+
+    def __init__(self) -> None:
+        self.optimizer = 0
+        self.depth = self.count = 0
+        self.profiler: Any = None
+        self.training = self.done = False
+
+    def optimized(self, optimizer: Any, *rest: Any) -> None:
+        self.optimizer = self.optimizer or id(optimizer)
+        if id(optimizer) == self.optimizer:
+            if not self.training:
+                self.training, self.count = True, 0
+            self.stepped()
+
+    def entered(self, module: Any, *rest: Any) -> None:
+        self.depth += 1
+
+    def left(self, module: Any, *rest: Any) -> None:
+        self.depth -= 1
+        if self.depth == 0 and not self.training and not torch.is_grad_enabled():
+            self.stepped()
+
+    def stepped(self) -> None:
+        if self.done:
+            return
+        self.count += 1
+        if self.profiler is not None:
+            self.profiler.step()
+        elif self.count == _SKIP:
+            self.start()
+
+    def start(self) -> None:
+        kinds = [torch.profiler.ProfilerActivity.CPU]
+        kinds += [torch.profiler.ProfilerActivity.CUDA] if torch.cuda.is_available() else []
+        schedule = torch.profiler.schedule(wait=0, warmup=1, active=_STEPS, repeat=1)
+        self.profiler = torch.profiler.profile(
+            activities=kinds, record_shapes=True, schedule=schedule, on_trace_ready=self.finished
+        )
+        self.profiler.start()
+
+    def finished(self, profiler: Any) -> None:
+        self.done = True
+        profiler.export_chrome_trace(os.path.join(_FOLDER, f"trace_{os.getpid()}.json.gz"))
+
+
+_steps = _Steps()
+torch.optim.optimizer.register_optimizer_step_post_hook(_steps.optimized)
+torch.nn.modules.module.register_module_forward_pre_hook(_steps.entered)
+torch.nn.modules.module.register_module_forward_hook(_steps.left, always_call=True)

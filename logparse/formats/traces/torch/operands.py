@@ -1,0 +1,77 @@
+"""The inputs of operators that are no problem of a math library: batch norm, pooling, elementwise, copies and so on.
+
+They are kept as the trace records them, so that a replay can call the same operator on tensors of these sizes, strides
+and types.  A trace does not record the type of the tensors of a list: it is ``?``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from logparse.formats.torch_types import TORCH_TYPES
+from logparse.model import Argument, Operand, OperatorProblem
+
+_TYPES: Mapping[str, str] = {
+    **{x.cpp: x.python.removeprefix("torch.") for x in TORCH_TYPES},
+    "bool": "bool",
+    "unsigned char": "uint8",
+    "short": "int16",
+    "short int": "int16",
+    "long": "int64",
+    "long int": "int64",
+    "long long": "int64",
+}
+"""PyTorch's names of the types that ``Input type`` prints as C++'s (``c10/core/ScalarType.h``)."""
+
+WITHOUT_KERNELS = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided", "transpose", "t", "permute", "expand"),
+        *("unsqueeze", "squeeze", "slice", "select", "narrow", "split", "chunk", "unbind", "flatten", "unflatten"),
+        *("detach", "detach_", "alias", "result_type", "contiguous", "to", "empty", "empty_like", "empty_strided"),
+        *("resize_", "zeros", "zeros_like", "ones", "ones_like", "batch_norm", "conv2d", "layer_norm", "dropout"),
+        *("_has_compatible_shallow_copy_type", "lift_fresh", "item", "is_nonzero", "local_scalar_dense"),
+    )
+)
+"""Operators that launch no kernel themselves (views, allocations, and those that only call another): never read."""
+
+_PLAIN = re.compile(r"[^\s;]*")
+
+
+def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
+    """The operator of an event with these arguments; None where its inputs are not recorded or not readable."""
+    parts = [args.get(key) for key in ("Input Dims", "Input Strides", "Input type")]
+    if not all(isinstance(part, list) for part in parts):
+        return None
+    dims, strides, types = (part if isinstance(part, list) else [] for part in parts)
+    values = args.get("Concrete Inputs")
+    texts = values if isinstance(values, list) else []
+    if not dims or not len(dims) == len(strides) == len(types) or _PLAIN.fullmatch(name) is None:
+        return None
+    try:
+        inputs = tuple(
+            _input(*each, texts[i] if i < len(texts) else "")
+            for i, each in enumerate(zip(dims, strides, types, strict=True))
+        )
+    except (TypeError, ValueError):
+        return None
+    return OperatorProblem(name, inputs)
+
+
+def _input(dims: object, strides: object, type: object, value: object) -> Argument:
+    if type == "TensorList" and isinstance(dims, list) and isinstance(strides, list):
+        return tuple(Operand("?", *map(_numbers, pair)) for pair in zip(dims, strides, strict=True))
+    if type in _TYPES and isinstance(dims, list) and value in ("", None):
+        return Operand(_TYPES[str(type)], _numbers(dims), _numbers(strides))
+    text = re.sub(r",\s+", ",", str(value))
+    if _PLAIN.fullmatch(text) is None:
+        raise ValueError(f"a value that is no word: {text[:40]!r}")
+    return text
+
+
+def _numbers(values: object) -> tuple[int, ...]:
+    if not isinstance(values, Sequence) or not all(type(x) is int and x >= 0 for x in values):
+        raise ValueError("sizes are numbers")
+    return tuple(values)

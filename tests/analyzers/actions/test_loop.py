@@ -1,0 +1,123 @@
+"""The whole loop on a CPU: a training step is traced, replayed, its actions applied by ``apply.py``, and judged."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from analyzers.analyzer import Settings  # noqa: E402
+from analyzers.evidence.runs import tables_of  # noqa: E402
+from analyzers.measure.replay import Options, replay, stages  # noqa: E402
+from analyzers.measure.results import Method  # noqa: E402
+from analyzers.proof import render  # noqa: E402
+from analyzers.proof.verify_actions import verify_actions  # noqa: E402
+from analyzers.recommend import render_actions  # noqa: E402
+from analyzers.recommend.verb import advise, write  # noqa: E402
+from logparse.ingest import ingest  # noqa: E402
+from logparse.store import Store, open_store  # noqa: E402
+from tests.conftest import ROOT  # noqa: E402
+
+OUTPUTS, PADDED = 515, 576
+
+
+class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8)
+        self.head = torch.nn.Linear(8, OUTPUTS, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(torch.relu(self.norm(self.conv(x))).mean((2, 3)))
+
+
+def traced(model: Any, path: Path, as_device: Any) -> None:
+    images, labels = torch.randn(4, 3, 16, 16), torch.randint(0, OUTPUTS, (4,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=kinds, record_shapes=True, schedule=schedule) as profiler:
+        for _ in range(3):
+            torch.nn.functional.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            profiler.step()
+    profiler.export_chrome_trace(str(path))
+    path.write_text(json.dumps(as_device(json.loads(path.read_text()))))
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path, Any]:
+    """A store with the run before, replayed; the folder of the recommendation's files; a trace as of a device."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        as_device = importlib.import_module("actions").as_device
+    folder = tmp_path_factory.mktemp("loop")
+    store = open_store(folder / "store", create=True)
+    traced(Net(), folder / "before.json", as_device)
+    ingest([str(folder / "before.json")], store, run="before")
+    method = Method(cache="hot", turns=2)
+    report = replay(store, Options(devices=("cpu",), run="before", method=method, stages=stages("actions")))
+    assert report.finished
+    return store, folder / "overrides", as_device
+
+
+def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
+    store, out, as_device = loop
+    found = advise(store, Settings(), "before")
+    results = {x.action.name: x for x in found.actions}
+    assert set(results) == {"channels_last", "padded_output"}, "what a CPU can do"
+    for result in results.values():
+        assert result.steps == 2
+        assert result.then_us - result.now_us == pytest.approx(sum(x.then_us - x.now_us for x in result.parts))
+        assert result.low_us <= result.then_us <= result.high_us
+    groups = {x.group for x in results["channels_last"].parts}
+    assert {"convolution", "aten::native_batch_norm", "aten::copy_"} <= groups, "both gradients, norms, and the input"
+    assert results["channels_last"].measured_share > 0.9
+    printed = "\n".join(render_actions.lines(found.actions))
+    assert "give the output layer 576 outputs instead of 515" in printed
+    assert printed.count(" → ") >= 2
+
+    write(found, Settings(), (), out)
+    spec = importlib.util.spec_from_file_location("apply", out / "apply.py")
+    assert spec is not None
+    assert spec.loader is not None
+    apply: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(apply)
+    apply.settings("channels_last", "padded_output")
+    model, images = Net().eval(), torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        before = model(images)
+        model = apply.model(model, "channels_last", "padded_output")
+        after = model(images)
+    assert model.conv.weight.is_contiguous(memory_format=torch.channels_last)
+    assert after.shape == (2, PADDED)
+    assert torch.allclose(after[:, :OUTPUTS], before, atol=1e-5)
+    with pytest.raises(ValueError, match="no action 'tf32'"):
+        apply.settings("tf32")
+
+    traced(model.train(), tmp_path / "after.json", as_device)
+    ingest([str(tmp_path / "after.json")], store, run="after")
+    proof = verify_actions(tables_of(store, "before"), tables_of(store, "after"), ["channels_last", "padded_output"])
+    assert proof.unit == "step"
+    assert proof.before_us == pytest.approx(results["padded_output"].now_us / 2)
+    assert {"convolution", "GEMM", "aten::native_batch_norm"} <= {x.name for x in proof.groups}
+    assert sum(x.before_us for x in proof.groups) == pytest.approx(proof.before_us)
+    assert sum(x.after_us for x in proof.groups) == pytest.approx(proof.after_us)
+    lines = "\n".join(render.action_lines(proof))
+    assert lines.endswith("verified" if proof.ok else "not verified")
+    assert ("  failed: " in lines) is not proof.ok
+
+
+def test_what_was_timed_is_not_timed_again(loop: tuple[Store, Path, Any]) -> None:
+    store, _, _ = loop
+    count = len(store.measurements())
+    method = Method(cache="hot", turns=2)
+    report = replay(store, Options(devices=("cpu",), run="before", method=method, stages=stages("actions")))
+    assert all(x.known or x.rows[0].status != "ok" for x in report.results)
+    assert len(store.measurements()) - count == sum(len(x.rows) for x in report.results)
