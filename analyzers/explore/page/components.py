@@ -26,7 +26,7 @@ from analyzers.explore.page.paste import Advice
 from analyzers.explore.plain_text import percent, sentence
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
 from logparse.store.schema import VIEWS as VIEW_TEXTS
-from logparse.text import duration, printable
+from logparse.text import duration, printable, shortened
 
 CHART_CONFIG: Any = {"displaylogo": False, "responsive": True, "toImageButtonOptions": {"format": "svg"}}
 INTRO = {
@@ -277,7 +277,7 @@ def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[
     what += [" beside ", html.B(printable(other))] if other else []
     latest = list(reversed(known))[:RUNS]
     if len(known) < 2:
-        return [html.Span(what)]
+        return [html.Span(what, title=printable(run))]
     look = [_run(x, replace(chosen.cleared(), run=x), x == run) for x in latest]
     compare = [_run(x, replace(chosen.cleared(), view="compare", compare=x), x == other) for x in latest if x != run]
     lists = [html.H2("Look at"), html.Ul(look), html.H2("Compare with"), html.Ul(compare)]
@@ -560,7 +560,10 @@ def detail(row: pd.Series, advised: Advice, chart: dcc.Graph, layer: Sequence[Ti
 
 def _layer(passes: Sequence[Timed]) -> list[html.Table]:
     """What F and B of the same layer take, beside which W is slow or not."""
-    cells = [(x.direction, printable(facet_text("solver", x.solution)), duration(x.time_us)) for x in passes]
+    cells = [
+        (x.direction, shortened([printable(facet_text("solver", x.solution))], 60)[0], duration(x.time_us))
+        for x in passes
+    ]
     body = html.Tbody([html.Tr([html.Td(cell) for cell in row]) for row in cells])
     return [html.Table([html.Caption("The fastest of F and B of this layer"), body], id="layer")] if cells else []
 

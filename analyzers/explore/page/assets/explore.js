@@ -107,6 +107,24 @@
     const filter = grid.getFilterModel();
     return sort.length || Object.keys(filter).length ? JSON.stringify({ sort, filter }) : '';
   };
+  // What a URL, which anybody may have written, asks of the table's columns: the rest is dropped.
+  const understood = (grid, text) => {
+    let given = null;
+    try { given = JSON.parse(text); } catch (unreadable) {}
+    const pairs = Array.isArray(given?.sort) ? given.sort : [], models = Object.entries(given?.filter ?? {});
+    const sort = pairs.filter((x) => Array.isArray(x) && grid.getColumn(String(x[0])) && ['asc', 'desc'].includes(x[1]));
+    const rule = (kind, x) => x !== null && typeof x === 'object' && typeof x.type === 'string'
+      && [x.filter, x.filterTo].every((value) => value === undefined || value === null || typeof value === kind);
+    const filter = models.filter(([name, x]) => {
+      const kind = grid.getColumn(name)?.getColDef().filter === 'agNumberColumnFilter' ? 'number' : 'string';
+      return grid.getColumn(name) && x !== null && typeof x === 'object'
+        && (Array.isArray(x.conditions) ? x.conditions.every((one) => rule(kind, one)) : rule(kind, x));
+    });
+    return {
+      sort: sort.map(([colId, way], sortIndex) => ({ colId, sort: way, sortIndex })),
+      filter: filter.length ? Object.fromEntries(filter) : null,
+    };
+  };
   let asked = '', watched = false, chosen;
   const arranged = (grid) => {
     const now = arrangement(grid), search = new URLSearchParams(location.search);
@@ -162,11 +180,9 @@
         chooser(grid);
       }
       if (arrangement(grid) === wanted) return;
-      let given = {};
-      try { given = JSON.parse(wanted) || {}; } catch (unreadable) { given = {}; }
-      const state = (Array.isArray(given.sort) ? given.sort : []).map(([colId, sort], sortIndex) => ({ colId, sort, sortIndex }));
-      grid.applyColumnState({ state, defaultState: { sort: null } });
-      grid.setFilterModel(given.filter || null);
+      const given = understood(grid, wanted);
+      grid.applyColumnState({ state: given.sort, defaultState: { sort: null } });
+      grid.setFilterModel(given.filter);
     },
   } });
   // WebGL draws as many pixels as the screen has: plotly's default, four times as many, costs a machine without a GPU
