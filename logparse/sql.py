@@ -6,12 +6,12 @@ DuckDB's own ``read_only`` does not stop ``COPY … TO``, and an interrupt can t
 
 from __future__ import annotations
 
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
 import pyarrow as pa
 
 from logparse.errors import LogparseError, QueryError
+from logparse.executors.processes import pipe, started
 from logparse.store import open_store
 from logparse.store.schema import VIEWS
 
@@ -39,10 +39,8 @@ def query(
     ``max_rows`` rows or ``max_bytes`` bytes (of Arrow); StoreError when there is no store.  ``memory``: DuckDB's limit.
     """
     open_store(store_url)  # raises for a missing store before a process is started
-    context = get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(sender, store_url, sql, run, max_rows, max_bytes, memory), daemon=True)
-    child.start()
+    receiver, sender = pipe(duplex=False)
+    child = started(_child, sender, store_url, sql, run, max_rows, max_bytes, memory, imports=["duckdb"])
     sender.close()
     try:
         if not receiver.poll(timeout_s):

@@ -7,7 +7,6 @@ ends or sends nothing for too long, the parent records that solution as failed a
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 import os
 import signal
 import threading
@@ -22,7 +21,7 @@ from analyzers.measure.results import Confirmed, Method, Result
 from analyzers.measure.sampler import UnhealthyDeviceError
 from analyzers.measure.trial import WorkerContext
 from logparse.errors import InputError
-from logparse.executors.local import end_with_parent
+from logparse.executors.processes import end_with_parent, pipe, started
 from logparse.model import Measurement, Problem, Solution
 
 
@@ -164,11 +163,9 @@ class Worker(Handle):
     """A worker process of this machine."""
 
     def __init__(self, names: Sequence[str], place: Place, method: Method) -> None:
-        context = multiprocessing.get_context("spawn")  # a forked CUDA context is broken
-        parent_end, worker_end = context.Pipe()
+        parent_end, worker_end = pipe()
         super().__init__(parent_end)
-        self._process = context.Process(target=_serve, args=(worker_end, tuple(names), place, method), daemon=True)
-        self._process.start()
+        self._process = started(_serve, worker_end, tuple(names), place, method)
         worker_end.close()
 
     def death(self) -> str:
@@ -190,35 +187,35 @@ class Worker(Handle):
         self._pipe.close()
 
 
-def _serve(pipe: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> None:
+def _serve(parent: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> None:
     """The main function of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=end_with_parent, daemon=True).start()  # also in a hung kernel
-    context = _open(pipe, names, place, method)
+    context = _open(parent, names, place, method)
     while context is not None:
         try:
-            task: Task | None = pipe.recv()
+            task: Task | None = parent.recv()
         except EOFError:  # the parent has ended
             return
         if task is None:
             return
         try:
-            pipe.send(Answer(_do(context, task)))
+            parent.send(Answer(_do(context, task)))
         except UnhealthyDeviceError as error:
-            pipe.send(Failure(str(error), fatal=True))
+            parent.send(Failure(str(error), fatal=True))
             os._exit(3)  # a faulted device context may hang while it is released
         except Exception as error:  # a fault here or in a backend's listing; the next problem may work
-            pipe.send(Failure(f"{type(error).__name__}: {error}"))
+            parent.send(Failure(f"{type(error).__name__}: {error}"))
 
 
-def _open(pipe: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> WorkerContext | None:
+def _open(parent: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> WorkerContext | None:
     try:
         backends = {name: backend_named(name).open(place) for name in names}
-        context = WorkerContext(backends, place, method, lambda what: pipe.send(Current(what)))
+        context = WorkerContext(backends, place, method, lambda what: parent.send(Current(what)))
     except Exception as error:
-        pipe.send(Failure(f"{type(error).__name__}: {error}", fatal=True))
+        parent.send(Failure(f"{type(error).__name__}: {error}", fatal=True))
         return None
-    pipe.send(Ready(context.facts))
+    parent.send(Ready(context.facts))
     return context
 
 

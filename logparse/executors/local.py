@@ -9,17 +9,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
-from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
 from logparse.executors.executor import TRIES, LostError, Progress, Resources, TaskError, attempted, reporting
+from logparse.executors.processes import end_with_parent, pipe, started
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _WORTH = 32 << 20
-"""Minimum weight (bytes) for which worker processes are started (about half a second each)."""
+"""Minimum weight (bytes) for which worker processes are started (about half a second)."""
 
 
 class LocalExecutor:
@@ -120,10 +120,8 @@ class _Worker:
     """A process and our end of its pipe."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
-        context = get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(function, theirs), daemon=True)
-        self._process.start()
+        self.pipe, theirs = pipe()
+        self._process = started(_serve, function, theirs, imports=[type(function).__module__])
         theirs.close()
 
     def death(self) -> str:
@@ -154,11 +152,3 @@ def _serve(function: Callable[[Any], Any], pipe: Connection[Any, Any]) -> None:
             except EOFError:
                 return
             pipe.send(("done", attempted(function, item)))
-
-
-def end_with_parent() -> None:
-    """A thread's loop that ends this process when its parent has ended."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
