@@ -8,6 +8,9 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+# Two workers share the cores: threads of matrix products that spin while they wait would take them from each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import settings
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import subprocess
@@ -13,9 +12,10 @@ import pandas as pd
 import pytest
 
 from logparse import __version__
+from logparse.output import show
 from logparse.store import Store
 from tests.conftest import ROOT, SAMPLES
-from tests.program import run
+from tests.program import asked, run
 
 
 @pytest.fixture
@@ -79,11 +79,13 @@ def test_errors_are_one_line_and_no_traceback(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", [("top",), ("status",), ("formats",), ("sql", "select * from calls limit 3")])
 def test_tables_in_every_format(store: str, tmp_path: Path, verb: tuple[str, ...]) -> None:
     words = (*verb, *(() if verb == ("formats",) else ("--store", store)))
-    table = run(*words)
-    assert table.returncode == 0, table.stderr
-    rows = json.loads(run(*words, "--format", "json").stdout)
-    frame = pd.read_csv(io.StringIO(run(*words, "--format", "csv").stdout))
-    run(*words, "--format", "parquet", "--output", str(tmp_path / "t.parquet"))
+    out, (answer,) = asked(*words)
+    assert out.returncode == 0, out.stderr
+    for ending in ("txt", "json", "csv", "parquet"):
+        show(answer, out=str(tmp_path / f"t.{ending}"))
+    rows = json.loads((tmp_path / "t.json").read_text())
+    frame = pd.read_csv(tmp_path / "t.csv")
+    assert (tmp_path / "t.txt").read_text().count("\n") >= len(rows)
     assert len(rows) == len(frame) == len(pd.read_parquet(tmp_path / "t.parquet")) > 0
     assert list(rows[0]) == list(frame.columns)
 

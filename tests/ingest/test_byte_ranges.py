@@ -25,7 +25,7 @@ from logparse.store import Store, open_store
 from logparse.store.announcements import Count, Rows, Running
 from logparse.store.compaction import compact
 from logparse.store.schema import VIEWS
-from tests.conftest import SAMPLE_FILES
+from tests.conftest import SAMPLE_FILES, sized
 from tests.formats.reading import check_conservation
 from tests.ingest.test_ingest import BENCH, TRACE, bench, counts
 from tests.test_location import address, options, s3  # noqa: F401 - fixtures
@@ -99,7 +99,7 @@ def both(folder: Path, logs: list[Path], nodes: int) -> tuple[Store, Store]:
 
 
 def test_each_sample_in_ranges_is_as_it_is_whole(tmp_path: Path) -> None:
-    whole, ranged = both(tmp_path, STREAMS, 10_000)
+    whole, ranged = both(tmp_path, STREAMS, sized(40_000, 10_000))
     check_conservation(ranged)
     assert contents(ranged) == contents(whole)
 
