@@ -241,6 +241,10 @@ def test_an_ingest_that_gave_nothing_says_why(tmp_path: Path) -> None:
     out = run("ingest", str(tmp_path / "empty.log"), str(tmp_path / "foreign.txt"), *at)
     assert out.returncode == 1
     assert "empty.log: empty" in out.stderr
+    (tmp_path / "cleared.json").write_text(
+        '{"schemaVersion": 1, "deviceProperties": [], "traceEvents": [{"ph": "M", "name": "x"}]}'
+    )
+    assert "export in `on_trace_ready`" in run("ingest", str(tmp_path / "cleared.json"), *at).stderr
     assert "it begins with 'hello'" in out.stderr
     (tmp_path / "tunableop_results0.csv").touch()
     out = run("ingest", str(tmp_path / "tunableop_results0.csv"), *at)

@@ -14,6 +14,10 @@ from logparse.ingest.one_input import Ingested
 from logparse.output import Answer, Rows
 
 _SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a first line
+_WHY_EMPTY = {
+    "torch-profiler": "; torch.profiler clears its events when a cycle of its schedule ends: export in `on_trace_ready`"
+}
+"""The usual reason, by format."""
 _UNITS: dict[str, Unit] = {
     "measured": "measurement",
     "messages": "message",
@@ -70,6 +74,9 @@ def _why_nothing(result: Ingested) -> str:
         return "empty: TunableOp wrote no result (nothing was tuned, or the worker was killed)"
     if not result.lines:
         return "empty"
+    if result.format:
+        hint = _WHY_EMPTY.get(result.format, "")
+        return f"a file of format {result.format} that holds no call, measurement or kernel{hint}"
     first = ""
     with contextlib.suppress(LogparseError, OSError, EOFError):
         first = InputFile(result.path).head().data.decode("utf-8", "backslashreplace").strip().partition("\n")[0]
