@@ -74,7 +74,7 @@ def _why_nothing(result: Ingested) -> str:
         return "empty: TunableOp wrote no result (nothing was tuned, or the worker was killed)"
     if not result.lines:
         return "empty"
-    if result.format:
+    if result.format not in ("", "foreign"):
         hint = _WHY_EMPTY.get(result.format, "")
         return f"a file of format {result.format} that holds no call, measurement or kernel{hint}"
     first = ""
