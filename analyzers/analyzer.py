@@ -19,7 +19,8 @@ class Tables:
     """One run's tables, plus the measurements and facts of every run of the store (evidence may come from any).
 
     Columns are those of the SQL views of the same names; ``calls``, ``workload`` and ``messages`` hold only rows of
-    ``run``; ``messages`` is per process (it has a ``pid`` column).
+    ``run``; ``messages`` is per process (it has a ``pid`` column).  ``passes``: ``evidence.passes`` of the
+    store, where ``measurements`` lacks what only system find-dbs contain; None where it lacks nothing.
     """
 
     run: str
@@ -34,6 +35,7 @@ class Tables:
     solutions: pd.DataFrame
     kernels: pd.DataFrame
     facts: pd.DataFrame
+    passes: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)

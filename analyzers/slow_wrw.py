@@ -24,8 +24,8 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.devices import Device, device_of
 from analyzers.evidence.gpu_time import traced_calls
-from analyzers.evidence.joins import calls_of, facts_by_source, timed
-from analyzers.evidence.origins import EVIDENCE
+from analyzers.evidence.joins import calls_of, facts_by_source
+from analyzers.evidence.passes import NAIVE, passes, passes_of
 from analyzers.evidence.program_changes import LAYOUT
 from analyzers.evidence.roofline import input_type, roofline_us
 from analyzers.evidence.stats import TIE
@@ -35,9 +35,6 @@ from analyzers.evidence.what_ifs import WhatIf, meant, what_ifs
 from logparse.model import Evidence, Finding, problem_from_text
 
 NAME = "slow-wrw"
-GENERIC = r"Naive|:[Gg]emm|Wino"
-"""Solvers that are there for any problem; nothing made for backward weights is on offer where all are of these."""
-NAIVE = r"Naive"
 LAYOUTS = r"torch:layout=N[A-Z]+(?:,stored)?(?:,benchmark)?"
 """Texts of the layout what-ifs of the torch backend (``measure/backends/torch_convs.py``)."""
 DEAR = 10.0
@@ -84,94 +81,31 @@ class Totals:
         return self.held_us / self.all_us if self.all_us else None
 
 
-def best_times(measurements: pd.DataFrame) -> pd.DataFrame:
-    """The fastest solution of each problem in each source.
-
-    Columns ``source_id, problem, best_us, solution, second_us`` (missing where there is one only), ``solutions`` (how
-    many have a time), ``naive`` (the best is the naive solver), ``generic`` (nothing but naive, GEMM and Winograd).
-    Times that are not positive and finite are never the best; equal times fall to the smaller solution text.
-    """
-    # Only what is read is copied: a system find-db has 400,000 rows of long texts.
-    rows = timed(measurements[["kind", "origin", "source_id", "problem", "solution", "status", "time_us"]])
-    rows = rows[(rows["kind"] == "conv").to_numpy(dtype=bool) & rows["origin"].isin(EVIDENCE).to_numpy(dtype=bool)]
-    source, sources = pd.factorize(rows["source_id"])
-    problem, problems = pd.factorize(rows["problem"])
-    solution, solutions = pd.factorize(rows["solution"], sort=True)
-    time = rows["time_us"].to_numpy(dtype="float64")
-    key = source.astype("int64") * max(len(problems), 1) + problem
-    # One row per solution: the same one measured twice in a file counts with its faster time.
-    order = np.lexsort((time, solution, key))
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = (key[order][1:] != key[order][:-1]) | (solution[order][1:] != solution[order][:-1])
-    order = order[first]
-    order = order[np.lexsort((solution[order], time[order], key[order]))]
-    key, time, solution = key[order], time[order], solution[order]
-    start = np.flatnonzero(np.r_[True, key[1:] != key[:-1]]) if len(key) else np.empty(0, dtype="int64")
-    count = np.diff(np.r_[start, len(key)])
-    names = pd.Series(solutions, dtype="object").astype(str)
-    generic = names.str.contains(GENERIC).to_numpy(dtype=bool)[solution]
-    second = np.where(count > 1, time[np.minimum(start + 1, max(len(time) - 1, 0))], np.nan) if len(key) else time
-    return pd.DataFrame(
-        {
-            "source_id": sources.take(source[order][start]),
-            "problem": problems.take(problem[order][start]),
-            "best_us": time[start],
-            "solution": np.asarray(solutions, dtype=object)[solution[start]],
-            "second_us": second,
-            "solutions": count,
-            "naive": names.str.contains(NAIVE).to_numpy(dtype=bool)[solution[start]],
-            "generic": np.logical_and.reduceat(generic, start) if len(start) else generic,
-        }
-    )
-
-
-def traced_times(tables: Tables) -> pd.DataFrame:
-    """What a call of each problem took in each trace of the run, on average, with the columns of ``best_times``.
+def traced_passes(tables: Tables) -> pd.DataFrame:
+    """The passes of the run's traces, each by what its calls took on average.
 
     ``solution`` is the kernel that took most of that time; nothing is known of other solutions.
     """
     rows = traced_calls(tables)
-    kernel = rows["kernel"].astype(str)
-    return pd.DataFrame(
-        {
-            "source_id": rows["source_id"],
-            "problem": rows["problem"],
-            "best_us": rows["now_us"],
-            "solution": "kernel:" + kernel,
-            "second_us": np.nan,
-            "solutions": 1,
-            "naive": kernel.str.contains(NAIVE, case=False),
-            "generic": False,
-        }
-    )
+    rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
+    as_measured = rows.assign(
+        kind="conv", origin="find-db", status="ok"
+    )  # as records of a file whose times are evidence
+    found = passes_of(as_measured, tables.conv_problems)
+    naive = found["solution"].str.contains(NAIVE, case=False).astype(bool)
+    return found.assign(solutions=1, second_us=np.nan, generic=False, naive=naive)
 
 
-def directions(tables: Tables) -> pd.DataFrame:
-    """``best_times`` and ``traced_times`` with ``direction``, ``layer`` and ``flops`` of each problem."""
-    problems = tables.conv_problems[["problem", "direction", "layer", "flops"]].drop_duplicates("problem")
-    found = [x for x in (best_times(tables.measurements), traced_times(tables)) if len(x)]
-    times = pd.concat(found, ignore_index=True) if found else best_times(tables.measurements)
-    return times.merge(problems, on="problem", how="inner")
-
-
-def backward_weights(best: pd.DataFrame, settings: Settings) -> pd.DataFrame:
-    """The W rows of ``directions`` with ``f_us``, ``b_us`` of the same layer and source (missing where absent),
-    ``sibling_us`` (the slower of those present) and ``slow``.
-    """
-    w: pd.DataFrame = best[best["direction"] == "W"]
-    for direction, column in (("F", "f_us"), ("B", "b_us")):
-        rows = best.loc[best["direction"] == direction, ["source_id", "layer", "best_us"]]
-        sibling = rows.sort_values("best_us").drop_duplicates(["source_id", "layer"])
-        w = w.merge(sibling.rename(columns={"best_us": column}), on=["source_id", "layer"], how="left")
-    sibling_us = w[["f_us", "b_us"]].max(axis=1)
-    best_us = w["best_us"] / (1 + TIE)
+def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
+    """``passes`` with ``sibling_us`` (the slower of those present) and ``slow``."""
+    sibling_us = rows[["f_us", "b_us"]].max(axis=1)
+    best_us = rows["best_us"] / (1 + TIE)
     slow = (best_us > settings.slow_factor * sibling_us) & (best_us > settings.slow_floor_ms * 1e3)
-    return w.assign(sibling_us=sibling_us, slow=slow)
+    return rows.assign(sibling_us=sibling_us, slow=slow)
 
 
-def totals(best: pd.DataFrame, w: pd.DataFrame) -> list[Totals]:
-    """One ``Totals`` per source that has any W, from ``directions`` and ``backward_weights``."""
-    everything = best.groupby("source_id")["best_us"].sum()
+def totals(w: pd.DataFrame) -> list[Totals]:
+    """One ``Totals`` per source that has any W, from ``backward_weights``."""
     out = []
     for source, rows in w.groupby("source_id"):
         slow = rows[rows["slow"]]
@@ -181,13 +115,18 @@ def totals(best: pd.DataFrame, w: pd.DataFrame) -> list[Totals]:
                 problems=len(rows),
                 slow=len(slow),
                 slow_both=int((slow["f_us"].notna() & slow["b_us"].notna()).sum()),
-                held_us=float(slow["best_us"].sum()),
-                recoverable_us=float((slow["best_us"] - slow["sibling_us"]).sum()),
-                w_us=float(rows["best_us"].sum()),
-                all_us=float(everything[source]),
+                held_us=_sum(slow["best_us"]),
+                recoverable_us=_sum(slow["best_us"] - slow["sibling_us"]),
+                w_us=_sum(rows["best_us"]),
+                all_us=float(rows["all_us"].iloc[0]),
             )
         )
     return out
+
+
+def _sum(values: pd.Series) -> float:
+    """Their sum, to the last bit the same in whatever order they are."""
+    return float(np.sort(values.to_numpy(dtype="float64")).sum())
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
@@ -197,13 +136,13 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     several devices and no target is given, it is not known on which of them the calls ran: their losses are not weighed
     by calls.  The same holds for a file without a device, beside one that has it.
     """
-    best = directions(tables)
-    w = backward_weights(best, settings)
+    found = [x for x in (passes(tables), traced_passes(tables)) if len(x)]
+    w = backward_weights(pd.concat(found, ignore_index=True) if found else passes(tables), settings)
     facts = facts_by_source(tables.facts)
     kept = [s for s in w["source_id"].unique() if same_device(facts.get(s, {}), settings.target) is not False]
     w = w[w["source_id"].isin(kept)]
     w = w.assign(loss=w["best_us"] - w["sibling_us"], device=w["source_id"].map({s: _device(facts, s) for s in kept}))
-    w = w.sort_values(["source_id", "problem"], ignore_index=True)
+    w = w.assign(code=pd.factorize(w["problem"])[0])
     named = {_device(facts, s) for s in kept if _device(facts, s) != s}
     ran_on = named if named else set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
@@ -215,17 +154,19 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             w[w["source_id"] == total.source_id],
             _environment(total.source_id, facts, tables, settings),
         )
-        for total in sorted(totals(best, w), key=lambda x: (-x.recoverable_us, x.source_id))
+        for total in sorted(totals(w), key=lambda x: (-x.recoverable_us, x.source_id))
         if total.slow or "find_db" in facts.get(total.source_id, {})  # a log's few W that are fine need no remark
     ]
-    once = w.sort_values(["loss", "best_us", "source_id"]).drop_duplicates(["device", "problem"])
+    once = w.sort_values(["loss", "best_us", "source_id"]).drop_duplicates(["device", "code"])
+    once = once.assign(alone=once["sibling_us"].isna())
+    naive = ~once["slow"] & ~once["alone"] & once["naive"] & (once["flops"] > BIG_FLOPS)
+    once = once.assign(badly=naive)[once["slow"] | once["alone"] | naive]  # long texts are sorted of these few only
     for source, rows in once.sort_values(["source_id", "problem"]).groupby("source_id"):
         known = _environment(str(source), facts, tables, settings)
         mine = calls if _device(facts, str(source)) in ran_on else {}
         findings.extend(_slow(row, known, mine) for row in _rows(rows[rows["slow"]]))
-        findings.extend(_without_siblings(rows[rows["sibling_us"].isna()], device_of(known), known, mine, settings))
-        naive = rows[~rows["slow"] & rows["sibling_us"].notna() & rows["naive"] & (rows["flops"] > BIG_FLOPS)]
-        findings.extend(_naive(row, known, mine) for row in _rows(naive))
+        findings.extend(_without_siblings(rows[rows["alone"]], device_of(known), known, mine, settings))
+        findings.extend(_naive(row, known, mine) for row in _rows(rows[rows["badly"]]))
     replaced = replaced_solvers(NAME, w, tables, settings, facts, calls)
     better = {(x.evidence["system"], x.problem) for x in replaced}
     better |= {(source, problem_from_text(text)) for source, text in settled(w[w["slow"]], tables, settings, facts)}

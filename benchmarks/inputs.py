@@ -17,9 +17,10 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from analyzers.analyzer import Settings
+from analyzers.evidence.passes import passes_of
 from analyzers.measure.backend import UnsupportedError
 from analyzers.measure.device.operands import conv_shapes
-from analyzers.slow_wrw import backward_weights, best_times
+from analyzers.slow_wrw import backward_weights
 from logparse.formats.format import LineFormat, Outcome
 from logparse.formats.hipblaslt import bench, log, profile
 from logparse.formats.miopen import find_db
@@ -124,8 +125,7 @@ def slow_wgrads(path: str | None) -> list[Problem]:
     measured = _frame(tables["measurements"], "origin", "kind", "problem", "solution", "status", "time_us")
     layers = _frame(tables["convs"], "problem", "direction", "flops").drop_duplicates("problem")
     layers = layers.assign(layer=layers["problem"].str[len("conv F ") :])
-    best = best_times(measured.assign(source_id="find-db")).merge(layers, on="problem")
-    w = backward_weights(best, Settings())
+    w = backward_weights(passes_of(measured.assign(source_id="find-db"), layers), Settings())
     w = w[w["slow"]].assign(loss=w["best_us"] - w["sibling_us"]).sort_values(["loss", "problem"], ascending=False)
     by_text = {problem.text: problem for problem in sampled_wgrads(path, sys.maxsize, 0)}
     return [by_text[text] for text in w["problem"] if text in by_text]

@@ -14,6 +14,7 @@ import pandas as pd
 
 from analyzers.analyzer import Tables
 from analyzers.evidence.origins import ACTION, CONFIRM, RACE
+from analyzers.evidence.passes import read_passes
 from logparse.errors import InputError, StoreError
 from logparse.ingest import ingest
 from logparse.store import FRAMES, Store, open_store
@@ -47,14 +48,15 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
             con.execute(f"set {setting}")
         con.execute("create table called as select distinct problem from workload where run = ?", [run])
         con.execute(f"create table linked as {_LINKS}")
+        con.execute(_USERS)
         con.execute(_CLOSE)
-        con.execute(_BEST)
         frames = {name: con.execute(f"select * from {name} where run = ?", [run]).df() for name in own}
         for name in ("sources", "gemm_problems", "solutions", "kernels", "facts"):
             frames[name] = con.execute(f"select * from {name}").df()
-        wanted = {"links": "from linked", "conv_problems": _CONVS, "measurements": _MEASUREMENTS}
+        wanted = {"links": "from linked", "measurements": _MEASUREMENTS, "conv_problems": _CONVS}
         for name, sql in wanted.items():  # over Arrow, which makes no Python object per text
             frames[name] = con.sql(sql).to_arrow_table().to_pandas()
+        frames["passes"] = read_passes(con)
     frames["messages"] = frames.pop("process_messages")
     return Tables(run=run, **frames)
 
@@ -62,30 +64,21 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
 _LINKS = "select * from links where problem <> other or problem in (select problem from called)"
 _CLOSE = f"""
     create table close as
-    select hash(problem) as h from measurements
-    where solution = 'Default' or origin in ('{RACE}', '{CONFIRM}', '{ACTION}')
-    union select hash(other) from linked union select hash(problem) from called"""
-_BEST = """
-    create table best as
-    select source_id, hash(problem) as h, min(time_us) as best_us from measurements
-    where origin = 'find-db' and kind = 'conv' and status = 'ok' and time_us > 0 and isfinite(time_us)
-      and hash(problem) in (select hash(problem) from conv_problems where direction <> 'W')
-      and source_id not in (select source_id from facts where name = 'find_db' and value = 'user')
-    group by all"""
-"""F and B of system find-dbs: of those that are not close only the best time says anything (about W)."""
-_CONVS = "select problem, layer, direction, groups, dtype, flops from conv_problems"
+    select problem from measurements
+    where solution = 'Default' or origin in ('{RACE}', '{CONFIRM}', '{ACTION}') or source_id in (from users)
+    union select other from linked union select problem from called
+    union select problem from kernels where problem is not null"""
+_USERS = "create table users as select distinct source_id from facts where name = 'find_db' and value = 'user'"
+_CONVS = """
+    select problem, layer, direction, groups, dtype, flops from conv_problems where problem in (from close)"""
 """The columns of convolutions that analyzers read; a test holds the findings equal to those of the whole tables."""
 _MEASUREMENTS = f"""
-    select m.source_id, run, origin, kind, problem, library, solution,
-           if(c.h is null and origin = 'find-db', null, raw) as raw,
-           if(c.h is null and origin = 'find-db', null, algorithm) as algorithm,
-           status, time_us, min_us, max_us, std_us,
-           if(origin in ('{CONFIRM}', '{ACTION}'), samples_us, null) as samples_us, workspace_bytes, error, ordinal,
-           if(c.h is null and origin = 'find-db', null, key_text) as key_text
-    from measurements m left join close c on c.h = hash(problem)
-    left join best b on b.h = hash(problem) and b.source_id = m.source_id and origin = 'find-db'
-    where c.h is not null or b.h is null or time_us = best_us"""
-"""Samples are read of confirmations and actions only; texts are left out of find-dbs alone, which are large."""
+    select source_id, run, origin, kind, problem, library, solution, raw, algorithm, status, time_us, min_us, max_us,
+           std_us, if(origin in ('{CONFIRM}', '{ACTION}'), samples_us, null) as samples_us, workspace_bytes, error,
+           ordinal, key_text
+    from measurements where origin <> 'find-db' or kind <> 'conv' or problem in (from close)"""
+"""Of convolutions that only system find-dbs know nothing but ``passes`` is read; samples are those of confirmations
+and actions."""
 
 
 def tables_to_compare(store: Store, run: str | None = None) -> Tables:
@@ -102,17 +95,17 @@ def tables_to_compare(store: Store, run: str | None = None) -> Tables:
 
 _PICKED = """
     create table picked as
-    select hash(problem) as h from calls where solution is not null
-    union select hash(problem) from measurements
+    select problem from calls where solution is not null
+    union select problem from measurements
     where solution = 'Default' or origin = 'miopen-chosen'
        or source_id in (select source_id from facts where name = 'pick')"""
 _FASTEST = """
     with fastest as (
-        select hash(problem) as h, origin, min(time_us) as best_us from measurements
+        select problem, origin, min(time_us) as best_us from measurements
         where status = 'ok' and time_us > 0 and isfinite(time_us) group by all)
-    select source_id, run, m.origin, kind, problem, solution, status, time_us, std_us, samples_us
-    from measurements m left join fastest f on f.h = hash(problem) and f.origin = m.origin and time_us = best_us
-    where f.h is not null or hash(problem) in (from picked)"""
+    select source_id, run, m.origin, kind, m.problem, solution, status, time_us, std_us, samples_us
+    from measurements m left join fastest f on f.problem = m.problem and f.origin = m.origin and time_us = best_us
+    where f.problem is not null or m.problem in (from picked)"""
 
 
 def tables_at(word: str, store: str | None = None, read: Read = tables_of) -> Tables:

@@ -136,7 +136,7 @@ def break_even(to_tune: Sequence[Finding], tables: Tables, settings: Settings) -
     if not best:
         return None
     rows = tables.measurements[["problem", "solution", "status", "time_us"]]
-    tried = timed(rows[rows["problem"].isin(set(best))]).groupby("problem")["solution"].nunique()
+    tried = timed(rows[rows["problem"].isin(set(best))]).groupby("problem")["solution"].nunique().to_dict()
     seconds = 0.0
     for text, finding in best.items():
         kind = "conv" if finding.kind == "conv" else "gemm"

@@ -8,6 +8,7 @@ import pytest
 from analyzers import slow_wrw
 from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.devices import device_of, devices
+from analyzers.evidence.passes import passes
 from logparse.model import Finding
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import B, F, W
@@ -190,8 +191,7 @@ def test_totals() -> None:
             measurement(other["W"].text, "miopen:A", 200.0),
         ]
     )
-    best = slow_wrw.directions(t)
-    [total] = slow_wrw.totals(best, slow_wrw.backward_weights(best, Settings()))
+    [total] = slow_wrw.totals(slow_wrw.backward_weights(passes(t), Settings()))
     assert total == slow_wrw.Totals("m", 2, 1, 0, held_us=600.0, recoverable_us=500.0, w_us=800.0, all_us=1000.0)
     assert total.share_of_w == 0.75
     assert total.share_of_all == 0.6

@@ -11,6 +11,7 @@ import pytest
 
 from analyzers import slow_wrw
 from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.passes import passes
 from tests.analyzers.build import tables
 from tests.conftest import CORPUS
 
@@ -49,11 +50,14 @@ def load(name: str) -> Tables:
 
 
 def test_mi300x() -> None:
-    best = slow_wrw.directions(load("gfx942130.HIP.fdb.txt.bz2"))
-    assert best["direction"].value_counts().to_dict() == {"F": 3391, "W": 3137, "B": 3072}
-    w = slow_wrw.backward_weights(best, Settings())
-    [total] = slow_wrw.totals(best, w)
+    given = load("gfx942130.HIP.fdb.txt.bz2")
+    assert given.conv_problems["direction"].value_counts().to_dict() == {"F": 3391, "W": 3137, "B": 3072}
+    w = slow_wrw.backward_weights(passes(given), Settings())
+    [total] = slow_wrw.totals(w)
     assert (total.problems, total.slow) == (3137, 299)
+    layers = given.conv_problems.groupby("direction")["layer"].agg(set)
+    assert w["f_us"].notna().sum() == len(layers["W"] & layers["F"])
+    assert w["b_us"].notna().sum() == len(layers["W"] & layers["B"])
     assert int((w["slow"] & w["generic"]).sum()) == 297  # no solver made for groups is listed
     assert total.held_us / 1e3 == pytest.approx(581.9, abs=0.05)
     assert total.w_us / 1e3 == pytest.approx(948.6, abs=0.05)
@@ -61,6 +65,6 @@ def test_mi300x() -> None:
 
 
 def test_mi210() -> None:
-    best = slow_wrw.directions(load("gfx90a68.HIP.fdb.txt.bz2"))
-    [total] = slow_wrw.totals(best, slow_wrw.backward_weights(best, Settings()))
+    w = slow_wrw.backward_weights(passes(load("gfx90a68.HIP.fdb.txt.bz2")), Settings())
+    [total] = slow_wrw.totals(w)
     assert (total.slow, total.slow_both) == (8612, 8342)

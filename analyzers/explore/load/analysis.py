@@ -38,7 +38,7 @@ def analyse(store: Store, run: str | None = None, settings: Settings | None = No
     settings = settings or Settings()
     tables = tables_to_analyse(store, run, _LIMITS)
     result = recommend(tables, settings, [_isolated(x) for x in ANALYZERS])
-    nothing = not len(tables.workload) and not len(tables.measurements)
+    nothing = not len(tables.workload) and not tables.sources["measurement_lines"].sum()
     return Analysis(
         run=tables.run,
         headline=NOTHING if nothing else headline(result),
