@@ -7,7 +7,8 @@ problems of that kind take its place, one row per file that measured them, and e
 Columns: ``id``, ``problem``, ``label``, ``kind``, the facets and numbers of ``selection``, ``calls``, ``pick``,
 ``pick_us``, ``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (the pick's,
 else what a finding holds against it, else the best), ``total_us``
-(calls × time), ``loss_us`` per call, ``saving_us`` = calls × loss, ``finding``, ``solutions``, ``failed``, ``flops``,
+(calls × time), ``loss_us`` per call, ``saving_us`` (calls × loss; the finding's own where no pick is timed),
+``finding``, ``solutions``, ``failed``, ``flops``,
 ``bytes``, ``intensity`` (flop/byte), ``tflops`` and ``best_tflops``, ``device``, ``roof_tflops``, ``efficiency``,
 ``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and file), ``source_id``,
 ``measured`` (the problem itself, or the one linked to it that was measured); ``here_us``, ``other_us`` and ``moved``
@@ -64,7 +65,7 @@ COMPARED: Mapping[str, str] = {
 }
 FOUND: Mapping[str, str] = {
     **dict.fromkeys(("problem", "analyzer", "message", "advice", "action"), _TEXT),
-    **dict.fromkeys(("held_us", "per_call_us"), _NUMBER),
+    **dict.fromkeys(("held_us", "per_call_us", "found_us"), _NUMBER),
     "override": "bool",
 }
 """Columns of the analyzers' results that are read here, with their types."""
@@ -79,7 +80,7 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
     rows = [
         (
             *(x.problem.text, x.analyzer, x.message, x.advice, action(x)),
-            *(x.evidence.now_us, x.per_call_us, x.override is not None),
+            *(x.evidence.now_us, x.per_call_us, x.saving_us, x.override is not None),
         )
         for x in findings
         if x.problem is not None
@@ -364,7 +365,7 @@ merged as (
          coalesce(p.basis, case when b.default_us is not null then 'default' end) as basis,
          f.message::varchar as finding, f.advice::varchar as advice, f.analyzer::varchar as analyzer,
          f.action::varchar as action,
-         f.per_call_us, f.held_us,
+         f.per_call_us, f.held_us, f.found_us,
          coalesce(f.override, false) as has_override
   from bases b left join picks p using (problem) left join found_ f using (problem)),
 timed as (
@@ -385,7 +386,8 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        coalesce(calls_from, '–') as calls_from, coalesce(origin, 'not measured') as origin,
        coalesce(layout, '?') as layout,
        coalesce(best, 'not measured') as solver, file, calls, pick, pick_us, basis, best, best_us, time_us,
-       coalesce(calls, 1) * time_us as total_us, loss_us, coalesce(calls, 1) * loss_us as saving_us,
+       coalesce(calls, 1) * time_us as total_us, loss_us,
+       coalesce(if(pick_us is null, found_us, null), coalesce(calls, 1) * loss_us) as saving_us,
        if(abs(pick_us / best_us - 1) < {_SAME}, 0.0, pick_us / best_us - 1) as regret, finding, advice,
        analyzer, action, has_override, if(has_override, 'yes', null) as override, solutions, failed, flops, bytes,
        intensity,

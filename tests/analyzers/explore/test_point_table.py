@@ -12,7 +12,7 @@ from analyzers.explore.load.analysis import store_points
 from analyzers.explore.point_table import build, points
 from analyzers.explore.selection import Selection
 from logparse.lookup import top
-from logparse.model import ConvProblem, GemmProblem, problem_from_text
+from logparse.model import ConvProblem, Finding, GemmProblem, problem_from_text
 from logparse.store import Store
 from tests.analyzers.example import B, F, W
 
@@ -62,6 +62,14 @@ def test_workload_takes_the_place_of_what_is_only_measured(example_views: dict[s
     assert list(made["problem"]) == [W.text]
     assert made["calls"].item() == 3
     assert made["total_us"].item() == 3 * 5455.0
+
+
+def test_a_saving_is_the_findings_own_where_no_pick_is_timed(example_views: dict[str, pd.DataFrame]) -> None:
+    """A trace counts other calls than a log: the table must not show another saving than ``recommend``."""
+    v = example_views
+    finding = Finding(analyzer="x", message="slow", problem=W, saving_us=200.0, per_call_us=100.0, calls=2)
+    made = points(v["conv_problems"], v["measurements"], workload=v["workload"], findings=[finding])
+    assert (made["calls"].item(), made["loss_us"].item(), made["saving_us"].item()) == (3, 100.0, 200.0)
 
 
 def test_empty_in_empty_out(example_views: dict[str, pd.DataFrame]) -> None:
