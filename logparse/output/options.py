@@ -97,7 +97,13 @@ RunName = Annotated[str, argument(RUN_HELP)]
 Count = Annotated[int | None, option(f"Rows. [default: {ROWS} of a table on the terminal, else all]", "-n", min=1)]
 FailOn = Annotated[str, option("Slower by more than this fails, e.g. 3%.", "--fail-on")]
 Engine = Annotated[
-    str, option("local; ray (of $RAY_ADDRESS, of this machine, or one of its own); ray://HOST:PORT.", "--engine")
+    str,
+    option(
+        "local; ray (of $RAY_ADDRESS, of this machine, or one of its own); ray://HOST:PORT.",
+        "--engine",
+        values=("local", "ray"),
+        check=False,
+    ),
 ]
 Kind = Annotated[Text, option("gemm, grouped or conv.", "--kind", values=("gemm", "grouped", "conv"))]
 Target = Annotated[Words, option("Facts of the machine that will read the files: a file, or KEY=VALUE.", "--target")]

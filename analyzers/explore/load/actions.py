@@ -15,11 +15,29 @@ from analyzers.recommend.confidence import basis
 from analyzers.recommend.ranking import Recommendation, action
 from analyzers.recommend.verb import write
 from logparse.model import Finding
+from logparse.text import duration
 
 if TYPE_CHECKING:
     import duckdb
 
 _TEXT_FILES = (".sh", ".md", ".json", ".py")
+
+
+def cards(recommendation: Recommendation) -> list[Action]:
+    """What to do: first the whole job's actions that surely pay, as ``recommend`` has them, then the findings."""
+    whole = [
+        Action(
+            title=x.action.name,
+            detail=f"{x.action.about}: {x.application.line}",
+            problems=len(x.parts),
+            saving_us=x.saving_us,
+            confidence=f"{duration(x.now_us)} → {duration(x.then_us)} of the job's GPU time, measured",
+            files=bool(x.application.settings or x.application.model or x.application.environment),
+        )
+        for x in recommendation.actions
+        if x.pays
+    ]
+    return whole + actions(recommendation.findings)
 
 
 def actions(findings: Sequence[Finding]) -> list[Action]:

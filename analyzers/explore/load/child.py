@@ -125,7 +125,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     """Run the analyzers, add their results, and keep everything."""
     os.nice(5)
     from analyzers.analyzer import Settings
-    from analyzers.explore.load.actions import actions, archive, gpu_time
+    from analyzers.explore.load.actions import archive, cards, gpu_time
     from analyzers.explore.load.analysis import analyse
 
     store, folder = open_store(job.url), Path(job.folder)
@@ -149,7 +149,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     verdict = {
         "headline": analysis.headline,
         "lines": analysis.lines,
-        "actions": [asdict(x) for x in actions(analysis.recommendation.findings)],
+        "actions": [asdict(x) for x in cards(analysis.recommendation)],
         "time": asdict(time),
     }
     (folder / "verdict.json").write_text(json.dumps(verdict))

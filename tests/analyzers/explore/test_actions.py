@@ -11,10 +11,11 @@ import duckdb
 import pytest
 
 from analyzers import ANALYZERS
+from analyzers.actions import action
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.runs import tables_of
 from analyzers.explore.load import analysis
-from analyzers.explore.load.actions import actions, archive, gpu_time
+from analyzers.explore.load.actions import actions, archive, cards, gpu_time
 from analyzers.explore.load.job import GpuTime
 from analyzers.recommend.ranking import recommend
 from logparse.model import Evidence, Finding
@@ -36,6 +37,28 @@ def test_findings_of_one_remedy_are_one_action_and_a_problem_counts_once() -> No
     assert (fuse.title, fuse.problems, fuse.saving_us) == ("Fuse the epilogue", 2, 35.0)
     assert fuse.detail == "torch.compile. Then replay it."
     assert (pad.title, pad.problems, pad.saving_us, pad.files) == ("Pad it", 1, None, False)
+
+
+def test_what_pays_for_the_whole_job_comes_first() -> None:
+    layout = action.Action(
+        name="channels-last",
+        kind="program",
+        about="store activations as NHWC",
+        change=lambda *_: None,
+        application=lambda _: None,
+    )
+    line = action.Application(line="model.to(memory_format=torch.channels_last)", model=("x",))
+    part = action.Part(label="F", group="conv", calls=1.0, now_us=10.0, then_us=5.0)
+    pays = action.ActionResult(
+        action=layout, application=line, now_us=10.0, then_us=5.0, low_us=4.0, high_us=6.0, changed_us=10.0,
+        measured_us=10.0, parts=(part,),
+    )  # fmt: skip
+    unsure = replace(pays, then_us=9.0, high_us=12.0)
+    found = replace(recommend(everything(), Settings()), actions=(pays, unsure))
+    first, *others = cards(found)
+    assert (first.title, first.saving_us, first.files) == ("channels-last", 5.0, True)
+    assert first.detail == "store activations as NHWC: model.to(memory_format=torch.channels_last)"
+    assert others == actions(found.findings)
 
 
 def test_overrides_come_as_one_action_with_files() -> None:
