@@ -77,6 +77,7 @@ def capture(
     run: opt.Label = None,
     markers: Annotated[bool, option("roctx ranges by hipBLASLt.", "--markers")] = False,
     tunableop: Annotated[bool, option("Record the keys that TunableOp has no tuned row for.")] = True,
+    trace: Annotated[int, option("Trace so many steps with PyTorch's profiler, without a change of the job.")] = 0,
     print_only: Annotated[bool, option("Only print the exports and what they mean.", "--print")] = False,
 ) -> Answer:
     """Run a job with its libraries' logs switched on, then ingest them; the exit code is the job's."""
@@ -86,7 +87,7 @@ def capture(
 
     if not command and not print_only:
         raise typer.BadParameter("a command after `--`, or --print", param_hint="COMMAND")
-    settings = plan(command or [], folder, masks, markers=markers, tunableop=tunableop)
+    settings = plan(command or [], folder, masks, markers=markers, tunableop=tunableop, trace=trace)
     if print_only:
         return Answer(exports(settings).splitlines(), errors=[f"warning: {x}" for x in settings.warnings])
     opening, say = partial(opened, store, create=True), partial(typer.echo, err=True)
@@ -107,6 +108,26 @@ def run(
     ended = with_overrides.run(command, overrides)
     errors = [f"error: {command[0]}: {ended.not_run}"] if ended.not_run else []
     return Answer(errors=errors, code=ended.code, aside=True)
+
+
+@verb("logparse tune --budget 10m -- python train.py", passes_on=True)
+def tune(
+    command: Annotated[opt.Words, argument("The job, after `--`.")] = None,
+    budget: Annotated[str, option("Seconds of replay at most: 90s, 10m.")] = "10m",
+    steps: Annotated[int, option("Steps to trace.", min=1)] = 5,
+    out: Annotated[Path, option("Folder for the override files and apply.py.")] = Path("overrides"),
+    store: opt.Store = None,
+) -> Answer:
+    """Capture a job, replay, recommend, run it again with the files and settings, and verify."""
+    from analyzers.measure.replay import seconds
+    from analyzers.tune.verb import Tuning
+    from analyzers.tune.verb import tune as tuned
+
+    if not command:
+        raise typer.BadParameter("a command after `--`", param_hint="COMMAND")
+    tuning = Tuning(steps=steps, budget_s=seconds(budget), out=out)
+    held = opened(store, create=True)
+    return Answer(code=tuned(command, held, tuning, lambda line: typer.echo(printable(line), err=True)), aside=True)
 
 
 @verb("logparse recommend --target tunableop_results0.csv --out overrides", table=True)

@@ -36,12 +36,19 @@ def _together(one: Action, other: Action) -> bool:
     return not mine & theirs and (one.excludes is None or one.excludes != other.excludes)
 
 
+def without_a_change(results: Sequence[ActionResult]) -> tuple[ActionResult, ...]:
+    """The settings that ``logparse run --with`` applies, where the program stays as it is."""
+    return chosen([x for x in results if x.action.kind == "setting" and x.application.settings])
+
+
 def module(results: Sequence[ActionResult]) -> Emission | None:
     """The module; None where no action can be applied by lines of Python."""
     usable = [x for x in results if x.application.settings or x.application.model or x.application.environment]
     if not usable:
         return None
+    alone = without_a_change(usable)
     text = _MODULE.format(
+        alone="".join(f"{x.action.name!r}, " for x in alone),
         chosen="".join(f"{x.action.name!r}, " for x in chosen(results)),
         actions="".join(_entry(x) for x in usable),
         settings="".join(_branch(x, x.application.settings) for x in usable),
@@ -75,6 +82,7 @@ import os
 import torch
 
 CHOSEN = ({chosen})
+ALONE = ({alone})  # of settings only, where the model is not changed
 ACTIONS = {{
 {actions}}}
 
@@ -133,6 +141,6 @@ def _with_rows(tensor, rows):
     return out
 
 
-if __name__ == "__logparse__":  # logparse run --with: settings only
-    settings()
+if __name__ == "__logparse__" and ALONE:  # logparse run --with
+    settings(*ALONE)
 '''

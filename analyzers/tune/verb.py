@@ -1,0 +1,116 @@
+"""What the verb ``tune`` does: capture, replay, recommend, run again, verify; each is the verb of that name.
+
+Whatever ends it, the store holds what was done until then, and each stage can be called by itself from there.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from analyzers.analyzer import Settings
+from analyzers.evidence.gpu_time import traced_us
+from analyzers.evidence.runs import tables_of
+from analyzers.measure.replay import Options, replay
+from analyzers.measure.scheduler import Limits
+from analyzers.overrides import WRITERS
+from analyzers.proof import render as proof_render
+from analyzers.proof.verify_actions import verify_actions
+from analyzers.recommend import render, render_actions
+from analyzers.recommend.apply_module import without_a_change
+from analyzers.recommend.ranking import Recommendation
+from analyzers.recommend.verb import advise, write
+from logparse.capture import with_overrides
+from logparse.capture.plan import plan
+from logparse.capture.run import capture
+from logparse.store import Store
+
+Say: TypeAlias = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """``steps`` to trace, ``budget_s`` seconds of replay, ``out`` the folder of override files and ``apply.py``."""
+
+    steps: int = 5
+    budget_s: float = 600.0
+    out: Path = Path("overrides")
+
+
+def tune(
+    command: Sequence[str], store: Store, tuning: Tuning, say: Say, environ: Mapping[str, str] = os.environ
+) -> int:
+    """Tune a job; returns its exit code, 130 where Ctrl-C ended a stage.  Raises InputError, MeasuringError."""
+    stamp = datetime.datetime.now().strftime("%Y%m%dT%H%M%S")
+    before, after = f"tune-{stamp}", f"tune-{stamp}-after"
+    say("1/5 capture: the job as it is, with its libraries' logs and a profiler over a few steps")
+    code = _captured(command, store, before, tuning, environ, say)
+    if code:
+        say(f"the job ended with exit code {code}: nothing is changed; its logs are run {before}")
+        return code
+    if traced_us(tables_of(store, before)) is None:
+        say("no GPU kernel was traced: without them no action can be weighed against the whole job")
+        say("(a CPU, a job of fewer than 12 steps, or one that ended its processes by os._exit)")
+    say(
+        f"2/5 replay: what each problem runs under each action, then better solutions, {tuning.budget_s:,.0f} s at most"
+    )
+    options = Options(run=before, limits=Limits(budget_s=tuning.budget_s))
+    report = replay(store, options)
+    if report.interrupted:
+        say(f"interrupted: `logparse replay --run {before}` goes on from here, `logparse recommend` uses what there is")
+        return 130
+    say("3/5 recommend")
+    settings = Settings()
+    found = advise(store, settings, before)
+    written, _ = write(found, settings, WRITERS, tuning.out)
+    for line in render.lines(found):
+        say(f"  {line}")
+    chosen = [x.action.name for x in without_a_change(found.actions)]
+    files = [x.path for x in written if x.applied]
+    if not chosen and not files:
+        say("nothing that needs no change of the program is worth doing; left to do by hand:")
+        _by_hand(found, tuning.out, say)
+        return 0
+    say(f"4/5 the job again, with {' and '.join([*chosen, *(path.name for path in files)])}")
+    words, made = with_overrides.applied(command, tuning.out, environ)
+    code = _captured(words, store, after, tuning, made, say, again=True)
+    if code:
+        say(f"the job with the changes ended with exit code {code}; its logs are run {after}")
+        return code
+    say("5/5 verify")
+    if chosen and traced_us(tables_of(store, after)) is not None:
+        proof = verify_actions(tables_of(store, before), tables_of(store, after), chosen)
+        for line in proof_render.action_lines(proof):
+            say(f"  {line}")
+    if files:
+        say(f"  override files: `logparse verify {before} {after} {' '.join(map(str, files))}`")
+    _by_hand(found, tuning.out, say)
+    return 0
+
+
+def _captured(
+    command: Sequence[str],
+    store: Store,
+    run: str,
+    tuning: Tuning,
+    environ: Mapping[str, str],
+    say: Say,
+    *,
+    again: bool = False,
+) -> int:
+    # While it records untuned keys, TunableOp reads no tuned rows (PyTorch 2.10 and later).
+    settings = plan(command, trace=tuning.steps, tunableop=not again, environ=environ)
+    return capture(command, settings, lambda: store, say, run=run, environ=environ)[0]
+
+
+def _by_hand(found: Recommendation, out: Path, say: Say) -> None:
+    """The changes of the program that pay."""
+    left = [x for x in found.actions if x.action.kind == "program" and x.pays]
+    for line in render_actions.lines(left):
+        say(f"  {line}")
+    if left:
+        say(f"  {out}/apply.py makes them: import apply; apply.settings(); model = apply.model(model)")
