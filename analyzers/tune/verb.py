@@ -72,7 +72,7 @@ def tune(
     chosen = [x.action.name for x in without_a_change(found.actions)]
     files = [x.path for x in written if x.applied]
     if not chosen and not files:
-        say("nothing that needs no change of the program is worth doing; left to do by hand:")
+        say("no file or setting is worth applying")
         _by_hand(found, tuning.out, say)
         return 0
     say(f"4/5 the job again, with {' and '.join([*chosen, *(path.name for path in files)])}")
@@ -110,6 +110,8 @@ def _captured(
 def _by_hand(found: Recommendation, out: Path, say: Say) -> None:
     """The changes of the program that pay."""
     left = [x for x in found.actions if x.action.kind == "program" and x.pays]
+    if left:
+        say("left to do by hand:")
     for line in render_actions.lines(left):
         say(f"  {line}")
     if left:

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from logparse.capture.with_overrides import STEPS_FILE, with_torch
 from logparse.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ CATEGORIES: Mapping[str, tuple[int, str]] = {
 """Bits of HIPBLASLT_LOG_MASK; the first five are cuBLASLt's as well.  5 is error + hints, not "level 5"."""
 
 DEFAULT_MASKS = "32,64"
+_WARM_UP_STEPS = 10
 _CUBLASLT_BITS, _BENCH, _AT_EXIT, _LAUNCHES = 31, 32, 64 | 128, 32 | 64 | 128
 _CUBLASLT_CALLS = 1 | 2 | 4  # cuBLASLt has neither bench nor profile: these replace them
 
@@ -89,9 +91,12 @@ def plan(
     *,
     markers: bool = False,
     tunableop: bool = True,
+    trace: int = 0,
     environ: Mapping[str, str] = os.environ,
 ) -> Plan:
     """The settings for a job, written into ``folder`` (default: a new one below the current folder).
+
+    ``trace``: so many steps are traced by PyTorch's profiler.
 
     ``masks`` holds numbers (``96``, ``0x60``) and names of ``CATEGORIES``, joined by commas.  Raises UsageError for
     invalid masks, InputError for a folder that is not empty, and a command that cancels the settings.
@@ -107,6 +112,8 @@ def plan(
     if tunableop:
         settings += _tunableop(folder, environ)
     warnings = [*_mended(settings, environ), *_doubtful(command, mask, gpus, environ if tunableop else {})]
+    if trace:  # adds to the job's PYTHONPATH, and replaces nothing
+        settings += _trace(folder, trace, environ)
     return Plan(folder, tuple(settings), tuple(warnings), copy_stderr="rocm" in gpus)
 
 
@@ -185,6 +192,16 @@ def _tunableop(folder: Path, environ: Mapping[str, str]) -> Iterator[Setting]:
     if not on:
         why = "no results file of the working folder changes this job"
         yield Setting("PYTORCH_TUNABLEOP_FILENAME", f"{folder}/tunableop_results.csv", why)
+
+
+def _trace(folder: Path, steps: int, environ: Mapping[str, str]) -> Iterator[Setting]:
+    why = "a profiler over a few steps, as soon as the job has imported torch"
+    for name, value in with_torch(environ, STEPS_FILE).items():
+        if environ.get(name) != value:
+            yield Setting(name, value, why)
+    yield Setting("LOGPARSE_TRACE_DIR", str(folder), "a trace per process")
+    yield Setting("LOGPARSE_TRACE_SKIP", str(_WARM_UP_STEPS), "steps before")
+    yield Setting("LOGPARSE_TRACE_STEPS", str(steps), "steps that are traced")
 
 
 _CANCELS: Mapping[str, tuple[Callable[[str], bool], str]] = {

@@ -17,19 +17,25 @@ from logparse.errors import InputError
 
 FOLDER = Path(_in_job).parent
 """Stands first on the job's PYTHONPATH; see ``in_job/sitecustomize.py``."""
+STEPS_FILE = FOLDER / "trace_steps.py"
 WITH_TORCH = "LOGPARSE_WITH_TORCH"
 
 
 def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os.environ) -> job.Ended:
     """Run the job.  Raises InputError where the folder holds neither of the two files."""
+    return job.run(*applied(command, overrides, environ))
+
+
+def applied(command: Sequence[str], overrides: Path, environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """The command and the environment by which the job runs.  Raises InputError as ``run``."""
     scripts, module = sorted(overrides.absolute().glob("*/apply.sh")), overrides.absolute() / "apply.py"
     if not scripts and not module.is_file():
         raise InputError(f"--with {overrides}: no apply.sh below it and no apply.py in it (`logparse recommend`)")
-    made = dict(environ)
-    if module.is_file():
-        made = with_torch(made, module)
+    made = with_torch(environ, module) if module.is_file() else dict(environ)
+    if not scripts:
+        return list(command), made
     sourced = "".join(f". {shlex.quote(str(path))} || :; " for path in scripts)
-    return job.run(["sh", "-c", f'{sourced}exec "$@"', "sh", *command], made)
+    return ["sh", "-c", f'{sourced}exec "$@"', "sh", *command], made
 
 
 def with_torch(environ: Mapping[str, str], *files: Path) -> dict[str, str]:

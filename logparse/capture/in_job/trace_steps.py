@@ -9,6 +9,8 @@ import os
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 _FOLDER = os.environ["LOGPARSE_TRACE_DIR"]
 _SKIP, _STEPS = (int(os.environ[f"LOGPARSE_TRACE_{name}"]) for name in ("SKIP", "STEPS"))
@@ -62,6 +64,6 @@ class _Steps:
 
 
 _steps = _Steps()
-torch.optim.optimizer.register_optimizer_step_post_hook(_steps.optimized)
-torch.nn.modules.module.register_module_forward_pre_hook(_steps.entered)
-torch.nn.modules.module.register_module_forward_hook(_steps.left, always_call=True)
+register_optimizer_step_post_hook(_steps.optimized)
+register_module_forward_pre_hook(_steps.entered)
+register_module_forward_hook(_steps.left, always_call=True)
