@@ -86,7 +86,7 @@ def traced_passes(tables: Tables) -> pd.DataFrame:
 
     ``solution`` is the kernel that took most of that time; nothing is known of other solutions.
     """
-    rows = traced_calls(tables)
+    rows = traced_calls(tables.kernels, tables.calls)
     rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
     as_measured = rows.assign(
         kind="conv", origin="find-db", status="ok"

@@ -96,7 +96,7 @@ class GpuTime:
 
 def gpu_time(tables: Tables) -> GpuTime | None:
     """The GPU time of the run's traces; None where the run has no kernels."""
-    rows = _of_run(tables)
+    rows = _in_order(tables.kernels[tables.kernels["run"] == tables.run])
     early = rows["op"].eq(BEFORE)
     before, rows = float(rows.loc[early, "total_us"].sum()), rows[~early]
     if not len(rows):
@@ -148,32 +148,30 @@ def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | Non
     return settings.steps or marked, wall
 
 
-def traced_calls(tables: Tables) -> pd.DataFrame:
-    """What calls of each problem took in each trace of the run.
+def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    """What calls of each problem took in each trace of the run, which is that of ``calls``.
 
     Columns ``source_id, problem, total_us, calls, now_us`` (per call, the mean) and ``kernel``, the costliest one.
     """
-    rows = _of_run(tables)
-    rows = rows[rows["problem"].notna()]
     keys = ["source_id", "problem"]
-    own = tables.calls[~tables.calls["by_tool"].fillna(False).astype(bool)]
-    calls = own.assign(calls=own["count"].astype("Float64")).groupby(keys)["calls"].sum(min_count=1).reset_index()
+    own = calls[~calls["by_tool"].fillna(False).astype(bool)]
+    count = own.assign(calls=own["count"].astype("Float64")).groupby(keys)["calls"].sum(min_count=1).reset_index()
+    rows = _in_order(kernels[kernels["problem"].notna()])
     total = rows.groupby(keys)["total_us"].sum().reset_index()
     main = rows.sort_values(["total_us", "kernel"]).drop_duplicates(keys, keep="last")[[*keys, "kernel"]]
-    out = main.merge(total, on=keys).merge(calls, on=keys)
+    out = main.merge(total, on=keys).merge(count, on=keys)
     out = out[((out["total_us"] > 0) & (out["calls"] > 0)).fillna(False).astype(bool)]
-    calls_of = out["calls"].astype("int64")
-    return out.assign(calls=calls_of, now_us=out["total_us"].astype("float64") / calls_of).reset_index(drop=True)
+    whole = out["calls"].astype("int64")
+    return out.assign(calls=whole, now_us=out["total_us"].astype("float64") / whole).reset_index(drop=True)
 
 
-def _of_run(tables: Tables) -> pd.DataFrame:
-    """The kernels of the run in an order of their own: sums do not depend on the order in which rows are stored."""
-    rows = tables.kernels[tables.kernels["run"] == tables.run]
-    return rows.sort_values(["source_id", "op", "kernel", "problem", "total_us"], ignore_index=True)
+def _in_order(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Kernels in an order of their own: sums do not depend on the order in which rows are stored."""
+    return kernels.sort_values(["source_id", "op", "kernel", "problem", "total_us"], ignore_index=True)
 
 
 def _sum(facts: pd.DataFrame, name: str) -> float | None:
-    """The sum of a fact over the sources; None where a source lacks it or none has it."""
+    """The sum of a fact over the sources that have it; None where none has."""
     values = pd.to_numeric(facts.loc[facts["name"] == name, "value"], errors="coerce").dropna()
     return float(values.sum()) if len(values) else None
 

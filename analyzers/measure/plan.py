@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analyzers.evidence.cells import count_of
+from analyzers.evidence.efficiency import efficiencies
 from analyzers.evidence.joins import is_default
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, layer_of, problem_from_text
 
@@ -59,7 +60,8 @@ def plan(
 ) -> list[Item]:
     """The problems of a run, the most valuable first.
 
-    ``tables`` are the store's frames (``calls``, ``workload``, ``measurements``, ``facts``, ``links``).  A run without
+    ``tables`` are the store's frames (``calls``, ``workload``, ``measurements``, ``facts``, ``links``, ``kernels``).  A
+    problem that a trace shows far below its roofline is expected to gain what comparable ones reach.  A run without
     calls (only tuning files) offers the problems that were measured.  A text without calls that may be a counted call
     (a TunableOp key beside the log's line) is left to that.  ``solutions`` is how many each is expected to have.
     """
@@ -72,12 +74,15 @@ def plan(
     linked = _linked(tables["links"], [x.text for x in wanted], measured)
     workspaces = _workspaces(tables["calls"])
     slow = _slow_backward_weights(measured)
+    below = _below_roofline(tables)
     items = []
     for problem in wanted:
         known = linked.get(problem.text)
         count = calls.get(problem.text)
         time_us = known.time_us if known else _guess_us(problem)
         regret = max(known.regret or 0.0, slow.get(known.problem, 0.0)) if known else 0.0
+        if known is None or not known.regret:
+            regret = max(regret, below.get(problem.text, 0.0))
         items.append(
             Item(
                 problem=problem,
@@ -159,6 +164,14 @@ def _slow_backward_weights(measured: pd.DataFrame) -> dict[str, float]:
             direction, layer = found
             layers.setdefault(layer, {})[direction] = (str(text), float(time_us))
     return dict(_excess(layers))
+
+
+def _below_roofline(tables: Mapping[str, pd.DataFrame]) -> dict[str, float]:
+    """Regret to expect of problems whose kernels in a trace are far from what is within their reach."""
+    rows = efficiencies(tables["kernels"], tables["calls"], tables["facts"])
+    rows = rows[rows["far"]]
+    shares = 1 - rows["within_us"] / rows["now_us"]
+    return {str(text): float(share) for text, share in zip(rows["problem"], shares, strict=True)}
 
 
 def _excess(layers: Mapping[str, Mapping[str, tuple[str, float]]]) -> Iterator[tuple[str, float]]:

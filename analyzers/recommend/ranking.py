@@ -96,12 +96,13 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
 
 
 _FIRST = 3
+_PLANNED = ("calls", "workload", "measurements", "facts", "links", "kernels")
 
 
 def _to_measure(tables: Tables, compared: pd.DataFrame) -> tuple[Problem, ...]:
     """The problems that a replay would measure first, of those that have no two times in one file."""
     compared_ = set(compared.loc[compared["pick_us"].notna(), "problem"])
-    frames = {name: getattr(tables, name) for name in ("calls", "workload", "measurements", "facts", "links")}
+    frames = {name: getattr(tables, name) for name in _PLANNED}
     left = (x.problem for x in plan(frames) if x.problem.text not in compared_)
     return tuple(islice((x for x in left if getattr(x, "direction", None) != "B+W"), _FIRST))
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from analyzers import below_roofline
 from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.efficiency import LEAST_US
 from analyzers.evidence.roofline import roofline_us
+from analyzers.measure.plan import PRIOR_REGRET, plan
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.search_scripts import to_tune
 from logparse.model import ConvProblem, Finding, GemmProblem, problem_from_text
@@ -73,7 +75,7 @@ def test_small_problems_are_never_expected_below_a_launch() -> None:
     small = replace(gemm(1), m=64, n=64, k=64)
     assert found(traced([(small, 15.0)])) == []
     [one] = found(traced([(small, 20.0)]))
-    assert one.per_call_us == 20.0 - below_roofline.LEAST_US
+    assert one.per_call_us == 20.0 - LEAST_US
 
 
 def test_an_unknown_device_has_no_roofline() -> None:
@@ -93,3 +95,12 @@ def test_an_estimate_is_replayed_and_not_searched_for() -> None:
     assert to_tune([one]) == []
     assert made.ceiling.share is None
     assert made.ceiling.saving_us == 0.0
+
+
+def test_a_replay_takes_it_first() -> None:
+    given = planted()
+    frames = {x.name: getattr(given, x.name) for x in fields(given) if x.name != "run"}
+    first, *others = plan(frames)
+    assert first.problem.text == LARGE[0].text
+    assert first.regret == pytest.approx(1 - 0.1 / 0.8)
+    assert {x.regret for x in others} == {PRIOR_REGRET["gemm"]}

@@ -14,6 +14,7 @@ from analyzers.evidence.picks import compare
 from analyzers.evidence.runs import tables_to_analyse
 from analyzers.explore.point_table import build, found
 from analyzers.recommend.ranking import Recommendation, recommend
+from analyzers.recommend.render import gpu_time_lines
 from logparse.model import Finding
 from logparse.text import duration
 
@@ -42,7 +43,7 @@ def analyse(store: Store, run: str | None = None, settings: Settings | None = No
     return Analysis(
         run=tables.run,
         headline=NOTHING if nothing else headline(result),
-        lines=tuple(x.message for x in sorted(result.remarks, key=lambda x: x.analyzer not in _FIRST)),
+        lines=(*_gpu_time(result), *(x.message for x in sorted(result.remarks, key=_place))),
         compared=compare(tables, settings),
         found=found(result.findings),
         recommendation=result,
@@ -76,8 +77,18 @@ NOTHING = (
     "This run holds no call and no timing. Next: log calls (HIPBLASLT_LOG_MASK=32 writes bench lines), "
     "or ingest tuning files"
 )
-_FIRST = ("suboptimal-pick", "slow-wrw")
+_FIRST = ("host-bound", "layout-transposes", "suboptimal-pick", "slow-wrw")
 """Analyzers whose remarks state where time is lost; remarks on the logs come after."""
+
+
+def _place(remark: Finding) -> int:
+    return _FIRST.index(remark.analyzer) if remark.analyzer in _FIRST else len(_FIRST)
+
+
+def _gpu_time(result: Recommendation) -> list[str]:
+    """Where the GPU time goes, in one sentence; none without a trace."""
+    first, *rest = [" ".join(x.split()) for x in gpu_time_lines(result.gpu_time)] or [""]
+    return [f"{first}: {'; '.join(rest)}"] if first else []
 
 
 def headline(result: Recommendation) -> str:

@@ -15,11 +15,12 @@ import pytest
 
 from analyzers.analyzer import Settings
 from analyzers.evidence.runs import tables_to_analyse
+from analyzers.explore.load.analysis import analyse
 from analyzers.recommend import render
 from analyzers.recommend.documents import document
 from analyzers.recommend.ranking import Recommendation, recommend
 from logparse.ingest import ingest
-from logparse.store import open_store
+from logparse.store import Store, open_store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -46,6 +47,13 @@ def golden_of(sample: str) -> Path:
 @pytest.mark.parametrize("sample", TRACES)
 def test_what_is_printed_for_a_trace(sample: str, tmp_path: Path) -> None:
     assert rendered(sample, tmp_path) == golden_of(sample).read_text(encoding="utf-8")
+
+
+def test_the_page_states_where_the_time_goes_first(store: Store) -> None:
+    ingest([str(SAMPLES / "traces/job.trace.json")], store, run="trace", jobs=1)
+    where, waits, *_ = analyse(store).lines
+    assert where.startswith("GPU time: 332 µs of kernels per step (2 in 1 trace): GEMM 127 µs 38.2%; convolution B+W")
+    assert waits.startswith("the GPU runs kernels in 66.0% of the time")
 
 
 def figures(found: Recommendation) -> dict[str, Any]:
