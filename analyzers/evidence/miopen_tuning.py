@@ -1,7 +1,9 @@
 """What a MIOpen override needs beside its solver: the parameters that it was tuned to, and a second solver.
 
 A tunable solver without its perf-db row runs at default parameters, often several times slower than measured; a find-db
-record whose only solver does not apply (another workspace, a deterministic run) counts as empty, and MIOpen searches.
+record whose only solver does not apply (another workspace, a deterministic run) counts as empty, and MIOpen searches
+and overwrites it.  So one of the two solvers is one that a find-db, log or replay of the target's build names, as far
+as there is such a file.
 Source: ROCm/MIOpen ``src/find_db.cpp``, ``src/include/miopen/generic_search.hpp``.
 """
 
@@ -32,7 +34,26 @@ def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, F
     if not any(_of_miopen(x) for x in findings):
         return list(findings)
     tuned = _Tuned(tables.measurements, facts)
-    return [_completed(x, tables.measurements, tuned) if _of_miopen(x) else x for x in findings]
+    builds = _Builds(tables.measurements, facts)
+    return [_completed(x, tables.measurements, tuned, builds) if _of_miopen(x) else x for x in findings]
+
+
+def of_build(measurements: pd.DataFrame, facts: Mapping[str, Facts], target: Facts) -> pd.DataFrame:
+    """The measurements by the target's build of MIOpen: their solutions are solvers that it has."""
+    sources = [source for source, mine in facts.items() if _is_build(mine, target)]
+    return measurements[(measurements["library"] == "miopen") & measurements["source_id"].isin(sources)]
+
+
+def _is_build(mine: Facts, target: Facts) -> bool:
+    tweaks = {x["miopen_tweak"] for x in (mine, target) if x.get("miopen_tweak")}
+    return same_build(mine, target, "miopen") is True and len(tweaks) < 2
+
+
+NOT_IN_THE_BUILD = (
+    "{name} is named by no find-db, log or replay of the target's MIOpen, nor is another solver of the problem: where "
+    "the build lacks it, MIOpen searches again and overwrites the record; `logparse replay` on the target tries it"
+)
+"""Why an override is not proposed."""
 
 
 def _of_miopen(finding: Finding) -> bool:
@@ -40,10 +61,16 @@ def _of_miopen(finding: Finding) -> bool:
     return override is not None and isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
 
 
-def _completed(finding: Finding, measurements: pd.DataFrame, tuned: _Tuned) -> Finding:
+def _completed(finding: Finding, measurements: pd.DataFrame, tuned: _Tuned, builds: _Builds) -> Finding:
     override = finding.override
     assert override is not None
     second = _second(override, finding.evidence, measurements)
+    known = builds.of(override.target)
+    names = set(known["solution"])
+    if names and not names & {x.solution.text for x in (override, second) if x is not None}:
+        second = _fastest(override, known[known["problem"].isin((override.problem.text, finding.evidence.measured))])
+        if second is None:
+            return replace(finding, override=None, advice=NOT_IN_THE_BUILD.format(name=override.solution.id))
     second = None if second is None else replace(second, parameters=tuned.parameters(second))
     return replace(finding, override=replace(override, parameters=tuned.parameters(override), fallback=second))
 
@@ -52,7 +79,12 @@ def _second(override: Override, evidence: Evidence, measurements: pd.DataFrame) 
     """The next fastest solver of the record (source, origin, problem) that the override rests on."""
     same = measurements["problem"] == evidence.measured
     same &= (measurements["source_id"] == evidence.source_id) & (measurements["origin"] == evidence.origin)
-    rows = timed(measurements[same & (measurements["library"] == "miopen")]).sort_values(["time_us", "solution"])
+    return _fastest(override, measurements[same & (measurements["library"] == "miopen")])
+
+
+def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
+    """The override with the fastest other solver of these rows."""
+    rows = timed(measurements).sort_values(["time_us", "solution"])
     rows = rows[rows["solution"] != override.solution.text]
     if not len(rows):
         return None
@@ -67,6 +99,20 @@ def _second(override: Override, evidence: Evidence, measurements: pd.DataFrame) 
         time_us=float(row["time_us"]),
         workspace_bytes=count_of(space),
     )
+
+
+class _Builds:
+    """Target → the measurements by its build of MIOpen."""
+
+    def __init__(self, measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> None:
+        self._measurements, self._facts = measurements, facts
+        self._known: dict[tuple[tuple[str, str], ...], pd.DataFrame] = {}
+
+    def of(self, target: Facts) -> pd.DataFrame:
+        place = tuple(sorted(target.items()))
+        if place not in self._known:
+            self._known[place] = of_build(self._measurements, self._facts, target)
+        return self._known[place]
 
 
 class _Tuned:

@@ -6,11 +6,12 @@ the row's solution loses on any of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.joins import against_default
+from analyzers.evidence.joins import against_default, facts_by_source
+from analyzers.evidence.miopen_tuning import of_build
 from analyzers.evidence.target import Facts, machine
 from analyzers.overrides import OVERRIDE_FORMATS
 from analyzers.overrides.override_format import OverrideFile, OverrideFormat, in_order
@@ -143,8 +144,8 @@ def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
-    """The file with notes on rows that serve several problems of the workload, that lose on one, or whose recorded
-    workspace is smaller than a measured one.
+    """The file with notes on rows that serve several problems of the workload, that lose on one, whose recorded
+    workspace is smaller than a measured one, or whose solvers the target's build is not known to have.
     """
     format = by_name(file.format)
     work = tables.workload[tables.workload["kind"].isin(format.kinds)]["problem"].drop_duplicates()
@@ -158,6 +159,7 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
         if row.live and not isinstance(row.problem, Family):
             notes += _collision(row, same_calls(members.get(row.key, ())), ratios)
             notes += _workspace(row, needed)
+    notes += _not_in_the_build(file, tables) if format.convolutions and format.selects else ()
     return replace(file, notes=in_order((*file.notes, *notes)))
 
 
@@ -186,6 +188,23 @@ def _workspace(row: Row, needed: Mapping[tuple[str, str], int]) -> list[Note]:
         return []
     message = f"{row.solution.id} needs {known:,} bytes of workspace, the row has {row.workspace_bytes:,}"
     return [Note(row.line, "error", "workspace", message, "copy it from a measured record: the call fails otherwise")]
+
+
+def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
+    """Records of MIOpen without a solver that a find-db, log or replay of the target's build names."""
+    known = set(of_build(tables.measurements, facts_by_source(tables.facts), file.reading.key_facts)["solution"])
+    records: dict[int, list[str]] = {}
+    for row in file.rows:
+        if row.live and row.solution is not None:
+            records.setdefault(row.line, []).append(row.solution.text)
+    for line, names in records.items():
+        if known and not known & set(names):
+            listed = ", ".join(name.partition(":")[2] for name in names[:_SHOWN])
+            message = (
+                f"no file of this MIOpen names {listed}: where the build lacks them, it searches again and overwrites "
+                "the record"
+            )
+            yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")
 
 
 def _workspaces(tables: Tables) -> dict[tuple[str, str], int]:

@@ -28,6 +28,7 @@ from logparse.formats.miopen.solvers import ALGORITHMS, TUNABLE, algorithm_name,
 from logparse.model import Measurement
 
 _MOST = 10
+_MOST_MEMORY = 288 * 10**9  # of an MI355X; MIOpen provides the workspace that a row states
 _PLAIN = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d*)?)", re.ASCII)
 _REFIND = "let MIOpen find it again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
@@ -146,6 +147,13 @@ def _workspace(item: Item, target: Facts) -> str | None:
     return f"the workspace {item.values[1]!r} is no number of bytes, and MIOpen checks it"
 
 
+def _beyond_memory(item: Item, target: Facts) -> str | None:
+    space = item.values[1].strip(BLANKS) if len(item.values) > 2 else ""
+    if not space.isdigit() or int(space) <= _MOST_MEMORY:
+        return None
+    return f"a workspace of {int(space):,} bytes, more than any GPU has: MIOpen drops the solver"
+
+
 def _default_parameters(item: Item, target: Facts) -> str | None:
     if not TUNABLE.match(item.solver):
         return None
@@ -163,6 +171,7 @@ _RULES = (
             Rule("key-spelling", "error", "matched", _spelling, _REFIND),
             Rule("unknown-solver", "error", "honoured", _blank_in_name, _REFIND),
             Rule("few-values", "error", "honoured", _few_values, _REFIND),
+            Rule("workspace", "error", "honoured", _beyond_memory, "copy it from a measured record"),
             Rule("algorithm", "error", "honoured", _algorithm, _REFIND),
             Rule("algorithm", "error", "honoured", _other_family, _REFIND),
             Rule("algorithm", "error", "honoured", _thrown, "remove that item", fault=False),
@@ -195,12 +204,13 @@ def _too_many(text: str) -> Iterator[Note]:
 
 
 def _overwritten(rows: Sequence[Row]) -> Iterator[Note]:
-    """Records of which every solver is unknown: MIOpen then searches, and writes its own record in their place."""
+    """Records of which every solver is unknown or drops out: MIOpen searches, and overwrites them with its own."""
     lost: dict[int, bool] = {}
     for row in rows:
-        unknown = row.solution is not None and known_algorithm(row.solution.id) is None
+        drops = any(breach.note.rule == "workspace" for breach in row.breaches)
+        unknown = drops or (row.solution is not None and known_algorithm(row.solution.id) is None)
         lost[row.line] = lost.get(row.line, True) and unknown and not row.dead
-    message = "no solver of the record is known: MIOpen searches again and overwrites the record"
+    message = "no solver of the record can be used: MIOpen searches again and overwrites the record"
     for line in (line for line, all_lost in lost.items() if all_lost):
         yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")
 

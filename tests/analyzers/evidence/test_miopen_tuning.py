@@ -8,13 +8,15 @@ from dataclasses import replace
 import pytest
 
 from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.joins import facts_by_source
+from analyzers.evidence.miopen_tuning import completed
 from analyzers.overrides import WRITERS
 from analyzers.recommend.override_files import emissions, targets
 from analyzers.recommend.ranking import recommend
 from logparse.formats.miopen import find_db, perf_db
-from logparse.model import Override
+from logparse.model import Evidence, Finding, Override, Solution
 from tests.analyzers.build import facts, measurement, tables, work
-from tests.analyzers.example import W
+from tests.analyzers.example import F, W
 
 DEVICE = {"arch": "gfx942", "cu_count": "304", "backend": "HIP"}
 BUILD = {"miopen_version": "3.4.0", "miopen_tweak": "abc"}
@@ -95,3 +97,47 @@ def test_a_solver_without_parameters_asks_for_none() -> None:
     slower = rows.assign(solution=rows["solution"].where(rows["origin"] != "miopen-chosen", f"miopen:{NAIVE}"))
     made = override(replace(t, measurements=slower))
     assert (made.solution.id, made.parameters) == (GEMM, None)
+
+
+OTHER = "ConvMlirIgemmWrWXdlops"
+
+
+def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
+    """An override that rests on a shipped find-db, whose build is unknown, beside a user find-db of the target's."""
+    shipped = [record(CK, 200.0, "ImplicitGEMM", 128), record(OTHER, 300.0, "ImplicitGEMM", 0)]
+    t = tables(
+        measurements=[*(row | {"source_id": "fdb"} for row in shipped), *users],
+        facts=[*facts("ufdb", **DEVICE, **BUILD), *facts("fdb", **DEVICE)],
+    )
+    given = Finding(
+        analyzer="slow-wrw",
+        message="slow",
+        problem=W,
+        evidence=Evidence(source_id="fdb", origin="find-db", measured=W.text),
+        override=Override(
+            problem=W, solution=Solution("miopen", CK), target=DEVICE | BUILD, time_us=200.0, workspace_bytes=128
+        ),
+    )
+    (done,) = completed([given], t, facts_by_source(t.facts))
+    return done
+
+
+def test_one_of_the_two_solvers_is_known_to_be_in_the_build() -> None:
+    """MIOpen overwrites a record of which it has no solver, and the shipped record may be of another build."""
+    slow, naive = record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)
+    for users, second in (
+        ((slow, naive), GEMM),
+        ((slow, record(OTHER, 9000.0, "ImplicitGEMM", 0)), OTHER),
+        ((), OTHER),
+    ):
+        made = completed_from_a_shipped_record(*users).override
+        assert made is not None
+        assert (made.solution.id, made.fallback and made.fallback.solution.id) == (CK, second)
+
+
+def test_without_a_solver_of_the_build_nothing_is_proposed() -> None:
+    elsewhere = record(GEMM, 3900.0, "GEMM", 6422528) | {"problem": F.text}
+    done = completed_from_a_shipped_record(elsewhere)
+    assert done.override is None
+    assert done.advice is not None
+    assert CK in done.advice

@@ -108,6 +108,15 @@ def test_a_record_that_miopen_overwrites() -> None:
     """A record of which no solver is left is searched for again, and the new record takes its place."""
     assert [x[2] for x in rules(ROW.replace("GemmWrwUniversal", "MySolver"))] == ["unknown-solver", "overwritten"]
     assert "overwritten" not in [x[2] for x in rules(ROW.replace("\n", f";MySolver:1,0,{ALGORITHM}\n"))]
+    huge = ROW.replace("6422528", "99999999999999")
+    assert [x[1:] for x in rules(huge)] == [("error", "workspace"), ("warning", "overwritten")]
+    assert "overwritten" not in [x[2] for x in rules(huge.replace("\n", f";{NAIVE.format(9)}\n"))]
+
+
+def test_a_blank_in_a_solvers_name() -> None:
+    file = inspect(NAME, ROW.replace("GemmWrw", " GemmWrw").encode(), TARGET)
+    assert [row.live for row in file.rows] == [False]
+    assert "blank" in file.rows[0].verdicts.why
 
 
 @pytest.mark.parametrize(

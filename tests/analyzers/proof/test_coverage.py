@@ -165,6 +165,22 @@ def test_a_recorded_workspace_that_is_too_small() -> None:
         assert [note.rule for note in with_collisions(file, t).notes] == rules
 
 
+def test_a_record_of_solvers_that_no_file_of_the_build_names() -> None:
+    key, algorithm = find_db.key(W, {}), "miopenConvolutionBwdWeightsAlgo"
+    text = f"{key}=ConvHipImplicitGemmGroupWrwXdlops:0.2,0,{algorithm}ImplicitGEMM{{}}\n"
+    build = {"miopen_version": "3.4.0", "miopen_tweak": "x"}
+    known = measurement(W.text, "miopen:GemmWrwUniversal", 3.9, source_id="ufdb")
+    for more, told, rules in (
+        ("", build, ["overwritten"]),
+        (f";GemmWrwUniversal:3.9,0,{algorithm}GEMM", build, []),
+        ("", build | {"miopen_version": "3.5.0"}, []),
+    ):
+        t = tables(measurements=[known], facts=facts("ufdb", **told))
+        file = inspect("gfx942130.HIP.3_4_0_x.ufdb.txt", text.format(more).encode(), {})
+        found = with_collisions(file, t).notes
+        assert [note.rule for note in found if note.severity == "warning"] == rules
+
+
 def test_times_of_a_trace_win() -> None:
     kernel = {
         "source_id": "t",
