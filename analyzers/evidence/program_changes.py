@@ -34,6 +34,17 @@ _ADVICE: Mapping[str, str] = {
 }
 
 
+_OUT_OF_REACH: Mapping[str, str] = {
+    r"cudnn:.*": "no setting makes PyTorch take one plan of cuDNN's",
+    r"torch:layout=.*\bstored\b.*": "a layout is chosen for a whole model: what that does is an action",
+}
+
+
+def out_of_reach(solution: Solution) -> str | None:
+    """Why nothing that a person can do makes one problem alone take this solution; None where something does."""
+    return next((why for pattern, why in _OUT_OF_REACH.items() if re.fullmatch(pattern, solution.text)), None)
+
+
 def by_hand(solution: Solution) -> bool:
     """Whether no file makes any library take this solution."""
     return solution.library in _LIBRARIES and solution.text != DEFAULT.text

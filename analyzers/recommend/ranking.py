@@ -20,7 +20,7 @@ from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.gpu_time import GpuTime, gpu_time, gpu_us
 from analyzers.evidence.joins import calls_by_problem, timed
 from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
-from analyzers.evidence.program_changes import by_hand
+from analyzers.evidence.program_changes import by_hand, out_of_reach
 from analyzers.measure.plan import plan
 from analyzers.recommend.ceiling import BreakEven, Ceiling, break_even, ceiling
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, pre_us
@@ -28,6 +28,7 @@ from analyzers.recommend.search_scripts import to_tune
 from analyzers.recommend.wildcards import Times
 from logparse.formats import aiter_log
 from logparse.model import Finding, Override, Problem, kind_of, solution_from_text
+from logparse.text import duration
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         break_even=break_even(to_tune(kept), tables, settings),
         judgement=judged,
         remarks=tuple(remarks),
-        findings=tuple(kept),
+        findings=tuple(sorted(map(_potential, kept), key=rank)),
         left_out=dict(sorted(Counter(why for why in reasons if why is not None).items())),
         calls={str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()},
         times=_times(rows, tables),
@@ -93,6 +94,15 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         aiter_misses=_aiter_misses(tables),
         actions=tuple(results(tables, ACTIONS, settings)),
     )
+
+
+def _potential(finding: Finding) -> Finding:
+    """A finding whose better solution nothing that a person does reaches: it states its worth, and saves nothing."""
+    why = None if finding.evidence.best is None else out_of_reach(solution_from_text(finding.evidence.best))
+    if why is None or finding.override is not None or finding.saving_us is None:
+        return finding
+    text = f"{finding.message}; potential, not a saving ({duration(finding.saving_us)} per run): {why}"
+    return replace(finding, message=text, saving_us=None, saving_low_us=None, saving_high_us=None, saving_share=None)
 
 
 _FIRST = 3
@@ -218,7 +228,7 @@ def action(finding: Finding) -> str:
     # A better one is known: one that no file can make a library take, or of another build or device than the target.
     best = finding.evidence.best
     if best is not None and by_hand(solution_from_text(best)) and finding.per_call_us is not None:
-        return f"by hand: {best}"
+        return f"{'potential' if out_of_reach(solution_from_text(best)) else 'by hand'}: {best}"
     return "see its advice" if finding.advice else "measure on the target"
 
 

@@ -110,6 +110,27 @@ def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_
     assert (item.time_us, item.regret) == (500.0, 0.5), "the pick's time, not that of PyTorch's Default"
 
 
+@pytest.mark.parametrize("best", ["torch:layout=NHWC,stored", "cudnn:eng1_k2=0"])
+def test_what_no_action_reaches_is_potential_and_no_saving(best: str) -> None:
+    text, reached = gemm().text, gemm(m=2048).text
+    rows = [(text, best, 40.0), (reached, "kernel:mine:gemm", 60.0)]
+    t = tables(
+        workload=[work(text, 10), work(reached, 5)],
+        measurements=[
+            measurement(problem, solution, us, origin="replay-confirm")
+            for problem, better, fast in rows
+            for solution, us in (("Default", 100.0), (better, fast))
+        ],
+    )
+    found = recommend(t, Settings())
+    saved = {x.problem.text: x.saving_us for x in found.findings if x.problem is not None}
+    assert saved == {reached: pytest.approx(200.0), text: None}
+    shown = render.rows(found).set_index("problem")
+    assert shown.loc[text, "action"] == f"potential: {best}"
+    assert "potential, not a saving (600 µs per run)" in shown.loc[text, "message"]
+    assert shown.loc[reached, "action"] == "by hand: kernel:mine:gemm"
+
+
 def test_traces_give_the_share_of_gpu_time() -> None:
     trace = {"source_id": "t", "run": "r", "device": 0, "op": "aten::mm", "problem": None, "kernel": "k", "calls": 1}
     t = everything()
