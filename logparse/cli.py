@@ -187,6 +187,7 @@ def replay(
     direction: Annotated[str | None, option("F, B or W.", values="FBW")] = None,
     top: Annotated[int | None, option("Only the N most valuable problems.", min=1)] = None,
     budget: Annotated[str | None, option("Stop after this long: 90s, 10m, 1.5h.")] = None,
+    silence: Annotated[str, option("Kill a worker that reports nothing for this long.")] = "60s",
     workspace: Annotated[int | None, option("Workspace in bytes. [default: the log's, else PyTorch's]", min=0)] = None,
     solution: Annotated[opt.Words, option("A kernel of yours, pkg.module:callable.")] = None,
     resume: Annotated[bool, option("Skip what this machine has measured.", "--resume/--again")] = True,
@@ -223,7 +224,9 @@ def replay(
         markers=markers,
         flush_instructions=flush_instructions,
         method=Method(workspace_bytes=workspace, cache="hot" if hot else "cold"),
-        limits=Limits(budget_s=measuring.seconds(budget) if budget else None),
+        limits=Limits(
+            budget_s=measuring.seconds(budget) if budget else None, hang_s=measuring.seconds(silence, "--silence")
+        ),
         stages=measuring.stages(only),
     )
     if dry_run or script or profile_command:

@@ -238,15 +238,15 @@ def stages(only: str | None) -> frozenset[Stage]:
     return frozenset(x for x in get_args(Stage) if only in (None, x))
 
 
-def seconds(text: str) -> float:
-    """Seconds of a budget: ``90``, ``90s``, ``10m``, ``1.5h``.  Raises UsageError, also for 0 and less."""
+def seconds(text: str, option: str = "--budget") -> float:
+    """Seconds of an option's value: ``90``, ``90s``, ``10m``, ``1.5h``.  Raises UsageError, also for 0 and less."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in "smh" and text else (text, "s")
     try:
         value = float(number) * {"s": 1, "m": 60, "h": 3600}[unit]
     except ValueError:
         value = 0.0
     if not 0 < value < math.inf:
-        raise UsageError(f"--budget {text}: a time above 0, such as 90 (seconds), 10m or 1.5h")
+        raise UsageError(f"{option} {text}: a time above 0, such as 90 (seconds), 10m or 1.5h")
     return value
 
 

@@ -43,7 +43,9 @@ CONF
         # shellcheck disable=SC2086
         apt-get -qq download -t experimental $headers
         for deb in *-dev_*.deb; do dpkg -x "$deb" "$dir/headers"; done
-        dpkg-deb -W --showformat='${Package} ${Version}\n' archives/lib{hipblaslt,miopen,rocblas,amdhip64}*.deb
+        for deb in archives/lib{hipblaslt,miopen,rocblas,amdhip64}*.deb; do
+            dpkg-deb -W --showformat='${Package} ${Version}\n' "$deb"
+        done
     ) >"$dir/versions"
     rm -rf "$dir/apt/cache"
     # Bindings look for the libraries without their version.

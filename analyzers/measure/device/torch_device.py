@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from analyzers.evidence.devices import device_of
 from analyzers.measure.backend import HostBoundError, OutOfMemoryError, Place
 from analyzers.measure.device.instruction_cache import InstructionFlush
+from analyzers.measure.device.virtual_gpu import virtual_gpu
 
 Tensor: TypeAlias = Any
 """torch.Tensor; torch is not installed where types are checked."""
@@ -71,6 +72,8 @@ class TorchDevice:
             torch.cuda.set_device(self.device)
             torch.cuda.init()
         self.is_rocm = torch.version.hip is not None
+        self._virtual = None if self.is_gpu else virtual_gpu()
+        self._now_us = self._virtual.now_us if self._virtual else _host_us
         self.facts = self._facts()
         self.cache_bytes = self._cache_bytes()
         self._host_us_each = 20.0
@@ -87,6 +90,8 @@ class TorchDevice:
     def _facts(self) -> Mapping[str, str]:
         torch = self.torch
         facts = {"pytorch_version": str(torch.__version__)}
+        if self._virtual is not None:
+            return {**facts, **self._virtual.facts}
         if not self.is_gpu:
             facts |= {"device": _cpu_name(), "arch": platform.machine(), "backend": "CPU"}
             return facts | {"cu_count": str(os.cpu_count() or 1), "threads": str(torch.get_num_threads())}
@@ -164,10 +169,10 @@ class TorchDevice:
         if not self.is_gpu:
             if evict:
                 self.evict()
-            started = time.perf_counter_ns()
+            started = self._now_us()
             for turn in range(first, first + count):
                 call(turn)
-            return (time.perf_counter_ns() - started) / 1e3 / count
+            return (self._now_us() - started) / count
         timed = self._events_us if self.flush is None else self._each_us
         for _ in range(_TRIES):
             if evict:
@@ -224,6 +229,10 @@ class TorchDevice:
     def _enqueued(self, begun: int, count: int) -> None:
         host_us = (time.perf_counter_ns() - begun) / 1e3
         self._host_us_each = min(2_000.0, max(5.0, host_us / count))
+
+
+def _host_us() -> float:
+    return time.perf_counter_ns() / 1e3
 
 
 @cache

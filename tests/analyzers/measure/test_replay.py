@@ -249,6 +249,8 @@ BROKEN = type(BACKENDS[0])("broken", "cannot be opened", _broken)  # type: ignor
 def test_a_budget_has_a_unit() -> None:
     assert [seconds(x) for x in ("90", "90s", "10m", "1.5h")] == [90, 90, 600, 5400]
     for text in ("", "m", "ten"):
+        with pytest.raises(InputError, match="--silence"):
+            seconds(text, "--silence")
         with pytest.raises(InputError, match="budget"):
             seconds(text)
 

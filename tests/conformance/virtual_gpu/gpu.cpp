@@ -6,6 +6,7 @@
 //
 //   VGPU_ARCH, VGPU_CUS, VGPU_NAME   the device (default gfx90a:sramecc+:xnack-, 104, AMD Instinct MI210)
 //   VGPU_LOG=FILE                    every launch is appended: name, sizes, us
+//   VGPU_COMPUTE=N                   larger products are not computed (multiplications; default 2^27)
 #include <fcntl.h>
 #include <hip/hip_runtime_api.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@
 #include <map>
 #include <mutex>
 
+#include "gemms.h"
 #include "plan.h"
 
 namespace {
@@ -74,14 +76,17 @@ Arguments arguments(void** each, void** extra) {
 }
 
 void run(const Function& function, const Arguments& given, size_t groups) {
-    static const vgpu::Kernels hanging("VGPU_HANG"), crashing("VGPU_CRASH");
-    (void)given, (void)groups;
-    const Launch launch{function.name, ""};
+    static const vgpu::Kernels hanging("VGPU_HANG"), crashing("VGPU_CRASH"), wrong("VGPU_WRONG");
+    static const double most = vgpu::number("VGPU_COMPUTE", 1 << 27);
+    (void)groups;
+    const vgpu::Gemm gemm = vgpu::read_gemm(function.name, given.buffer, given.bytes);
+    const Launch launch{function.name, gemm.m ? gemm.sizes() : ""};
     if (crashing.contain(launch)) {
         std::fprintf(stderr, "Memory access fault by GPU node-1 (virtual) in %s\n", launch.name.c_str());
         std::abort();
     }
     while (hanging.contain(launch)) pause();
+    if (gemm.computed && gemm.multiplications() <= most) vgpu::compute(gemm, wrong.contain(launch));
     const std::lock_guard<std::mutex> lock(mutex);
     const double us = times().us(launch, now_us);
     now_us += us;
@@ -163,6 +168,14 @@ double vgpu_now_us() {
     const std::lock_guard<std::mutex> lock(mutex);
     return now_us;
 }
+// What a harness states of the device: "device", "arch" or "cu_count".
+const char* vgpu_fact(const char* name) {
+    static const std::string device = vgpu::setting("VGPU_NAME", "AMD Instinct MI210");
+    static const std::string arch = vgpu::setting("VGPU_ARCH", "gfx90a:sramecc+:xnack-");
+    static const std::string cus = vgpu::setting("VGPU_CUS", "104");
+    const std::string asked = name;
+    return (asked == "device" ? device : asked == "arch" ? arch : cus).c_str();
+}
 // The kernels launched since the last question, one per line; the text holds until the next.
 const char* vgpu_launched() {
     static std::string answer;
@@ -188,10 +201,9 @@ hipError_t hipMemGetInfo(size_t* free, size_t* total) { return *free = 60ull << 
 
 hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600* p, int) {
     std::memset(p, 0, sizeof *p);
-    std::snprintf(p->name, sizeof p->name, "%s", vgpu::setting("VGPU_NAME", "AMD Instinct MI210").c_str());
-    const std::string arch = vgpu::setting("VGPU_ARCH", "gfx90a:sramecc+:xnack-");
-    std::snprintf(p->gcnArchName, sizeof p->gcnArchName, "%s", arch.c_str());
-    p->multiProcessorCount = int(vgpu::number("VGPU_CUS", 104));
+    std::snprintf(p->name, sizeof p->name, "%s", vgpu_fact("device"));
+    std::snprintf(p->gcnArchName, sizeof p->gcnArchName, "%s", vgpu_fact("arch"));
+    p->multiProcessorCount = std::atoi(vgpu_fact("cu_count"));
     p->totalGlobalMem = 64ull << 30;
     p->sharedMemPerBlock = p->maxSharedMemoryPerMultiProcessor = p->sharedMemPerMultiprocessor = 65536;
     p->regsPerBlock = 65536;

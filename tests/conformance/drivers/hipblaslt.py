@@ -1,0 +1,90 @@
+"""The real hipBLASLt through ctypes: its handle, descriptors, heuristic and products."""
+
+import ctypes
+
+OPERATIONS = {"N": 111, "T": 112}
+TRANS_A, TRANS_B, WORKSPACE, BATCH_COUNT, BATCH_STRIDE = 0, 1, 1, 0, 1
+RESULT_BYTES, WORKSPACE_BYTES = 56, 32 << 20
+TYPES = "NS_8GemmTypeE18hipblasOperation_tS2_11hipDataTypeS3_S3_S3_20hipblasComputeType_t"
+GET_ALL = f"_ZN13hipblaslt_ext11getAllAlgosEPv{TYPES}RSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS6_EE"
+"""hipblaslt_ext::getAllAlgos: loads the kernels of these types without reading the override file."""
+
+
+class Library:
+    """A handle, and what C calls return as Python values.  Raises RuntimeError with the status."""
+
+    def __init__(self) -> None:
+        self.lt = ctypes.CDLL("libhipblaslt.so.1")
+        self.handle = ctypes.c_void_p()
+        self.ask("hipblasLtCreate", ctypes.byref(self.handle))
+
+    def ask(self, function, *arguments):
+        status = self.lt[function](*arguments)
+        if status:
+            raise RuntimeError(f"{function} returned {status}")
+
+    def load(self, call):
+        """Load the kernels of these types; which of them fit the call is another question."""
+        trans_a, trans_b, *_, types, compute, _ = call
+        vector = (ctypes.c_void_p * 3)()  # an empty std::vector; what it gets is left to the process's end
+        self.lt[GET_ALL](self.handle, 1, OPERATIONS[trans_a], OPERATIONS[trans_b], *types, compute, vector)
+
+    def describe(self, call):
+        """The call's descriptor, layouts and preference."""
+        trans_a, trans_b, m, n, k, batch, types, compute, scale = call
+        operation = ctypes.c_void_p()
+        self.ask("hipblasLtMatmulDescCreate", ctypes.byref(operation), compute, scale)
+        for attribute, trans in ((TRANS_A, trans_a), (TRANS_B, trans_b)):
+            value = ctypes.c_int32(OPERATIONS[trans])
+            self.ask("hipblasLtMatmulDescSetAttribute", operation, attribute, ctypes.byref(value), 4)
+        layouts = []
+        shapes = ((m, k) if trans_a == "N" else (k, m), (k, n) if trans_b == "N" else (n, k), (m, n), (m, n))
+        for kind, (rows, columns) in zip(types, shapes, strict=False):
+            layout = ctypes.c_void_p()
+            sizes = (ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows))
+            self.ask("hipblasLtMatrixLayoutCreate", ctypes.byref(layout), kind, *sizes)
+            if batch > 1:
+                count, stride = ctypes.c_int32(batch), ctypes.c_int64(rows * columns)
+                self.ask("hipblasLtMatrixLayoutSetAttribute", layout, BATCH_COUNT, ctypes.byref(count), 4)
+                self.ask("hipblasLtMatrixLayoutSetAttribute", layout, BATCH_STRIDE, ctypes.byref(stride), 8)
+            layouts.append(layout)
+        preference = ctypes.c_void_p()
+        self.ask("hipblasLtMatmulPreferenceCreate", ctypes.byref(preference))
+        size = ctypes.c_uint64(WORKSPACE_BYTES)
+        self.ask("hipblasLtMatmulPreferenceSetAttribute", preference, WORKSPACE, ctypes.byref(size), 8)
+        return operation, *layouts, preference
+
+    def found(self, described, most):
+        """Indices of the heuristic's solutions."""
+        try:
+            return [int.from_bytes(bytes(x[:4]), "little", signed=True) for x in self.heuristic(described, most)]
+        except RuntimeError:
+            return []
+
+    def heuristic(self, described, most):
+        """The heuristic's results, as a product takes them: the library's own choice first."""
+        results, count = (ctypes.c_uint8 * (RESULT_BYTES * most))(), ctypes.c_int()
+        arguments = (self.handle, *described, most, results, ctypes.byref(count))
+        self.ask("hipblasLtMatmulAlgoGetHeuristic", *arguments)
+        return [results[at * RESULT_BYTES : (at + 1) * RESULT_BYTES] for at in range(count.value)]
+
+    def run(self, call, times, most=1):
+        """Run the call so often with each of the heuristic's solutions (the first alone, as a job does); their indices
+        and launches.
+        """
+        m, n, k, batch = call[2:6]
+        operation, *layouts, preference = self.describe(call)
+        a, b, c = ((ctypes.c_uint8 * (8 * batch * size))() for size in (m * k, k * n, m * n))
+        space = (ctypes.c_uint8 * WORKSPACE_BYTES)()
+        one, zero = ctypes.c_float(1), ctypes.c_float(0)
+        of_a, of_b, of_c, of_d = layouts
+        inputs = (ctypes.byref(one), a, of_a, b, of_b, ctypes.byref(zero), c, of_c, c, of_d)
+        launched = ctypes.CDLL(None).vgpu_launched
+        launched.restype = ctypes.c_char_p
+        for result in self.heuristic((operation, *layouts, preference), most):
+            launched()
+            algorithm = (ctypes.c_uint8 * RESULT_BYTES)(*result)
+            for _ in range(times):
+                tail = (algorithm, space, ctypes.c_size_t(WORKSPACE_BYTES), None)
+                self.ask("hipblasLtMatmul", self.handle, operation, *inputs, *tail)
+            yield int.from_bytes(bytes(result[:4]), "little", signed=True), launched().decode().splitlines()
