@@ -3,18 +3,18 @@
 aiter reads them with ``pandas.read_csv`` and looks calls up in a dictionary: a cell's *type* decides whether it is
 found, and pandas gives one type to a whole column.  One cell that is no number makes every size a text that no call
 equals; two different rows of one key make the reader raise.  Device and CU count are part of the key, the library's
-build is not.  Of the bf16 table the key of a call is known (``aiter.key``); no log shows which of the others a call
-reads.
+build is not.  Of the bf16 table the key of a call is known (``aiter.key``); of the others a server's log states it.
 Source: ``aiter_lookup``; ROCm/aiter ``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -25,7 +25,7 @@ from analyzers.overrides.override_format import Conversion, Merging, OverrideFor
 from analyzers.overrides.reading import Note, Reading, Row, Rule, accepted, judge, text_of
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.errors import InputError
-from logparse.formats import aiter
+from logparse.formats import aiter, aiter_log
 from logparse.formats.format import Emission, Head
 from logparse.model import GemmProblem, Solution
 
@@ -357,15 +357,33 @@ def _own_facts(found: Sequence[Entry]) -> dict[str, str]:
 def padded(key: str) -> list[str]:
     """The keys that aiter tries where there is no row of this one: M padded finely, then coarsely.
 
-    Newer versions pad M below 16 to a power of two first, and stop at 8192 for a wide N; all are tried here.
+    Newer versions pad M below 16 to a power of two first, and stop at 8192 for a wide N; all are tried here.  Of a
+    table without an arch and of batched GEMMs it is not known, nothing is tried.
     """
     cells = key.split(",")
+    if not cells[0].startswith("gfx") or (len(cells) == 6 and cells[5].isdigit()):
+        return []
     m, n = int(cells[2]), int(cells[3])
     power = 1 << (m - 1).bit_length() if m > 1 else 1
     step = 16 if m <= 256 else 32 if m <= 1024 else 64 if m <= 4096 else 128
     tries = [power] if m < 16 else []
     tries += [-(-m // step) * step, *([8192] if m > 8192 and n > 4096 else []), power]
     return list(dict.fromkeys(",".join((*cells[:2], str(x), *cells[3:])) for x in tries if x != m))
+
+
+def stated(name: str, reading: Reading[_Context], texts: Iterable[str]) -> dict[str, str]:
+    """Problem text → the key under which aiter looked it up in this table, by the lines of a server's log."""
+    operator, facts = stem(name), reading.key_facts
+    device = {"gfx": arch(facts) or "", "cu_num": facts.get("cu_count", "")}
+    columns = reading.parsed.table.present(reading.parsed.columns)
+    out = {}
+    for found in filter(None, map(aiter_log.looked_up, texts)):
+        table, values = found
+        cells = [device.get(x) or values.get(x, "") for x in columns]
+        if operator is not None and stem(table) == operator and all(cells):
+            with contextlib.suppress(KeyError, ValueError):
+                out[aiter.problem_of_row(values, table).text] = ",".join(cells)
+    return out
 
 
 # ------------------------------------------------------------------------------------------------- merged, converted
@@ -411,6 +429,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     remarks=remarks,
     key=aiter.key,
     instead=padded,
+    stated=stated,
     writer=aiter.WRITER,
     merging=_MERGING,
     conversion=Conversion(
@@ -428,5 +447,7 @@ KERNEL_TABLES = OverrideFormat(
     reader=read,
     remarks=remarks,
     key=lambda problem, facts: None,
+    instead=padded,
+    stated=stated,
     merging=_MERGING,
 )

@@ -37,14 +37,20 @@ class Answer:
 
 
 def look_up(
-    format: OverrideFormat, reading: Reading[Any], call: Problem, *, wildcards: bool = False, has: Has | None = None
+    format: OverrideFormat,
+    reading: Reading[Any],
+    call: Problem,
+    *,
+    wildcards: bool = False,
+    has: Has | None = None,
+    key: str | None = None,
 ) -> Answer:
     """The answer of a library that read the file so.
 
     ``wildcards``: PyTorch's wildcard fallback is on (off by default).  ``has`` is whether the target's build can run a
-    solution; without it every one is taken to be there.
+    solution; without it every one is taken to be there.  ``key`` is the call's key, where a log states it.
     """
-    key = format.key(call, reading.key_facts)
+    key = key or format.key(call, reading.key_facts)
     if key is None:
         return _keyless(reading, call, reading.families if wildcards else ())
     tries = [row for x in (key, *format.instead(key)) if x in reading.by_key for row in _tried(format, reading, x)]
@@ -54,7 +60,7 @@ def look_up(
     if row is not None:
         assumed = "if the target is of the build that wrote the file" if reading.accepted is None else ""
         return Answer(key, row, "hit", assumed)
-    return Answer(key, None, "miss", _why_not(reading, key, tries))
+    return Answer(key, None, "miss", _why_not(format, reading, key, tries))
 
 
 def _tried(format: OverrideFormat, reading: Reading[Any], key: str) -> Sequence[Row]:
@@ -66,7 +72,7 @@ def _runs(row: Row, has: Has | None) -> bool:
     return has is None or row.solution is None or has(row.solution)
 
 
-def _why_not(reading: Reading[Any], key: str, tries: Sequence[Row]) -> str:
+def _why_not(format: OverrideFormat, reading: Reading[Any], key: str, tries: Sequence[Row]) -> str:
     if tries:
         named = ", ".join(dict.fromkeys(row.solution.text for row in tries if row.solution is not None))
         return f"line {tries[0].line}: the build has no {named}"
@@ -76,7 +82,16 @@ def _why_not(reading: Reading[Any], key: str, tries: Sequence[Row]) -> str:
     near = next((row for row in reading.by_key.get(key, ()) if row.whole), None)
     if near is not None:
         return f"line {near.line} has the call's key but is for another problem, and the library matches all of it"
-    return "the file is not accepted" if reading.accepted is False else "no row"
+    if reading.accepted is False:
+        return "the file is not accepted"
+    others = [_difference(key, other) for other in format.instead(key)]
+    return f"no row; one with {' or '.join(others)} would serve it too" if others else "no row"
+
+
+def _difference(key: str, other: str) -> str:
+    """What another key has in place of the call's."""
+    pairs = zip(key.split(","), other.split(","), strict=False)
+    return ", ".join(f"{theirs} instead of {mine}" for mine, theirs in pairs if mine != theirs)
 
 
 def _keyless(reading: Reading[Any], call: Problem, families: Sequence[Row]) -> Answer:

@@ -110,9 +110,10 @@ class OverrideFormat:
     of a call on a target (its writer's own), ``matches`` whether the row of one key serves a call of another
     (equality, where a format has no wildcards).  ``tried`` puts the rows of one key in the order in which the library
     tries them (as they stand in the file, if it is not given).  ``instead`` are the keys that it tries, in order, where
-    there is no row of a call's own.  ``foreign`` is why a build with these facts makes no such key.  ``selects``: a row
-    chooses a solution (a perf-db's only sets parameters).  ``signs`` are texts by which the library's log reports that
-    it did not honour a file, and what each means.
+    there is no row of a call's own.  ``stated`` are keys by problem that the messages of a log state of this file.
+    ``foreign`` is why a build with these facts makes no such key.  ``selects``: a row chooses a solution (a perf-db's
+    only sets parameters).  ``signs`` are texts by which the library's log reports that it did not honour a file, and
+    what each means.
 
     Writing.  ``writer`` makes the file; ``lines`` renders rows as lines of one, by which a merged file is written and a
     user's own rows are kept.  ``keep_refusal`` is why no row of one file can stand in another of this format (None:
@@ -132,6 +133,9 @@ class OverrideFormat:
     tried: Callable[[Sequence[Row], Facts], Sequence[Row]] = field(default=lambda rows, facts: rows)
     foreign: Callable[[str, Facts], str | None] = field(default=lambda key, facts: None)
     instead: Callable[[str], Sequence[str]] = field(default=lambda key: ())
+    stated: Callable[[str, Reading[Any], Iterable[str]], Mapping[str, str]] = field(
+        default=lambda name, reading, texts: {}
+    )
     selects: bool = True
     signs: tuple[tuple[str, str], ...] = ()
     writer: Writer | None = None

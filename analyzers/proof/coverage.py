@@ -78,10 +78,11 @@ def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> 
     """
     format, times = by_name(file.format), times_of(tables)
     work = tables.workload[tables.workload["kind"].isin(format.kinds)]
+    stated = format.stated(file.name, file.reading, map(str, tables.messages["text"]))
     uses = []
     for text, count in sorted(calls_by_problem(work).items()):
         problem = problem_from_text(str(text))
-        found = look_up(format, file.reading, problem, wildcards=wildcards)
+        found = look_up(format, file.reading, problem, wildcards=wildcards, key=stated.get(str(text)))
         uses.append(
             Use(
                 problem=str(text),

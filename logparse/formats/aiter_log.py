@@ -98,6 +98,15 @@ def _lookup(body: str, text: str) -> Outcome:
     return Outcome("call", records)
 
 
+def looked_up(text: str) -> tuple[str, dict[str, str]] | None:
+    """Of a message of function ``tuned`` or ``untuned``: the table's file name, and the values by their columns."""
+    found = _LOOKUP.match(text)
+    if found is None:
+        return None
+    table = found["missed"] or found["listed"] or found["file"] or ""
+    return PurePosixPath(table).name, _values(found["fields"])
+
+
 def _values(fields: str) -> dict[str, str]:
     return {_NAMES.get(name, name): value for name, value in _FIELD.findall(fields)}
 

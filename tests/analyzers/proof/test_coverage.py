@@ -235,6 +235,34 @@ def test_what_is_written_is_covered_and_nothing_else(problems: list[object], cou
             assert (use.state == "hit") == (use.key in keys)
 
 
+def test_a_servers_log_states_what_aiter_looks_up(store: Store, tmp_path: Path) -> None:
+    """Which shapes of an 8-bit table miss, and which padded M would serve them."""
+    table, missed = "a8w8_bpreshuffle_tuned_gemm.csv", "not found tuned config in /x/{}, will use default config!"
+    log = tmp_path / "server.log"
+    sizes = ((1, table), (30, table), (300, table), (64, "a8w8_blockscale_tuned_gemm.csv"))
+    log.write_text(
+        "".join(
+            f"[aiter] shape is M:{m}, N:1280, K:8192, q_dtype_w:torch.float8_e4m3fnuz, {missed.format(name)}\n"
+            for m, name in sizes
+        )
+    )
+    ingest([str(log)], store)
+    rows = "".join(
+        f"gfx942,304,{m},1280,8192,torch.float8_e4m3fnuz,ck,34,0,20.5,a8w8_256,1.02,510.5,0.0\n" for m in (1, 32)
+    )
+    head = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
+    file = inspect(table, (head + rows).encode(), {"arch": "gfx942", "cu_count": "304"})
+    uses = coverage(file, Tables(run=store.latest_run(), **store.frames())).uses
+    found = {int(use.key.split(",")[2]): (use.state, use.line, use.reason) for use in uses if use.key is not None}
+    assumed = "if the target is of the build that wrote the file"
+    assert found.pop(300) == (
+        "miss",
+        None,
+        "no row; one with 320 instead of 300 or 512 instead of 300 would serve it too",
+    )
+    assert found == {1: ("hit", 2, assumed), 30: ("hit", 3, assumed)}
+
+
 def test_a_padded_row_of_aiter_serves_a_call() -> None:
     target = {"arch": ARCH, "cu_count": "304"}
     call = gemm(4096, n=50, k=1024)
