@@ -39,14 +39,18 @@ _STEPS = (
     create temp table given as
     select problem, any_value(direction) as direction, any_value(flops) as flops, any_value(layer) as layer
     from ({layers}) group by problem""",
-    "create temp table layers as select layer, row_number() over () as place from (select distinct layer from given)",
+    """
+    create temp table layers as
+    select layer, cast(row_number() over () as integer) as place from (select distinct layer from given)""",
     """
     create temp table problems as
     select problem, cast(row_number() over () as integer) as id, direction, flops, place as layer
     from given left join layers using (layer)""",
+    "drop table given",
+    "drop table layers",
     """
     create temp table files as
-    select source_id, row_number() over () as file from (select distinct source_id from timed)""",
+    select source_id, cast(row_number() over () as integer) as file from (select distinct source_id from timed)""",
     """
     create temp table solvers as
     select solution, cast(row_number() over (order by solution) as integer) as solver,
@@ -67,6 +71,7 @@ _STEPS = (
     from (select file, id, solver, min(us) as us from times
           where id in (select id from problems where direction = 'W') group by all) join solvers using (solver)
     group by file, id""",
+    "drop table times",
 )
 _TIMED = """
     create temp view timed as
@@ -81,7 +86,7 @@ _PASSES = """
            f_us, b_us, all_us
     from w join problems p using (id) join files using (file) join sums using (file)
     join solvers on solver = w.first.solver left join siblings s on s.file = w.file and s.layer = p.layer"""
-_MADE = ("given", "layers", "problems", "files", "solvers", "times", "best", "w")
+_LEFT = ("problems", "files", "solvers", "best", "w")
 
 
 def read_passes(con: duckdb.DuckDBPyConnection, layers: str = _STORED) -> pd.DataFrame:
@@ -98,7 +103,7 @@ def read_passes(con: duckdb.DuckDBPyConnection, layers: str = _STORED) -> pd.Dat
     for step in (_TIMED, *_STEPS):
         con.execute(step.format(**words))
     made: pd.DataFrame = con.sql(_PASSES.format(**words)).to_arrow_table().to_pandas()
-    for table in _MADE:
+    for table in _LEFT:
         con.execute(f"drop table {table}")
     con.execute("drop view timed")
     return made

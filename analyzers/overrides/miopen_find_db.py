@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from analyzers.evidence.target import Facts
 from analyzers.overrides import miopen_records
@@ -25,7 +26,7 @@ from logparse.formats.miopen import find_db
 from logparse.formats.miopen.find_db_record import BLANKS, read_item
 from logparse.formats.miopen.problem_key import is_key, key_of, problem_from_key
 from logparse.formats.miopen.solvers import ALGORITHMS, TUNABLE, algorithm_name, known_algorithm
-from logparse.model import Measurement
+from logparse.model import ConvProblem, Measurement
 
 _MOST = 10
 _MOST_MEMORY = 288 * 10**9  # of an MI355X; MIOpen provides the workspace that a row states
@@ -45,8 +46,13 @@ def _bad_key(item: Item, target: Facts) -> str | None:
     return None
 
 
+@lru_cache(maxsize=1)  # the items of a record follow each other
+def _own_key(problem: ConvProblem) -> str | None:
+    return key_of(problem)
+
+
 def _spelling(item: Item, target: Facts) -> str | None:
-    own = key_of(item.problem) if item.problem is not None else None
+    own = _own_key(item.problem) if item.problem is not None else None
     return f"MIOpen spells the key {own}" if own is not None and own != item.key else None
 
 

@@ -6,6 +6,7 @@ A find-db item names the solver and the algorithm of its direction; both are nee
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from logparse.model import Direction
 
@@ -38,6 +39,7 @@ _FAMILY_OF = tuple(
 )
 
 
+@lru_cache(maxsize=4096)  # a find-db repeats some hundred names, each in thousands of records
 def known_algorithm(solver: str) -> str | None:
     """The algorithm family of a solver by its name, None where the name has none."""
     return next((family for pattern, family in _FAMILY_OF if pattern.match(solver)), None)
@@ -60,6 +62,7 @@ _BOTH_WAYS = re.compile(r"ConvOclDirectFwd")
 """Solvers that serve backward data too, in spite of their name."""
 
 
+@lru_cache(maxsize=4096)
 def direction_of_solver(solver: str) -> Direction | None:
     """The direction that a solver's name contains, None where it serves several (Winograd, ConvAsm1x1U …)."""
     if _BOTH_WAYS.match(solver):
