@@ -13,12 +13,11 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.double_counts import by_log, remarks
 from analyzers.evidence.runs import tables_of_logs
+from logparse.formats.traces.torch.records import ASSIGNED, BY_ORDER
 from logparse.model import Evidence, Finding
 from logparse.store import Store
 
 NAME = "completeness"
-ASSIGNED, BY_ORDER = "convolution_backward_assigned", "convolution_backward_by_order"
-"""Facts of a trace: shares of the time of backward convolutions (``logparse/formats/traces/torch/records.py``)."""
 MASK_BITS: Mapping[str, int] = {
     "error": 1,
     "trace": 2,

@@ -16,6 +16,7 @@ import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
 from logparse.formats.traces.torch.busy import BEFORE, COMMUNICATION
+from logparse.formats.traces.torch.gradients import BACKWARD_DATA, BACKWARD_WEIGHTS
 from logparse.model import kind_of, layer_of
 
 STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"
@@ -26,8 +27,8 @@ CONVOLUTION = "convolution {}"
 TRANSPOSE = re.compile(r"transpose|nchwToNhwc|nhwcToNchw|NCHW2CNHW|CNHW2NCHW|tensorTransform", re.IGNORECASE)
 """Kernels by which a library changes the layout of a convolution's tensors: MIOpen's, CK's and cuDNN's."""
 _PASSES: Mapping[str, re.Pattern[str]] = {
-    "B": re.compile(r"dgrad|bwd_?data|backward_?data|igemm_bwd_|depthwise[23]d_backward", re.IGNORECASE),
-    "W": re.compile(r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|bwd_?filter", re.IGNORECASE),
+    "B": BACKWARD_DATA,
+    "W": BACKWARD_WEIGHTS,
     "F": re.compile(r"fprop|conv\w*_?fwd|igemm_fwd_|implicit_convolve|conv2d|conv3d|winograd|Sp3Asm", re.IGNORECASE),
 }
 _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(

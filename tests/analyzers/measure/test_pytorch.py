@@ -15,8 +15,11 @@ from analyzers.measure.backends.pytorch import BACKEND
 from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.replay import Options, replay
 from analyzers.measure.results import Method
-from logparse.model import DEFAULT, ConvProblem, GemmProblem, Problem, Solution
+from logparse.formats.traces.torch import profiler as torch_profiler
+from logparse.model import DEFAULT, Call, ConvProblem, GemmProblem, Problem, Solution
 from tests.analyzers.measure.problems import SMALL_W, gemm, store_of
+from tests.conftest import CORPUS, needs_corpus
+from tests.formats.reading import outcomes, records
 
 HALF = dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), "bf16_r")
 POINTWISE = {"filter_h": 1, "filter_w": 1, "pad_h": 0, "pad_w": 0, "stride_h": 1, "stride_w": 1, "groups": 1}
@@ -47,6 +50,7 @@ CONVS = [
         replace(SMALL_W, groups=1),
         replace(SMALL_W, out_h=10, out_w=10, **POINTWISE),
         replace(SMALL_W, **LAST),
+        replace(SMALL_W, groups=16, **LAST),  # depthwise, of permuted views
         replace(SMALL_W, **HALF_W),
     )
 ]
@@ -141,3 +145,17 @@ def test_replay_on_the_cpu_end_to_end(tmp_path: Path, monkeypatch: pytest.Monkey
     facts = store.facts()
     assert {"device", "arch", "pytorch_version", "environment", "drift"} <= set(facts["name"])
     assert {x.ended for x in replay(store, Options(devices=("cpu",))).results} == {"known"}
+
+
+@needs_corpus
+def test_every_convolution_of_permuted_views_can_be_rebuilt() -> None:
+    found = records(outcomes(torch_profiler.FORMAT, CORPUS / "nvidia/convnext_tiny.trace.json.gz"))
+    convs = {x.problem for x in found if isinstance(x, Call) and isinstance(x.problem, ConvProblem)}
+    backend = BACKEND.open(Place(device="cpu"))
+    assert len(convs) == 23
+    assert all(backend.solutions(problem, 100)[0] == DEFAULT for problem in convs)
+    smallest = min((x for x in convs if (x.groups or 1) > 1), key=lambda x: (x.bytes or 0.0, x.text))
+    reduced = replace(smallest, n=1, c=8, k=8, groups=8)
+    runnable = backend.prepare(reduced, DEFAULT, Conditions(seed=1, sets=1))
+    assert acceptable(runnable.error(), error_bound(reduced))
+    backend.release()

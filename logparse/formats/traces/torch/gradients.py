@@ -24,12 +24,15 @@ from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
-_B = re.compile(
+BACKWARD_DATA = re.compile(
     r"dgrad|bwd_?data|backward_?data|igemm_bwd_|conv2d_(?:v\dr\d_)?bwd|naive_conv_(?:ab_)?(?:\w*packed_)?bwd_"
     r"|depthwise[23]d_backward_kernel",
     re.IGNORECASE,
 )
-_W = re.compile(r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|bwd_?filter|grad_?weight", re.IGNORECASE)
+BACKWARD_WEIGHTS = re.compile(
+    r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|bwd_?filter|grad_?weight", re.IGNORECASE
+)
+"""Names of main kernels of either gradient: MIOpen, CK, MLIR, cuDNN, CUTLASS and PyTorch's own."""
 _SUM = re.compile(r"reduc", re.IGNORECASE)
 _INPUT = re.compile(
     r"nchwToNhwc|NCHW2CNHW|im2d?2?col|SubTensorOpWithScalar|fillBuffer|scalePackedTensor|init_device_workspace"
@@ -101,7 +104,7 @@ def _role(name: str) -> str:
     ``B`` or ``W`` by its name; ``w`` a sum of partial weight gradients; ``i`` prepares an operand or clears a result,
     ``o`` converts or adds up a result, ``t`` transposes either; ``?`` a main kernel whose name bears no direction.
     """
-    b, w = _B.search(name), _W.search(name)
+    b, w = BACKWARD_DATA.search(name), BACKWARD_WEIGHTS.search(name)
     if w and not b and _SUM.search(name) and not re.search(r"implicit|xmma", name, re.IGNORECASE):
         return "w"
     for role, pattern in (("i", _INPUT), ("o", _OUTPUT), ("t", _EITHER)):
