@@ -45,12 +45,13 @@ class Reading:
         self.folder = Path(self._folder.name)
         self._lock = _locked(self.folder)
         self.restored = False
-        self._closed = False
+        self._closed = self._followed = False
         self._job = Job(url, run, other, dict(target), self._folder.name)
         self._process = _started(self._job)
 
     def steps(self) -> Iterator[tuple[str, str]]:
         """What is there, as soon as it is: ``(step, text)``.  Raises EOFError where a process dies."""
+        self._followed = True
         kept = yield from self._steps_of_process()
         if kept is not None and not self.restored and not self._closed:
             self._process = _started(replace(self._job, judge=True, kept=kept))
@@ -76,6 +77,8 @@ class Reading:
         self._closed = True
         self._process.kill()
         self._process.wait()
+        if self._process.stdout and not self._followed:  # else the one who follows closes it
+            self._process.stdout.close()
         self._folder.cleanup()
         if self._lock is not None:
             os.close(self._lock)

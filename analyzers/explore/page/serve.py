@@ -50,7 +50,8 @@ def explore(
     browser: bool = True,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve the page of a store until interrupted.  Raises LogparseError where there is none, or for a taken port.
+    """Serve the page of a store until interrupted.  Raises LogparseError where there is none, for a run that
+    does not exist, and for a taken port.
 
     ``url``: default as of ``logparse.store.open_store``;
     ``target``: words of ``analyzers.evidence.target.target_from``, the machine that will read the overrides.
@@ -59,10 +60,13 @@ def explore(
     listening = _listening(host, port)
     reading = Reading(url, run, compare, facts)  # while this process still imports all that it needs
     try:
+        from analyzers.explore.load.beside import beside
         from logparse.store import open_store
 
         store = open_store(url)
         store.latest_run(run)
+        if compare is not None:
+            beside(compare, store)
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"

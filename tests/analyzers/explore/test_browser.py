@@ -671,6 +671,26 @@ def test_a_report_prints_whole(seen: Visit, reports: dict[str, Path]) -> None:
 
 
 @pytest.mark.nightly
+def test_columns_are_chosen_by_set_and_one_by_one(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.goto(demo.url)
+    ready(page)
+    head = "#table .ag-header-cell[col-id={}]"
+    assert page.locator(head.format("action")).count() == 1
+    assert re.search(r"\d (µs|ms|s)$", page.inner_text("#table .ag-row[row-index='0'] [col-id=total_us]"))
+    page.click("#choose summary")
+    page.click("#chooser button:has-text('Times')")
+    page.wait_for_selector(head.format("action"), state="detached")
+    page.check("#chooser input[value=action]")
+    page.wait_for_selector(head.format("action"))
+    page.goto(f"{demo.url}?view=roofline")
+    ready(page)
+    page.wait_for_selector(head.format("efficiency"))
+    page.wait_for_selector(head.format("override"), state="detached")
+    seen.clean()
+
+
+@pytest.mark.nightly
 def test_the_table_is_at_most_ten_tabs_away(seen: Visit, demo: Served) -> None:
     page = seen.page
     for view in ("overview", "roofline", "compare"):

@@ -20,6 +20,7 @@ from analyzers.explore.load.beside import beside
 from analyzers.explore.page.address import tunnel
 from analyzers.explore.page.app import SQL_SECONDS, application, csv, records
 from analyzers.explore.page.data import PageData, Pages
+from analyzers.explore.page.serve import explore
 from analyzers.explore.page.views import clicked
 from analyzers.explore.plain_text import solution_name
 from analyzers.explore.queries import changes
@@ -188,6 +189,8 @@ def test_compare_takes_a_store_a_run_or_both(two_runs: Store, sampled: Store) ->
         found(f"{two_runs.url}:nosuch")
     with pytest.raises(StoreError, match=r"neither a store nor a run of .*demo"):
         found("nosuch")
+    with pytest.raises(StoreError, match="neither a store nor a run"):
+        explore(two_runs.url, compare="nosuch", port=0, browser=False)
 
 
 def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) -> None:
