@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 
-from analyzers.measure.backend import Place
+from analyzers.measure.backend import Place, UnsupportedError
 from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.plan import Item
 from analyzers.measure.replay import Options
@@ -42,16 +42,41 @@ def profile_command(
 
 
 def profile_lines(plan: Sequence[Item], solution: str, options: Options) -> list[str]:
-    """A line per tool for a solution of the plan's first problem.  Raises InputError on an empty plan."""
+    """A line per tool for a solution of the plan's first problem.
+
+    Raises InputError on an empty plan, and where the backend can be opened here and does not offer the solution.
+    """
     if not plan:
         raise InputError("the plan is empty: no problem to profile")
     device = options.devices[0] if options.devices else "cuda:0"
+    _check_offered(plan[0].problem, solution_from_text(solution), options.backends[0], device)
     how = {"backend": options.backends[0], "device": device}
     return [profile_command(plan[0].problem, solution_from_text(solution), **how, tool=tool) for tool in TOOLS]
 
 
+def _check_offered(problem: Problem, solution: Solution, backend: str, device: str) -> None:
+    try:
+        opened = backend_named(backend).open(_place(solution, device))
+    except Exception:  # the lines may be for another machine
+        return
+    try:
+        offered = [x.text for x in opened.solutions(problem, Method().limit)]
+    except UnsupportedError as error:
+        raise InputError(f"{backend} does not run {problem.label}: {error}") from error
+    if solution.text not in offered:
+        raise InputError(f"{backend} offers no {solution.text} for {problem.label}: there is {', '.join(offered)}")
+
+
+def _place(solution: Solution, device: str) -> Place:
+    kernels = (solution.id,) if solution.library == "kernel" else ()
+    return Place(device=device, markers=True, kernels=kernels)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one solution a few times between the profiler's start and stop; 1 where its result is wrong."""
+    """Run one solution a few times between the profiler's start and stop.
+
+    Returns 1 where its result is wrong, 2 where it is not offered.
+    """
     parser = argparse.ArgumentParser(description="Run one solution of one problem, for a profiler.")
     parser.add_argument("problem", help="the problem's text, as in the store")
     parser.add_argument("solution", help="Default, cudnn:eng0_k1=2 …")
@@ -60,10 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=_EXECUTIONS, help="executions that the profiler sees")
     options = parser.parse_args(arguments)
     problem, solution = problem_from_text(options.problem), solution_from_text(options.solution)
-    place = Place(device=options.device, markers=True)
+    place = _place(solution, options.device)
     backend = backend_named(options.backend).open(place)
     context = WorkerContext({options.backend: backend}, place, Method(), lambda what: None)
-    runnable = backend.prepare(problem, solution, context.conditions(problem))
+    try:
+        runnable = backend.prepare(problem, solution, context.conditions(problem))
+    except UnsupportedError as why:
+        print(f"error: {solution.text}: {why}", file=sys.stderr)
+        return 2
     error = runnable.error()
     with _collected(options.device):
         time_us = runnable.sample_us(options.count)

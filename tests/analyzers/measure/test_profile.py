@@ -35,6 +35,16 @@ def test_lines_are_of_the_first_problem_of_the_plan() -> None:
         profile_lines([], "Default", Options())
 
 
+def test_a_solution_that_is_not_offered_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    items = [Item(problem=gemm(), calls=1, time_us=1.0, regret=0.1, solutions=2, cost_s=1.0)]
+    with pytest.raises(InputError, match=r"torch offers no torch:none for .*: there is Default, "):
+        profile_lines(items, "torch:none", Options(devices=("cpu",)))
+    assert profile_lines(items, "Default", Options(devices=("cpu",)))
+    assert main([gemm().text, "torch:none", "--device", "cpu"]) == 2
+    assert "error: torch:none: torch:none is not offered here" in capsys.readouterr().err
+
+
 def test_the_program_runs_and_checks(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     assert main([gemm().text, DEFAULT.text, "--device", "cpu", "--count", "2"]) == 0

@@ -1,0 +1,112 @@
+"""What ``benchmarks/actions.py`` owes, and what actions do to problems: all that needs no device."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+from analyzers.actions import ACTIONS, channels_last, padded_output
+from analyzers.actions.job import Job, Work
+from analyzers.actions.totals import result
+from logparse.model import DEFAULT, ConvProblem, Operand, OperatorProblem, Problem, problem_from_text
+from tests.analyzers.example import gemm
+from tests.conftest import ROOT
+
+CONV = ConvProblem(
+    direction="F", n=2, c=8, h=4, w=4, k=8, filter_h=1, filter_w=1, pad_h=0, pad_w=0, stride_h=1, stride_w=1,
+    dilation_h=1, dilation_w=1, out_h=4, out_w=4, groups=1,
+    **dict.fromkeys(("in_type", "weights_type", "out_type"), "FP16"),
+    **dict.fromkeys(("in_layout", "weights_layout", "out_layout"), "NCHW"),
+)  # fmt: skip
+PLAIN = Operand("float16", (2, 8, 4, 4), (128, 16, 4, 1))
+LAST = Operand("float16", (2, 8, 4, 4), (128, 1, 32, 8))
+VIEW, TURNED = (Operand("float16", (2, 4, 4, 8), strides) for strides in ((128, 4, 1, 16), (128, 32, 8, 1)))
+
+
+def job(*works: tuple[Problem, float], total: float | None = None, backend: str = "CUDA") -> Job:
+    made = tuple(Work(problem=problem, calls=1.0, us=us) for problem, us in works)
+    return Job(work=made, total_us=total or sum(us for _, us in works), steps=1.0, backend=backend)
+
+
+def times(*rows: tuple[Problem, str, float]) -> dict[tuple[str, str], tuple[str, tuple[float, ...]]]:
+    return {(problem.text, solution): (problem.text, (us, us * 1.1, us)) for problem, solution, us in rows}
+
+
+def test_an_operator_is_read_back_from_its_text() -> None:
+    problem = OperatorProblem("aten::cat", ((PLAIN, LAST), "1", "", "[1,1]", Operand("int64", (), ())))
+    assert problem_from_text(problem.text) == problem
+    for text in ("operator", "operator x float16(1|", "operator x y"):
+        with pytest.raises(ValueError, match=r"\w"):
+            problem_from_text(text)
+
+
+def test_a_layout_changes_images_and_drops_copies_that_only_turn_them() -> None:
+    add = OperatorProblem("aten::add_", (PLAIN, PLAIN, "1"))
+    other = OperatorProblem("aten::add_", (Operand("float16", (2, 3), (3, 1)),) * 2)
+    turn = OperatorProblem("aten::copy_", (TURNED, VIEW, "False"))
+    known = job((CONV, 10.0), (add, 5.0), (other, 1.0), (turn, 2.0))
+
+    def becomes(problem: Problem) -> object:
+        return channels_last.ACTION.change(Work(problem=problem, calls=1.0, us=1.0), known)
+
+    changed: Any = becomes(add)
+    assert changed.problem == OperatorProblem("aten::add_", (LAST, LAST, "1"))
+    assert becomes(other) is None
+    gone: Any = becomes(turn)
+    assert gone.problem is None
+    conv: Any = becomes(CONV)
+    assert (conv.problem, conv.solution) == (CONV, "torch:layout=NHWC,stored")
+
+
+def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
+    add, slow = (OperatorProblem(f"aten::{name}", (PLAIN, PLAIN)) for name in ("add", "mul"))
+    turned = OperatorProblem("aten::add", (LAST, LAST))
+    known = job((CONV, 100.0), (add, 10.0), (slow, 20.0), total=200.0)
+    taken = times((CONV, "Default", 50.0), (CONV, "torch:layout=NHWC,stored", 25.0), (add, "Default", 4.0),
+                  (turned, "Default", 8.0))  # fmt: skip
+    found = result(channels_last.ACTION, known, taken)
+    assert found is not None
+    assert (found.now_us, found.then_us) == (200.0, pytest.approx(200.0 - 50.0 + 10.0))
+    assert found.measured_share == pytest.approx(110 / 130)
+    assert [(x.group, x.then_us) for x in found.losers] == [("aten::add", pytest.approx(20.0))]
+    assert found.low_us <= found.then_us <= found.high_us < found.now_us
+    assert found.pays
+    assert result(channels_last.ACTION, known, {}) is None, "nothing is assumed"
+    assert result(channels_last.WITH_BENCHMARK, job((CONV, 1.0), backend="CPU"), taken) is None
+
+
+def test_the_output_layer_is_what_is_padded() -> None:
+    first = gemm(m=32003, n=512, k=64, lda=64, ldb=64, ldd=32003, trans_a="T", trans_b="N")
+    known = job((first, 9.0), (gemm(m=512, n=515, k=64, lda=64, ldb=64, ldd=512, trans_a="T"), 1.0))
+    assert padded_output.odd_output(known) == 32003
+    changed: Any = padded_output.ACTION.change(known.work[0], known)
+    assert (changed.problem.m, changed.problem.ldd, changed.solution) == (32064, 32064, DEFAULT.text)
+
+
+def test_actions_have_names_of_their_own() -> None:
+    names = [x.name for x in ACTIONS]
+    assert len(set(names)) == len(names)
+    assert {y for x in ACTIONS for y in x.contains} <= set(names)
+
+
+def row(action: str, predicted: float, measured: float) -> dict[str, Any]:
+    return {"action": action, "predicted_us": predicted, "measured_us": measured, "error": predicted / measured - 1}
+
+
+def test_what_the_benchmark_owes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    pytest.importorskip("torch")
+    summary = importlib.import_module("actions").summary
+    good = {"now_us": 100.0, "actions": [row("a", 80.0, 82.0), row("b", 101.0, 103.0)]}
+    assert summary({"m": good})["kept"]
+    assert (
+        summary({"m": {**good, "actions": [row("a", 80.0, 90.0), row("b", 101.0, 103.0)]}})["within_5_percent"] == 0.5
+    )
+    wrong = {"now_us": 100.0, "actions": [row("a", 98.0, 102.5)]}
+    assert summary({"m": wrong})["right_sign"] == 0.0
+    second = {"now_us": 100.0, "actions": [row("a", 80.0, 83.0), row("b", 81.0, 81.0)]}
+    assert summary({"m": second})["first_is_best"][0]["above_best"] == pytest.approx(83 / 81 - 1)
+    assert not summary({"m": second})["kept"]
+    assert not summary({})["kept"]
