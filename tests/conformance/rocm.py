@@ -13,7 +13,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 VERSIONS = {"libhipblaslt1": "7.2.4", "libmiopen1": "7.2.4", "librocblas5": "7.2.4"}
-"""What this suite was written against; another version of Debian's moving suite is reported."""
+"""Debian's packages that this suite was written against, by the beginning of their versions."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,15 @@ class Rocm:
         return self.folder / "root/usr/lib/x86_64-linux-gnu"
 
     def versions(self) -> dict[str, str]:
-        """Debian's versions of the unpacked libraries."""
+        """Debian's versions of the unpacked packages."""
         with open(self.folder / "versions", encoding="utf-8") as file:
             return dict(line.split() for line in file)
+
+    def others(self) -> str:
+        """Which versions are not those of ``VERSIONS``; empty: none.  Debian's suite moves on."""
+        found = self.versions()
+        other = [name for name, version in VERSIONS.items() if not found.get(name, "").startswith(version)]
+        return ", ".join(f"{name} {found.get(name, 'unknown')} instead of {VERSIONS[name]}" for name in other)
 
     def driver(self, name: str, environment: Mapping[str, str]) -> Driver:
         """A program of ``drivers/``, started with these settings."""

@@ -84,7 +84,11 @@ def expected(reading: Reading[Any], call: Problem) -> str | None:
     rows = reading.by_key.get(OVERRIDE_FORMAT.key(call, TARGET) or "", ())
     whys = [breach.note.message for row in rows for breach in row.breaches]
     names = {"its own is": "other family's algorithm", "takes a solver with a time": "negative time"}
-    return next((name for words, name in names.items() if any(words in why for why in whys)), None)
+    found = [name for words, name in names.items() if any(words in why for why in whys)]
+    workspaces = [row.text.split(",")[1:2] for row in rows]
+    if any(x.isdigit() and int(x) >= 1 << 64 for (x,) in filter(None, workspaces)):
+        found.append("workspace above 64 bits")
+    return next(iter(found), None)
 
 
 def test_miopen_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:
