@@ -26,7 +26,7 @@ from analyzers.evidence.devices import Device, device_of
 from analyzers.evidence.gpu_time import traced_calls
 from analyzers.evidence.joins import calls_of, facts_by_source
 from analyzers.evidence.passes import NAIVE, passes, passes_of
-from analyzers.evidence.program_changes import LAYOUT
+from analyzers.evidence.program_changes import LAYOUT, may_be_so
 from analyzers.evidence.roofline import input_type, roofline_us
 from analyzers.evidence.stats import TIE
 from analyzers.evidence.target import arch, same_device
@@ -350,6 +350,7 @@ def _with_layouts(
         own = facts.get(str(finding.evidence.source_id), {})
         known = ways.get(finding.problem.text, []) if finding.problem else []
         known = [x for x in known if same_device(facts.get(x.source_id, {}), own) is not False]
+        known = [x for x in known if finding.problem and not may_be_so(finding.problem, x.problem, x.solution)]
         out.append(_with_layout(finding, known, settings) if known else finding)
     return out
 

@@ -18,7 +18,7 @@ from analyzers.evidence.cells import number_of, text_of
 from analyzers.evidence.joins import DEFAULT_TEXT, calls_of, facts_by_source, timed
 from analyzers.evidence.miopen_tuning import completed
 from analyzers.evidence.picks import BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED, compare
-from analyzers.evidence.program_changes import advice, by_hand
+from analyzers.evidence.program_changes import advice, by_hand, may_be_so
 from analyzers.evidence.target import arch, machine, same_device, serves
 from logparse.model import Evidence, Finding, Override, Problem, Solution, problem_from_text, solution_from_text
 
@@ -105,6 +105,8 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
     """One pick that is not the best known; None if the loss is within noise, or of an untimed default."""
     problem = problem_from_text(str(row["problem"]))
     best = Solution(*_parts(row), str(row["best_raw"] or ""), text_of(row["algorithm"]))
+    if may_be_so(problem, str(row["measured"]), best.text):
+        return None
     best_us, calls = float(str(row["best_us"])), number_of(row["calls"])
     count = None if calls is None else round(calls)
     evidence = Evidence(

@@ -44,12 +44,24 @@ with {MEANS},
               from workload left join means m using (problem) where run = $run) join ids using (problem)
         group by id),
      called as (select distinct kind = 'conv' as conv from w),
+     places as (
+        select source_id, any_value(regexp_extract(value, '^[^:]*')) filter (name = 'arch') as arch,
+               any_value(value) filter (name = 'cu_count') as cu
+        from facts where name in ('arch', 'cu_count') group by source_id),
+     here as (
+        select distinct arch, cu from places
+        where arch is not null and source_id in (select source_id from sources where run = $run)),
+     elsewhere as (
+        select source_id from places p where arch is not null and exists (from here)
+          and not exists (from here h where h.arch = p.arch and coalesce(h.cu = p.cu, true))),
      measured as materialized (
         select id, kind, m.run = $run as own, m.solution, m.solution = coalesce(f.value, 'Default') as by_default,
-               time_us
+               time_us,
+               coalesce(d.arch || coalesce(d.cu, ''), (select min(arch || coalesce(cu, '')) from here)) as device
         from measurements m join ids using (problem)
              left join facts f on f.source_id = m.source_id and f.name = 'pick'
-        where status = 'ok'),
+             left join places d on d.source_id = m.source_id
+        where status = 'ok' and m.source_id not in (select source_id from elsewhere)),
      subjects as (
         select * from w
         union all select any_value(kind), id, cast(null as bigint), null from measured
@@ -59,14 +71,16 @@ with {MEANS},
         select a.id, b.id as other from links join ids a using (problem) join ids b on b.problem = links.other
         where links.problem <> links.other),
      timed as (
-        select id, solution, by_default, time_us from measured where time_us > 0
+        select id, solution, by_default, time_us, device, own from measured where time_us > 0
         union all
-        select o.id, solution, by_default, time_us from measured m join other o on o.other = m.id where time_us > 0),
+        select o.id, solution, by_default, time_us, device, own
+        from measured m join other o on o.other = m.id where time_us > 0),
      chosen as (select id, pick from picks join ids using (problem)),
      best as (
         select id, min(time_us) as best_us, arg_min(solution, time_us) as best,
                min(time_us) filter (by_default) as default_us, min(time_us) filter (solution = pick) as picked_us
-        from timed left join chosen using (id) group by id),
+        from timed left join chosen using (id) group by id, device
+        qualify row_number() over (partition by id order by bool_or(own) desc, count(*) desc, device) = 1),
      ranked as materialized (
         select id, s.kind, s.calls, s.calls_from, p.pick, coalesce(b.picked_us, b.default_us) as pick_us,
                b.best, b.best_us, coalesce(s.calls, 1) * coalesce(b.picked_us, b.default_us, b.best_us) as total_us
@@ -88,6 +102,7 @@ def top(
 
     The calls of a text for which no log names a pick count for the one linked text that has one, as in ``analyzers``
     (``picks.compare``): a log may name the pick for one text of a problem and another count its calls for another.
+    The times of a row are of one device, and never of one that is known to be another than the run's.
 
     Columns: calls, share (of all calls, or of all known time), problem (short), pick, pick_us, best, best_us, total_us,
     kind, calls_from, text.

@@ -30,6 +30,14 @@ def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:
     return out
 
 
+def run_facts(tables: Tables) -> dict[str, str]:
+    """The facts on which all files of the run agree that state them: the machine of a job's logs and traces."""
+    facts = tables.facts
+    rows = facts[facts["source_id"].isin(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])]
+    values = rows.groupby("name")["value"].agg(["nunique", "first"])
+    return {str(name): str(value) for name, value in values.loc[values["nunique"] == 1, "first"].items()}
+
+
 def timed(measurements: pd.DataFrame) -> pd.DataFrame:
     """The measurements that have a time: status ok, positive and finite (find-dbs hold zero and negative ones)."""
     time = measurements["time_us"].to_numpy(dtype="float64", na_value=np.nan)

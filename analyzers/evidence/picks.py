@@ -23,6 +23,7 @@ from analyzers.evidence.joins import (
     closest,
     facts_by_source,
     is_default,
+    run_facts,
     timed,
 )
 from analyzers.evidence.origins import CONFIRM, EVIDENCE, RACE
@@ -37,6 +38,8 @@ BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)
 """How a pick's time is known, the best basis first: it was measured; the library's own choice where the file was made
 was; there is no time of it; it is not known whether both sides mean the same by an index."""
 
+SILENT, UNCALLED = "", "-"
+"""In place of a log: a call of the run whose pick no log names, and a problem that the run never called."""
 COLUMNS = (
     *("problem", "pick", "calls", "basis", "pick_us", "noise_us", "best", "best_raw", "best_us", "algorithm"),
     *("workspace_bytes", "key_text", "candidates", "source_id", "origin", "measured", "level", "choices", "fan"),
@@ -108,7 +111,9 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     rows = made.drop(columns="calls").merge(closest(tables, made["problem"], known["measured"]), on="problem")
     rows = rows.rename(columns={"other": "measured"}).merge(known, on="measured")
     rows = _disagreement(rows).merge(_times(tables, rows["measured"]), how="left", on=[*_RECORD, "pick"])
-    rows = _judged(_comparable(rows, facts_by_source(tables.facts), settings))
+    rows = _judged(_comparable(rows, {**facts_by_source(tables.facts), SILENT: run_facts(tables)}, settings))
+    if not len(rows):
+        return pd.DataFrame(columns=list(COLUMNS))
     order = rows["basis"].map({x: i for i, x in enumerate(BASES)})
     near = rows["level"].map({x: i for i, x in enumerate(LEVELS)})
     # A confirmation has two candidates only, and outweighs a file in which selection biases the fastest of many low; of
@@ -163,7 +168,7 @@ def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
     weight = made["problem"].map(weights).astype("float64") * (made["count"] / total)
     made = made.rename(columns={"source_id": "log"}).assign(calls=weight)
     silent = without[~without.index.isin(passed["problem"])].rename_axis("problem").reset_index()
-    silent = silent.assign(log="", pick=DEFAULT_TEXT)
+    silent = silent.assign(log=SILENT, pick=DEFAULT_TEXT)
     columns = ["log", "problem", "pick", "calls"]
     return pd.concat([x[columns] for x in (made, silent) if len(x)] or [made[columns]], ignore_index=True)
 
@@ -185,7 +190,7 @@ def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.Da
     measured = known["measured"].drop_duplicates()
     covered = closest(tables, problems, measured)["other"]
     left = measured[~measured.isin(covered)].to_numpy()
-    return pd.DataFrame({"log": "", "problem": left, "pick": DEFAULT_TEXT, "calls": np.full(len(left), np.nan)})
+    return pd.DataFrame({"log": UNCALLED, "problem": left, "pick": DEFAULT_TEXT, "calls": np.full(len(left), np.nan)})
 
 
 def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
@@ -217,6 +222,10 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], sett
         measured = facts.get(source, {})
         return all(same_device(measured, x) is not False for x in (facts.get(log, {}), settings.target))
 
+    # Of a problem whose pick no log names nothing is known but times: those of another device than the run's are not.
+    here = facts.get(SILENT, {})
+    elsewhere = {x for x in rows["source_id"].unique() if same_device(facts.get(x, {}), here) is False}
+    rows = rows[(rows["log"] != SILENT) | ~rows["source_id"].isin(elsewhere)]
     logs, sources = rows["log"], rows["source_id"]
     libraries = [solution_from_text(str(x)).library for x in rows["pick"]]
     return rows.assign(

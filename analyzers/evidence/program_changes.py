@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from logparse.model import DEFAULT, Solution
+from logparse.model import DEFAULT, ConvProblem, Problem, Solution
 
 LAYOUT = (
     "Change the layout: model.to(memory_format=channels_last) in PyTorch, with PYTORCH_MIOPEN_SUGGEST_NHWC=1 on ROCm."
@@ -48,6 +48,12 @@ def out_of_reach(solution: Solution) -> str | None:
 def by_hand(solution: Solution) -> bool:
     """Whether no file makes any library take this solution."""
     return solution.library in _LIBRARIES and solution.text != DEFAULT.text
+
+
+def may_be_so(problem: Problem, measured: str, solution: str) -> bool:
+    """Whether the call may be in the layout already to which ``solution``, measured on another text, changes it."""
+    unknown = isinstance(problem, ConvProblem) and problem.in_layout is None
+    return unknown and measured != problem.text and re.match(r"(?:torch|cudnn):layout=", solution) is not None
 
 
 def advice(solution: Solution) -> str | None:

@@ -2,13 +2,15 @@
 
 Made by SQL from the store's views (or DataFrames of the same columns), so that 200,000 problems take about a second.
 A row is a problem of the run's workload; where the run logged no call of a kind (GEMM or convolution), its measured
-problems of that kind take its place, one row per file that measured them, and each weighs one call.
+problems of that kind take its place, one row per file that measured them, and each weighs one call.  Picks and
+findings of such a row are of its own file, and no time is of a device that is known to be another one than the run's.
 
 Columns: ``id``, ``problem``, ``label``, ``kind``, the facets and numbers of ``selection``, ``calls``, ``pick``,
-``pick_us``, ``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (the pick's,
-else what a finding holds against it, else the best), ``total_us``
-(calls × time), ``loss_us`` per call, ``saving_us`` (calls × loss; the finding's own where no pick is timed),
-``finding``, ``solutions``, ``failed``, ``flops``,
+``pick_us``, ``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (of a call in the run's own
+traces, else the pick's, else what a finding holds against it, else the best), ``own`` (whether that time is of the run
+itself: what another run measured is evidence, and its ``file`` names that run), ``total_us`` (calls × time),
+``loss_us`` per call, ``saving_us`` (calls × loss; the finding's own where no pick is timed), ``finding``,
+``solutions``, ``failed``, ``flops``,
 ``bytes``, ``intensity`` (flop/byte), ``tflops`` and ``best_tflops``, ``device``, ``roof_tflops``, ``efficiency``,
 ``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and file), ``source_id``,
 ``measured`` (the problem itself, or the one linked to it that was measured); ``here_us``, ``other_us`` and ``moved``
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from analyzers.evidence.devices import PEAK_COLUMN, device_of
+from analyzers.evidence.target import arch, same_device
 from analyzers.explore.queries import sums
 from logparse.lookup import MEANS
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, TYPE_BYTES, Finding
@@ -55,7 +58,8 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
     "calls": {**dict.fromkeys(("run", "problem", "solution"), _TEXT), "count": _NUMBER, "by_tool": "boolean"},
     "links": dict.fromkeys(("problem", "other", "level"), _TEXT),
     "sources": {**dict.fromkeys(("source_id", "run", "path", "format"), _TEXT)},
-    "facts": dict.fromkeys(("source_id", "name", "value"), _TEXT),
+    "kernels": {**dict.fromkeys(("run", "problem"), _TEXT), "calls": _NUMBER, "total_us": _NUMBER},
+    "facts": dict.fromkeys(("source_id", "run", "name", "value"), _TEXT),
 }
 """Columns of the views that are read here; one that a given frame lacks counts as unknown."""
 
@@ -64,7 +68,7 @@ COMPARED: Mapping[str, str] = {
     **dict.fromkeys(("calls", "pick_us", "best_us"), _NUMBER),
 }
 FOUND: Mapping[str, str] = {
-    **dict.fromkeys(("problem", "analyzer", "message", "advice", "action"), _TEXT),
+    **dict.fromkeys(("problem", "analyzer", "message", "advice", "action", "found_in"), _TEXT),
     **dict.fromkeys(("held_us", "per_call_us", "found_us"), _NUMBER),
     "override": "bool",
 }
@@ -72,20 +76,20 @@ FOUND: Mapping[str, str] = {
 
 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
-    """Findings about problems as a table, the first of each problem (``recommend`` ranks them)."""
+    """Findings about problems as a table, the first of each problem and file (``recommend`` ranks them)."""
     import pandas as pd
 
     from analyzers.recommend.ranking import action  # which the first reader of a store does not need
 
     rows = [
         (
-            *(x.problem.text, x.analyzer, x.message, x.advice, action(x)),
+            *(x.problem.text, x.analyzer, x.message, x.advice, action(x), x.evidence.source_id),
             *(x.evidence.now_us, x.per_call_us, x.saving_us, x.override is not None),
         )
         for x in findings
         if x.problem is not None
     ]
-    frame = pd.DataFrame(rows, columns=list(FOUND)).drop_duplicates("problem", ignore_index=True)
+    frame = pd.DataFrame(rows, columns=list(FOUND)).drop_duplicates(["problem", "found_in"], ignore_index=True)
     return frame.astype({name: kind for name, kind in FOUND.items() if kind != _TEXT})
 
 
@@ -141,23 +145,29 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
     Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).
     """
-    made, rates = _peaks(con)
+    facts = _facts(con)
+    made, rates = _peaks(facts)
     con.register("made_", made)
     con.register("rates_", rates)
+    con.register("foreign_", _foreign(con, facts, run))
     con.execute(f"create or replace macro type_bytes(t) as (case t {_TYPE_CASES} end)")
     con.execute("create or replace table peaks as select * from rates_")
     con.execute(
         """create or replace table places as
-           select source_id, any_value(regexp_extract(path, '[^/]*$')) as file, any_value(device) as device,
-                  any_value(hbm_gbs) as hbm_gbs from sources full join made_ using (source_id) group by source_id"""
+           select source_id, any_value(device) as device, any_value(hbm_gbs) as hbm_gbs,
+                  any_value(regexp_extract(path, '[^/]*$') || if(run <> $run, ' (run ' || run || ')', '')) as file,
+                  any_value(run) = $run as own
+           from sources full join made_ using (source_id) group by source_id""",
+        {"run": run},
     )
     con.execute(f"create or replace table means as {_means(con, run)}", {"run": run})
     for name, sql in _STAGES.items():
         con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
-    con.execute("drop table tried_")
+    con.execute("drop table tried_; drop table traced_")
     con.execute(f"create or replace view bases as {_BASES}")
     con.unregister("made_")
     con.unregister("rates_")
+    con.unregister("foreign_")
 
 
 def _means(con: duckdb.DuckDBPyConnection, run: str) -> str:
@@ -202,15 +212,25 @@ def points_sql(
         con.unregister(name)
 
 
-def _peaks(con: duckdb.DuckDBPyConnection) -> tuple[pa.Table, pa.Table]:
-    """The device of each source (``source_id, device, hbm_gbs``) and the peaks of these devices by input type.
-
-    Of two values of one fact the smaller text counts, as for ``joins.facts_by_source``.
-    """
+def _facts(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
+    """The facts of each source; of two values of one the smaller text counts, as for ``joins.facts_by_source``."""
     facts: dict[str, dict[str, str]] = {}
     rows = con.execute("select source_id, name, min(value) from facts where value is not null group by all")
     for source, name, value in rows.fetchall():
         facts.setdefault(str(source), {})[str(name)] = str(value)
+    return facts
+
+
+def _foreign(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Mapping[str, str]], run: str) -> pa.Table:
+    """Sources of other runs (``source_id``) that are known to be of another device than every one of this run."""
+    mine = {str(x) for (x,) in con.execute("select distinct source_id from facts where run = ?", [run]).fetchall()}
+    here = [facts[x] for x in mine if arch(facts[x])]
+    others = (x for x in facts if x not in mine and all(same_device(facts[x], own) is False for own in here))
+    return pa.table({"source_id": pa.array(sorted(others) if here else [], pa.string())})
+
+
+def _peaks(facts: Mapping[str, Mapping[str, str]]) -> tuple[pa.Table, pa.Table]:
+    """The device of each source (``source_id, device, hbm_gbs``) and the peaks of these devices by input type."""
     sources, rates = [], dict[str, list[dict[str, object]]]()
     for source, known in facts.items():
         device = device_of(known)
@@ -297,13 +317,14 @@ _DIMENSIONS = """
 _STAGES: Mapping[str, str] = {
     "tried_": """
         with tries as (
-          select m.source_id, origin, hash(problem) as h, kind, solution, time_us,
+          select m.source_id, m.run, origin, hash(problem) as h, kind, solution, time_us,
                  coalesce(status = 'ok' and time_us > 0 and isfinite(time_us), false) as good,
                  solution = coalesce(f.value, 'Default') as own
           from measurements m left join facts f on f.source_id = m.source_id and f.name = 'pick'
-          where kind <> 'family'),
+          where kind <> 'family' and m.source_id not in (select source_id from foreign_)),
         each as (
-          select source_id, origin, h, any_value(kind) as kind, count(*) filter (not good) as failed,
+          select source_id, origin, h, any_value(kind) as kind, coalesce(any_value(run) = $run, true) as own_run,
+                 count(*) filter (not good) as failed,
                  min(time_us) filter (good) as best_us,
                  arg_min(solution, {'t': time_us, 's': solution}) filter (good) as best,
                  any_value(solution) filter (good and own) as own, avg(time_us) filter (good and own) as default_us
@@ -314,6 +335,9 @@ _STAGES: Mapping[str, str] = {
         select each.*, coalesce(solutions, 0) as solutions
         from each left join different on t = hash(source_id, origin, h)
         """,
+    "traced_": """
+        select hash(coalesce(m.other, k.problem)) as h, sum(total_us) as traced_us, max(calls) as most
+        from kernels k left join means m using (problem) where run = $run and problem is not null group by 1""",
     "dimensions_": f"select *, hash(problem) as h, hash(layer) as layer_h from ({_DIMENSIONS})",
     "rows_": """
         with counted_ as (
@@ -322,12 +346,14 @@ _STAGES: Mapping[str, str] = {
         work as (
           select hash(problem) as h, any_value(kind) as kind, sum(calls)::double as calls,
                  min(calls_from) as calls_from from counted_ group by h)
-        select '' as part, w.h, w.kind, w.calls, w.calls_from, t.* exclude (h, kind)
-        from work w left join (
+        select '' as part, true as called, w.h, w.kind, w.calls, w.calls_from,
+               k.traced_us / if(w.calls_from = 'profiler', w.calls, k.most) as traced_us, t.* exclude (h, kind)
+        from work w left join traced_ k using (h) left join (
             select * from tried_ qualify row_number() over (
-                partition by h order by best_us is null, solutions desc, best_us, source_id) = 1) t using (h)
+                partition by h
+                order by best_us is null, not own_run, solutions desc, best_us, source_id) = 1) t using (h)
         union all by name
-        select '|' || source_id || '|' || origin as part, t.*, null as calls, null as calls_from
+        select '|' || source_id || '|' || origin as part, false as called, t.*, null as calls, null as calls_from
         from tried_ t where not exists (select 1 from work w where (w.kind = 'conv') = (t.kind = 'conv'))
           and (t.source_id in (select source_id from sources where run = $run)
                or not exists (select 1 from sources where run = $run))""",
@@ -357,7 +383,8 @@ with picks as (
          arg_min(measured, best_us) as measured, arg_min(source_id, best_us) as source_id
   from picked_ group by problem),
 merged as (
-  select b.* exclude (best, best_us, origin, source_id, own, default_us), coalesce(p.best, b.best)::varchar as best,
+  select b.* exclude (best, best_us, origin, source_id, own, default_us, own_run),
+         coalesce(p.best, b.best)::varchar as best,
          coalesce(p.best_us, b.best_us) as best_us, coalesce(p.origin, b.origin) as origin,
          coalesce(p.measured, b.problem) as measured, coalesce(p.source_id, b.source_id) as source_id,
          coalesce(p.pick, b.own)::varchar as pick,
@@ -367,16 +394,18 @@ merged as (
          f.action::varchar as action,
          f.per_call_us, f.held_us, f.found_us,
          coalesce(f.override, false) as has_override
-  from bases b left join picks p using (problem) left join found_ f using (problem)),
+  from bases b left join picks p on p.problem = b.problem and (b.called or p.source_id = b.source_id)
+  left join (select *, row_number() over (partition by problem) as place from found_) f
+    on f.problem = b.problem and if(b.called, f.place = 1, coalesce(f.found_in, b.source_id) = b.source_id)),
 timed as (
-  select *, coalesce(pick_us, if(per_call_us > 0, held_us, null), best_us) as time_us,
+  select *, coalesce(traced_us, pick_us, if(per_call_us > 0, held_us, null), best_us) as time_us,
          greatest(f_us, b_us) as sibling_us,
          flops / nullif(bytes, 0) as intensity,
-         case when pick_us > best_us * (1 + {_SAME}) then pick_us - best_us when pick_us is not null then 0.0
-              else per_call_us end as loss_us
+         case when pick_us > best_us * (1 + {_SAME}) then coalesce(traced_us, pick_us) * (1 - best_us / pick_us)
+              when pick_us is not null then 0.0 else least(per_call_us, traced_us) end as loss_us
   from merged),
 placed as (
-  select t.*, coalesce(s.file, '–') as file, s.device,
+  select t.*, coalesce(s.file, '–') as file, s.device, traced_us is not null or s.own as own,
          least(x.peak_tflops, t.intensity * s.hbm_gbs / 1e3) as roof_tflops
   from timed t left join places s using (source_id) left join peaks x on x.device = s.device and x.dtype = t.dtype)
 select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(operation, '?') as operation,
@@ -393,7 +422,8 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        intensity,
        flops / time_us / 1e6 as tflops, flops / best_us / 1e6 as best_tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
-       f_us, b_us, sibling_us, best_us / sibling_us as sibling_ratio, m, n, k, batch, source_id,
+       coalesce(own, true) as own, f_us, b_us, sibling_us, best_us / sibling_us as sibling_ratio, m, n, k, batch,
+       source_id,
        measured, o.here_us, o.other_us, o.moved
 from placed left join others_ o using (id)
 """

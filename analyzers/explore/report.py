@@ -113,7 +113,7 @@ def report(store: Store, analysis: Analysis, top: int = TOP, other: Beside | Non
         point_table.build(con, analysis.run, analysis.compared, analysis.found, other.times if other else None)
         moved = list(queries.movers(con, everything)["id"]) if other else []
         frame, total = queries.table(con, everything, start=0, end=top, always=moved)
-        more = "total_us as weight, m, n" + (", here_us, other_us" if other else "")
+        more = "total_us as weight, m, n, own" + (", here_us, other_us" if other else "")
         facets = con.execute(f"select id, {', '.join(PANELS)}, {more} from points").df()
         chosen = frame.merge(facets.drop(columns=[x for x in PANELS if x in frame.columns]), on="id", how="left")
         charts = _charts(con, analysis.run)

@@ -281,3 +281,15 @@ def test_of_several_confirmations_the_latest_counts() -> None:
         *facts("new", confirmation=json.dumps({"blocks": [12]})),
     ]
     assert compare(replace(aged, facts=frame("facts", more)), Settings())["best_us"].tolist() == [50.0]
+
+
+def test_a_layout_that_a_call_may_have_already_is_not_proposed() -> None:
+    """A trace that leaves the layout open may be of a channels_last run."""
+    vague = replace(W, in_layout=None, weights_layout=None, out_layout=None)
+    rows = [
+        measurement(W.text, solution, us, source_id="m", origin="replay-confirm")
+        for solution, us in (("Default", 800.0), ("torch:layout=NHWC,stored", 200.0))
+    ]
+    for called, proposed in ((vague, False), (W, True)):
+        found = suboptimal_pick.find(tables(measurements=rows, workload=[work(called.text, 5)]), Settings())
+        assert any(x.per_call_us for x in found) is proposed

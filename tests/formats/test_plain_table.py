@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
@@ -141,3 +142,24 @@ def test_the_example_of_the_docstring_is_recommended(store: Store, tmp_path: Pat
     (finding,) = recommend(tables_of(store), Settings()).findings
     assert finding.evidence.best == "hipblaslt:477479"
     assert finding.per_call_us == pytest.approx(61.2 - 55.9)
+
+
+def test_published_measurements_give_their_own_gain(store: Store, tmp_path: Path) -> None:
+    """338 shapes with the times of four solutions and their calls: the ceiling is their call-weighted gain."""
+    draw = random.Random(7)
+    lines, before, after = ["m,n,k,a_type,solution,time_us,calls,arch,cu_count"], 0.0, 0.0
+    for index in range(338):
+        default, calls = draw.uniform(5, 900), draw.randint(1, 400)
+        others = [round(default * draw.uniform(0.8, 1.5), 4) for _ in range(3)]
+        before, after = before + calls * round(default, 4), after + calls * min(round(default, 4), *others)
+        shape = f"{64 + index},{draw.choice((1024, 4096))},{draw.choice((512, 2048))},bf16_r"
+        times = {"Default": round(default, 4), **{f"hipblaslt:{i + 1}": us for i, us in enumerate(others)}}
+        lines += [f"{shape},{name},{us},{calls if name == 'Default' else ''},gfx942,304" for name, us in times.items()]
+    (tmp_path / "published.csv").write_text("\n".join(lines) + "\n")
+    ingest([str(tmp_path / "published.csv")], store, run="r")
+    found = recommend(tables_of(store), Settings())
+    assert found.ceiling.problems == 338
+    assert found.ceiling.share == pytest.approx(1 - after / before, abs=0.003)
+    listed = sum(x.saving_us or 0.0 for x in found.findings)
+    assert listed <= found.ceiling.saving_us * (1 + 1e-9)
+    assert listed == pytest.approx(before - after, rel=0.15)  # all but what is below the floor

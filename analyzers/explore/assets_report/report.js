@@ -170,7 +170,8 @@
     for (const [name, column] of [['Now (µs)', 'time_us'], ['Best known (µs)', 'best_us'], ['Calls', 'calls'], ['Could save (ms)', 'saving_us'], ['TFLOP/s', 'tflops'], ['Of roofline (%)', 'efficiency'], ['In the other run (µs)', 'other_us']]) {
       if (!columns[column]) continue;  // of a report without another store
       const pair = make('div');
-      pair.append(make('dt', name), make('dd', number(columns[column][i]) || 'unknown'));
+      const elsewhere = column === 'time_us' && !columns.own[i];  // what another run measured
+      pair.append(make('dt', elsewhere ? `As of ${columns.file[i]} (µs)` : name), make('dd', number(columns[column][i]) || 'unknown'));
       numbers.append(pair);
     }
     section.append(head, make('p', mark.sentence, { class: 'sentence' }), numbers);

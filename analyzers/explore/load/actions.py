@@ -67,7 +67,9 @@ def _title(finding: Finding) -> str:
 
 def _action(title: str, group: Sequence[Finding]) -> Action:
     savings: dict[str, float] = {}
-    for finding in group:
+    # What is inferred is never added to what was measured: the sum would pass the ceiling.
+    known = [x for x in group if basis(x) != "inferred" and x.saving_us is not None] or group
+    for finding in known:
         if finding.problem is not None and finding.saving_us is not None:
             key = finding.problem.text
             savings[key] = max(savings.get(key, 0.0), finding.saving_us)

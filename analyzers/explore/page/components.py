@@ -529,7 +529,7 @@ def _card(action: Action, download: str) -> html.Li:
 def detail(row: pd.Series, advised: Advice, chart: dcc.Graph, layer: Sequence[Timed], close: str) -> html.Section:
     """One problem: what to do, its numbers, every solution, and what to paste where."""
     numbers = [
-        ("Now", duration(row["time_us"])),
+        ("Now" if row["own"] else f"As of {printable(str(row['file']))}", duration(row["time_us"])),
         ("Best known", duration(row["best_us"])),
         ("Calls", "unknown" if pd.isna(row["calls"]) else f"{int(row['calls']):,}"),
         ("Could save", duration(row["saving_us"])),

@@ -61,6 +61,17 @@ def test_what_pays_for_the_whole_job_comes_first() -> None:
     assert others == actions(found.findings)
 
 
+def test_what_is_inferred_is_not_added_to_what_was_measured() -> None:
+    timed = Evidence(certainty="measured", now_us=50.0)
+    measured = Finding(analyzer="a", message="", problem=F, saving_us=10.0, advice="Pad it.", evidence=timed)
+    inferred = Finding(analyzer="b", message="", problem=B, saving_us=90.0, advice="Pad it.", evidence=Evidence())
+    by_hand = [replace(x, evidence=replace(x.evidence, best="torch:pad=8")) for x in (measured, inferred)]
+    (both,) = actions(by_hand)
+    assert (both.problems, both.saving_us) == (2, 10.0)
+    (alone,) = actions(by_hand[1:])
+    assert alone.saving_us == 90.0
+
+
 def test_overrides_come_as_one_action_with_files() -> None:
     found = recommend(everything(), Settings()).findings
     (apply,) = (x for x in actions(found) if x.title == "Apply the override files")

@@ -11,8 +11,19 @@ from analyzers.explore import queries
 from analyzers.explore.load.analysis import store_points
 from analyzers.explore.point_table import build, points
 from analyzers.explore.selection import Selection
+from logparse.ingest import record
 from logparse.lookup import top
-from logparse.model import ConvProblem, Finding, GemmProblem, problem_from_text
+from logparse.model import (
+    Call,
+    ConvProblem,
+    Fact,
+    Finding,
+    GemmProblem,
+    Kernel,
+    Measurement,
+    problem_from_text,
+    solution_from_text,
+)
 from logparse.store import Store
 from tests.analyzers.example import B, F, W
 
@@ -177,3 +188,78 @@ def test_what_must_be_in_the_table_takes_the_place_of_its_last_rows(example_poin
         shown, total = queries.table(con, Selection(), end=2, always=[last])
         assert list(shown["id"]) == [everything[0], last], "in the order of the table"
         assert total == len(everything) == 3
+
+
+def stored(store: Store, run: str, *records: object, **facts: str) -> None:
+    known = [Fact(name, value) for name, value in facts.items()]
+    record(store, [*records, *known], run=run, name=f"{run}.csv", format="table")  # type: ignore[list-item]
+
+
+def timed(problem: ConvProblem, solution: str, us: float) -> Measurement:
+    return Measurement(problem=problem, solution=solution_from_text(solution), origin="replay-confirm", time_us=us)
+
+
+def traced(problem: ConvProblem, us: float, calls: int) -> list[object]:
+    times = {"total_us": us * calls, "min_us": us, "max_us": us}
+    kernel = Kernel(op="aten::convolution", problem=problem, kernel="k", calls=calls, device=0, **times)
+    return [Call(problem=problem, category="profiler", count=calls), kernel]
+
+
+def test_what_a_call_takes_now_is_the_runs_own(store: Store) -> None:
+    """Another run's replay is evidence, and its file names that run."""
+    stored(store, "a", timed(W, "Default", 300.0), timed(W, "torch:benchmark", 150.0), arch="gfx942", cu_count="304")
+    stored(store, "b", *traced(W, 822.0, 5), arch="gfx942", cu_count="304")
+    [row] = store_points(store, "b").to_dict("records")
+    assert (row["time_us"], row["own"], row["pick_us"], row["best_us"]) == (822.0, True, 300.0, 150.0)
+    assert (row["saving_us"], row["total_us"]) == (5 * 411.0, 5 * 822.0)
+    assert row["file"] == "a.csv (run a)"
+    [row] = store_points(store, "a").to_dict("records")
+    assert (row["time_us"], row["own"], row["file"]) == (300.0, True, "a.csv")
+    stored(store, "c", Call(problem=W, category="bench", count=5), arch="gfx942", cu_count="304")
+    [row] = store_points(store, "c").to_dict("records")
+    assert (row["time_us"], row["own"], row["file"]) == (300.0, False, "a.csv (run a)")
+
+
+def test_devices_share_no_times(store: Store) -> None:
+    """Three find-dbs of three devices in one store: each has its own times, and a run takes none of another device."""
+    times = {"gfx942": 100.0, "gfx90a": 400.0, "gfx1030": 900.0}
+    for arch, us in times.items():
+        stored(store, arch, timed(W, "Default", us), timed(W, "miopen:A", us / 2), arch=arch)
+    for arch, us in times.items():
+        [row] = store_points(store, arch).to_dict("records")
+        assert (row["time_us"], row["best_us"], row["file"]) == (us, us / 2, f"{arch}.csv")
+    stored(store, "job", Call(problem=W, category="bench", count=2), arch="gfx90a")
+    [row] = store_points(store, "job").to_dict("records")
+    assert (row["time_us"], row["best_us"], row["saving_us"]) == (400.0, 200.0, 400.0)
+    stored(store, "elsewhere", Call(problem=W, category="bench", count=2), arch="gfx1100")
+    [row] = store_points(store, "elsewhere").to_dict("records")
+    assert math.isnan(row["time_us"])
+
+
+def test_files_of_one_run_keep_their_own_times(store: Store) -> None:
+    for arch, us in (("gfx942", 100.0), ("gfx90a", 400.0)):
+        known = [Fact("arch", arch), timed(W, "Default", us), timed(W, "miopen:A", us / 2)]
+        record(store, known, run="both", name=f"{arch}.csv", format="table")
+    made = store_points(store).sort_values("time_us")
+    assert made["time_us"].tolist() == [100.0, 400.0]
+    assert made["best_us"].tolist() == [50.0, 200.0]
+    assert made["saving_us"].sum() <= 250.0
+
+
+def test_top_mixes_no_devices(store: Store) -> None:
+    times = {"gfx942": 100.0, "gfx90a": 400.0, "gfx1030": 900.0}
+    for arch, us in times.items():
+        stored(store, arch, timed(W, "Default", us), timed(W, "miopen:A", us / 2), arch=arch)
+    for arch, us in times.items():
+        [row] = top(store, run=arch).to_dict("records")
+        assert (row["pick_us"], row["best_us"]) == (us, us / 2)
+    stored(store, "job", Call(problem=W, category="bench", count=2), arch="gfx90a")
+    [row] = top(store, run="job").to_dict("records")
+    assert (row["pick_us"], row["best_us"], row["total_us"]) == (400.0, 200.0, 800.0)
+    stored(store, "other", Call(problem=W, category="bench", count=2), arch="gfx1100")
+    assert math.isnan(top(store, run="other")["best_us"].item())
+    for arch, us in times.items():  # one run of several devices: the times of a row are of one of them
+        known = [Fact("arch", arch), timed(W, "Default", us), timed(W, "miopen:A", us / 2)]
+        record(store, known, run="all", name=f"{arch}.csv", format="table")
+    [row] = top(store, run="all").to_dict("records")
+    assert row["pick_us"] == 2 * row["best_us"]
