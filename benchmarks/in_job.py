@@ -336,7 +336,7 @@ def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) ->
         if pair.key not in cold:
             continue
         confirmation, held = judged[pair.key], cold[pair.key]
-        predicted = in_job(confirmation, statistics.median(held.winner_us))
+        predicted = in_job(confirmation)
         out.append(
             {
                 "model": pair.model,

@@ -256,19 +256,19 @@ def _outcome(
         promised_us=None if each is None or calls is None else each * calls,
         expected_us=expected_us(
             _first(evidence.confirmed, [(x, intended.text) for x in same]),
-            None if time is None else (float(time["a_us"]), float(time["b_us"])),
+            None if time is None else float(time["a_us"]),
             calls,
         ),
     )
 
 
 def expected_us(
-    confirmation: Confirmation | None, times_us: tuple[float, float] | None, calls: int | None
+    confirmation: Confirmation | None, before_us: float | None, calls: int | None
 ) -> tuple[float, float] | None:
-    """Between what the gain of all calls lies (95 %), from the confirmed pair and one call's time before and after."""
-    if confirmation is None or times_us is None or calls is None:
+    """Between what the gain of all calls lies (95 %), from the confirmed pair and one call's time before."""
+    if confirmation is None or before_us is None or calls is None:
         return None
-    each = gain_in_job(confirmation, *times_us)
+    each = gain_in_job(confirmation, before_us)
     return None if each is None else (each[0] * calls, each[1] * calls)
 
 

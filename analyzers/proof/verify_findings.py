@@ -126,7 +126,7 @@ def _outcome(
         promised_us=saving if calls is None or pd.isna(each) else float(str(each)) * calls,  # type: ignore[call-overload]
         expected_us=expected_us(
             confirmed.get((text, str(finding.get("solution")))),
-            None if old is None or new is None else (old, new),
+            None if new is None else old,
             calls,
         ),
     )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzers.evidence.confirmations import BETWEEN_PROCESSES, IN_JOB_SHARE, IN_JOB_US, Pairs, in_job, judge, judge_all
+from analyzers.evidence.confirmations import BETWEEN_PROCESSES, IN_JOB, Pairs, in_job, judge_all
 from tests.analyzers.example import B, F, W, gemm
 from tests.conftest import sized
 
@@ -36,25 +36,34 @@ def replayed(true: float, us: float, draw: np.random.Generator, processes: int =
 
 def test_the_prediction_covers_a_job_that_differs_as_jobs_do() -> None:
     draw, rounds = np.random.default_rng(1), sized(300, 3000)
-    times = np.exp(draw.uniform(math.log(5), math.log(2000), rounds))
-    pairs = {i: replayed(1.3, us, draw) for i, us in enumerate(times)}
-    judged = judge_all(pairs)[0]
-    in_it = narrow = 0
-    for i, us in enumerate(times):
-        value = 1.3 * math.exp(math.hypot(IN_JOB_SHARE, IN_JOB_US / us) * draw.standard_normal())
-        predicted, further = in_job(judged[i], us), judged[i].prediction
-        in_it += predicted.low <= value <= predicted.high
+    judged = judge_all({i: replayed(1.3, 50.0, draw) for i in range(rounds)})[0]
+    inside = narrow = 0
+    for confirmation in judged.values():
+        value = 1.3 * math.exp(IN_JOB * draw.standard_normal())
+        predicted, further = in_job(confirmation), confirmation.prediction
+        inside += predicted.low <= value <= predicted.high
         narrow += further.low <= value <= further.high
-    assert in_it / rounds > 0.92
+    assert inside / rounds > 0.92
     assert narrow / rounds < 0.4, "the prediction of a further process alone does not"
 
 
-def test_short_calls_are_predicted_less_closely_and_nothing_is_made_up() -> None:
-    one = judge(replayed(1.3, 50.0, np.random.default_rng(2)))
-    wide, close = in_job(one, 5.0), in_job(one, 5000.0)
-    assert wide.low < close.low < one.speedup.value < close.high < wide.high
-    assert math.isnan(in_job(judge_all({0: Pairs((), ())})[0][0], 50.0).low)
-    assert math.isnan(in_job(one, 0.0).low)
+def test_nothing_is_predicted_of_nothing() -> None:
+    assert math.isnan(in_job(judge_all({0: Pairs((), ())})[0][0]).low)
+
+
+def test_the_recorded_deviation_covers_models_that_it_was_not_fitted_on() -> None:
+    record = json.loads(gzip.decompress((BENCHMARKS / "results/in-job-NVIDIA-H200-2026-11-22.json.gz").read_bytes()))
+    off = [(x["model"], math.log(x["job_ratio"] / x["replay_ratio"])) for x in record["pairs"] if x["changed"]]
+    assert (len(off), len({model for model, _ in off})) == (129, 5)
+    assert math.sqrt(sum(x * x for _, x in off) / len(off)) == pytest.approx(IN_JOB, abs=0.0005)
+    covered = 0
+    for left in {model for model, _ in off}:
+        others = [x for model, x in off if model != left]
+        deviation = math.sqrt(sum(x * x for x in others) / len(others))
+        covered += sum(abs(x) <= 1.96 * deviation for model, x in off if model == left)
+    assert covered / len(off) >= 0.85
+    same = [math.log(x["job_ratio"]) for x in record["pairs"] if not x["changed"]]
+    assert math.sqrt(sum(x * x for x in same) / len(same)) < 0.005, "the same kernel is equally fast"
 
 
 def row(model: str, job: float, replay: float, *, inside: bool, changed: bool = True) -> dict[str, Any]:

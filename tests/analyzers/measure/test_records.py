@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +71,29 @@ def test_the_models_are_the_published_ones(benchmark_module: Any) -> None:
     made = {name: build() for name, build in benchmark_module("models").MODELS.items()}
     counts = {name: sum(x.numel() for x in model.parameters()) for name, model in made.items()}
     assert counts == {"ResNet-50": 25_557_032, "RegNetY-3.2GF": 19_436_338}
+
+
+def _times(result: dict[str, Any]) -> dict[str, float]:
+    return {row["solution"]: row["time_us"] for row in result["rows"] if row["status"] == "ok" and row["time_us"]}
+
+
+@pytest.mark.parametrize(("name", "weighted"), [("gemms", 0.056), ("gemms-profile", 0.035)])
+def test_regret_weighted_by_calls(name: str, weighted: float) -> None:
+    """What docs/results.md states beside the median, from the raw record."""
+    record = json.loads((BENCHMARKS / f"results/{name}-NVIDIA-H200-2026-11-21.json").read_text())
+    rows = [(x["calls"], *(_times(x)[x[which]] for which in ("pick", "best"))) for x in record["results"]]
+    assert 1 - sum(n * best for n, _, best in rows) / sum(n * pick for n, pick, _ in rows) == pytest.approx(
+        weighted, abs=0.0006
+    )
+
+
+def test_stored_layouts_stand_apart_from_what_is_reachable() -> None:
+    path = BENCHMARKS / "results/wgrads-NVIDIA-H200-2026-11-21.json.gz"
+    results = json.loads(gzip.decompress(path.read_bytes()))["results"]
+    times = [(_times(x), x["pick"]) for x in results]
+    assert sum(t[pick] for t, pick in times) == pytest.approx(24_900, rel=0.005)
+    assert sum(min(us for name, us in t.items() if "stored" not in name) for t, _ in times) == pytest.approx(
+        19_900, rel=0.005
+    )
+    assert sum(min(t.values()) for t, _ in times) == pytest.approx(16_100, rel=0.005)
+    assert sum("stored" in x["best"] for x in results) == 46
