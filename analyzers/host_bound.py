@@ -35,6 +35,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     if time is None or share is None or share >= BUSY:
         return []
     launches = sum(x.kernels for x in time.parts)
+    if not launches:  # a trace whose kernels no row counts
+        return []
     own = tables.facts[tables.facts["run"] == tables.run]
     graphs = bool(own["name"].eq("graph_launches").any())
     return [

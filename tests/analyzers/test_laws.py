@@ -5,7 +5,10 @@ Each analyzer's own test gives its ``planted`` case, in which it finds something
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import cache
 from importlib import import_module
 
 import pandas as pd
@@ -13,15 +16,19 @@ import pytest
 
 from analyzers import ANALYZERS
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.runs import tables_of
+from analyzers.recommend.confidence import basis
 from analyzers.recommend.ranking import recommend
+from logparse.store import Store
 from tests.analyzers.build import NUMBERS, call, measurement, tables, work
 from tests.analyzers.example import everything, gemm
+from tests.conftest import sized
 
 by_name = pytest.mark.parametrize("analyzer", ANALYZERS, ids=lambda x: x.name)
 ORDERS = ("reversed", "shuffled")
 OPEN = NUMBERS | {"raw", "algorithm", "error", "key_text", "samples_us", "workspace_bytes", "device", "function"}
 """Columns that a format may leave open."""
-FRAMES = [field.name for field in fields(Tables) if field.name != "run"]
+FRAMES = [field.name for field in fields(Tables) if field.name not in ("run", "passes")]
 
 
 def planted(analyzer: Analyzer) -> Tables:
@@ -30,6 +37,7 @@ def planted(analyzer: Analyzer) -> Tables:
     return case
 
 
+@cache
 def together() -> Tables:
     """``everything`` and all planted cases as one run; what two cases call by one name remain two sources."""
     cases = {"everything": everything()} | {analyzer.name: planted(analyzer) for analyzer in ANALYZERS}
@@ -85,6 +93,47 @@ def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
     unknown = {column: pd.Series(pd.NA, frame.index, dtype="object") for column in set(frame) & OPEN}
     for changed_frame in (frame.iloc[:0], frame.iloc[:1], frame.assign(**unknown), frame.iloc[:0].astype(object)):
         recommend(replace(given, **{name: changed_frame}), Settings())
+
+
+def of_sources(given: Tables, sources: Sequence[str]) -> Tables:
+    """The tables as if only these sources had been ingested."""
+    kept = {
+        name: frame[frame["source_id"].isin(sources)]
+        for name in FRAMES
+        if "source_id" in (frame := getattr(given, name)).columns
+    }
+    called = given.workload["problem"].isin(kept["calls"]["problem"])
+    return replace(given, **kept, workload=given.workload[called])
+
+
+def test_any_two_samples_alone(samples: Store) -> None:
+    """Whatever two files a run holds, every analyzer answers, and no list of measured savings passes the ceiling."""
+    given = tables_of(samples)
+    names = sorted(given.sources["source_id"])
+    draw = random.Random(5)
+    for _ in range(sized(3, 400)):
+        pair = of_sources(given, draw.sample(names, 2))
+        found = recommend(pair, Settings())
+        measured = [x for x in found.findings if basis(x) != "inferred" and x.problem is not None]
+        largest: dict[str, float] = {}
+        for finding in measured:
+            text = finding.problem.text if finding.problem else ""
+            largest[text] = max(largest.get(text, 0.0), finding.saving_us or 0.0)
+        assert sum(largest.values()) <= found.ceiling.saving_us * (1 + 1e-9), sorted(pair.sources["path"])
+
+
+@pytest.mark.parametrize("how", ["empty", "one row", "unknown"])
+def test_any_two_tables_may_be_empty_of_one_row_or_unknown(how: str) -> None:
+    given = together()
+    pairs = [(one, two) for one in FRAMES for two in FRAMES if one < two]
+    for pair in random.Random(how).sample(pairs, sized(2, len(pairs))):
+        changed_frames = {}
+        for name in pair:
+            frame = getattr(given, name)
+            unknown = {column: pd.Series(pd.NA, frame.index, dtype="object") for column in set(frame) & OPEN}
+            ways = {"empty": frame.iloc[:0], "one row": frame.iloc[:1], "unknown": frame.assign(**unknown)}
+            changed_frames[name] = ways[how]
+        recommend(replace(given, **changed_frames), Settings())
 
 
 def test_logs_and_measurements_without_a_common_problem() -> None:
