@@ -10,6 +10,8 @@ EXPECTED: Mapping[str, str] = {
     "judges; the immediate mode, which is asked here, does not look at it",
     "workspace above 64 bits": "Find drops a solver for which the workspace does not suffice, and we the item; the "
     "immediate mode does not compare it",
+    "workspace beyond memory": "Find drops the item, and overwrites a record of which none is left; the immediate mode "
+    "leaves the workspace to its caller",
     "negative time": "Find takes it for no time; the immediate mode ranks by it, so it comes first",
 }
 """Differences that stay, by name, and why."""

@@ -83,7 +83,11 @@ def expected(reading: Reading[Any], call: Problem) -> str | None:
     """Where Find, by which our reader judges, and the immediate mode differ."""
     rows = reading.by_key.get(OVERRIDE_FORMAT.key(call, TARGET) or "", ())
     whys = [breach.note.message for row in rows for breach in row.breaches]
-    names = {"its own is": "other family's algorithm", "takes a solver with a time": "negative time"}
+    names = {
+        "its own is": "other family's algorithm",
+        "takes a solver with a time": "negative time",
+        "more than any GPU has": "workspace beyond memory",
+    }
     found = [name for words, name in names.items() if any(words in why for why in whys)]
     workspaces = [row.text.split(",")[1:2] for row in rows]
     if any(x.isdigit() and int(x) >= 1 << 64 for (x,) in filter(None, workspaces)):
