@@ -31,6 +31,7 @@ OPEN = NUMBERS | {"raw", "algorithm", "error", "key_text", "samples_us", "worksp
 FRAMES = [field.name for field in fields(Tables) if field.name not in ("run", "passes")]
 
 
+@cache
 def planted(analyzer: Analyzer) -> Tables:
     """The case that ``tests/analyzers/test_<finding>.py`` gives."""
     case: Tables = import_module(f"{__package__}.test_{analyzer.name.replace('-', '_')}").planted()
@@ -91,7 +92,8 @@ def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
     given = together()
     frame = getattr(given, name)
     unknown = {column: pd.Series(pd.NA, frame.index, dtype="object") for column in set(frame) & OPEN}
-    for changed_frame in (frame.iloc[:0], frame.iloc[:1], frame.assign(**unknown), frame.iloc[:0].astype(object)):
+    cases = (frame.iloc[:0].astype(object), frame.assign(**unknown), frame.iloc[:1], frame.iloc[:0])
+    for changed_frame in cases[: sized(2, 4)]:
         recommend(replace(given, **{name: changed_frame}), Settings())
 
 
