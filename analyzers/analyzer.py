@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 import pandas as pd
 
 from logparse.model import Finding
 
 
-@dataclass(frozen=True)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, eq=False)
 class Tables:
     """One run's tables, plus the measurements and facts of every run of the store (evidence may come from any).
 
@@ -36,6 +43,24 @@ class Tables:
     kernels: pd.DataFrame
     facts: pd.DataFrame
     passes: pd.DataFrame | None = None
+
+
+def once(function: Callable[Concatenate[Tables, P], R]) -> Callable[Concatenate[Tables, P], R]:
+    """Compute a result once for tables and settings: several analyzers ask for the same joins.
+
+    All callers share the result, so none may change it.
+    """
+    kept: WeakKeyDictionary[Tables, dict[str, Any]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def asked(tables: Tables, *args: P.args, **words: P.kwargs) -> R:
+        known, key = kept.setdefault(tables, {}), repr((args, words))
+        if key not in known:
+            known[key] = function(tables, *args, **words)
+        result: R = known[key]
+        return result
+
+    return asked
 
 
 @dataclass(frozen=True)

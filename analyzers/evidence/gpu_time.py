@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import pandas as pd
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.analyzer import Settings, Tables, once
 from logparse.formats.traces.torch.busy import BEFORE, COMMUNICATION
 from logparse.formats.traces.torch.gradients import BACKWARD_DATA, BACKWARD_WEIGHTS
 from logparse.model import kind_of, layer_of
@@ -95,6 +95,7 @@ class GpuTime:
         return max(self.window_us - self.busy_us, 0.0) if self.busy_us is not None and self.window_us else None
 
 
+@once
 def gpu_time(tables: Tables) -> GpuTime | None:
     """The GPU time of the run's traces; None where the run has no kernels."""
     rows = _in_order(tables.kernels[tables.kernels["run"] == tables.run])

@@ -109,6 +109,7 @@ def read_passes(con: duckdb.DuckDBPyConnection, layers: str = _STORED) -> pd.Dat
     return made
 
 
+@once
 def passes(tables: Tables) -> pd.DataFrame:
     """The passes of the tables, as ``read_passes`` has them: read from the store already, or made here."""
     return passes_of(tables.measurements, tables.conv_problems) if tables.passes is None else tables.passes

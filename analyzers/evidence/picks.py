@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.analyzer import Settings, Tables, once
 from analyzers.evidence.confirmations import blocks_of
 from analyzers.evidence.joins import (
     DEFAULT_TEXT,
@@ -47,6 +47,7 @@ COLUMNS = (
 )
 
 
+@once
 def picks(tables: Tables) -> pd.DataFrame:
     """Solutions picked according to the logs: columns ``source_id, problem, pick, count``, without tools' lines.
 
@@ -96,6 +97,7 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
+@once
 def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     """Each pick (or, where no log names one, the library's default) beside the best known solution of its problem.
 
