@@ -16,7 +16,6 @@ import pandas as pd
 
 from logparse.model import Finding
 
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -53,7 +52,7 @@ def once(function: Callable[Concatenate[Tables, P], R]) -> Callable[Concatenate[
     kept: WeakKeyDictionary[Tables, dict[str, Any]] = WeakKeyDictionary()
 
     @wraps(function)
-    def asked(tables: Tables, *args: P.args, **words: P.kwargs) -> R:
+    def asked(tables: Tables, /, *args: P.args, **words: P.kwargs) -> R:
         known, key = kept.setdefault(tables, {}), repr((args, words))
         if key not in known:
             known[key] = function(tables, *args, **words)

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow as pa
 
+from analyzers.analyzer import Tables, once
 from analyzers.evidence.origins import EVIDENCE
 from logparse.text import sql_text
 
 if TYPE_CHECKING:
     import duckdb
-
-    from analyzers.analyzer import Tables
 
 GENERIC = r"Naive|:[Gg]emm|Wino"
 """Solvers that are there for any problem; nothing made for backward weights is on offer where all are of these."""
