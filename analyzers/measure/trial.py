@@ -47,6 +47,10 @@ REFERENCE = GemmProblem(
 """A product that every device runs; its time shows changed clocks and other load."""
 
 
+_READ_EVERY_S = 10.0
+"""Of a whole model's problems, each timed in a few ms, not every one is worth readings of its own."""
+
+
 class WorkerContext:
     """The opened backends of one worker, and the reference product whose drift is measured."""
 
@@ -64,6 +68,7 @@ class WorkerContext:
         if self._clock is not None:
             with contextlib.suppress(UnsettledError):  # each race and confirmation settles again, or refuses
                 self._clock.settle()
+        self._read_s = 0.0
         self._before = self._reading()
 
     def measure(
@@ -93,7 +98,7 @@ class WorkerContext:
             result = trial.run()
         finally:
             self.release()
-        if not result.samples:
+        if not result.samples or (trial.is_timed and time.monotonic() - self._read_s < _READ_EVERY_S):
             return result
         self._before = after = self._reading()
         moved = before is not None and after is not None and self.drift.moved(before, after)
@@ -157,6 +162,7 @@ class WorkerContext:
         """The reference's time relative to the start; None where no backend runs it."""
         if self._reference is None:
             return None
+        self._read_s = time.monotonic()
         try:
             self._reference.sample_us(2)
             return self.drift.read(median([self._reference_us() for _ in range(3)]))
@@ -180,6 +186,11 @@ class Trial:
         self._workspace_bytes = context.method.workspace_bytes if workspace_bytes is None else workspace_bytes
         self._rows = {row.solution.text: row for row in lost}
         self._owners: dict[str, Backend] = {}
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it times given solutions instead of a race."""
+        return bool(self._only)
 
     # ------------------------------------------------------------------ a race
 

@@ -257,8 +257,8 @@ def answer(
 ) -> Answer:
     """The recommendation, ``n`` findings of it (or its ``actions`` alone), and the files that were written."""
     if actions:
-        said = render_actions.lines(found.actions) or ["no action is measured (`logparse replay` measures)"]
-        return Answer([*said, *wrote_lines(written)], render_actions.rows(found.actions), "recommend --actions")
+        shown = render_actions.lines(found.actions) or ["no action is measured (`logparse replay` measures)"]
+        return Answer([*shown, *wrote_lines(written)], render_actions.rows(found.actions), "recommend --actions")
     frame = rows(found)
     ranked = [brief(frame).head(n or ROWS)] if len(frame) else []
     text = [*lines(found), *ranked, *wrote_lines(written), *(f"note: {note}" for note in notes)]

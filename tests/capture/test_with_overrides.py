@@ -39,17 +39,17 @@ def overrides(tmp_path: Path) -> Path:
     return folder
 
 
-def said(command: list[str], environ: dict[str, str]) -> tuple[str, str]:
+def output_of(command: list[str], environ: dict[str, str]) -> tuple[str, str]:
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
     return done.stdout.strip(), done.stderr
 
 
 def test_settings_files_and_the_jobs_own_start(environ: dict[str, str], overrides: Path) -> None:
     job = [sys.executable, "-c", JOB]
-    assert said(job, environ)[0] == "default None kept"
-    assert said(*with_overrides.applied(job, overrides, environ))[0] == "applied sourced kept"
+    assert output_of(job, environ)[0] == "default None kept"
+    assert output_of(*with_overrides.applied(job, overrides, environ))[0] == "applied sourced kept"
     (overrides / "apply.py").unlink()
-    assert said(*with_overrides.applied(job, overrides, environ))[0] == "default sourced kept"
+    assert output_of(*with_overrides.applied(job, overrides, environ))[0] == "default sourced kept"
     (overrides / "gfx942/apply.sh").unlink()
     with pytest.raises(InputError, match=r"no apply\.sh below it and no apply\.py"):
         with_overrides.applied(job, overrides, environ)
@@ -57,7 +57,7 @@ def test_settings_files_and_the_jobs_own_start(environ: dict[str, str], override
 
 def test_a_file_that_fails_does_not_end_the_job(environ: dict[str, str], overrides: Path) -> None:
     (overrides / "apply.py").write_text("1 / 0\n")
-    out, errors = said(*with_overrides.applied([sys.executable, "-c", JOB], overrides, environ))
+    out, errors = output_of(*with_overrides.applied([sys.executable, "-c", JOB], overrides, environ))
     assert out == "default sourced kept"
     assert "apply.py failed, the job goes on without it" in errors
     assert "ZeroDivisionError" in errors
@@ -83,7 +83,7 @@ def test_steps_of_the_first_optimizer_are_traced(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     environ = with_overrides.with_torch(os.environ, with_overrides.STEPS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_SKIP": "2", "LOGPARSE_TRACE_STEPS": "3"}
-    said([sys.executable, "-c", STEPS], environ)
+    output_of([sys.executable, "-c", STEPS], environ)
     (trace,) = tmp_path.glob("trace_*.json.gz")
     store = open_store(tmp_path / "store", create=True)
     ingest([str(trace)], store, run="r")

@@ -24,6 +24,7 @@ from logparse.store import Store, open_store  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 
 OUTPUTS, PADDED = 515, 576
+METHOD = Method(cache="hot", turns=2)
 
 
 class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -61,8 +62,9 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path, Any]:
     store = open_store(folder / "store", create=True)
     traced(Net(), folder / "before.json", as_device)
     ingest([str(folder / "before.json")], store, run="before")
-    method = Method(cache="hot", turns=2)
-    report = replay(store, Options(devices=("cpu",), run="before", method=method, stages=stages("actions")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        report = replay(store, Options(devices=("cpu",), run="before", method=METHOD, stages=stages("actions")))
     assert report.finished
     return store, folder / "overrides", as_device
 
@@ -114,10 +116,23 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     assert ("  failed: " in lines) is not proof.ok
 
 
-def test_what_was_timed_is_not_timed_again(loop: tuple[Store, Path, Any]) -> None:
+def test_what_was_timed_is_not_timed_again(loop: tuple[Store, Path, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     store, _, _ = loop
     count = len(store.measurements())
-    method = Method(cache="hot", turns=2)
-    report = replay(store, Options(devices=("cpu",), run="before", method=method, stages=stages("actions")))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    report = replay(store, Options(devices=("cpu",), run="before", method=METHOD, stages=stages("actions")))
     assert all(x.known or x.rows[0].status != "ok" for x in report.results)
     assert len(store.measurements()) - count == sum(len(x.rows) for x in report.results)
+
+
+def test_findings_json_holds_the_actions_as_its_schema_states(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    store, _, _ = loop
+    found = advise(store, Settings(), "before")
+    write(found, Settings(), (), tmp_path)
+    schema = json.loads((ROOT / "analyzers/recommend/findings.schema.json").read_text())
+    content = json.loads((tmp_path / "findings.json").read_text())
+    jsonschema.validate(content, schema)
+    assert [x["action"] for x in content["actions"]] == [x.action.name for x in found.actions]
+    assert all(x["parts"] for x in content["actions"])
+    assert "## Actions" in (tmp_path / "report.md").read_text()
