@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from analyzers.analyzer import Tables
+from analyzers.analyzer import Tables, once
 from analyzers.evidence.origins import PICK, TRACE
 from logparse.model import DEFAULT
 
@@ -36,6 +36,14 @@ def run_facts(tables: Tables) -> dict[str, str]:
     rows = facts[facts["source_id"].isin(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])]
     values = rows.groupby("name")["value"].agg(["nunique", "first"])
     return {str(name): str(value) for name, value in values.loc[values["nunique"] == 1, "first"].items()}
+
+
+@once
+def called_problems(tables: Tables) -> frozenset[str]:
+    """The problems that the run calls, and those that may be one of these."""
+    called = set(tables.workload["problem"])
+    linked = tables.links.loc[tables.links["problem"].isin(called), "other"]
+    return frozenset(map(str, called.union(linked)))
 
 
 def timed(measurements: pd.DataFrame) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from analyzers.evidence.confirmations import blocks_of
 from analyzers.evidence.joins import (
     DEFAULT_TEXT,
     LEVELS,
+    called_problems,
     calls_by_problem,
     closest,
     facts_by_source,
@@ -187,8 +188,10 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 
 
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
-    """Problems measured against their default but never logged: the loss of one call is still reported."""
+    """Problems that the run measured against their default but never logged: the loss of one call is still reported."""
     known = known[known["default_us"].notna() & (known["candidates"] > 1)]
+    own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
+    known = known[known["source_id"].isin(own) | known["measured"].isin(called_problems(tables))]
     measured = known["measured"].drop_duplicates()
     covered = closest(tables, problems, measured)["other"]
     left = measured[~measured.isin(covered)].to_numpy()

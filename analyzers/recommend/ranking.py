@@ -18,7 +18,7 @@ from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.totals import results
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.gpu_time import GpuTime, gpu_time, gpu_us
-from analyzers.evidence.joins import calls_by_problem, timed
+from analyzers.evidence.joins import called_problems, calls_by_problem, timed
 from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.evidence.program_changes import by_hand, out_of_reach
 from analyzers.measure.plan import plan
@@ -73,7 +73,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     chosen = ANALYZERS if analyzers is None else analyzers
     found = completed((x for analyzer in chosen for x in analyzer.find(tables, settings)), tables, judged)
     remarks = [x for x in found if x.problem is None]
-    about = told_once([x for x in found if x.problem is not None], tables.links)
+    about = told_once([x for x in found if x.problem is not None and _of_run(x, tables)], tables.links)
     reasons = [_why_left_out(x, settings, judged) for x in about]
     total = gpu_us(tables)
     kept = sorted((_with_share(x, total) for x, why in zip(about, reasons, strict=True) if why is None), key=rank)
@@ -115,6 +115,13 @@ def _to_measure(tables: Tables, compared: pd.DataFrame) -> tuple[Problem, ...]:
     frames = {name: getattr(tables, name) for name in _PLANNED}
     left = (x.problem for x in plan(frames) if x.problem.text not in compared_)
     return tuple(islice((x for x in left if getattr(x, "direction", None) != "B+W"), _FIRST))
+
+
+def _of_run(finding: Finding, tables: Tables) -> bool:
+    """Whether the run called or measured the problem: what only other runs of the store did is no finding about it."""
+    source, sources = finding.evidence.source_id, tables.sources
+    own = source is None or source in set(sources.loc[sources["run"] == tables.run, "source_id"])
+    return own or (finding.problem is not None and finding.problem.text in called_problems(tables))
 
 
 def _aiter_misses(tables: Tables) -> tuple[str, ...]:

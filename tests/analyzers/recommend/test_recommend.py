@@ -390,3 +390,18 @@ def test_agreement_of_facts() -> None:
     )
     assert serves({"arch": "gfx942"}, {"arch": ARCH, "miopen_version": "3.5.0"}, "miopen") is True
     assert folder({}) == "no-target"
+
+
+def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
+    """What another run of the store measured of problems that this one never called says nothing about it."""
+    mine, other = gemm(64), gemm(96)
+    rows = [
+        measurement(problem.text, solution, time, run="elsewhere", source_id="theirs")
+        for problem in (mine, other)
+        for solution, time in (("Default", 90.0), ("hipblaslt:1", 45.0))
+    ]
+    sources = [{"source_id": "theirs", "run": "elsewhere", "path": "theirs"}]
+    found = recommend(tables(workload=[work(mine.text, 3)], measurements=rows, sources=sources), Settings())
+    assert {x.problem.text for x in found.findings if x.problem is not None} == {mine.text}
+    (regrets,) = (x.message for x in found.remarks if x.analyzer == "suboptimal-pick")
+    assert regrets.startswith("picks of 1 problems")
