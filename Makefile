@@ -32,12 +32,9 @@ mypy: $(VENV)/.tested
 # The tests start some hundred Python processes: without stored bytecode each would compile the packages anew.
 pytest nightly: export PYTHONDONTWRITEBYTECODE :=
 
-# Two workers per core: a third of a test's time is waiting, for browsers, clusters and processes that are killed.
-WORKERS = $(shell echo $$((2 * $$(nproc))))
-
 # One worker holds the tests of a group (loadgroup): a Ray cluster, a browser and a store of samples are made once.
 pytest: $(VENV)/.tested
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: ruff mypy
 
@@ -47,7 +44,7 @@ test: ruff
 
 # Everything at full size: 1,000 examples per property, fuzzing of every format, every round of kills.
 nightly: lint
-	LOGPARSE_NIGHTLY=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	LOGPARSE_NIGHTLY=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
 # The readers of override files against the real host libraries of ROCm 7.2.4 over a virtual GPU (docs/conformance.md):
 # needs root, g++ and Debian's packages (800 MB, unpacked into build/rocm or ROCM_LIBRARIES; nothing is installed).
