@@ -186,7 +186,7 @@ def test_a_dead_row_serves_no_call(written: list[ConvProblem], data: st.DataObje
         solvers = read.setdefault(key, {})
         for item in payload.split(";"):
             solver, colon, _ = item.partition(":")
-            if colon and solver.split() == [solver]:  # no solver's name has a blank within, and those around are dropped
+            if colon and solver.split() == [solver]:  # a name has no blank within
                 solvers.setdefault(solver, number)
     rows = inspect(NAME, text.encode(), TARGET, "miopen-find-db").rows
     live = {(row.line, row.solution.id) for row in rows if not row.dead and row.solution}
