@@ -324,6 +324,7 @@ class Store:
         return out
 
     def _view(self, name: str, run: str | None) -> pd.DataFrame:
+        """All rows of a view, which have no order: parts are read side by side."""
         return self.query(f"select * from {name}", run)
 
     def sources(self, run: str | None = None) -> pd.DataFrame:

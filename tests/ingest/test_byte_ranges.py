@@ -156,7 +156,8 @@ def test_lines_beyond_the_bound_are_rejects_in_ranges_too(tmp_path: Path, monkey
     whole, ranged = both(tmp_path, [log], 4)
     check_conservation(ranged)
     assert contents(ranged) == contents(whole)
-    assert ranged.rejects()["length"].tolist() == [(5 << 19) + 1, 5 << 19]
+    # The rows of a view have no order.
+    assert sorted(ranged.rejects()["length"]) == [5 << 19, (5 << 19) + 1]
 
 
 def test_a_log_that_was_read_in_ranges_grows_and_is_forgotten_and_compacted(tmp_path: Path) -> None:
