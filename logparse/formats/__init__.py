@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from logparse.formats import aiter, aiter_log, hipdnn, inductor, machine_facts, moe_config, plain_table, rocblas
+from logparse.formats import (
+    aiter,
+    aiter_log,
+    hipdnn,
+    inductor,
+    machine_facts,
+    moe_config,
+    plain_table,
+    rocblas,
+    rocblas_bench_output,
+    rocblas_trace,
+)
 from logparse.formats.format import Format
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
 from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
@@ -53,6 +64,8 @@ FORMATS: tuple[Format, ...] = (
     rocblas.BENCH,
     rocblas.PROFILE,
     rocblas.TUNE,
+    rocblas_trace.FORMAT,
+    rocblas_bench_output.FORMAT,
     aiter.FORMAT,
     aiter_log.FORMAT,
     plain_table.FORMAT,

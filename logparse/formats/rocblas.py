@@ -36,7 +36,7 @@ RESERVED = 10
 """Indices that rocBLAS keeps for itself between its own and Tensile's (``c_rocblas_solutions_reserved``)."""
 
 _PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
-_FUNCTION = re.compile(r"(?:rocblas_)?([hsdcz])?gemm(_strided_batched|_batched)?(_ex3|_ex)?(?:_64)?\Z")
+FUNCTION = re.compile(r"(?:rocblas_)?([hsdcz])?gemm(_strided_batched|_batched)?(_ex3|_ex)?(?:_64)?\Z")
 _BENCH_FLAGS: Mapping[str, str] = {
     "--transposeA": "transA",
     "--transposeB": "transB",
@@ -50,9 +50,9 @@ _PAIR = re.compile(r"""['"]?(\w+)['"]?: *(?:"([^"]*)"|'([^']*)'|(\[[^\]]*\]|\([^
 _RECORD = re.compile(r"\s*(?:- )?\{.*\}\s*\Z")
 
 
-def _problem(given: Mapping[str, str]) -> GemmProblem | None:
+def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
     """The GEMM of a record, or None when its function is no GEMM.  Raises ValueError on values that are no numbers."""
-    match = _FUNCTION.match(given.get("rocblas_function", ""))
+    match = FUNCTION.match(given.get("rocblas_function", ""))
     if match is None:
         return None
     letter, batching, _ = match.groups()
@@ -79,9 +79,9 @@ def _problem(given: Mapping[str, str]) -> GemmProblem | None:
     )  # fmt: skip
 
 
-def _call(given: Mapping[str, str], category: str, text: str, count: int | None) -> Outcome:
+def call_of(given: Mapping[str, str], category: str, text: str, count: int | None) -> Outcome:
     try:
-        problem = _problem(given)
+        problem = problem_of(given)
         index = int(given.get("solution_index") or 0)
     except ValueError as error:
         return Outcome("reject", [Reject(str(error), 0, len(text.encode()))])
@@ -105,7 +105,7 @@ def read_bench(text: str) -> Outcome:
         given[_BENCH_FLAGS.get(flag, flag.lstrip("-"))] = value
     if "rocblas_function" not in given or len(words) % 2 == 0:
         return Outcome("reject", [Reject("a torn rocblas-bench line", 0, len(text.encode()))])
-    return _call(given, "rocblas_bench", text, 1)
+    return call_of(given, "rocblas_bench", text, 1)
 
 
 def read_profile(text: str) -> Outcome:
@@ -116,7 +116,7 @@ def read_profile(text: str) -> Outcome:
     count = given.get("call_count", "")
     if count and not count.isdecimal():
         return Outcome("reject", [Reject(f"call_count {count!r}", 0, len(text.encode()))])
-    return _call(given, "rocblas_profile", text, int(count) if count else None)
+    return call_of(given, "rocblas_profile", text, int(count) if count else None)
 
 
 BENCH = LineFormat(
@@ -194,7 +194,7 @@ def _tuned(row: Mapping[str, str]) -> Measurement | None:
         index = int(row["solution_index"])
         given = {**row, "rocblas_function": "gemm_strided_batched_ex" if "stride_a" in row else "gemm_ex"}
         given |= {f"{x}_type": row["input_type"] for x in "ab"} | {f"{x}_type": row["output_type"] for x in "cd"}
-        problem = _problem({**given, "ldd": row["ldc"]})
+        problem = problem_of({**given, "ldd": row["ldc"]})
     except ValueError:
         return None
     if problem is None or -RESERVED <= index <= 0:
