@@ -39,7 +39,7 @@ _LAST = ("compute_type", "algo", "solution_index", "flags")
 
 
 def _of_ex(batching: str) -> tuple[str, ...]:
-    """Arguments of an ``_ex`` function: each matrix with its type, its leading dimension and, if strided, its stride."""
+    """Arguments of an ``_ex`` function: each matrix with type, leading dimension and, if strided, its stride."""
     strided = batching == "_strided_batched"
     a, b, c, d = ((x, f"{x}_type", f"ld{x}", *([f"stride_{x}"] if strided else [])) for x in "abcd")
     return (*_SIZES, *a, *b, "beta", *c, *d, *(["batch_count"] if batching else []), *_LAST)

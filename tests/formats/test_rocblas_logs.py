@@ -98,7 +98,7 @@ def test_trace_and_bench_output_link_to_the_bench_log() -> None:
     (logged,) = rocblas.read_bench(f"./{typed} --compute_type f32_r --algo 0 --solution_index 0 --flags 0").records
     assert isinstance(logged, Call)
     traced = next(one for one in calls(read_lines(TRACE, FORMATS)[0]) if gemm(one).a_type == "bf16_r")
-    printed = [one for one in records(o for o in stream(rocblas_bench_output.FORMAT, BENCH)[0] if o)]
+    printed = list(records(o for o in stream(rocblas_bench_output.FORMAT, BENCH)[0] if o))
     measured = next(one for one in printed if isinstance(one, Measurement) and gemm(one).a_type == "bf16_r")
     assert traced.problem.text == logged.problem.text == measured.problem.text
     assert linked(traced.problem, measured.problem)
