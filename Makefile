@@ -47,7 +47,7 @@ nightly: lint
 	LOGPARSE_NIGHTLY=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
 # The readers of override files against the real host libraries of ROCm 7.2.4 over a virtual GPU (docs/conformance.md):
-# needs root, g++ and Debian's packages (800 MB, unpacked into build/rocm or ROCM_LIBRARIES; nothing is installed).
+# needs root, g++ and Debian's packages (710 MB, unpacked into build/rocm or ROCM_LIBRARIES; nothing is installed).
 conformance: $(VENV)/.tested
 	$(BIN)/python -m pytest -n 0 tests/conformance
 

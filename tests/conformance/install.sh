@@ -1,29 +1,46 @@
 #!/bin/bash
-# Unpacks the real host libraries of ROCm 7.2.4 (hipBLASLt, MIOpen with its databases, rocBLAS) from Debian's
+# Unpacks the real host libraries of ROCm 7.2.4 (hipBLASLt, MIOpen, rocBLAS) from Debian's
 # experimental suite into DIR and compiles the virtual GPU beside them.  Nothing is installed on the machine.
 #
-#   install.sh DIR      about 90 s, 800 MB to fetch, 3.5 GB on disk; a second call compiles the virtual GPU only
+#   install.sh DIR      about 80 s, 710 MB to fetch, 1.5 GB on disk; a second call compiles the virtual GPU only
 #
-# Needs root (chroot and apt's lists), g++, apt and Debian's keyring.  The mirror is the one that apt on this machine
-# uses, else Debian's own; DEBIAN_MIRROR overrides both.
+# Needs root (for apt), g++, apt and Debian's keyring.  The mirror is DEBIAN_MIRROR, else the first of apt's sources on
+# this machine that has both suites.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "${1:?usage: install.sh DIR}"
 dir=$(cd "$1" && pwd)
-libraries="libhipblaslt1 libmiopen1 libmiopen-tests-data librocblas5 libamdhip64-7"
+libraries="libhipblaslt1 libmiopen1 librocblas5 libamdhip64-7"
 headers="libamdhip64-dev libhipblaslt-dev libhipblas-common-dev"
 
+# The archives of apt's sources, in any of its formats, also where its lists were never fetched.
+sources() {
+    apt-get --print-uris update | sed -n "s|^'\(.*\)/dists/.*|\1|p" | awk '!seen[$0]++'
+}
+
+# Writes the sources and fetches their lists.
+suites_of() {
+    local suite
+    for suite in sid experimental; do
+        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $1 $suite main"
+    done >"$dir/apt/etc/sources.list"
+    apt-get -qq -o APT::Update::Error-Mode=any update
+}
+
+fetch_lists() {
+    local mirror candidates=${DEBIAN_MIRROR:-$(sources)}
+    export APT_CONFIG="$dir/apt/apt.conf"
+    for mirror in $candidates; do
+        suites_of "$mirror" && return
+    done
+    echo "install.sh: none of '${candidates//$'\n'/ }' has Debian's sid and experimental: set DEBIAN_MIRROR" >&2
+    return 1
+}
+
 unpack() {
-    local mirror=${DEBIAN_MIRROR:-} suite deb
-    if [ -z "$mirror" ]; then
-        mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 -E '/debian/?$' || true)
-    fi
+    local deb
     mkdir -p "$dir"/apt/{etc,lists/partial,cache/archives/partial} "$dir"/{root,headers}
     : >"$dir/apt/status"
-    for suite in sid experimental; do
-        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
-            "${mirror:-http://deb.debian.org/debian} $suite main"
-    done >"$dir/apt/etc/sources.list"
     cat >"$dir/apt/apt.conf" <<CONF
 Dir::Etc::sourcelist "$dir/apt/etc/sources.list";
 Dir::Etc::sourceparts "/dev/null";
@@ -33,11 +50,12 @@ Dir::Cache "$dir/apt/cache";
 APT::Sandbox::User "root";
 APT::Install-Recommends "false";
 CONF
-    export APT_CONFIG="$dir/apt/apt.conf"
-    apt-get -qq update
+    fetch_lists
     # shellcheck disable=SC2086  # lists of packages
     apt-get -qq -y --download-only -t experimental install libc6 $libraries
-    for deb in "$dir"/apt/cache/archives/*.deb; do dpkg -x "$deb" "$dir/root"; done
+    # Two are as large as all the others together: both are unpacked at once, without what is for other GPUs.
+    find "$dir/apt/cache/archives" -name '*.deb' -print0 | sort -z | xargs -0 -P 2 -n 1 bash -c '
+        dpkg --fsys-tarfile "$1" | tar -x -C "$0" --exclude "*gfx[18]*" --exclude "*gfx90[068]*"' "$dir/root"
     (
         cd "$dir/apt/cache"
         # shellcheck disable=SC2086
