@@ -13,6 +13,7 @@ from logparse.formats import (
     rocblas,
     rocblas_bench_output,
     rocblas_trace,
+    tensile,
 )
 from logparse.formats.format import Format
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
@@ -66,6 +67,7 @@ FORMATS: tuple[Format, ...] = (
     rocblas.TUNE,
     rocblas_trace.FORMAT,
     rocblas_bench_output.FORMAT,
+    tensile.FORMAT,
     aiter.FORMAT,
     aiter_log.FORMAT,
     plain_table.FORMAT,
