@@ -5,6 +5,7 @@ from __future__ import annotations
 from logparse.formats import (
     aiter,
     aiter_log,
+    ck_profiler,
     hipdnn,
     inductor,
     machine_facts,
@@ -68,6 +69,7 @@ FORMATS: tuple[Format, ...] = (
     rocblas_trace.FORMAT,
     rocblas_bench_output.FORMAT,
     tensile.FORMAT,
+    ck_profiler.FORMAT,
     aiter.FORMAT,
     aiter_log.FORMAT,
     plain_table.FORMAT,
