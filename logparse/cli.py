@@ -494,4 +494,5 @@ def report(
 def main() -> None:
     """Entry point: an error that the user can mend prints one line and exits with 1; wrong usage exits with 2."""
     # A pasted profile record begins with "- {": with a blank before it the parser does not take it for an option.
-    run_program(app, [f" {word}" if word.startswith("- ") else word for word in sys.argv[1:]])
+    words = [f" {word}" if word.startswith("- ") else word for word in sys.argv[1:]]
+    run_program(opt.of_verb(app, words), words)

@@ -26,7 +26,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -135,7 +134,7 @@ def replace_file(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
         with filesystem.open_output_stream(path) as sink:
             sink.write(memoryview(data))
         return
-    temporary = f"{path}.{secrets.token_hex(4)}.part"
+    temporary = f"{path}.{os.urandom(4).hex()}.part"
     try:
         with filesystem.open_output_stream(temporary) as sink:
             sink.write(data)
@@ -147,7 +146,7 @@ def replace_file(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
 
 
 def _link_new(path: str, data: bytes) -> bool:
-    temporary = f"{path}.{secrets.token_hex(4)}.part"
+    temporary = f"{path}.{os.urandom(4).hex()}.part"
     try:
         with open(temporary, "wb") as sink:
             sink.write(data)

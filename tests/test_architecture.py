@@ -144,8 +144,29 @@ def test_the_roots_hold_what_they_say() -> None:
     assert len(list((ROOT / "logparse").glob("*.py"))) <= 12
 
 
+def imported(*words: str) -> set[str]:
+    """The top-level modules, and those of pyarrow, that ``logparse WORD…`` imports."""
+    code = f"""
+import contextlib, io, sys
+sys.argv = ["logparse", *{words!r}]
+from logparse.cli import main
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    main()
+print([m for m in sys.modules if "." not in m or m.startswith("pyarrow.")])"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(ast.literal_eval(out.stdout))
+
+
+HEAVY = {"pandas", "duckdb", "plotly", "torch", "dash", "rich", "pydantic", "analyzers", "asyncio", "multiprocessing"}
+
+
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys\nfrom logparse.cli import app\nprint([m for m in sys.modules if '.' not in m])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    heavy = {"pandas", "pyarrow", "duckdb", "plotly", "torch", "numpy", "dash", "xxhash", "analyzers"}
-    assert not heavy & set(ast.literal_eval(out))
+    assert not {*HEAVY, "pyarrow", "numpy", "xxhash", "logging"} & imported("--help")
+    assert not {*HEAVY, "pyarrow", "numpy", "xxhash", "logging"} & imported("ingest", "--help")
+
+
+def test_an_ingest_imports_nothing_that_only_others_need(tmp_path: Path) -> None:
+    log = "sample_logs/hipblaslt/hipblaslt_rank0_4242.log"
+    used = imported("ingest", log, "--store", str(tmp_path / "store"))
+    assert "pyarrow.parquet" in used, "it has read the log"
+    assert not {*HEAVY, "sqlite3", "secrets", "boto3", "pyarrow.dataset", "pyarrow.compute"} & used

@@ -1,19 +1,15 @@
-"""Worker processes of this machine, each with its own pipe, so that one that dies loses only its task."""
+"""Tasks on this machine: in this process, or in processes of a ``pool``, whose modules are imported only for it."""
 
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
-from multiprocessing.connection import Connection, wait
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
-from logparse.executors.executor import TRIES, LostError, Progress, Resources, TaskError, attempted, reporting
-from logparse.executors.processes import end_with_parent, pipe, started
+from logparse.executors.executor import Progress, Resources, TaskError, attempted, reporting
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,7 +43,9 @@ class LocalExecutor:
                 break
             weight += resources(ahead[-1]).weight
         if self.together > 1 and len(ahead) > 1 and weight > _WORTH:
-            yield from _Pool(function, self.together, progress).run(chain(ahead, rest))
+            from logparse.executors.pool import Pool
+
+            yield from Pool(function, self.together, progress).run(chain(ahead, rest))
             return
         with reporting(progress):
             for item in chain(ahead, rest):
@@ -64,91 +62,3 @@ def usable_cores(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
         given, period = map(int, told.read().split())
         cores = min(cores, max(1, given // period))
     return cores
-
-
-class _Pool(Generic[T, R]):
-    """The processes of one call."""
-
-    def __init__(self, function: Callable[[T], R], size: int, progress: Progress | None) -> None:
-        self._function, self._size, self._progress = function, size, progress
-        self._busy: dict[Connection[Any, Any], tuple[_Worker, T, int]] = {}
-        self._idle: list[_Worker] = []
-
-    def run(self, items: Iterator[T]) -> Iterator[tuple[T, R | TaskError]]:
-        again: deque[tuple[T, int]] = deque()
-        waiting = ((item, 1) for item in items)
-        try:
-            while True:
-                while len(self._busy) < self._size:
-                    task = again.popleft() if again else next(waiting, None)
-                    if task is None:
-                        break
-                    self._hand_out(*task)
-                if not self._busy:
-                    return
-                for pipe in wait(list(self._busy)):
-                    worker, item, tries = self._busy[pipe]  # type: ignore[index]
-                    try:
-                        kind, value = worker.pipe.recv()
-                    except (EOFError, OSError):
-                        del self._busy[worker.pipe]
-                        death = worker.death()
-                        worker.end()
-                        if tries < TRIES:
-                            again.append((item, tries + 1))
-                        else:
-                            yield item, LostError(f"its worker {death}, {tries} times")
-                        continue
-                    if kind == "done":
-                        del self._busy[worker.pipe]
-                        self._idle.append(worker)
-                        yield item, value
-                    elif self._progress:
-                        self._progress(*value)
-        finally:
-            for worker in (*self._idle, *(worker for worker, _, _ in self._busy.values())):
-                worker.end()
-
-    def _hand_out(self, item: T, tries: int) -> None:
-        worker = self._idle.pop() if self._idle else _Worker(self._function)
-        self._busy[worker.pipe] = (worker, item, tries)
-        with suppress(OSError):  # it may have died while idle: reading from it will report that
-            worker.pipe.send(item)
-
-
-class _Worker:
-    """A process and our end of its pipe."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.pipe, theirs = pipe()
-        self._process = started(_serve, function, theirs, imports=[type(function).__module__])
-        theirs.close()
-
-    def death(self) -> str:
-        """How the process ended."""
-        self._process.join(5)
-        code = self._process.exitcode
-        if code is None or code >= 0:
-            return "closed its pipe" if code is None else f"exited with {code}"
-        known = {int(x): x.name for x in signal.Signals}
-        name = known.get(-code, f"signal {-code}")
-        return f"was killed by {name}" + (" (perhaps for lack of memory)" if name == "SIGKILL" else "")
-
-    def end(self) -> None:
-        """Kill the process at once: the store is consistent at every moment."""
-        self._process.kill()
-        self._process.join()
-        self.pipe.close()
-
-
-def _serve(function: Callable[[Any], Any], pipe: Connection[Any, Any]) -> None:
-    """A worker's loop: runs items until its pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    with reporting(lambda name, count: pipe.send(("report", (name, count)))):
-        while True:
-            try:
-                item = pipe.recv()
-            except EOFError:
-                return
-            pipe.send(("done", attempted(function, item)))

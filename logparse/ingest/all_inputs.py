@@ -8,7 +8,7 @@ an ingest can be killed at any moment and simply run again.
 from __future__ import annotations
 
 import datetime
-import secrets
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -156,7 +156,7 @@ def record(store: Store, records: Iterable[Record], *, run: str, name: str, form
     tally.add(Outcome("measurement", held, lines=len(held)))
     collector.add(held)
     collector.flush()
-    source = source_id(name, secrets.token_hex(8))
+    source = source_id(name, os.urandom(8).hex())
     row = Commit(
         attempt=attempt.name,
         source_id=source,

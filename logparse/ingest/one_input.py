@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -371,7 +370,7 @@ class _Input:
 
     def _stdin(self) -> Ingested:
         """Standard input: a new source per call, committed every few seconds so that a live store can be looked at."""
-        source = source_id("-", secrets.token_hex(8))
+        source = source_id("-", os.urandom(8).hex())
         raw = _Available(self.file.raw())
         stream, total = self._stream_read(), Ingested("-", "new")
         start, last_commit = 0, time.monotonic()

@@ -3,12 +3,15 @@
 # No `from __future__ import annotations`: typer reads the types.
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import wraps
+from copy import copy
+from functools import partial, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from logparse import __version__
 from logparse.errors import LogparseError
@@ -36,6 +39,7 @@ def option(
     ``values``: the possible values, which a shell completes; others are refused, unless the verb does that itself
     (``check`` False).  ``several``: values are joined by commas.  ``own``: ``package.module:NAME`` is allowed too.
     """
+    more.setdefault("show_default", "[default: " not in help)
     if values is None:
         return typer.Option(*names, help=help, **more)
 
@@ -124,13 +128,13 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
     """
     app = typer.Typer(
         no_args_is_help=True,
-        rich_markup_mode="markdown",
+        rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         help=help,
         epilog=epilog,
     )
-    app.callback()(_program)
+    app.callback(cls=_Group)(_program)
 
     def verb(example: str, *, table: bool = False, passes_on: bool = False) -> Callable[[Verb], Verb]:
         def register(function: Verb) -> Verb:
@@ -151,12 +155,64 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
             command.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
             command.__annotations__ = {x.name: x.annotation for x in own}
             settings = {"allow_interspersed_args": False} if passes_on else None
-            app.command(epilog=f"Example: `{example}`", context_settings=settings)(command)
+            about = inspect.getdoc(function)
+            name, epilog = function.__name__, f"Example: `{example}`"
+            app.command(name, cls=_Command, short_help=about, epilog=epilog, context_settings=settings)(command)
             return function
 
         return register
 
     return app, verb
+
+
+def of_verb(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
+    """The program with only the verb that ``words`` begin with, if they do: making the options of all takes longer."""
+    named = [command for command in app.registered_commands if words and command.name == words[0]]
+    out = copy(app)
+    out.registered_commands = named or app.registered_commands
+    return out
+
+
+class _Values:
+    """Converts the words of an option.  What is not plain is left to typer, which from version 0.29 on does all of it
+    with pydantic: importing that takes longer than reading a log.
+    """
+
+    def __init__(self, option: Any) -> None:
+        self._option, self._of = option, option.type_descriptor.annotation
+
+    def coerce(self, value: Any, **more: Any) -> Any:
+        with suppress(ValueError):
+            return self._converted(value)
+        return type(self._option).get_runtime_param(self._option).coerce(value, **more)
+
+    def _converted(self, value: Any) -> Any:
+        if value is None or (self._of == list[str] and not isinstance(value, str)):
+            return value
+        if self._of not in (str, int, float, Path, TableFormat):
+            raise ValueError
+        found, least, most = self._of(value), self._option.min, self._option.max
+        if (least is not None and not found >= least) or (most is not None and not found <= most):
+            raise ValueError
+        return found
+
+
+def _converting(options: list[Any]) -> list[Any]:
+    """The options, which then convert their words by ``_Values``, where typer has a place for it."""
+    for x in options:
+        if hasattr(x, "get_runtime_param"):
+            x.get_runtime_param = partial(_Values, x)
+    return options
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _converting(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _converting(super().get_params(ctx))
 
 
 def _print_version(asked: bool) -> None:

@@ -1,4 +1,7 @@
-"""Tables as text that fits a terminal, and progress bars."""
+"""Tables as text that fits a terminal, and progress bars.
+
+Rich, which draws the bars, is imported for them alone: that takes longer than reading most logs.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias, cast
+from unicodedata import combining, east_asian_width
 
 from logparse.text import printable, shortened
 
@@ -36,28 +40,27 @@ def terminal_width() -> int | None:
 
 def drawn(block: pd.DataFrame | pa.Table | Rows, width: int | None) -> str:
     """The table as text, numbers right-aligned; last columns are left out and texts shortened to fit ``width``."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     columns = _columns(block)
     if not columns:
         return ""
     shown, left_out = _fitted(columns, None if width is None else width - 1)  # each row begins with a blank
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in shown:
-        prose = column.name in _PROSE
-        justify = "right" if column.right else "left"
-        room = column.room if prose and column.room < column.natural else None
-        table.add_column(column.name, justify=justify, no_wrap=not prose, width=room)  # type: ignore[arg-type]
-    for row in zip_longest(*(column.cells for column in shown), fillvalue=""):
-        table.add_row(*row)
-    console = Console(width=max(width or 0, sum(c.room + _GAP for c in shown) + _GAP), highlight=False, markup=False)
-    with console.capture() as capture:
-        console.print(table)
-    lines = [line.rstrip() for line in capture.get().splitlines()]
+
+    def line(words: Sequence[str]) -> str:
+        return (" " + (" " * _GAP).join(map(_Column.padded, shown, words))).rstrip()
+
+    lines = [line([column.name for column in shown])]
+    lines.append(" " + "─" * (sum(column.room + _GAP for column in shown) - _GAP))
+    for cells in zip_longest(*(column.cells for column in shown), fillvalue=""):
+        lines += map(line, zip_longest(*map(_Column.lines, shown, cells), fillvalue=""))
     more = f"not shown: {', '.join(left_out)} (--wide shows every column)\n" if left_out else ""
-    return "\n".join(lines).strip("\n") + "\n" + more
+    return "\n".join(lines) + "\n" + more
+
+
+def text_width(text: str) -> int:
+    """The columns of a terminal that a printable text takes: two for a wide character, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 @dataclass
@@ -68,13 +71,40 @@ class _Column:
     room: int = 0
 
     def __post_init__(self) -> None:
-        from rich.cells import cell_len
+        self.natural = self.room = self.needed
 
-        self.natural = self.room = max(map(cell_len, (self.name, *self.cells)))
+    @property
+    def needed(self) -> int:
+        """The width of the widest cell."""
+        return max(map(text_width, (self.name, *self.cells)))
 
     @property
     def least(self) -> int:
         return self.natural if self.right else max(min(self.natural, _LEASTS.get(self.name, _LEAST)), len(self.name))
+
+    def lines(self, cell: str) -> list[str]:
+        """The lines of a cell: sentences wrap between words."""
+        if self.name not in _PROSE or text_width(cell) <= self.room:
+            return [cell]
+        return _wrapped(cell, self.room)
+
+    def padded(self, line: str) -> str:
+        blank = " " * (self.room - text_width(line))
+        return blank + line if self.right else line + blank
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    """The text in lines of at most ``room`` columns; a word that is longer fills lines of its own."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and text_width(f"{lines[-1]} {word}") <= room:
+            lines[-1] += f" {word}"
+            continue
+        lines.append(word)
+        while text_width(lines[-1]) > room:
+            cut = room if word.isascii() else room // 2  # no character is wider than two columns
+            lines[-1:] = [lines[-1][:cut], lines[-1][cut:]]
+    return lines
 
 
 def _columns(block: pd.DataFrame | pa.Table | Rows) -> list[_Column]:
@@ -107,6 +137,7 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Co
         room -= more
         if column.room < column.natural and column.name not in _PROSE:
             column.cells = shortened(column.cells, column.room)
+            column.room = column.needed
     return shown, [c.name for c in columns[len(shown) :]]
 
 

@@ -15,7 +15,6 @@ import contextlib
 import json
 import math
 import os
-import secrets
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,7 +58,7 @@ class Announcement:
 
     def __init__(self, store: Store, entry: Running) -> None:
         self._store, self._entry = store, entry
-        self._path = _path(store, secrets.token_hex(8))
+        self._path = _path(store, os.urandom(8).hex())
         self._written = -math.inf
         self.write()
 

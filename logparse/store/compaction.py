@@ -9,7 +9,7 @@ caller knows that there are none, they go at once (``unread``).
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -136,7 +136,7 @@ class _Writer:
         self._store = store
         self._folder = folder
         self._schema = _schema(table, f"{folder}/")
-        self._name = f"{MERGED}{secrets.token_hex(8)}"
+        self._name = f"{MERGED}{os.urandom(8).hex()}"
         self._held: list[pa.Table] = []
         self._bytes = 0
         self._paths: list[str] = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import secrets
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -75,7 +75,7 @@ class Manifest:
 def forget(filesystem: pafs.FileSystem, root: str, attempts: Iterable[str]) -> None:
     """Remove attempts from the manifest, and from any that is being made."""
     make_folder(filesystem, f"{root}/{FOLDER}")
-    path = f"{root}/{FOLDER}/forgotten-{secrets.token_hex(8)}.json"
+    path = f"{root}/{FOLDER}/forgotten-{os.urandom(8).hex()}.json"
     replace_file(filesystem, path, json.dumps(sorted(attempts)).encode())
 
 

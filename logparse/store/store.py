@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -80,7 +79,7 @@ class Store:
 
     def attempt(self) -> Attempt:
         """A fresh attempt to read one source; it is invisible before its ``commit``."""
-        return Attempt(self.filesystem, self.root, secrets.token_hex(8), self.put)
+        return Attempt(self.filesystem, self.root, os.urandom(8).hex(), self.put)
 
     def commits(self) -> list[Commit]:
         """The live commits, replaced ones left out, in order of commitment."""

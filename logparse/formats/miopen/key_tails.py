@@ -6,8 +6,8 @@ is a place in columns from which those of a stretch of keys are taken.
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -35,7 +35,7 @@ Pieces = tuple[bytes, bytes, bytes]
 _NUMBER = re.compile(r"(?:0|[1-9]\d{0,8})\Z", re.ASCII)
 _NULL = int(np.iinfo(np.int64).min)
 _MOST = 1 << 14
-_SEED = secrets.randbits(64)
+_SEED = int.from_bytes(os.urandom(8))
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 

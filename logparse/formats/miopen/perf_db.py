@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -188,6 +187,8 @@ def _tuned(problem: ConvProblem, key: str, solver: str, params: str) -> Measurem
 
 
 def _read_sqlite(source: Source) -> Iterator[Outcome]:
+    import sqlite3
+
     try:
         with contextlib.closing(sqlite3.connect(f"file:{source.local_path()}?mode=ro&immutable=1", uri=True)) as db:
             db.text_factory = lambda data: data.decode("utf-8", "backslashreplace")

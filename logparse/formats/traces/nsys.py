@@ -16,14 +16,17 @@ message, rows of all other tables are foreign.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from logparse.formats.format import FileFormat, Head, Outcome, Source
 from logparse.formats.traces.kernel_totals import KernelTotals
 from logparse.formats.traces.marker_ranges import Ranges
 from logparse.formats.traces.sqlite_file import outcomes, quoted
 from logparse.model import Fact, Message, Record, Reject
+
+if TYPE_CHECKING:
+    import sqlite3
 
 CATEGORY = "marker"
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"

@@ -22,15 +22,18 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from logparse.formats.format import FileFormat, Head, Outcome, Source
 from logparse.formats.traces.kernel_totals import KernelTotals
 from logparse.formats.traces.marker_ranges import Ranges
 from logparse.formats.traces.sqlite_file import outcomes, quoted
 from logparse.model import Fact, Message, Record, Reject
+
+if TYPE_CHECKING:
+    import sqlite3
 
 MARKERS, CALLS = "marker", "hip-api"
 """Categories of messages: roctx ranges, and traced calls of HIP and others."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from logparse.formats.format import Outcome, Source
 from logparse.model import Reject
 
+if TYPE_CHECKING:
+    import sqlite3
+
 
 def outcomes(source: Source, read: Callable[[sqlite3.Connection], Iterator[Outcome]]) -> Iterator[Outcome]:
     """What ``read`` yields of the database, bytes that are not UTF-8 escaped; a reject where SQLite cannot read on."""
+    import sqlite3
+
     path = quote(source.local_path())
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
