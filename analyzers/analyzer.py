@@ -18,6 +18,7 @@ from logparse.model import Finding
 
 P = ParamSpec("P")
 R = TypeVar("R")
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,18 +45,18 @@ class Tables:
     passes: pd.DataFrame | None = None
 
 
-def once(function: Callable[Concatenate[Tables, P], R]) -> Callable[Concatenate[Tables, P], R]:
-    """Compute a result once for tables and settings: several analyzers ask for the same joins.
+def once(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:
+    """Compute a result once for tables (or a job) and settings: several analyzers ask for the same joins.
 
     All callers share the result, so none may change it.
     """
-    kept: WeakKeyDictionary[Tables, dict[str, Any]] = WeakKeyDictionary()
+    kept: WeakKeyDictionary[K, dict[str, Any]] = WeakKeyDictionary()
 
     @wraps(function)
-    def asked(tables: Tables, /, *args: P.args, **words: P.kwargs) -> R:
-        known, key = kept.setdefault(tables, {}), repr((args, words))
+    def asked(of: K, /, *args: P.args, **words: P.kwargs) -> R:
+        known, key = kept.setdefault(of, {}), repr((args, words))
         if key not in known:
-            known[key] = function(tables, *args, **words)
+            known[key] = function(of, *args, **words)
         result: R = known[key]
         return result
 

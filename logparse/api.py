@@ -30,43 +30,12 @@ from logparse import open
 
 if TYPE_CHECKING:
     from analyzers.analyzer import Settings
-    from analyzers.explore import (
-        backward_weights,
-        compare,
-        completeness,
-        cost_curves,
-        overview,
-        parallel,
-        points,
-        regret,
-        roofline,
-        shape_map,
-        solutions,
-        store_points,
-        timeline,
-    )
+    from analyzers.explore import *  # noqa: F403
     from analyzers.recommend.ranking import Recommendation
     from logparse.ingest import Ingested
     from logparse.store import Store
 
-__all__ = [
-    "backward_weights",
-    "compare",
-    "completeness",
-    "cost_curves",
-    "ingest",
-    "open",
-    "overview",
-    "parallel",
-    "points",
-    "recommend",
-    "regret",
-    "roofline",
-    "shape_map",
-    "solutions",
-    "store_points",
-    "timeline",
-]
+__all__ = ["ingest", "open", "recommend"]
 
 
 def ingest(
@@ -78,7 +47,7 @@ def ingest(
     jobs: int = 1,
     engine: str = "local",
 ) -> list[Ingested]:
-    """Read files, folders, globs and URLs into a store, which is made where there is none.
+    """Read files, folders, globs and URLs into a store; one that does not exist is made.
 
     Returns one result per input; one that could not be read has the state ``failed`` and its reason in ``error``.
     ``store`` is a store, its folder or URL (default as for ``open``); ``run`` labels the inputs (default: the time of
@@ -108,8 +77,8 @@ def recommend(
     """Rank what is worth changing in a run (default the latest), and keep it as the view ``findings``.
 
     With ``out`` the override files and ``report.md`` are written into that folder, for targets with ``gpus`` devices
-    per process, and with the other rows of ``own``, override files that the job reads now.  Raises StoreError where
-    there is no store or run, OSError where ``out`` cannot be written.
+    per process, and with the other rows of ``own``, override files that the job reads now.  Raises StoreError for a
+    store or run that does not exist, OSError where ``out`` cannot be written.
     """
     from analyzers.analyzer import Settings
     from analyzers.overrides import WRITERS
@@ -124,8 +93,14 @@ def recommend(
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from analyzers import explore
 
+    if name not in explore.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(explore, name)
+
+
+def __dir__() -> list[str]:
+    from analyzers import explore
+
+    return sorted([*__all__, *explore.__all__])

@@ -114,6 +114,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[_LEFT] = len(left)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """pytest-xdist appends the group to the id of a test; a version that cannot would start everything twice."""
+    if getattr(session.config.option, "loadgroup", False):
+        lost = [x.nodeid for x in session.items if x.get_closest_marker("xdist_group") and "@" not in x.nodeid]
+        if lost:
+            raise pytest.UsageError(f"pytest-xdist does not see the groups of {len(lost)} tests, such as {lost[0]}")
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left"] = session.config.stash.get(_LEFT, 0)

@@ -27,7 +27,7 @@ class Work:
     kernels: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
     """``total_us`` is the GPU time of the run's traces, None without one; ``backend`` is CUDA, HIP, CPU or unknown."""
 

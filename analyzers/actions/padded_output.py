@@ -11,6 +11,7 @@ from typing import Any
 
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job, Work, mapped
+from analyzers.analyzer import once
 from logparse.formats.traces.torch.inputs import contiguous_strides
 from logparse.model import GemmProblem, Operand, OperatorProblem
 
@@ -20,6 +21,7 @@ _LEAST = 256
 _SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd")
 
 
+@once
 def odd_output(job: Job) -> int | None:
     """The output layer's size that is no multiple of 64 and whose products take most time; None without one.
 

@@ -119,7 +119,7 @@ def _with_thrown(found: Sequence[Item], target: Facts) -> Iterator[Item]:
 
 
 def _ms(text: str) -> float:
-    """The time as ``operator>>`` reads a float: as far as it is a number, 0 where it is none."""
+    """The time as ``operator>>`` reads a float: as far as it is a number, 0 if it does not begin with one."""
     match = _NUMBER.match(text)
     return float(match[1]) if match and match[1][-1] not in "eE+-" else 0.0
 

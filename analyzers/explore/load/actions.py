@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analyzers.analyzer import Settings
-from analyzers.explore.load.job import Action, GpuTime
+from analyzers.explore.load.job import Action, ComparedTime
 from analyzers.overrides import WRITERS
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.ranking import Recommendation, action
@@ -119,10 +119,10 @@ _TIME = """
            (select coalesce(sum(untimed), 0) from known)"""
 
 
-def gpu_time(con: duckdb.DuckDBPyConnection, run: str, points: str) -> GpuTime:
+def compared_time(con: duckdb.DuckDBPyConnection, run: str, points: str) -> ComparedTime:
     """The time of a run.  ``con`` has the store's views and ``means``; ``points`` names the table of problems."""
     row = con.execute(_TIME.format(points=points), {"run": run}).fetchone() or (0,) * 6
     total, of_problems, of_compared, counted, compared, untimed = (float(x) for x in row)
     if total > 0:
-        return GpuTime(of_compared, of_problems - of_compared, total - of_problems, True, int(untimed))
-    return GpuTime(compared, counted - compared, 0.0, False, int(untimed))
+        return ComparedTime(of_compared, of_problems - of_compared, total - of_problems, True, int(untimed))
+    return ComparedTime(compared, counted - compared, 0.0, False, int(untimed))

@@ -125,7 +125,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     """Run the analyzers, add their results, and keep everything."""
     os.nice(5)
     from analyzers.analyzer import Settings
-    from analyzers.explore.load.actions import archive, cards, gpu_time
+    from analyzers.explore.load.actions import archive, cards, compared_time
     from analyzers.explore.load.analysis import analyse
 
     store, folder = open_store(job.url), Path(job.folder)
@@ -143,7 +143,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
             con.execute("set preserve_insertion_order = true")
             _database(con, folder / JUDGED, run, f"{points} order by {queries.ORDER}")
         con.execute(f"attach {sql_text(folder / JUDGED)} as judged_ (read_only)")
-        time = gpu_time(con, run, "judged_.points")
+        time = compared_time(con, run, "judged_.points")
     with contextlib.suppress(OSError):  # without room for them the page has everything else
         archive(analysis.recommendation, settings, folder / FILES)
     verdict = {

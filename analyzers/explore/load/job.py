@@ -48,8 +48,8 @@ class Action:
 
 
 @dataclass(frozen=True)
-class GpuTime:
-    """Where the time of a run lies (µs).
+class ComparedTime:
+    """What of a run's GPU time was compared with an alternative (µs).
 
     ``compared``: of problems with a timed alternative or a finding; ``timed``: of problems of which only the time of
     what ran is known; ``other``: kernels of no known problem.

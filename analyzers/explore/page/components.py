@@ -20,7 +20,7 @@ from analyzers.explore import queries
 from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.overview import measure
-from analyzers.explore.load.job import Action, GpuTime
+from analyzers.explore.load.job import Action, ComparedTime
 from analyzers.explore.page.other_passes import Timed
 from analyzers.explore.page.paste import Advice
 from analyzers.explore.plain_text import percent, sentence
@@ -468,7 +468,7 @@ def verdict(
 CARDS = 4  # shown at once
 
 
-def answer(actions: Sequence[Action], time: GpuTime | None, download: str) -> list[object]:
+def answer(actions: Sequence[Action], time: ComparedTime | None, download: str) -> list[object]:
     """The first answer: where the time lies, and what to do.  ``download``: the URL of the files, empty for none."""
     made: list[object] = [] if time is None else _time_bar(time)
     if not actions:
@@ -480,7 +480,7 @@ def answer(actions: Sequence[Action], time: GpuTime | None, download: str) -> li
     return made
 
 
-def _time_bar(time: GpuTime) -> list[object]:
+def _time_bar(time: ComparedTime) -> list[object]:
     total = time.compared + time.timed + time.other
     if total <= 0:
         return []

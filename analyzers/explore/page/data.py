@@ -15,7 +15,7 @@ import pandas as pd
 
 from analyzers.explore import queries as rows
 from analyzers.explore.load.beside import names
-from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT, Action, GpuTime
+from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT, Action, ComparedTime
 from analyzers.explore.load.reader import Reading
 from analyzers.explore.page.other_passes import Timed, passes
 from analyzers.explore.selection import Selection
@@ -51,7 +51,7 @@ class PageData:
         """Facts of the machine that will read the overrides; empty: each is for the machine that it was measured on."""
         self.headline, self.lines = "", tuple[str, ...]()
         self.actions = tuple[Action, ...]()
-        self.time: GpuTime | None = None
+        self.time: ComparedTime | None = None
         self.error = ""
         self._begun, self._done = time.monotonic(), ""
         self._columns: Mapping[str, Sequence[str]] = {}
@@ -201,7 +201,7 @@ class PageData:
         verdict = json.loads((self.reading.folder / "verdict.json").read_text())
         self.headline, self.lines = verdict["headline"], tuple(verdict["lines"])
         self.actions = tuple(Action(**x) for x in verdict["actions"])
-        self.time = GpuTime(**verdict["time"])
+        self.time = ComparedTime(**verdict["time"])
         self._attach(JUDGED)
 
     def _attach(self, name: str) -> None:

@@ -50,7 +50,7 @@ def explore(
     browser: bool = True,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve the page of a store until interrupted.  Raises LogparseError where there is none, for a run that
+    """Serve the page of a store until interrupted.  Raises LogparseError for a store or run that
     does not exist, and for a taken port.
 
     ``url``: default as of ``logparse.store.open_store``;

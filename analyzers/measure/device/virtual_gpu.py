@@ -20,7 +20,7 @@ class VirtualGpu:
 
 
 def virtual_gpu() -> VirtualGpu | None:
-    """The one of this process, which exports ``vgpu_now_us`` and ``vgpu_fact``; None where there is none."""
+    """The one of this process, which exports ``vgpu_now_us`` and ``vgpu_fact``; None on any other device."""
     try:
         process = ctypes.CDLL(None)
         clock, fact = process.vgpu_now_us, process.vgpu_fact

@@ -15,8 +15,8 @@ from analyzers.actions import action
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.runs import tables_of
 from analyzers.explore.load import analysis
-from analyzers.explore.load.actions import actions, archive, cards, gpu_time
-from analyzers.explore.load.job import GpuTime
+from analyzers.explore.load.actions import actions, archive, cards, compared_time
+from analyzers.explore.load.job import ComparedTime
 from analyzers.recommend.ranking import recommend
 from logparse.model import Evidence, Finding
 from logparse.store import Store
@@ -106,11 +106,11 @@ def con() -> duckdb.DuckDBPyConnection:
 
 
 def test_the_time_of_traces_is_all_kernels_not_only_known_problems(con: duckdb.DuckDBPyConnection) -> None:
-    assert gpu_time(con, "r", "points") == GpuTime(30.0, 20.0, 50.0, True, 7)
+    assert compared_time(con, "r", "points") == ComparedTime(30.0, 20.0, 50.0, True, 7)
 
 
 def test_without_traces_the_time_is_that_of_the_problems(con: duckdb.DuckDBPyConnection) -> None:
-    assert gpu_time(con, "no such run", "points") == GpuTime(300.0, 200.0, 0.0, False, 7)
+    assert compared_time(con, "no such run", "points") == ComparedTime(300.0, 200.0, 0.0, False, 7)
 
 
 def test_an_analyzer_that_fails_is_a_remark(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
