@@ -3,7 +3,8 @@
 A problem is below it where it takes more than ``FAR`` times the time within reach: the roofline, and what comparable
 problems of the same trace reach of it (``analyzers/evidence/efficiency.py``), but never less than ``LEAST_US`` of a
 call.  The difference is the estimated saving: no solution with that time is known, and it is never added to measured
-savings.  A replay of these problems is the next step, and expects them to gain that much.
+savings.  A replay of these problems is the next step, and expects them to gain that much; what it has timed is no
+longer estimated, whatever it gained.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.efficiency import ENOUGH, efficiencies
+from analyzers.evidence.picks import compare
 from logparse.model import Evidence, Finding, problem_from_text
 
 NAME = "below-roofline"
@@ -23,9 +25,13 @@ ADVICE = (
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding per problem that is far from what is within its reach."""
+    """One finding per problem that is far from what is within its reach and has no timed alternative."""
     rows = efficiencies(tables.kernels, tables.calls, tables.facts)
-    return [_finding(row) for row in rows[rows["far"]].to_dict("records")]
+    rows = rows[rows["far"]]
+    if len(rows):
+        known = compare(tables, settings)
+        rows = rows[~rows["problem"].isin(known.loc[known["candidates"] > 1, "problem"])]
+    return [_finding(row) for row in rows.to_dict("records")]
 
 
 def _finding(row: Mapping[Hashable, Any]) -> Finding:

@@ -2,17 +2,19 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+import pandas as pd
 import pytest
 
 from analyzers import below_roofline
 from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.efficiency import LEAST_US
+from analyzers.evidence.joins import DEFAULT_TEXT
 from analyzers.evidence.roofline import roofline_us
 from analyzers.measure.plan import PRIOR_REGRET, plan
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.search_scripts import to_tune
 from logparse.model import ConvProblem, Finding, GemmProblem, problem_from_text
-from tests.analyzers.build import call, facts, tables, work
+from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import W, gemm
 
 MI300X = {"device": "AMD Instinct MI300X", "cu_count": "304"}
@@ -95,6 +97,18 @@ def test_an_estimate_is_replayed_and_not_searched_for() -> None:
     assert to_tune([one]) == []
     assert made.ceiling.share is None
     assert made.ceiling.saving_us == 0.0
+
+
+def test_what_was_timed_is_no_longer_estimated() -> None:
+    slow = least(LARGE[0]) / 0.1
+    timed = [measurement(LARGE[0].text, name, slow, source_id="table") for name in (DEFAULT_TEXT, "torch:padded")]
+    given = planted()
+    for count, expected in ((1, 1), (2, 0)):
+        replayed = tables(measurements=timed[:count], facts=facts("table", **MI300X))
+        known = replace(
+            given, measurements=replayed.measurements, facts=pd.concat([given.facts, replayed.facts], ignore_index=True)
+        )
+        assert len(found(known)) == expected
 
 
 def test_a_replay_takes_it_first() -> None:
