@@ -188,7 +188,7 @@ _NUMBER = (
 def _column(name: str, title: str) -> dict[str, object]:
     shown = {"field": name, "hide": name not in ("label", *next(iter(queries.PRESETS.values())))}
     if name in queries.TEXTS:
-        width = {"label": 300, "best": 260, "pick": 220, "action": 170, "finding": 420, "file": 200}.get(name, 100)
+        width = {"label": 300, "best": 260, "pick": 220, "action": 170, "finding": 420, "file": 200}.get(name, 112)
         return {
             **shown,
             "headerName": title,
