@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pandas as pd
 
@@ -56,7 +55,8 @@ def errors(measurements: pd.DataFrame) -> dict[tuple[str, str], float]:
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """One finding per proposed solution that shows a sign, beside the finding that proposes it."""
     known, names = errors(tables.measurements), _names(tables)
-    rows = compare(_suspicious(tables, known, names), settings)
+    rows = compare(tables, settings)
+    rows = rows[rows["problem"].isin(_suspicious(tables, known, names))]
     rows = rows[(rows["best"] != rows["pick"]) & rows["pick_us"].notna() & (rows["pick_us"] > rows["best_us"])]
     out = []
     for row in rows.sort_values(["problem", "pick"]).to_dict("records"):
@@ -75,24 +75,13 @@ def _names(tables: Tables) -> dict[str, str]:
     return out
 
 
-def _suspicious(tables: Tables, known: Mapping[tuple[str, str], float], names: Mapping[str, str]) -> Tables:
-    """The tables with the problems only that any sign could be of: a find-db has hundreds of thousands of others."""
+def _suspicious(tables: Tables, known: Mapping[tuple[str, str], float], names: Mapping[str, str]) -> set[str]:
+    """The problems that any sign could be of: a find-db has hundreds of thousands of others."""
     rows = tables.measurements
     gemms = rows[(rows["kind"] == "gemm").to_numpy(dtype=bool)]
     split = [x for x in gemms["solution"].unique() if _parts(f"{x} {names.get(x, '')}") > 1]
     problems = {p for p, _ in known} | set(gemms.loc[gemms["solution"].isin(split), "problem"])
-    near = problems | set(tables.links.loc[tables.links["problem"].isin(problems), "other"])
-
-    def only(frame: pd.DataFrame) -> pd.DataFrame:
-        return frame[frame["problem"].isin(near)]
-
-    return replace(
-        tables,
-        measurements=only(rows),
-        calls=only(tables.calls),
-        workload=only(tables.workload),
-        links=only(tables.links),
-    )
+    return problems | set(tables.links.loc[tables.links["problem"].isin(problems), "other"])
 
 
 def _signs(row: Mapping[str, object], known: Mapping[tuple[str, str], float], names: Mapping[str, str]) -> list[str]:

@@ -82,11 +82,13 @@ class Totals:
 
 
 def traced_passes(tables: Tables) -> pd.DataFrame:
-    """The passes of the run's traces, each by what its calls took on average.
+    """The passes of the run's traces, each by what its calls took on average; without a trace no row.
 
     ``solution`` is the kernel that took most of that time; nothing is known of other solutions.
     """
     rows = traced_calls(tables.kernels, tables.calls)
+    if not len(rows):
+        return passes(tables).iloc[:0]
     rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
     as_measured = rows.assign(
         kind="conv", origin="find-db", status="ok"
