@@ -27,7 +27,9 @@ class Tables:
 
     Columns are those of the SQL views of the same names; ``calls``, ``workload`` and ``messages`` hold only rows of
     ``run``; ``messages`` is per process (it has a ``pid`` column).  ``passes``: ``evidence.passes`` of the
-    store, where ``measurements`` lacks what only system find-dbs contain; None where it lacks nothing.
+    store, where ``measurements`` lacks what only system find-dbs contain; None where it lacks nothing.  So are
+    ``solvers`` (``source_id, library, solution`` of all of MIOpen's solutions) and ``workspaces``
+    (``evidence.read_workspaces``) for the checks of override files.
     """
 
     run: str
@@ -43,6 +45,8 @@ class Tables:
     kernels: pd.DataFrame
     facts: pd.DataFrame
     passes: pd.DataFrame | None = None
+    solvers: pd.DataFrame | None = None
+    workspaces: pd.DataFrame | None = None
 
 
 def once(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:

@@ -346,10 +346,11 @@ def lint(
     rows: Annotated[bool, option("One row per row of the file, with its verdicts.", "--rows")] = False,
 ) -> Answer:
     """Check per row whether the library will read, match and honour it; exit code 3 on errors, 1 for another file."""
-    from analyzers.evidence.runs import tables_at
+    from analyzers.evidence.runs import tables_at, tables_to_check
     from analyzers.overrides import render, verbs
 
-    judged, unread = verbs.lint_files(files, target or [], tables_at(against) if against else None, as_format)
+    tables = tables_at(against, read=tables_to_check) if against else None
+    judged, unread = verbs.lint_files(files, target or [], tables, as_format)
     return render.lint_answer(judged, unread, rows)
 
 
@@ -363,10 +364,10 @@ def coverage(
     run: opt.Run = None,
 ) -> Answer:
     """Replay a run's calls against override files: what they cover, and which rows can never hit."""
-    from analyzers.evidence.runs import tables_at, tables_of
+    from analyzers.evidence.runs import tables_at, tables_to_check
     from analyzers.proof import render, verbs
 
-    tables = tables_at(against, store) if against else tables_of(opened(store), run)
+    tables = tables_at(against, store, tables_to_check) if against else tables_to_check(opened(store), run)
     found, unread = verbs.cover(files, tables, target or [], wildcards=wildcards)
     return render.coverage_answer(tables, found, unread)
 

@@ -1,7 +1,8 @@
 """The tables of a run: built here for every verb, so that no two can disagree.
 
 ``tables_to_analyse`` gives what analyzers read (recommend, explore, report), ``tables_to_compare`` what ``diff`` reads,
-``tables_of`` everything (checks of override files), ``tables_of_logs`` what completeness needs.
+``tables_to_check`` what ``coverage`` and ``lint`` read, ``tables_of`` everything (``verify``), ``tables_of_logs`` what
+completeness needs.
 """
 
 from __future__ import annotations
@@ -9,16 +10,21 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from analyzers.analyzer import Tables
 from analyzers.evidence.origins import ACTION, CONFIRM, RACE
 from analyzers.evidence.passes import read_passes
+from analyzers.evidence.workspaces import read_workspaces
 from logparse.errors import InputError, StoreError
 from logparse.ingest import ingest
 from logparse.store import FRAMES, Store, open_store
 from logparse.text import printable
+
+if TYPE_CHECKING:
+    import duckdb
 
 Read = Callable[[Store, str | None], Tables]
 """A function that reads the tables of a store's run, by default the latest."""
@@ -42,26 +48,46 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
 
     ``limits``: settings of DuckDB for the reading (``threads = 2``).
     """
-    run, own = store.latest_run(run), ("calls", "workload", "process_messages")
+    run = store.latest_run(run)
     with store.connect() as con:
         for setting in limits:
             con.execute(f"set {setting}")
-        con.execute("create table called as select distinct problem from workload where run = ?", [run])
-        con.execute(f"create table linked as {_LINKS}")
-        con.execute(_USERS)
-        con.execute(_CLOSE)
-        frames = {name: con.execute(f"select * from {name} where run = ?", [run]).df() for name in own}
-        for name in ("sources", "gemm_problems", "solutions", "kernels", "facts"):
-            frames[name] = con.execute(f"select * from {name}").df()
-        wanted = {"links": "from linked", "measurements": _MEASUREMENTS, "conv_problems": _CONVS}
-        for name, sql in wanted.items():  # over Arrow, which makes no Python object per text
-            frames[name] = con.sql(sql).to_arrow_table().to_pandas()
-        frames["passes"] = read_passes(con)
+        frames, passes = _near_the_calls(con, run, _LINKS), read_passes(con)
+    return Tables(run=run, passes=passes, **frames)
+
+
+def tables_to_check(store: Store, run: str | None = None) -> Tables:
+    """What ``coverage`` and ``lint --against`` read of a run (by default the latest): measurements as analyzers get
+    them, and of all find-dbs which solvers each names and what workspace they state.  Raises StoreError.
+    """
+    run = store.latest_run(run)
+    with store.connect() as con:
+        frames, solvers = _near_the_calls(con, run, _LINKS_OF_CALLS), con.execute(_SOLVERS).df()
+        return Tables(run=run, solvers=solvers, workspaces=read_workspaces(con), **frames)
+
+
+def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, pd.DataFrame]:
+    """The tables of a run, of measurements only those that concern its calls, and those of any run's replays."""
+    own = ("calls", "workload", "process_messages")
+    con.execute("create table called as select distinct problem from workload where run = ?", [run])
+    (calls,) = con.execute("select count(*) from called").fetchone() or (0,)
+    con.execute(f"create table linked as {links}" + (" limit 0" if links is _LINKS_OF_CALLS and not calls else ""))
+    con.execute(_USERS)
+    con.execute(_CLOSE)
+    frames = {name: con.execute(f"select * from {name} where run = ?", [run]).df() for name in own}
+    for name in ("sources", "gemm_problems", "solutions", "kernels", "facts"):
+        frames[name] = con.execute(f"select * from {name}").df()
+    wanted = {"links": "from linked", "measurements": _MEASUREMENTS, "conv_problems": _CONVS}
+    for name, sql in wanted.items():  # over Arrow, which makes no Python object per text
+        frames[name] = con.sql(sql).to_arrow_table().to_pandas()
     frames["messages"] = frames.pop("process_messages")
-    return Tables(run=run, **frames)
+    return frames
 
 
 _LINKS = "select * from links where problem <> other or problem in (select problem from called)"
+_LINKS_OF_CALLS = """
+    select * from links where problem in (select problem from called) or other in (select problem from called)"""
+_SOLVERS = "select distinct source_id, library, solution from measurements where library = 'miopen'"
 _CLOSE = f"""
     create table close as
     select problem from measurements

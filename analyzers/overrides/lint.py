@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from analyzers.analyzer import Tables
 from analyzers.evidence.joins import against_default, facts_by_source
 from analyzers.evidence.miopen_tuning import of_build
 from analyzers.evidence.target import Facts, machine
+from analyzers.evidence.workspaces import Workspaces, workspaces
 from analyzers.overrides import OVERRIDE_FORMATS
 from analyzers.overrides.override_format import OverrideFile, OverrideFormat, in_order
-from analyzers.overrides.reading import Note, Row
+from analyzers.overrides.reading import LongFile, Note, Reading, Row
 from logparse.errors import InputError
 from logparse.formats import FORMATS, aiter
 from logparse.formats.format import FileFormat, Head
 from logparse.formats.tunableop.validators import PREFIX as VALIDATOR
 from logparse.ingest.input_file import HEAD_BYTES, InputFile
 from logparse.links import linked
-from logparse.model import Family, Problem, problem_from_text
+from logparse.model import Problem, problem_from_text
 
 CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
 
@@ -153,13 +155,14 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
     for text, key in keys_of(sorted(work), format, file.reading.key_facts).items():
         if key is not None:
             members.setdefault(key, []).append(text)
-    ratios, needed = against_default(tables.measurements, tables.facts), _workspaces(tables)
+    ratios, reading = against_default(tables.measurements, tables.facts), file.reading
     notes = []
-    for row in file.rows:
-        if row.live and not isinstance(row.problem, Family):
-            notes += _collision(row, same_calls(members.get(row.key, ())), ratios)
-            notes += _workspace(row, needed)
-    notes += _not_in_the_build(file, tables) if format.convolutions and format.selects else ()
+    for key, texts in members.items():
+        same = same_calls(texts)
+        notes += [x for row in reading.by_key.get(key, ()) if row.live for x in _collision(row, same, ratios)]
+    if format.convolutions and format.selects:
+        notes += _workspaces(reading, workspaces(tables))
+        notes += _not_in_the_build(file, tables)
     return replace(file, notes=in_order((*file.notes, *notes)))
 
 
@@ -180,38 +183,37 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
     return out
 
 
-def _workspace(row: Row, needed: Mapping[tuple[str, str], int]) -> list[Note]:
-    if row.problem is None or row.solution is None or row.workspace_bytes is None:
-        return []
-    known = needed.get((row.problem.text, row.solution.text), 0)
-    if row.workspace_bytes >= known:
-        return []
-    message = f"{row.solution.id} needs {known:,} bytes of workspace, the row has {row.workspace_bytes:,}"
-    return [Note(row.line, "error", "workspace", message, "copy it from a measured record: the call fails otherwise")]
+def _workspaces(reading: Reading[Any], needed: Workspaces) -> Iterator[Note]:
+    """Rows that state a smaller workspace than was measured."""
+    rows: Iterable[Row] = reading.rows
+    if isinstance(rows, LongFile):
+        rows = [row for key in rows.with_less(needed) for row in reading.by_key.get(key, ())]
+    for row in rows:
+        if row.live and row.solution is not None and row.workspace_bytes is not None:
+            known = needed.get(row.key, {}).get(row.solution.text, 0)
+            if row.workspace_bytes < known:
+                message = f"{row.solution.id} needs {known:,} bytes of workspace, the row has {row.workspace_bytes:,}"
+                remedy = "copy it from a measured record: the call fails otherwise"
+                yield Note(row.line, "error", "workspace", message, remedy)
 
 
 def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
     """Records of MIOpen without a solver that a find-db, log or replay of the target's build names."""
-    known = set(of_build(tables.measurements, facts_by_source(tables.facts), file.reading.key_facts)["solution"])
+    named = tables.measurements if tables.solvers is None else tables.solvers
+    known = set(of_build(named, facts_by_source(tables.facts), file.reading.key_facts)["solution"])
+    live = [(row, lines) for row, lines in file.reading.alike if row.live and row.solution is not None]
+    served = {line for row, lines in live if row.solution and row.solution.text in known for line in lines}
     records: dict[int, list[str]] = {}
-    for row in file.rows:
-        if row.live and row.solution is not None:
-            records.setdefault(row.line, []).append(row.solution.text)
+    for row, lines in live if known else ():
+        for line in lines:
+            if line not in served:
+                records.setdefault(line, []).append(row.solution.id if row.solution else "")
     for line, names in records.items():
-        if known and not known & set(names):
-            listed = ", ".join(name.partition(":")[2] for name in names[:_SHOWN])
-            message = (
-                f"no file of this MIOpen names {listed}: where the build lacks them, it searches again and overwrites "
-                "the record"
-            )
-            yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")
-
-
-def _workspaces(tables: Tables) -> dict[tuple[str, str], int]:
-    rows = tables.measurements[tables.measurements["workspace_bytes"].notna() & (tables.measurements["kind"] == "conv")]
-    most = rows.groupby(["problem", "solution"])["workspace_bytes"].max().reset_index()
-    columns = (most["problem"], most["solution"], most["workspace_bytes"])
-    return {(str(p), str(s)): int(x) for p, s, x in zip(*columns, strict=True)}
+        message = (
+            f"no file of this MIOpen names {', '.join(names[:_SHOWN])}: where the build lacks them, it searches again "
+            "and overwrites the record"
+        )
+        yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")
 
 
 def _names(texts: Sequence[str]) -> str:

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from analyzers.evidence.target import Facts
 from analyzers.overrides import miopen_records
-from analyzers.overrides.miopen_records import Item, items, line_notes, other_machine, wanted
+from analyzers.overrides.miopen_find_db_file import FindDbFile, Judged
+from analyzers.overrides.miopen_records import Item, items_of, line_notes, other_machine, wanted
 from analyzers.overrides.override_format import Merging, OverrideFormat
-from analyzers.overrides.reading import Breach, Note, Reading, Row, Rule, Verdicts, text_of
+from analyzers.overrides.reading import Breach, Note, Reading, Row, Rule, Verdicts, judge, text_of
+from analyzers.overrides.reading import remarks as row_remarks
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen.find_db_record import BLANKS, read_item
@@ -204,12 +206,12 @@ def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 
 def _too_many(text: str) -> Iterator[Note]:
     for number, line in enumerate(text.split("\n"), start=1):
-        if line.partition("=")[2].count(";") >= _MOST:
+        if line.count(";") >= _MOST and line.partition("=")[2].count(";") >= _MOST:
             message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts above {_MOST} usable ones"
             yield Note(number, "warning", "too-many", message, "keep the fastest few")
 
 
-def _overwritten(rows: Sequence[Row]) -> Iterator[Note]:
+def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
     """Records of which every solver is unknown or drops out: MIOpen searches, and overwrites them with its own."""
     lost: dict[int, bool] = {}
     for row in rows:
@@ -238,11 +240,29 @@ def _wanted(target: Facts) -> str:
     return wanted(target, "ufdb", "take the name from the line 'File is unreadable' of a MIOpen log of level 5")
 
 
-def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
+def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
     """What MIOpen takes from the file; without facts of a target its name is taken to be right where it is one."""
     own = {fact.name: fact.value for fact in find_db.facts_of_name(name)}
-    found = tuple(_with_thrown(tuple(items(_text(data), problem_from_key, _split)), target))
-    return miopen_records.reading(name, own, target, list(_refusals(name, target)), found, _RULES, _row)
+    refusals = tuple(_refusals(name, target))
+    certain, taken, why = miopen_records.taken(target, refusals)
+
+    def record(line: int, key: str, payload: str, first: int) -> Judged:
+        found = tuple(items_of(line, key, payload, first, problem_from_key, _split))
+        return [(x, _row(x, *judge(line, x, target, _RULES, taken, why))) for x in _with_thrown(found, target)]
+
+    file = FindDbFile(
+        _text(data), record, lambda solver, algorithm, problem: _usual(solver, algorithm, problem, target)
+    )
+    return Reading(rows=file, refusals=refusals, certain=certain, facts=own, target=target, parsed=file)
+
+
+def _usual(solver: str, algorithm: str, problem: ConvProblem, target: Facts) -> bool:
+    """Whether an item of usual numbers breaks no rule that stops it, and its solver is a known one."""
+    if solver in ALGORITHMS or known_algorithm(solver) is None:
+        return False
+    numbers = ("1", "0", algorithm)
+    item = Item(1, key_of(problem) or "", problem, f"{solver}:{','.join(numbers)}", solver, numbers, None, False)
+    return not judge(1, item, target, _RULES, True, "")[1]
 
 
 def _text(data: bytes) -> str:
@@ -251,18 +271,20 @@ def _text(data: bytes) -> str:
     return "\ufeff" * bom + text
 
 
-def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterator[Note]:
+def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[Note]:
     """What else to know of a file and its items."""
     text = _text(data)
-    yield from line_notes(text)
+    yield from line_notes(reading.parsed.keyless)
     yield from _too_many(text)
     if not text.strip("\ufeff\r\n "):
         yield Note(None, "error", "empty", "no record in the file", _REFIND)
     if reading.facts.get("miopen_version") == "3.3.0":
         yield Note(None, "warning", "biased-times", find_db.BIASED, "find again with a later MIOpen")
-    yield from miopen_records.remarks(reading, _RULES)
+    for item, _, lines in reading.parsed.judged:
+        for note in row_remarks(item.line, item, reading.target, _RULES):
+            yield from (Note(line, note.severity, note.rule, note.message, note.remedy) for line in lines)
     if reading.accepted is not False:
-        yield from _overwritten(reading.rows)
+        yield from _overwritten(reading.parsed.odd)
 
 
 def _row(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from analyzers.evidence.target import Facts
 from analyzers.overrides import miopen_records
-from analyzers.overrides.miopen_records import Item, items, line_notes, other_machine, unknown_solver, wanted
+from analyzers.overrides.miopen_records import Item, items, keyless, line_notes, other_machine, unknown_solver, wanted
 from analyzers.overrides.override_format import Merging, OverrideFormat
 from analyzers.overrides.reading import Breach, Note, Reading, Row, Rule, Verdicts, text_of
 from logparse.errors import InputError
@@ -123,7 +123,7 @@ def _text(data: bytes) -> str:
 def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterator[Note]:
     """What else to know of a file and its items."""
     text = _text(data)
-    yield from line_notes(text)
+    yield from line_notes(keyless(text))
     if data.startswith(SQLITE):
         message = "a sqlite database: read by MIOpen before 3.2 only, its rows are not judged here"
         yield Note(None, "info", "sqlite", message, "`logparse ingest` reads it")

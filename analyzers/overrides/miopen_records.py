@@ -8,12 +8,12 @@ Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/readonlyramd
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.evidence.target import Facts, arch
 from analyzers.overrides.override_format import OverrideFile, bytes_of
-from analyzers.overrides.reading import Breach, Note, Reading, Row, Rule, Verdicts, accepted, judge
+from analyzers.overrides.reading import Breach, Note, Reading, Row, Rule, Verdict, Verdicts, accepted, judge
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission
@@ -52,21 +52,26 @@ def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> 
     first: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         key, equals, payload = line.partition("=")
-        if not equals or not key:
-            continue
-        winner = first.setdefault(key, number)
-        try:
-            problem = problem_of(key)
-        except ValueError:
-            problem = None
-        seen: set[str] = set()
-        parts = payload.split(";")
-        for part in parts[:-1] if len(parts) > 1 and not parts[-1].strip() else parts:
-            id, colon, rest = part.partition(":")
-            solver, values = split(id, rest) if colon else ("", ())
-            other = winner if winner != number else None
-            yield Item(number, key, problem, part, solver, tuple(values), other, solver in seen)
-            seen.add(solver)
+        if equals and key:
+            yield from items_of(number, key, payload, first.setdefault(key, number), problem_of, split)
+
+
+def items_of(
+    number: int, key: str, payload: str, first: int, problem_of: Callable[[str], ConvProblem], split: Split
+) -> Iterator[Item]:
+    """The items of one record; ``first`` is the line of the first record of its key."""
+    try:
+        problem = problem_of(key)
+    except ValueError:
+        problem = None
+    seen: set[str] = set()
+    parts = payload.split(";")
+    for part in parts[:-1] if len(parts) > 1 and not parts[-1].strip() else parts:
+        id, colon, rest = part.partition(":")
+        solver, values = split(id, rest) if colon else ("", ())
+        other = first if first != number else None
+        yield Item(number, key, problem, part, solver, tuple(values), other, solver in seen)
+        seen.add(solver)
 
 
 # -------------------------------------------------------------------------------------------------- rules about items
@@ -113,12 +118,18 @@ def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts
 # ------------------------------------------------------------------------------------------------------- the file
 
 
-def line_notes(text: str) -> Iterator[Note]:
+def keyless(text: str) -> Iterator[int]:
     """Lines without a key."""
     for number, line in enumerate(text.split("\n"), start=1):
         key, equals, _ = line.partition("=")
         if line.strip() and (not equals or not key):
-            yield Note(number, "error", "no-key", "no 'key=' in the line: MIOpen skips it with an error", "remove it")
+            yield number
+
+
+def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
+    """Notes on lines without a key."""
+    for number in keyless:
+        yield Note(number, "error", "no-key", "no 'key=' in the line: MIOpen skips it with an error", "remove it")
 
 
 def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
@@ -139,6 +150,12 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
         return otherwise
 
 
+def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
+    """Whether the target's facts suffice to know that MIOpen takes a file, whether it does, and the reason why not."""
+    certain = all(target.get(word) for word in _MACHINE if word != "backend")
+    return certain, accepted(refusals, certain), "MIOpen never opens a file of this name"
+
+
 def reading(
     name: str,
     own: Facts,
@@ -149,9 +166,8 @@ def reading(
     row: Callable[[Item, Verdicts, tuple[Breach, ...]], Row],
 ) -> Reading[Sequence[Item]]:
     """What MIOpen takes from a file of these items: nothing where its name is not the one that is looked for."""
-    certain = all(target.get(word) for word in _MACHINE if word != "backend")
-    taken, why = accepted(refusals, certain), "MIOpen never opens a file of this name"
-    rows = tuple(row(item, *judge(item.line, item, target, rules, taken, why)) for item in found)
+    certain, accepts, why = taken(target, refusals)
+    rows = tuple(row(item, *judge(item.line, item, target, rules, accepts, why)) for item in found)
     return Reading(rows=rows, refusals=tuple(refusals), certain=certain, facts=own, target=target, parsed=found)
 
 

@@ -46,7 +46,7 @@ class OverrideFile:
         return self.reading.target
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> Sequence[Row]:
         return self.reading.rows
 
     @property
@@ -150,7 +150,7 @@ class OverrideFormat:
     def inspect(self, name: str, data: bytes, target: Facts) -> OverrideFile:
         """The file as this library's reader takes it, and a note for all that is wrong with it."""
         reading = self.reader(name, data, target)
-        broken = (breach.note for row in reading.rows for breach in row.breaches)
+        broken = (breach.note for row, _ in reading.alike for breach in row.breaches)
         notes = in_order([*reading.refusals, *broken, *self.remarks(name, data, reading)])
         return OverrideFile(format=self.name, name=name, reading=reading, notes=notes)
 

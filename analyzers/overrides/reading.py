@@ -7,7 +7,8 @@ other row the reasons why it has no effect.  ``lint`` adds remarks to it, ``look
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, Literal, TypeAlias, TypeVar
@@ -24,7 +25,7 @@ C = TypeVar("C")
 S_co = TypeVar("S_co", covariant=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something about a file (``line`` None) or about one of its lines (counted from 1), and what to do."""
 
@@ -100,6 +101,29 @@ class Row:
         return not self.dead and self.verdicts.honoured is not False
 
 
+class LongFile(Sequence[Row]):
+    """The rows of a file that may have millions: each is made when it is asked for."""
+
+    @property
+    @abstractmethod
+    def alike(self) -> Iterator[tuple[Row, Sequence[int]]]:
+        """``Reading.alike`` of the file."""
+
+    @property
+    @abstractmethod
+    def by_key(self) -> Mapping[str, Sequence[Row]]:
+        """``Reading.by_key`` of the file."""
+
+    @property
+    @abstractmethod
+    def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
+        """``Reading.by_shape`` of the file."""
+
+    @abstractmethod
+    def with_less(self, needed: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+        """The keys of which a row may state a smaller workspace than ``needed`` has for its key and solution."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reading(Generic[S_co]):
     """A file as the library with the facts ``target`` reads it.
@@ -109,7 +133,7 @@ class Reading(Generic[S_co]):
     machine that wrote it.  ``parsed`` is the file in the reader's own terms, for the remarks of ``lint``.
     """
 
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
     refusals: tuple[Note, ...]
     certain: bool
     facts: Facts
@@ -136,9 +160,19 @@ class Reading(Generic[S_co]):
         """The rows that it does not, each with the reason in ``verdicts.why``."""
         return [row for row in self.rows if not row.kept]
 
+    @property
+    def alike(self) -> Iterable[tuple[Row, Sequence[int]]]:
+        """Rows with the lines of all that have the same solution and verdicts as they, and nothing of note.
+
+        Every row is counted in one line; a row that breaks a rule stands alone.
+        """
+        return self.rows.alike if isinstance(self.rows, LongFile) else ((row, (row.line,)) for row in self.rows)
+
     @cached_property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
         """The kept rows of each key that stand for one call, in file order."""
+        if isinstance(self.rows, LongFile):
+            return self.rows.by_key
         out: dict[str, list[Row]] = {}
         for row in self.rows:
             if not row.dead and not isinstance(row.problem, Family):
@@ -148,11 +182,15 @@ class Reading(Generic[S_co]):
     @cached_property
     def families(self) -> Sequence[Row]:
         """The live rows that stand for many calls."""
+        if isinstance(self.rows, LongFile):
+            return []  # no file of this length has any
         return [row for row in self.rows if row.live and isinstance(row.problem, Family)]
 
     @cached_property
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
         """The live rows that stand for one call, by its shape."""
+        if isinstance(self.rows, LongFile):
+            return self.rows.by_shape
         out: dict[str | None, list[Row]] = {}
         for row in self.rows:
             if row.live and not isinstance(row.problem, Family):

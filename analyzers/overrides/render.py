@@ -25,7 +25,7 @@ _NOTE = ["file", "line", "severity", "rule", "message", "remedy"]
 def lint_lines(file: OverrideFile) -> list[str]:
     """Verdict, then each rule that is broken once, with the lines that it concerns."""
     accepted = {True: "accepted", False: "not accepted", None: "accepted if the target is of the build that wrote it"}
-    live = sum(row.live for row in file.rows)
+    live = sum(len(lines) for row, lines in file.reading.alike if row.live)
     out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows can be used"]
     groups: dict[tuple[str, str, str, str], list[int]] = {}
     for note in file.notes:
@@ -39,8 +39,8 @@ def lint_lines(file: OverrideFile) -> list[str]:
 
 def lint_frame(file: OverrideFile) -> pd.DataFrame:
     """One row per note: file, line, severity, rule, message, remedy."""
-    frame = pd.DataFrame([{"file": file.title, **asdict(note)} for note in file.notes], columns=_NOTE)
-    return frame.astype({"line": "Int64"})
+    columns = {name: [getattr(note, name) for note in file.notes] for name in _NOTE[1:]}
+    return pd.DataFrame({"file": [file.title] * len(file.notes), **columns}).astype({"line": "Int64"})
 
 
 def unread_lines(unread: Sequence[Unread]) -> list[str]:
@@ -105,14 +105,17 @@ def _ms(us: float | None) -> str:
 
 def lint_answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool) -> Answer:
     """Verdicts on files, or with ``rows`` on each row of them."""
-    if rows:
-        table, text = _together([rows_frame(file) for file in judged]), []
-    else:
-        table = _together([*map(lint_frame, judged), unread_frame(unread)])
-        text = [line for file in judged for line in lint_lines(file)]
     code = CHECK_FAILED if not all(file.ok for file in judged) else int(bool(unread))
-    of = "lint --rows" if rows else "lint"
-    return Answer([table] if rows else text, table, of, errors=unread_lines(unread), code=code)
+    if rows:
+        table = _together([rows_frame(file) for file in judged])
+        return Answer([table], table, "lint --rows", errors=unread_lines(unread), code=code)
+    return Answer(
+        [line for file in judged for line in lint_lines(file)],
+        lambda: _together([*map(lint_frame, judged), unread_frame(unread)]),
+        "lint",
+        errors=unread_lines(unread),
+        code=code,
+    )
 
 
 def _together(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -40,11 +41,9 @@ class Use:
 
 @dataclass(frozen=True)
 class Idle:
-    """A row that serves no call; ``never``: no workload could change that."""
+    """Rows that serve no call for one reason, by their lines; ``never``: no workload could change that."""
 
-    line: int
-    key: str
-    solution: str
+    lines: Sequence[int]
     never: bool
     reason: str
 
@@ -126,19 +125,23 @@ def times_of(tables: Tables) -> dict[str, float]:
 
 
 def _idle(file: OverrideFile, uses: Sequence[Use], wildcards: bool) -> Iterator[Idle]:
-    near = _by_size(use.problem for use in uses) if len(file.rows) <= _NEAR_ROWS else {}
     served = {use.line for use in uses} | {line for use in uses for line in use.maybe}
-    for row in file.rows:
-        solution = row.solution.text if row.solution else ""
+    short = len(file.rows) <= _NEAR_ROWS
+    near = _by_size(use.problem for use in uses) if short else {}
+    alike = ((row, (row.line,)) for row in file.rows) if short else file.reading.alike
+    lines: dict[tuple[bool, str], array[int]] = {}
+    for row, its in alike:
         if not row.live:
-            yield Idle(row.line, row.key, solution, True, row.verdicts.why)
-        elif row.line in served:
+            lines.setdefault((True, row.verdicts.why), array("q")).extend(its)
             continue
-        elif isinstance(row.problem, Family) and not wildcards:
-            yield Idle(row.line, row.key, solution, False, "a wildcard row, and the fallback is off by default")
+        idle = [line for line in its if line not in served]
+        if idle and isinstance(row.problem, Family) and not wildcards:
+            reason = "a wildcard row, and the fallback is off by default"
         else:
             reason = _near_miss(row, near) or "no call of the workload"
-            yield Idle(row.line, row.key, solution, False, reason)
+        if idle:
+            lines.setdefault((False, reason), array("q")).extend(idle)
+    return (Idle(array("q", sorted(its)), never, reason) for (never, reason), its in lines.items())
 
 
 def _by_size(texts: Iterable[str]) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import islice
 from textwrap import shorten
 from xml.etree import ElementTree
 
@@ -42,10 +43,7 @@ def coverage_lines(found: Coverage) -> list[str]:
     if not found.uses:
         out = [f"{found.file}: run {found.run} has no call of a {what}, so nothing can be covered"]
     for never, text in ((True, "can never hit"), (False, "hit nothing in this run")):
-        reasons: dict[str, list[int]] = {}
-        for idle in found.idle:
-            if idle.never is never:
-                reasons.setdefault(idle.reason, []).append(idle.line)
+        reasons = {idle.reason: idle.lines for idle in found.idle if idle.never is never}
         count = sum(map(len, reasons.values()))
         if count:
             out.append(f"{count:,} {'row' if count == 1 else 'rows'} {text}:")
@@ -94,9 +92,10 @@ def verify_lines(found: Verification) -> list[str]:
             f"end to end: {duration(a)} → {duration(b)} of GPU time, gained {_signed(a - b)} ({(a - b) / a:+.1%})"
         )
     if found.idle:
-        never = sum(idle.never for _, idle in found.idle)
-        out.append(f"{len(found.idle):,} rows were never hit, {never:,} of them never can be")
-    out += [f"  {name}, line {idle.line}: {idle.reason}" for name, idle in found.idle[:_SHOWN]]
+        count, never = (sum(len(x.lines) for _, x in found.idle if x.never or every) for every in (True, False))
+        out.append(f"{count:,} rows were never hit, {never:,} of them never can be")
+    lines = ((name, line, idle.reason) for name, idle in found.idle for line in idle.lines)
+    out += [f"  {name}, line {line}: {reason}" for name, line, reason in islice(lines, _SHOWN)]
     out += [f"  failed: {failure}" for failure in found.failures]
     return [*out, "verified" if found.ok else "not verified"]
 

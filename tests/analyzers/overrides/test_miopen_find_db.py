@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import bz2
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzers.overrides import miopen_find_db
 from analyzers.overrides.lint import inspect
+from analyzers.overrides.reading import Row
 from analyzers.proof.coverage import served_by
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen.problem_key import problem_from_key
@@ -193,6 +196,42 @@ def test_a_dead_row_serves_no_call(written: list[ConvProblem], data: st.DataObje
     for key in keys:
         for solver, number in read.get(str(key), {}).items():
             assert (number, solver) in live, [row.verdicts.why for row in rows if row.line == number]
+
+
+ITEM_EDITS = ("", "0", "1e9", ";", ",", ":", "x", " ", "+1", "-1", "é", "99999999999999", "Fwd", GEMM, f";{GEMM}", "\n")
+SHIPPED = (SAMPLES / "miopen/gfx942130.HIP.fdb.txt").read_text(encoding="utf-8").splitlines()
+
+
+@given(st.data())
+def test_usual_records_are_judged_as_one_by_one(data: st.DataObject) -> None:
+    """A record of the usual form is judged by one like it; a damaged one in its place shows where that is wrong."""
+    lines = data.draw(st.lists(st.sampled_from([*SHIPPED[:40], ROW.strip()]), min_size=1, max_size=5))
+    for _ in range(data.draw(st.integers(0, 3))):
+        place = data.draw(st.integers(0, len(lines) - 1))
+        at, cut = data.draw(st.integers(0, len(lines[place]))), data.draw(st.integers(0, 8))
+        lines[place] = lines[place][:at] + data.draw(st.sampled_from(ITEM_EDITS)) + lines[place][at + cut :]
+    text, name = "\n".join(lines).encode(), data.draw(st.sampled_from((NAME, "mine.ufdb.txt")))
+    quick = inspect(name, text, TARGET, "miopen-find-db")
+    with patch.object(miopen_find_db, "_usual", lambda *what: False):
+        plain = inspect(name, text, TARGET, "miopen-find-db")
+    assert list(quick.rows) == list(plain.rows)
+    assert [quick.rows[i] for i in range(-len(plain.rows), 0)] == list(plain.rows)
+    for one in (quick, plain):
+        lines_of = [line for row, its in one.reading.alike for line in its]
+        assert sorted(lines_of) == [row.line for row in plain.rows]
+    assert sorted(quick.notes, key=repr) == sorted(plain.notes, key=repr)
+    assert [note.line for note in quick.notes] == [note.line for note in plain.notes]
+    live = sum(len(its) for row, its in quick.reading.alike if row.live)
+    assert live == sum(row.live for row in plain.rows)
+    for of in ("by_key", "by_shape"):
+        assert dict(getattr(quick.reading, of)) == dict(getattr(plain.reading, of))
+        wanted: dict[object, list[Row]] = {}
+        for row in plain.rows:
+            if of == "by_key" and not row.dead:
+                wanted.setdefault(row.key, []).append(row)
+            elif of == "by_shape" and row.live:
+                wanted.setdefault(row.problem.shape if row.problem else None, []).append(row)
+        assert dict(getattr(quick.reading, of)) == wanted
 
 
 @given(st.text(alphabet="=:;,-x0123456789NCHWFPgGemrw\r\n", max_size=200))

@@ -60,7 +60,8 @@ def test_rows_that_never_hit_say_why() -> None:
         f"{HEAD}{KEY},Default,0.01\n{KEY},Default,0.02\n{KEY.replace('1024_1024_4096', '1024_1024_4160')},Default,1\n"
     )
     text += "GemmTunableOp_Half_TN,tn_7_7_7_ld_7_7_7,Default,1\nGemmTunableOp_Half_TN,tn_7_7_7,Default,1\n"
-    idle = {x.line: (x.never, x.reason) for x in coverage(inspect("r0.csv", text.encode(), CUDA), run()).idle}
+    found = coverage(inspect("r0.csv", text.encode(), CUDA), run())
+    idle = {line: (x.never, x.reason) for x in found.idle for line in x.lines}
     assert idle[3] == (True, "the key stands in line 2 already and the first row wins")
     near = "no call; one differs in a single thing: it has ld=1024,1024,-,4096, the row ld=1024,1024,4160,4160"
     assert idle[4] == (False, near)
