@@ -38,7 +38,7 @@ def _names(of: str) -> "Callable[[], Iterable[str]]":
         from analyzers.overrides import OVERRIDE_FORMATS, export
 
         if of == "export":
-            return [*export.KINDS, "csv"]
+            return [*export.KINDS, *export.OTHERS]
         converted = [x.conversion.word for x in OVERRIDE_FORMATS if x.conversion and x.writer]
         return converted if of == "convert" else [x.name for x in OVERRIDE_FORMATS]
 
@@ -443,7 +443,7 @@ def convert(
 
 @verb("logparse export --as yaml --kind gemm -n 50 --out problems")
 def export(
-    as_: Annotated[str, option("bench, yaml, driver, untuned or csv.", "--as", values=_names("export"))],
+    as_: Annotated[str, option("bench, yaml, driver, untuned, csv or moe.", "--as", values=_names("export"))],
     store: opt.Store = None,
     run: opt.Run = None,
     kind: opt.Kind = None,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 OUT = Path(__file__).parent / "moe"
 TABLE = "E=64,N=1408,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8"
+CLEAN = "E=8,N=3584,device_name=NVIDIA_H100_80GB_HBM3"
 FOLDER = "/opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/fused_moe/configs"
 
 
@@ -30,6 +31,11 @@ def table() -> dict[str, object]:
         "many": tile(16, 16, 64, 1, 4),
         "8192": [128, 128],
     }
+
+
+def clean() -> dict[str, object]:
+    """A table of another machine, as the tuner leaves it."""
+    return {str(m): tile(16 if m < 64 else 64, 64, 128, 1 if m < 64 else 16, 4) for m in (1, 16, 64, 1024)}
 
 
 def server() -> list[str]:
@@ -61,7 +67,8 @@ def server() -> list[str]:
 def main() -> None:
     """Write all files."""
     OUT.mkdir(exist_ok=True)
-    (OUT / f"{TABLE}.json").write_text(json.dumps(table(), indent=4) + "\n", encoding="utf-8", newline="")
+    for name, entries in ((TABLE, table()), (CLEAN, clean())):
+        (OUT / f"{name}.json").write_text(json.dumps(entries, indent=4) + "\n", encoding="utf-8", newline="")
     (OUT / "server.log").write_text("".join(f"{line}\n" for line in server()), encoding="utf-8", newline="")
 
 

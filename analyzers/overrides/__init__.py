@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analyzers.overrides import aiter, hipblaslt_tuning, miopen_find_db, miopen_perf_db, rocblas, tunableop
+from analyzers.overrides import aiter, hipblaslt_tuning, miopen_find_db, miopen_perf_db, moe_config, rocblas, tunableop
 from analyzers.overrides.override_format import OverrideFormat
 from logparse.formats.format import Writer
 from logparse.formats.tunableop import untuned
@@ -14,6 +14,7 @@ OVERRIDE_FORMATS: tuple[OverrideFormat, ...] = (
     tunableop.OVERRIDE_FORMAT,
     aiter.OVERRIDE_FORMAT,
     aiter.KERNEL_TABLES,
+    moe_config.OVERRIDE_FORMAT,
     rocblas.OVERRIDE_FORMAT,
 )
 """Every override format whose library's reader is known; rocBLAS last: it is converted from a tool's whole output."""

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from analyzers.evidence.target import Facts, arch
 from analyzers.overrides import hipblaslt_tuning
 from analyzers.overrides.aiter_lookup import BF16, VARIABLES, Table, stem, table_of
-from analyzers.overrides.override_format import Conversion, Merging, OverrideFormat, bytes_of, records_of
+from analyzers.overrides.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of, records_of
 from analyzers.overrides.reading import Note, Reading, Row, Rule, accepted, judge, text_of
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.errors import InputError
@@ -371,18 +371,19 @@ def padded(key: str) -> list[str]:
     return list(dict.fromkeys(",".join((*cells[:2], str(x), *cells[3:])) for x in tries if x != m))
 
 
-def stated(name: str, reading: Reading[_Context], texts: Iterable[str]) -> dict[str, str]:
+def reported(name: str, reading: Reading[_Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Problem text → the key under which aiter looked it up in this table, by the lines of a server's log."""
     operator, facts = stem(name), reading.key_facts
     device = {"gfx": arch(facts) or "", "cu_num": facts.get("cu_count", "")}
     columns = reading.parsed.table.present(reading.parsed.columns)
+    named = "kernelName" in reading.parsed.columns
     out = {}
-    for found in filter(None, map(aiter_log.looked_up, texts)):
-        table, values = found
-        cells = [device.get(x) or values.get(x, "") for x in columns]
-        if operator is not None and stem(table) == operator and all(cells):
+    for found in filter(None, (aiter_log.looked_up(text) for _, text in messages)):
+        cells = [device.get(x) or found.values.get(x, "") for x in columns]
+        if operator is not None and stem(found.table) == operator and all(cells):
             with contextlib.suppress(KeyError, ValueError):
-                out[aiter.problem_of_row(values, table).text] = ",".join(cells)
+                problem = aiter.problem_of_row(found.values, found.table).text
+                out[problem] = Report(",".join(cells), found.found, (found.kernel,) if found.kernel and named else ())
     return out
 
 
@@ -429,7 +430,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     remarks=remarks,
     key=aiter.key,
     instead=padded,
-    stated=stated,
+    reported=reported,
     writer=aiter.WRITER,
     merging=_MERGING,
     conversion=Conversion(
@@ -448,6 +449,6 @@ KERNEL_TABLES = OverrideFormat(
     remarks=remarks,
     key=lambda problem, facts: None,
     instead=padded,
-    stated=stated,
+    reported=reported,
     merging=_MERGING,
 )

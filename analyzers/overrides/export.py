@@ -8,6 +8,7 @@ yaml      ``- { function: matmul, M: …}``, as profile logs    ``hipblaslt-benc
 driver    ``MIOpenDriver conv …`` lines                       a shell
 untuned   TunableOp's untuned CSV, and a script that tunes    ``torch.cuda.tunable``
 csv       a column per field of the problem, and the calls    anything
+moe       fused-MoE tables that servers did not find          a person with the engine's tuner
 ========  ==================================================  ==================================
 """
 
@@ -24,6 +25,7 @@ from analyzers.evidence.joins import calls_by_problem
 from analyzers.evidence.target import Facts
 from analyzers.overrides.commands import COMMANDS
 from logparse.errors import EmissionError, InputError
+from logparse.formats import moe_config
 from logparse.formats.format import Emission
 from logparse.formats.hipblaslt import profile
 from logparse.formats.tunableop import untuned
@@ -68,7 +70,7 @@ def export(selection: Sequence[tuple[Problem, int | None]], as_: str, target: Fa
     if as_ == "untuned":
         return _untuned([problem for problem, _ in selection], target or {})
     if as_ not in _LINES:
-        raise InputError(f"--as {as_}: one of {', '.join((*_LINES, 'untuned', 'csv'))}")
+        raise InputError(f"--as {as_}: one of {', '.join((*_LINES, 'untuned', *OTHERS))}")
     name, write, use = _LINES[as_]
     lines: dict[str, None] = {}
     refused = []
@@ -79,6 +81,31 @@ def export(selection: Sequence[tuple[Problem, int | None]], as_: str, target: Fa
             refused.append(str(error))
     made = Emission(name, "".join(f"{line}\n" for line in lines).encode(), use)
     return Exported((made,) if lines else (), len(lines), tuple(refused))
+
+
+_MOE_COLUMNS = ("E", "N", "K", "device_name", "dtype", "block_shape")
+_MOE_USE = """\
+# A tuner needs the model and how it is split over GPUs; both must give the E and N (or N and K) of the row:
+#   E and N:  python3 <vllm>/benchmarks/kernels/benchmark_moe.py --model MODEL --tp-size TP --tune
+#   N and K:  python3 <vllm>/benchmarks/kernels/benchmark_w8a8_block_fp8.py
+#   SGLang:   <sglang>/benchmark/kernels/fused_moe_triton
+# Then: export VLLM_TUNED_CONFIG_FOLDER=FOLDER (SGLang: SGLANG_MOE_CONFIG_DIR)
+"""
+
+
+def moe(tables: Tables) -> Exported:
+    """The fused-MoE tables that the run's servers looked for and did not find, most lines first: shapes to tune."""
+    rows = tables.messages[tables.messages["category"] == moe_config.CATEGORY]
+    rows = rows[rows["text"].isin([moe_config.MISSING, moe_config.FALLBACK])]
+    counts = rows.groupby("function")["count"].sum()
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow([*_MOE_COLUMNS, "lines", "file"])
+    for name, lines in sorted(counts.items(), key=lambda entry: (-int(entry[1]), str(entry[0]))):
+        fields = moe_config.fields(str(name))
+        writer.writerow([*(fields.get(x, "") for x in _MOE_COLUMNS), int(lines), f"{name}.json"])
+    made = Emission("moe_to_tune.csv", sink.getvalue().encode(), _MOE_USE)
+    return Exported((made,) if len(counts) else (), len(counts), ())
 
 
 def _bench(problem: Problem, calls: int | None) -> str:
@@ -97,6 +124,8 @@ def _driver(problem: Problem, calls: int | None) -> str:
 
 KINDS: Mapping[str, str] = {"bench": "gemm", "yaml": "gemm", "untuned": "gemm", "driver": "conv"}
 """The kind of problem that a tool runs."""
+OTHERS = ("csv", "moe")
+"""What is exported besides: problems of any kind, and what are no problems."""
 
 _LINES: Mapping[str, tuple[str, Callable[[Problem, int | None], str], str]] = {
     "bench": ("bench.sh", _bench, "sh {path}"),

@@ -59,6 +59,17 @@ class OverrideFile:
         return not any(note.severity == "error" for note in self.notes)
 
 
+@dataclass(frozen=True)
+class Report:
+    """What a library's log states of a call that it looked up: the key, whether it found a row, and the names of the
+    kernels that it took, as a row's text has them (none: the log or the file does not name them).
+    """
+
+    key: str
+    found: bool
+    kernels: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Merging:
     """How the files of one format become one; ``merge`` is written over it.
@@ -110,10 +121,10 @@ class OverrideFormat:
     of a call on a target (its writer's own), ``matches`` whether the row of one key serves a call of another
     (equality, where a format has no wildcards).  ``tried`` puts the rows of one key in the order in which the library
     tries them (as they stand in the file, if it is not given).  ``instead`` are the keys that it tries, in order, where
-    there is no row of a call's own.  ``stated`` are keys by problem that the messages of a log state of this file.
-    ``foreign`` is why a build with these facts makes no such key.  ``selects``: a row chooses a solution (a perf-db's
-    only sets parameters).  ``signs`` are texts by which the library's log reports that it did not honour a file, and
-    what each means.
+    there is no row of a call's own.  ``reported`` is what the messages of a log (function and text) state of look-ups
+    in this file, by problem; of a format without ``kinds`` these are all of its calls.  ``foreign`` is why a build with
+    these facts makes no such key.  ``selects``: a row chooses a solution (a perf-db's only sets parameters).  ``signs``
+    are texts by which the library's log reports that it did not honour a file, and what each means.
 
     Writing.  ``writer`` makes the file; ``lines`` renders rows as lines of one, by which a merged file is written and a
     user's own rows are kept.  ``keep_refusal`` is why no row of one file can stand in another of this format (None:
@@ -133,8 +144,8 @@ class OverrideFormat:
     tried: Callable[[Sequence[Row], Facts], Sequence[Row]] = field(default=lambda rows, facts: rows)
     foreign: Callable[[str, Facts], str | None] = field(default=lambda key, facts: None)
     instead: Callable[[str], Sequence[str]] = field(default=lambda key: ())
-    stated: Callable[[str, Reading[Any], Iterable[str]], Mapping[str, str]] = field(
-        default=lambda name, reading, texts: {}
+    reported: Callable[[str, Reading[Any], Iterable[tuple[str, str]]], Mapping[str, Report]] = field(
+        default=lambda name, reading, messages: {}
     )
     selects: bool = True
     signs: tuple[tuple[str, str], ...] = ()

@@ -36,6 +36,8 @@ def export(
     """Problems of a run in a tool's own format: the most called, or those of a SELECT with a column ``problem`` (and
     optionally ``calls``).
     """
+    if as_ == "moe":
+        return _export.moe(tables_of(store, run))
     chosen: list[tuple[Problem, int | None]]
     if sql is not None:
         table = query(store.url, sql, run=run)

@@ -15,7 +15,7 @@ from analyzers.evidence.joins import calls_by_problem
 from analyzers.evidence.picks import compare
 from analyzers.overrides.lint import by_name
 from analyzers.overrides.look_up import State, look_up
-from analyzers.overrides.override_format import OverrideFile, OverrideFormat
+from analyzers.overrides.override_format import OverrideFile, OverrideFormat, Report
 from analyzers.overrides.reading import Row
 from logparse.model import Family, problem_from_text
 
@@ -76,18 +76,20 @@ def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> 
     ``wildcards``: PyTorch's wildcard fallback is on (off by default).
     """
     format, times = by_name(file.format), times_of(tables)
-    work = tables.workload[tables.workload["kind"].isin(format.kinds)]
-    stated = format.stated(file.name, file.reading, map(str, tables.messages["text"]))
+    reports = reports_of(file, tables)
+    called = calls_by_problem(tables.workload[tables.workload["kind"].isin(format.kinds)])
+    calls = {text: None for text in reports if not format.kinds} | {str(x): count_of(n) for x, n in called.items()}
     uses = []
-    for text, count in sorted(calls_by_problem(work).items()):
-        problem = problem_from_text(str(text))
-        found = look_up(format, file.reading, problem, wildcards=wildcards, key=stated.get(str(text)))
+    for text, count in sorted(calls.items()):
+        problem = problem_from_text(text)
+        key = reports[text].key if text in reports else None
+        found = look_up(format, file.reading, problem, wildcards=wildcards, key=key)
         uses.append(
             Use(
-                problem=str(text),
+                problem=text,
                 label=problem.label,
-                calls=count_of(count),
-                time_us=times.get(str(text)),
+                calls=count,
+                time_us=times.get(text),
                 key=found.key,
                 line=found.row.line if found.row else None,
                 state=found.state,
@@ -98,10 +100,25 @@ def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> 
     return Coverage(file.title, format, tables.run, tuple(uses), tuple(_idle(file, uses, wildcards)))
 
 
-def served_by(file: OverrideFile, problems: Sequence[str], *, wildcards: bool = False) -> dict[str, Row]:
-    """Problem text → the row that the library would use for it, for those that the file certainly serves."""
+def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:
+    """Problem text → what the run's logs state of its look-up in the file."""
+    columns = (tables.messages[name].astype("str") for name in ("function", "text"))
+    return by_name(file.format).reported(file.name, file.reading, zip(*columns, strict=True))
+
+
+def served_by(
+    file: OverrideFile, problems: Sequence[str], reports: Mapping[str, Report] | None = None, *, wildcards: bool = False
+) -> dict[str, Row]:
+    """Problem text → the row that the library would use for it, for those that the file certainly serves.
+
+    ``reports`` have the keys that a log states.
+    """
     format = by_name(file.format)
-    found = {x: look_up(format, file.reading, problem_from_text(x), wildcards=wildcards).row for x in problems}
+    keys = {text: report.key for text, report in (reports or {}).items()}
+    found = {
+        text: look_up(format, file.reading, problem_from_text(text), wildcards=wildcards, key=keys.get(text)).row
+        for text in problems
+    }
     return {text: row for text, row in found.items() if row is not None}
 
 
@@ -125,9 +142,14 @@ def times_of(tables: Tables) -> dict[str, float]:
 
 
 def _idle(file: OverrideFile, uses: Sequence[Use], wildcards: bool) -> Iterator[Idle]:
+    format = by_name(file.format)
     served = {use.line for use in uses} | {line for use in uses for line in use.maybe}
+    if not format.kinds:  # a table is looked up as a whole
+        keys = {use.key for use in uses if use.line is not None}
+        served |= {row.line for row in file.rows if row.key in keys}
     short = len(file.rows) <= _NEAR_ROWS
-    near = _by_size(use.problem for use in uses) if short else {}
+    near = _by_size(use.problem for use in uses) if short and format.kinds else {}
+    none = "no call of the workload" if format.kinds else "no line of the run is about this table"
     alike = ((row, (row.line,)) for row in file.rows) if short else file.reading.alike
     lines: dict[tuple[bool, str], array[int]] = {}
     for row, its in alike:
@@ -138,7 +160,7 @@ def _idle(file: OverrideFile, uses: Sequence[Use], wildcards: bool) -> Iterator[
         if idle and isinstance(row.problem, Family) and not wildcards:
             reason = "a wildcard row, and the fallback is off by default"
         else:
-            reason = _near_miss(row, near) or "no call of the workload"
+            reason = _near_miss(row, near) or none
         if idle:
             lines.setdefault((False, reason), array("q")).extend(idle)
     return (Idle(array("q", sorted(its)), never, reason) for (never, reason), its in lines.items())

@@ -31,6 +31,8 @@ _NO_XML = {i: f"\\x{i:02x}" for i in range(32) if i not in (9, 10, 13)}
 
 def coverage_lines(found: Coverage) -> list[str]:
     """``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, because …``."""
+    if not found.format.kinds:
+        return [*_of_look_ups(found), *_idle_lines(found)]
     what = "convolution" if found.format.convolutions else "GEMM"
     calls, time = found.share("calls"), found.share("time_us")
     parts = ["an unknown share of calls (no log counts them)" if calls is None else f"{calls:.1%} of calls"]
@@ -42,6 +44,23 @@ def coverage_lines(found: Coverage) -> list[str]:
     out = [f"{found.file} covers {', '.join(parts)} ({hits:,} of {len(found.uses):,} problems of run {found.run})"]
     if not found.uses:
         out = [f"{found.file}: run {found.run} has no call of a {what}, so nothing can be covered"]
+    return [*out, *_idle_lines(found)]
+
+
+def _of_look_ups(found: Coverage) -> list[str]:
+    """Of a table that a server finds by its name: whether the run's servers looked for it, and the names they lack."""
+    if not found.uses:
+        return [f"{found.file}: no line of run {found.run} is about such a table, so nothing can be covered"]
+    hits = sum(use.state == "hit" for use in found.uses)
+    out = [f"{found.file} serves {hits:,} of the {len(found.uses):,} tables that run {found.run} looked up"]
+    others = [use.label for use in found.uses if use.state != "hit"]
+    out += [f"  not this one: {label}" for label in others[:_SHOWN]]
+    return [*out, *([f"  and {len(others) - _SHOWN:,} more"] if len(others) > _SHOWN else [])]
+
+
+def _idle_lines(found: Coverage) -> list[str]:
+    """Why rows hit nothing, the most frequent reasons first."""
+    out = []
     for never, text in ((True, "can never hit"), (False, "hit nothing in this run")):
         reasons = {idle.reason: idle.lines for idle in found.idle if idle.never is never}
         count = sum(map(len, reasons.values()))

@@ -7,7 +7,7 @@ by the kernels of a trace), whether its time moved, and what that gained beside 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import pandas as pd
@@ -19,8 +19,9 @@ from analyzers.evidence.joins import calls_by_problem
 from analyzers.evidence.stored_confirmations import by_winner
 from analyzers.overrides import OVERRIDE_FORMATS
 from analyzers.overrides.lint import by_name, facts_of_run, same_calls
-from analyzers.overrides.override_format import OverrideFile
-from analyzers.proof.coverage import Idle, coverage, served_by
+from analyzers.overrides.override_format import OverrideFile, Report
+from analyzers.overrides.reading import Row
+from analyzers.proof.coverage import Idle, coverage, reports_of, served_by
 from analyzers.proof.diff import FAIL_ON, diff
 from analyzers.proof.timings import kernels_of, main_pick
 from logparse.formats.tunableop.solutions import hipblaslt_index
@@ -131,13 +132,14 @@ def verify(
     outcomes = []
     choosing = [file for file in files if by_name(file.format).selects]
     for file in choosing:
-        kinds = by_name(file.format).kinds
+        kinds, reports = by_name(file.format).kinds, reports_of(file, after)
         known = {str(x) for t in (before, after) for x in t.workload.loc[t.workload["kind"].isin(kinds), "problem"]}
-        served = served_by(file, sorted(known))
+        served = served_by(file, sorted(known.union(reports)), reports)
         for text, same in sorted(same_calls(served).items()):
-            row = served[text]
+            row, report = served[text], _first(reports, same)
             if row.solution is not None:
-                outcomes.append(_outcome(file.name, row.line, row.solution, text, same, evidence, promised or {}))
+                one = _outcome(file.name, row.line, row.solution, text, same, evidence, promised or {})
+                outcomes.append(one if report is None else _as_reported(one, row, report))
     idle = [(file.name, row) for file in choosing for row in coverage(file, after).idle]
     complaints = tuple(signs(after))
     return Verification(
@@ -260,6 +262,14 @@ def _outcome(
             calls,
         ),
     )
+
+
+def _as_reported(outcome: Outcome, row: Row, report: Report) -> Outcome:
+    """The outcome where the library's log states whether it found a row: it may name kernels, and no solutions."""
+    if not report.found:
+        return replace(outcome, effect="not applied", after=outcome.after or "the default")
+    own = all(kernel in row.text for kernel in report.kernels)
+    return replace(outcome, effect="applied" if own else "not applied")
 
 
 def expected_us(

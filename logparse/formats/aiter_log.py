@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from logparse.formats.aiter import problem_of_row
 from logparse.formats.format import FOREIGN, Emission, LineFormat, Outcome
@@ -98,13 +99,24 @@ def _lookup(body: str, text: str) -> Outcome:
     return Outcome("call", records)
 
 
-def looked_up(text: str) -> tuple[str, dict[str, str]] | None:
-    """Of a message of function ``tuned`` or ``untuned``: the table's file name, and the values by their columns."""
+class LookUp(NamedTuple):
+    """A look-up that a line reports: the table's file name, the values by their columns, whether there was a row, and
+    the kernel that the line names (empty: none).
+    """
+
+    table: str
+    values: dict[str, str]
+    found: bool
+    kernel: str
+
+
+def looked_up(text: str) -> LookUp | None:
+    """Of a message of function ``tuned`` or ``untuned``."""
     found = _LOOKUP.match(text)
     if found is None:
         return None
     table = found["missed"] or found["listed"] or found["file"] or ""
-    return PurePosixPath(table).name, _values(found["fields"])
+    return LookUp(PurePosixPath(table).name, _values(found["fields"]), bool(found["file"]), found["kernel"] or "")
 
 
 def _values(fields: str) -> dict[str, str]:

@@ -37,6 +37,7 @@ MISSING, FALLBACK, FOUND = "not found", "fallback", "found"
 
 NAME = re.compile(r"(?:E=\d+,)?N=\d+,(?:K=\d+,)?device_name=[^/\s'\"]+?(?=\.json)")
 """A table's name without ``.json``; SGLang's ``block_shape=[128, 128]`` has a space, which ``_names`` takes."""
+_FIELD = re.compile(r"(?:^|,)(\w+)=(\[[\d,]*\]|[^,]*)")
 _SPACED = re.compile(r"(block_shape=\[\d+), (\d+\])")
 _TABLE = re.compile(
     rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:triton_version"\s*:\s*"[^"]*"\s*,\s*"\d+|\d+)"\s*:\s*\{\s*"[A-Za-z_]+"'
@@ -112,6 +113,17 @@ def read_line(text: str) -> Outcome:
     found = _FOUND.search(text) is not None and "not found" not in text
     what = FOUND if found else FALLBACK if "allback" in text else MISSING
     return Outcome("message", [Message(category=CATEGORY, function=name, text=what) for name in names])
+
+
+def fields(name: str) -> dict[str, str]:
+    """The fields of a table's name: E, N, K, device_name, dtype, block_shape."""
+    return dict(_FIELD.findall(name))
+
+
+def is_name(text: str) -> bool:
+    """Whether a table may bear this name (without ``.json``)."""
+    match = NAME.match(f"{text}.json")
+    return match is not None and match.end() == len(text)
 
 
 def _names(text: str) -> list[str]:

@@ -27,14 +27,16 @@ from tests.conftest import SAMPLES
 from tests.test_emitted import CASES, MIOPEN, OLD, TARGET
 
 KERNEL_TABLE = SAMPLES / "tables/a8w8_bpreshuffle_tuned_gemm.csv"
+MOE_TABLE = SAMPLES / "moe/E=8,N=3584,device_name=NVIDIA_H100_80GB_HBM3.json"
 EMITTED = [case for case in CASES if not case.startswith("export")]
 
 
 @cache
 def samples() -> dict[str, list[tuple[Emission, Facts]]]:
-    """Format → files that are written for it, each with its target; of aiter's kernel tables aiter's own."""
+    """Format → files that are written for it, each with its target; of formats without a writer the tuners' own."""
     out: dict[str, list[tuple[Emission, Facts]]] = {x.name: [] for x in OVERRIDE_FORMATS}
-    out["aiter-kernels"].append((Emission(KERNEL_TABLE.name, KERNEL_TABLE.read_bytes(), ""), {}))
+    for name, path in (("aiter-kernels", KERNEL_TABLE), ("moe-config", MOE_TABLE)):
+        out[name].append((Emission(path.name, path.read_bytes(), ""), {}))
     for case in EMITTED:
         for file in CASES[case]():
             accepted = [x.name for x in OVERRIDE_FORMATS if x.recognise(Head(file.name, file.data))]

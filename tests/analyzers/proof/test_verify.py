@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -17,7 +18,9 @@ from analyzers.proof.render import verify_frame, verify_lines
 from analyzers.proof.verify import SIGNS, promises, same_solution, verify
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.miopen import find_db
-from logparse.model import Override, Solution
+from logparse.ingest import ingest
+from logparse.model import Override, Solution, problem_from_text
+from logparse.store import Store
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
 from tests.analyzers.null import confirmation
@@ -199,3 +202,30 @@ def test_lint_renderings() -> None:
     assert lint_frame(judged)["line"].tolist() == [3, 3, 5, 5, 7, 7]
     assert rows_frame(judged)["honoured"].tolist() == [False] * 3
     assert rows_frame(judged)["read"].tolist() == [True] * 3
+
+
+def test_tables_of_aiter_are_judged_by_a_servers_log(store: Store, tmp_path: Path) -> None:
+    """It names kernels, not indices: a row took effect where the log names its kernel, or names none."""
+    table = "a8w8_bpreshuffle_tuned_gemm.csv"
+    shape = "[aiter] shape is M:{}, N:1280, K:8192, q_dtype_w:torch.float8_e4m3fnuz,"
+    missed = f" not found tuned config in /x/{table}, will use default config!\n"
+    found = " found padded_M: {}, N:1280, K:8192 is tuned on cu_num = 304 in /x/" + table
+    found += ", libtype is ck, kernel name is {}!\n"
+    sizes = (1, 30, 300)
+    (tmp_path / "a.log").write_text("".join(shape.format(m) + missed for m in sizes))
+    after = [
+        shape.format(1) + found.format(1, "a8w8_16"),
+        shape.format(30) + found.format(32, "a8w8_64"),
+        shape.format(300) + missed,
+    ]
+    (tmp_path / "b.log").write_text("".join(after))
+    for run_ in "ab":
+        ingest([str(tmp_path / f"{run_}.log")], store, run=run_)
+    head = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
+    rows = ((1, "a8w8_16"), (32, "a8w8_256"), (320, "a8w8_256"))
+    body = "".join(f"gfx942,304,{m},1280,8192,torch.float8_e4m3fnuz,ck,34,0,20.5,{x},1,510,0.0\n" for m, x in rows)
+    tuned = inspect(table, (head + body).encode(), {"arch": "gfx942", "cu_count": "304"})
+    a, b = (Tables(run=run_, **store.frames(run_)) for run_ in "ab")
+    effects = {problem_from_text(x.problem).n: x.effect for x in verify(a, b, [tuned]).outcomes}  # type: ignore[union-attr]
+    assert effects == {1: "applied", 30: "not applied", 300: "not applied"}  # a kernel of another table; none
+    assert {x.effect for x in verify(a, a, [tuned]).outcomes} == {"not applied"}

@@ -1,0 +1,179 @@
+"""Fused-MoE tables: which a server finds and takes, what its log reports of them, and the shapes to tune."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.analyzer import Tables
+from analyzers.overrides.export import moe
+from analyzers.overrides.lint import inspect
+from analyzers.overrides.merge import merge
+from analyzers.overrides.override_format import OverrideFile
+from analyzers.overrides.render import export_lines
+from analyzers.proof.coverage import coverage
+from analyzers.proof.render import coverage_lines
+from analyzers.proof.verify import verify
+from logparse.errors import InputError
+from logparse.ingest import ingest
+from logparse.store import Store, open_store
+from tests.conftest import CORPUS, SAMPLES, needs_corpus
+
+FOLDER = SAMPLES / "moe"
+NAME = "E=64,N=1408,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8"
+TILE = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 1, "num_warps": 4, "num_stages": 2}
+MI300X = {"device": "AMD Instinct MI300X"}
+
+
+def judged(members: object, name: str = NAME, target: dict[str, str] | None = None) -> OverrideFile:
+    data = members if isinstance(members, str) else json.dumps(members, indent=1)
+    return inspect(f"{name}.json", data.encode(), target or {}, "moe-config")
+
+
+def rules(file: OverrideFile) -> list[tuple[int | None, str, str]]:
+    return [(note.line, note.severity, note.rule) for note in file.notes]
+
+
+def test_a_good_table_is_taken_on_its_device_and_only_there() -> None:
+    members = {"triton_version": "3.4.0", "1": TILE, "64": TILE | {"waves_per_eu": 0, "kpack": 2}}
+    here, elsewhere, unknown = (judged(members, target=x) for x in (MI300X, {"device": "AMD Instinct MI355X"}, {}))
+    assert (here.accepted, rules(here), [row.line for row in here.rows]) == (True, [], [3, 11])
+    assert (elsewhere.accepted, rules(elsewhere)) == (False, [(None, "error", "device")])
+    assert (unknown.accepted, unknown.ok) == (None, True)
+    assert judged(members, target={"arch": "gfx942:sramecc+"}).accepted is None
+    assert judged(members, target={"arch": "gfx950"}).accepted is False
+
+
+@pytest.mark.parametrize(
+    ("device", "target", "accepted", "noted"),
+    [
+        ("AMD_Instinct_MI300X", "AMD Instinct MI300X OAM", True, ["device"]),  # spelled otherwise: may miss
+        ("NVIDIA_H200", "NVIDIA H200 NVL", True, []),  # vLLM has one name for them
+        ("AMD_Radeon_R9700", "AMD Radeon R9700", True, []),
+        ("AMD_Radeon_R9700", "AMD Radeon RX 7900", False, ["device"]),
+    ],
+)
+def test_names_of_devices(device: str, target: str, accepted: bool, noted: list[str]) -> None:
+    file = judged({"1": TILE}, f"E=8,N=512,device_name={device}", {"device": target})
+    assert (file.accepted, [note.rule for note in file.notes]) == (accepted, noted)
+
+
+@pytest.mark.parametrize(
+    ("members", "wanted"),
+    [
+        ('{"1": {"BLOCK_SIZE_M": 16,', [(None, "error", "json")]),
+        ("[1]", [(None, "error", "json")]),
+        ({}, [(None, "error", "empty")]),
+        ({"many": TILE, "1": TILE}, [(2, "error", "keys")]),
+        ({"1": TILE, "-4": TILE}, [(10, "error", "tokens")]),
+        ({"1": [16, 16]}, [(2, "error", "tile")]),
+        ({"1": {"BLOCK_SIZE_M": 16}}, [(2, "error", "tile")]),
+        ({"1": TILE | {"BLOCK_SIZE_N": 48}}, [(2, "error", "size")]),
+        ({"1": TILE | {"num_warps": 3}}, [(2, "error", "size")]),
+        ({"1": TILE | {"num_stages": 0, "GROUP_SIZE_M": 6}}, []),
+        ({"1": TILE | {"GROUP_SIZE_M": 0}}, [(2, "error", "size")]),
+        ({"1": TILE | {"BLOCK_SIZE_M": "16"}}, [(2, "error", "size")]),
+        ({"1": TILE | {"wavesPerEu": 2}}, [(2, "warning", "word")]),
+        (f'{{"8": {json.dumps(TILE)},\n"08": {json.dumps(TILE)}}}', [(1, "warning", "duplicate")]),
+    ],
+)
+def test_rules(members: object, wanted: list[tuple[int | None, str, str]]) -> None:
+    file = judged(members)
+    assert rules(file) == wanted
+    assert file.ok is not any(severity == "error" for _, severity, _ in wanted)
+
+
+def test_rules_that_depend_on_the_name() -> None:
+    nvidia = "E=8,N=3584,device_name=NVIDIA_H100_80GB_HBM3"
+    assert rules(judged({"1": TILE | {"waves_per_eu": 2}}, nvidia)) == [(2, "error", "backend")]
+    few = {"BLOCK_SIZE_M": 16, "GROUP_SIZE_M": 1}
+    assert rules(judged({"1": few}, f"{nvidia},dtype=int4_w4a16")) == []
+    assert rules(judged({"1": TILE}, f"{nvidia},dtype=fp8_w8a8,block_shape=[128, 128]")) == []
+    assert rules(judged({"1": TILE}, f"{nvidia},dtype=fp8_w8a8,block_shape=[64,64]")) == [(2, "info", "block")]
+    for name in ("tuned", f"{nvidia} (1)", "E=8,device_name=NVIDIA_H200", f"x{nvidia}"):
+        assert rules(judged({"1": TILE}, name)) == [(None, "error", "name")]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = open_store(tmp_path_factory.mktemp("moe") / "store", create=True)
+    ingest([str(FOLDER / "server.log")], store, run="before")
+    return store
+
+
+def tables(store: Store, run: str = "before") -> Tables:
+    return Tables(run=run, **store.frames(run))
+
+
+def test_coverage_by_the_lines_of_a_server(server: Store) -> None:
+    found = coverage(judged({"1": TILE, "64": TILE}), tables(server))
+    assert [use.label for use in found.uses if use.state == "hit"] == [NAME]
+    assert (len(found.uses), found.hits, found.idle, found.share("calls")) == (6, True, (), None)
+    assert coverage_lines(found)[0] == f"{NAME}.json serves 1 of the 6 tables that run before looked up"
+    other = coverage(judged({"1": TILE}, NAME.replace("fp8", "int8")), tables(server))
+    assert not other.hits
+    assert [idle.reason for idle in other.idle] == ["no line of the run is about this table"]
+
+
+def test_the_shapes_to_tune(server: Store) -> None:
+    made = moe(tables(server))
+    rows = list(csv.DictReader(io.StringIO(made.emissions[0].data.decode())))
+    assert [(row["E"], row["N"], row["K"], row["dtype"], row["block_shape"], row["lines"]) for row in rows] == [
+        ("128", "768", "", "", "", "2"),
+        ("257", "256", "", "", "", "1"),  # that of another Triton was taken
+        ("257", "256", "", "fp8_w8a8", "[128,128]", "1"),
+        ("", "4096", "1024", "fp8_w8a8", "[128,128]", "1"),
+    ]
+    assert rows[0]["file"] == "E=128,N=768,device_name=AMD_Instinct_MI300X.json"
+    assert export_lines(made) == ["4 problems"]
+
+
+def test_verify_by_the_lines_of_a_server(server: Store, tmp_path: Path) -> None:
+    log = (FOLDER / "server.log").read_text()
+    missing = "E=128,N=768,device_name=AMD_Instinct_MI300X"
+    (tmp_path / "after.log").write_text(f"INFO Using configuration from /x/{missing}.json for MoE layer.\n")
+    ingest([str(tmp_path / "after.log")], server, run="after")
+    before, after = tables(server, "before"), tables(server, "after")
+    file = judged({"1": TILE}, missing)
+    applied = verify(before, after, [file])
+    assert ([x.effect for x in applied.outcomes], applied.ok) == (["applied"], True)
+    refuted = verify(before, before, [file])
+    assert [x.effect for x in refuted.outcomes] == ["not applied"]
+    assert refuted.failures[0].endswith(f"was intended, the default ran ({missing}.json, line 2)")
+    assert missing in log
+
+
+def test_two_tables_of_one_name_become_one(tmp_path: Path) -> None:
+    paths = []
+    for number, members in enumerate(({"1": TILE, "64": TILE}, {"64": TILE | {"num_warps": 8}, "2048": TILE})):
+        path = tmp_path / str(number) / f"{NAME}.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps({"triton_version": "3.4.0", **members}))
+        paths.append(str(path))
+    made = merge(paths)
+    table = json.loads(made.emissions[0].data)
+    assert (made.emissions[0].name, list(table)) == (f"{NAME}.json", ["triton_version", "1", "64", "2048"])
+    assert table["64"]["num_warps"] == 4  # the first file's: the tables have no times
+    Path(paths[1]).write_text(json.dumps({"triton_version": "3.5.0", "1": TILE}))
+    with pytest.raises(InputError, match=r"triton_version is 3\.5\.0, not 3\.4\.0"):
+        merge(paths)
+
+
+@given(st.integers(0, 600), st.integers(0, 60), st.text(max_size=6))
+def test_damage_is_judged(place: int, cut: int, inserted: str) -> None:
+    text = json.dumps({"triton_version": "3.4.0", "1": TILE, "64": TILE}, indent=1)
+    file = judged(text[:place] + inserted + text[place + cut :])
+    assert file.accepted is not False or file.notes
+
+
+@needs_corpus
+def test_shapes_that_users_lacked(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store", create=True)
+    ingest([str(CORPUS / "field" / "vllm-moe" / "warnings.txt")], store, run="before")
+    assert moe(tables(store)).problems == 3
