@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.runs import tables_of
+from analyzers.evidence.runs import tables_of, tables_of_logs
 from analyzers.evidence.target import target_from
 from analyzers.overrides import convert as _convert
 from analyzers.overrides import export as _export
@@ -37,7 +37,7 @@ def export(
     optionally ``calls``).
     """
     if as_ == "moe":
-        return _export.moe(tables_of(store, run))
+        return _export.moe(tables_of_logs(store, store.latest_run(run)))
     chosen: list[tuple[Problem, int | None]]
     if sql is not None:
         table = query(store.url, sql, run=run)
