@@ -71,8 +71,17 @@ def _completed(finding: Finding, measurements: pd.DataFrame, tuned: _Tuned, buil
         second = _fastest(override, known[known["problem"].isin((override.problem.text, finding.evidence.measured))])
         if second is None:
             return replace(finding, override=None, advice=NOT_IN_THE_BUILD.format(name=override.solution.id))
-    second = None if second is None else replace(second, parameters=tuned.parameters(second))
-    return replace(finding, override=replace(override, parameters=tuned.parameters(override), fallback=second))
+    second = None if second is None else _with_workspace(replace(second, parameters=tuned.parameters(second)), known)
+    made = _with_workspace(replace(override, parameters=tuned.parameters(override), fallback=second), known)
+    return replace(finding, override=made)
+
+
+def _with_workspace(override: Override, known: pd.DataFrame) -> Override:
+    """With the largest workspace that is known of the solver; a confirmation records none."""
+    if override.workspace_bytes is not None:
+        return override
+    rows = known[(known["problem"] == override.problem.text) & (known["solution"] == override.solution.text)]
+    return replace(override, workspace_bytes=count_of(rows["workspace_bytes"].max()))
 
 
 def _second(override: Override, evidence: Evidence, measurements: pd.DataFrame) -> Override | None:

@@ -61,7 +61,8 @@ def facts_of_name(name: str) -> list[Fact]:
     facts.append(Fact("backend", match["backend"]))
     if match["version"]:
         facts.append(Fact("miopen_version", match["version"].replace("_", ".")))
-        facts += [Fact("miopen_tweak", match["tweak"])] if match["tweak"] else []
+        # Debian's builds have an empty one.
+        facts += [Fact("miopen_tweak", match["tweak"])] if match["tweak"] is not None else []
     return facts
 
 
@@ -107,7 +108,7 @@ def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
     """
     sources = "--target with a user find-db file name, a facts.json, or a MIOpen log of level 5"
     for fact in ("arch", "cu_count", "miopen_version", "miopen_tweak"):
-        if not target.get(fact):
+        if not target.get(fact) and not (fact == "miopen_tweak" and fact in target):
             raise EmissionError(f"MIOpen user database: {fact} of the target is unknown; {sources} supplies it")
     arch, *features = target["arch"].split(":")
     arch += "_xnack" if "xnack+" in features else ""

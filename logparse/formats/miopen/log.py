@@ -8,6 +8,7 @@
     MIOpen(HIP): Info [EvaluateInvokers] GemmWrwUniversal: : 8.56064 < 3.40282e+38
     MIOpen(HIP): Info [EvaluateInvokers] Selected: GemmWrwUniversal: : 8.56064, workspace_sz = 442368
     MIOpen(HIP)   0.095: Info [FillFindReturnParameters] BWrW Chosen Algorithm: GemmWrwUniversal , 442368, 8.56064
+    MIOpen(HIP): Info [ConvolutionWrwImmediate] solver_id = GemmWrwUniversal, workspace = 442368
     MIOpen(HIP): Warning [GetSolutions] Solver <GemmFwdRest>, workspace required: 96, provided ptr: 0 size: 0
 
 Printed to stderr with ``MIOPEN_LOG_LEVEL`` 4 (warnings), 5 (Info), 6 (Info2), 7 (Trace); ``MIOPEN_ENABLE_LOGGING=1``
@@ -20,6 +21,8 @@ adds a block per API call.  Prefix: ROCm/MIOpen ``src/logger.cpp``; texts: ``src
 * ``Chosen Algorithm`` is a measurement of origin ``miopen-chosen`` and a message of category ``miopen_chosen``, text
   ``<direction> <solver> <key or problem>``.  Its time is that of the find-db record or of the Find just done; when the
   lines before report a fallback it is an estimate, and the status is ``no_time``.
+* ``Convolution…Immediate`` lines name the solver that a call of immediate mode runs (PyTorch's, unless ``benchmark`` is
+  on).  Behind the call's MIOpenDriver command they are of origin ``miopen-chosen`` too, one per call and without time.
 * Everything else is a message of category ``miopen_error`` … ``miopen_trace``, addresses masked; API blocks are one
   message each, category ``miopen_api``.  Command lines belong to ``driver``.
 """
@@ -57,6 +60,7 @@ _CHOSEN = re.compile(rf"^(?P<which>FW|BWD|BWrW) Chosen Algorithm: (?P<solver>\S+
 _TIMED = re.compile(
     rf"^(?:solution\(current vs best\):)?\s*(?P<solver>[\w<>-]+): (?P<kernels>.*): (?P<ms>{_FLOAT}) (?:<|>=) {_FLOAT}$"
 )
+_RUN = re.compile(r"^solver_id = (?P<solver>\S+), workspace = (?P<ws>\d+)$")
 _SELECTED = re.compile(rf"^Selected: (?P<solver>\S+): .*: (?P<ms>{_FLOAT}), works?pa?ce_sz = (?P<ws>\d+)$")
 _SET_VALUES = re.compile(r"^(?P<key>\S+), content (?:inserted|overwritten): (?P<item>.+)$")
 _FIND = re.compile(r"^Find (?P<edge>Start|Ended): (?P<key>[^\s,]+)")
@@ -65,10 +69,15 @@ _FILE = re.compile(r'"(?:[^"]*[/\\])?(?P<name>[^"/\\]+\.u?[fk]?db(?:\.txt)?)"')
 _LOST = re.compile(r"^Solver <(?P<solver>.+?)>, workspace required: (?P<ws>\d+), provided")
 _MODE = re.compile(r"^MIOPEN_FIND_(?P<what>MODE|ENFORCE) = (?P<value>\S+)")
 _VERSIONS = re.compile(
-    r"HIP version (?P<hip>\d[\w.]*), MIOpen version (?P<version>\d+\.\d+\.\d+)(?:\.(?P<tweak>[\w-]+))?"
+    r"HIP version (?P<hip>\d[\w.]*), MIOpen version (?P<version>\d+\.\d+\.\d+)(?:\.(?P<tweak>[\w-]*))?"
 )
 _DEVICE = re.compile(r"^Raw device name: (?P<arch>gfx\S+)")
 _WHICH: dict[str, Direction] = {"FW": "F", "BWD": "B", "BWrW": "W"}
+_IMMEDIATE: dict[str, Direction] = {
+    "ConvolutionForwardImmediate": "F",
+    "ConvolutionBackwardImmediate": "B",
+    "ConvolutionWrwImmediate": "W",
+}
 _FUNCTIONS: tuple[tuple[str, Direction], ...] = (("Fwd", "F"), ("BwdData", "B"), ("BwdWeights", "W"))
 
 
@@ -145,7 +154,8 @@ class Reader:
         if outcome is not None:
             return outcome
         records = _flush(find)
-        outcome = _chosen(find, function, body) or _row(find, body) or _fact(find, function, body)
+        outcome = _chosen(find, function, body) or _immediate(find, function, body)
+        outcome = outcome or _row(find, body) or _fact(find, function, body)
         if outcome is None:
             outcome = Outcome("message", _messages(find, level, function, body))
         return replace(outcome, records=[*records, *outcome.records])
@@ -254,6 +264,25 @@ def _chosen(find: _Find, function: str, text: str) -> Outcome | None:
     return Outcome("measurement", [chosen, *records])
 
 
+def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
+    """A call of immediate mode; None where its command does not stand before it."""
+    match, direction = _RUN.match(text), _IMMEDIATE.get(function)
+    # A key is that of the last look-up, and a call looks up nothing.
+    problem = find.problem(direction)[0] if match and direction and find.key is None else None
+    if match is None or problem is None:
+        return None
+    ran = Measurement(
+        problem=problem,
+        solution=_solution(match["solver"], problem.direction),
+        origin=CHOSEN_ORIGIN,
+        status="no_time",
+        workspace_bytes=int(match["ws"]),
+        error="immediate mode prints no time",
+    )
+    about = f"{direction} {match['solver']} {problem.text}"
+    return Outcome("measurement", [ran, Message(category="miopen_chosen", function=function, text=about)])
+
+
 def _row(find: _Find, text: str) -> Outcome | None:
     """A record that MIOpen writes into the user find-db."""
     match = _SET_VALUES.match(text)
@@ -276,7 +305,7 @@ def _fact(find: _Find, function: str, text: str) -> Outcome | None:
     facts: list[Record] = []
     if match := _VERSIONS.search(text):
         facts += [Fact("hip_version", match["hip"]), Fact("miopen_version", match["version"])]
-        facts += [Fact("miopen_tweak", match["tweak"])] if match["tweak"] else []
+        facts += [Fact("miopen_tweak", match["tweak"])] if match["tweak"] is not None else []
     elif match := _DEVICE.match(text):
         facts.append(Fact("arch", match["arch"]))
     elif match := _MODE.match(text):

@@ -99,6 +99,21 @@ def test_a_solver_without_parameters_asks_for_none() -> None:
     assert (made.solution.id, made.parameters) == (GEMM, None)
 
 
+def test_a_confirmed_winner_has_the_workspace_of_the_build_s_other_files() -> None:
+    """A confirmation is of paired times alone."""
+    t = run(tuned("udb", "x"), udb=DEVICE | BUILD)
+    confirmed = Finding(
+        analyzer="suboptimal-pick",
+        message="slow",
+        problem=W,
+        evidence=Evidence(source_id="replay", origin="replay-confirm", measured=W.text),
+        override=Override(problem=W, solution=Solution("miopen", CK), target=DEVICE | BUILD, time_us=200.0),
+    )
+    (done,) = completed([confirmed], t, facts_by_source(t.facts))
+    assert done.override is not None
+    assert done.override.workspace_bytes == 128
+
+
 OTHER = "ConvMlirIgemmWrWXdlops"
 
 

@@ -1,8 +1,9 @@
-// The GEMM kernels of hipBLASLt that the virtual GPU computes: plain products in fp32 of f16, bf16 and f32 operands,
-// also those that split K over a workspace and the kernels that add the slices up.
+// The GEMM kernels of hipBLASLt and rocBLAS that the virtual GPU computes: plain products in fp32 of f16, bf16 and f32
+// operands, also those that split K over a workspace and the kernels that add the slices up.
 //
 // A kernel is known by its name and its operands by the argument buffer of the launch.  The layouts were read from what
-// the library prints under TENSILE_DB=0x40 (hipBLASLt 1.2.2); numbers are little-endian u32, p is a pointer:
+// the libraries print under TENSILE_DB=0x40 (hipBLASLt 1.2.2, rocBLAS 5.2); numbers are little-endian u32, p is a
+// pointer:
 //
 //   Cijk_A{ilk|lik}_B{ljk|jlk}_<in><out>S_BH…_UserArgs…  (lik, jlk: transposed)
 //      gemm count, internal arguments (bits 0-13: slices of K), 8 more bytes, M, N, batch, K, p D, p C, p A, p B,
@@ -11,6 +12,14 @@
 //   Cijk_<compute><out>…_PostGSU…
 //      p D, p workspace, p C, [p bias], [p scaleAlphaVec], f32 alpha, f32 beta, [f32, f32, activation],
 //      strides D1 D2 W1 W2 C1 C2, [bias stride], M, N, batch, slices
+//
+// rocBLAS, without _UserArgs:
+//
+//   Cijk_A…_KLA_…   u64 size of A, u64 size of B (assembly only; _KLS_, source: without), p D, p C, p A, p B, f32 alpha,
+//      f32 beta, strides D1 D2 C1 C2 A1 A2 B1 B2, M, N, batch, K, …; the slices stand in the name (_GSU19_GSUAMB_)
+//   … _PKA1_        u64, u64, p A, p B, f32 alpha, strides A1 A2 B1 B2, K, to a multiple of 8, p D, p C, f32 beta,
+//      strides D1 D2 C1 C2, M, N, batch
+//   Cijk_<out>_PostGSU…   p D, p workspace, p C, f32 alpha, f32 beta, strides D1 D2 W1 W2 C1 C2, M, N, batch, slices
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -46,7 +55,7 @@ inline void store(Type type, char* memory, int64_t index, float value) {
 
 class Buffer {  // an argument buffer, read from front to back
   public:
-    Buffer(const char* begin, size_t bytes) : at_(begin), end_(begin + bytes) {}
+    Buffer(const char* begin, size_t bytes) : begin_(begin), at_(begin), end_(begin + bytes) {}
     template <class T>
     T next() {
         T value{};
@@ -56,11 +65,12 @@ class Buffer {  // an argument buffer, read from front to back
         return value;
     }
     uint32_t u32() { return next<uint32_t>(); }
+    void align() { at_ += -size_t(at_ - begin_) & 7; }
     char* pointer() { return next<char*>(); }
     bool complete() const { return !short_; }
 
   private:
-    const char *at_, *end_;
+    const char *begin_, *at_, *end_;
     bool short_ = false;
 };
 
@@ -94,17 +104,46 @@ struct Gemm {
 
 inline bool has(const std::string& name, const char* word) { return name.find(word) != std::string::npos; }
 
-inline Gemm read_product(const std::string& name, Buffer in) {
-    Gemm gemm;
-    if (!has(name, "_UserArgs") || in.u32() != 1) return gemm;  // grouped, or arguments in device memory
-    gemm.slices = std::max(1u, in.u32() & 0x3fff);
-    in.next<uint64_t>();
-    gemm.m = in.u32(), gemm.n = in.u32(), gemm.batch = in.u32(), gemm.k = in.u32();
+// What the name states; whether it is one in fp32 of known types.
+inline bool read_name(const std::string& name, Gemm& gemm) {
     gemm.trans_a = name.compare(5, 4, "Alik") == 0;
     gemm.trans_b = name.compare(10, 4, "Bjlk") == 0;
     gemm.a.type = gemm.b.type = type_of(name[15]);
     const bool mixed = has(name, "_BH_"), single = name.compare(15, 4, "S_B_") == 0 || name.compare(15, 3, "SB_") == 0;
     gemm.c.type = gemm.d.type = mixed ? type_of(name[16]) : gemm.a.type;
+    const bool fp32 = (mixed && name[17] == 'S') || single;
+    return fp32 && gemm.a.type != Type::none && gemm.d.type != Type::none;
+}
+
+inline Gemm read_rocblas_product(const std::string& name, Buffer in) {
+    Gemm gemm;
+    const size_t slices = name.find("_GSU");
+    if (slices != std::string::npos) gemm.slices = uint32_t(std::max(1, std::atoi(name.c_str() + slices + 4)));
+    if (has(name, "_KLA_")) in.next<uint64_t>(), in.next<uint64_t>();
+    const auto operands = [&] { gemm.a.memory = in.pointer(), gemm.b.memory = in.pointer(); };
+    const auto results = [&] { gemm.d.memory = in.pointer(), gemm.c.memory = in.pointer(); };
+    if (has(name, "_PKA1_")) {
+        operands(), gemm.alpha = in.next<float>(), gemm.a.layout(in), gemm.b.layout(in), gemm.k = in.u32();
+        in.align(), results(), gemm.beta = in.next<float>(), gemm.d.layout(in), gemm.c.layout(in);
+        gemm.m = in.u32(), gemm.n = in.u32(), gemm.batch = in.u32();
+    } else {
+        results(), operands(), gemm.alpha = in.next<float>(), gemm.beta = in.next<float>();
+        for (Matrix* matrix : {&gemm.d, &gemm.c, &gemm.a, &gemm.b}) matrix->layout(in);
+        gemm.m = in.u32(), gemm.n = in.u32(), gemm.batch = in.u32(), gemm.k = in.u32();
+    }
+    if (gemm.slices > 1) gemm.workspace = gemm.d.memory;
+    const bool plain = !has(name, "_GB_") && (gemm.slices == 1 || has(name, "_GSUAMB_"));  // _GB_: arrays of pointers
+    gemm.computed = read_name(name, gemm) && plain && in.complete();
+    return gemm;
+}
+
+inline Gemm read_product(const std::string& name, Buffer in) {
+    Gemm gemm;
+    if (in.u32() != 1) return gemm;  // grouped, or arguments in device memory
+    gemm.slices = std::max(1u, in.u32() & 0x3fff);
+    in.next<uint64_t>();
+    gemm.m = in.u32(), gemm.n = in.u32(), gemm.batch = in.u32(), gemm.k = in.u32();
+    const bool known = read_name(name, gemm);
     gemm.d.memory = in.pointer(), gemm.c.memory = in.pointer();
     gemm.a.memory = in.pointer(), gemm.b.memory = in.pointer();
     for (Matrix* matrix : {&gemm.d, &gemm.c, &gemm.a, &gemm.b}) matrix->layout(in);
@@ -113,16 +152,16 @@ inline Gemm read_product(const std::string& name, Buffer in) {
     if (has(name, "_SAV_")) plain &= !in.pointer();
     if (has(name, "_Bias_")) plain &= !in.pointer();
     if (gemm.slices > 1) gemm.workspace = gemm.d.memory, plain = has(name, "_GSUAMB_");
-    const bool fp32 = (mixed && name[17] == 'S') || single;
-    gemm.computed = plain && fp32 && gemm.a.type != Type::none && gemm.d.type != Type::none && in.complete();
+    gemm.computed = plain && known && in.complete();
     return gemm;
 }
 
 inline Gemm read_sum(const std::string& name, Buffer in) {
     Gemm gemm;
     gemm.adds_up = true;
-    bool plain = name[5] == 'S' && !has(name, "_Scale") && !has(name, "_GG") && !has(name, "_Grad");
-    gemm.c.type = gemm.d.type = type_of(name[6] == '_' ? name[5] : name[6]);
+    const bool rocblas = name[6] == '_';  // it names the type that it writes alone
+    bool plain = (rocblas || name[5] == 'S') && !has(name, "_Scale") && !has(name, "_GG") && !has(name, "_Grad");
+    gemm.c.type = gemm.d.type = type_of(rocblas ? name[5] : name[6]);
     gemm.d.memory = in.pointer(), gemm.workspace = in.pointer(), gemm.c.memory = in.pointer();
     const bool bias = has(name, "_Bias");
     if (bias) plain &= !in.pointer();
@@ -139,7 +178,8 @@ inline Gemm read_sum(const std::string& name, Buffer in) {
 
 inline Gemm read_gemm(const std::string& name, const char* buffer, size_t bytes) {
     if (!buffer || name.compare(0, 5, "Cijk_") != 0 || name.size() < 20) return {};
-    return has(name, "_PostGSU") ? read_sum(name, {buffer, bytes}) : read_product(name, {buffer, bytes});
+    if (has(name, "_PostGSU")) return read_sum(name, {buffer, bytes});
+    return has(name, "_UserArgs") ? read_product(name, {buffer, bytes}) : read_rocblas_product(name, {buffer, bytes});
 }
 
 inline void finish(const Gemm& gemm, uint32_t z, const std::vector<float>& product) {

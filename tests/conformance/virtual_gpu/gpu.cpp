@@ -7,6 +7,8 @@
 //   VGPU_ARCH, VGPU_CUS, VGPU_NAME   the device (default gfx90a:sramecc+:xnack-, 104, AMD Instinct MI210)
 //   VGPU_LOG=FILE                    every launch is appended: name, sizes, us
 //   VGPU_COMPUTE=N                   larger products are not computed (multiplications; default 2^27)
+#include <dlfcn.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <hip/hip_runtime_api.h>
 #include <sys/mman.h>
@@ -16,6 +18,7 @@
 #include <map>
 #include <mutex>
 
+#include "convs.h"
 #include "gemms.h"
 #include "plan.h"
 
@@ -78,15 +81,18 @@ Arguments arguments(void** each, void** extra) {
 void run(const Function& function, const Arguments& given, size_t groups) {
     static const vgpu::Kernels hanging("VGPU_HANG"), crashing("VGPU_CRASH"), wrong("VGPU_WRONG");
     static const double most = vgpu::number("VGPU_COMPUTE", 1 << 27);
-    (void)groups;
     const vgpu::Gemm gemm = vgpu::read_gemm(function.name, given.buffer, given.bytes);
-    const Launch launch{function.name, gemm.m ? gemm.sizes() : ""};
+    const vgpu::Conv conv = vgpu::read_conv(function.name, given.buffer, given.bytes);
+    const Launch launch{function.name, gemm.m ? gemm.sizes() : conv.direction ? conv.sizes() : ""};
     if (crashing.contain(launch)) {
         std::fprintf(stderr, "Memory access fault by GPU node-1 (virtual) in %s\n", launch.name.c_str());
         std::abort();
     }
     while (hanging.contain(launch)) pause();
     if (gemm.computed && gemm.multiplications() <= most) vgpu::compute(gemm, wrong.contain(launch));
+    if (conv.direction && conv.multiplications() <= most) vgpu::compute(conv, wrong.contain(launch));
+    if (function.module && given.buffer)
+        vgpu::compute_beside(function.name, function.module->options, {given.buffer, given.bytes}, groups);
     const std::lock_guard<std::mutex> lock(mutex);
     const double us = times().us(launch, now_us);
     now_us += us;
@@ -147,6 +153,21 @@ hipError_t launched(hipFunction_t f, size_t groups, void** each, void** extra, h
 }
 
 constexpr char OWN[] = "VGPU ";  // what "code" of ours begins with
+
+bool is_elf(const char* code) { return !std::memcmp(code, "\177ELF", 4); }
+// Its section headers are its end.
+size_t elf_bytes(const char* code) {
+    Elf64_Ehdr header;
+    std::memcpy(&header, code, sizeof header);
+    return header.e_shoff + size_t(header.e_shentsize) * header.e_shnum;
+}
+std::string opencl_options;  // of what comgr compiles next
+
+// The real comgr's function: MIOpen has loaded it.
+template <class Function>
+Function* comgr(const char* name) {
+    return reinterpret_cast<Function*>(dlsym(dlopen("libamd_comgr.so.3", RTLD_LAZY | RTLD_NOLOAD), name));
+}
 
 struct Program {
     std::string name, code;
@@ -310,6 +331,7 @@ hipError_t hipModuleLoad(hipModule_t* module, const char*) {
 }
 hipError_t hipModuleLoadData(hipModule_t* module, const void* code) {
     const char* text = static_cast<const char*>(code);
+    if (is_elf(text)) text += elf_bytes(text);  // comgr's, see there
     const bool own = !std::strncmp(text, OWN, sizeof OWN - 1);
     return *module = reinterpret_cast<hipModule_t>(new Module{own ? text : ""}), hipSuccess;
 }
@@ -390,5 +412,25 @@ int hiprtcGetCode(Program* program, char* code) {
 int hiprtcGetProgramLogSize(Program*, size_t* bytes) { return *bytes = 1, 0; }
 int hiprtcGetProgramLog(Program*, char* log) { return *log = 0, 0; }
 const char* hiprtcGetErrorString(int) { return "ok"; }
+
+// ---- comgr: the real one compiles OpenCL; its options are put behind the code, and are kept with it in caches ----
+
+int amd_comgr_action_info_set_option_list(uint64_t action, const char** options, size_t count) {
+    std::string all = OWN;
+    for (size_t i = 0; i < count; i++) all += std::string(" ") + options[i];
+    if (vgpu::has(all, " -DMIOPEN_")) opencl_options = all;
+    return comgr<int(uint64_t, const char**, size_t)>("amd_comgr_action_info_set_option_list")(action, options, count);
+}
+int amd_comgr_get_data(uint64_t data, size_t* bytes, char* to) {
+    const auto real = comgr<int(uint64_t, size_t*, char*)>("amd_comgr_get_data");
+    size_t size = 0;
+    if (const int error = real(data, &size, nullptr)) return error;
+    std::string all(size, 0);
+    if (const int error = real(data, &size, &all[0])) return error;
+    if (size > sizeof(Elf64_Ehdr) && is_elf(all.data()) && elf_bytes(all.data()) == size)
+        all.append(opencl_options.c_str(), opencl_options.size() + 1);
+    if (to) std::memcpy(to, all.data(), std::min(*bytes, all.size()));
+    return *bytes = all.size(), 0;
+}
 
 }  // extern "C"

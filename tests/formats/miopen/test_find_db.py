@@ -377,7 +377,7 @@ def test_one_bad_line_in_a_large_file_costs_only_itself() -> None:
              "find_db": "user", "times_biased": find_db.BIASED},
         ),
         ("gfx1030_.HIP.3_4_0_.ufdb.txt",
-         {"arch": "gfx1030", "backend": "HIP", "miopen_version": "3.4.0", "find_db": "user"}),
+         {"arch": "gfx1030", "backend": "HIP", "miopen_version": "3.4.0", "miopen_tweak": "", "find_db": "user"}),
         ("gfx908_nosramecc_xnack78.HIP.fdb.txt",
          {"arch": "gfx908_nosramecc:xnack+", "cu_count": "120", "backend": "HIP", "find_db": "system"}),
         ("downloaded.fdb.txt", {"find_db": "system"}),
@@ -511,6 +511,11 @@ def test_object_to_text_to_object(problem: ConvProblem, time_us: float, workspac
 def test_a_missing_fact_is_named(fact: str) -> None:
     with pytest.raises(EmissionError, match=fact):
         find_db.write([override(KEY, "GemmWrwUniversal", 1.0)], {k: v for k, v in TARGET.items() if k != fact})
+
+
+def test_an_empty_tweak_is_known() -> None:
+    (file,) = find_db.write([override(KEY, "GemmWrwUniversal", 1.0)], {**TARGET, "miopen_tweak": ""})
+    assert file.name == "gfx942130.HIP.3_4_0_.ufdb.txt"
 
 
 def test_nothing_that_miopen_checks_is_invented() -> None:

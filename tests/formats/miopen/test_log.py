@@ -54,6 +54,33 @@ def test_a_normal_find() -> None:
     assert key_of(call.problem) == KEY  # type: ignore[arg-type]
 
 
+IMMEDIATE = """\
+MIOpen(HIP): Info [AmdRocmMetadataVersionDetect] ROCm MD version AMDHSA_COv3, HIP version 7.2.53211, \
+MIOpen version 3.5.1.
+MIOpen(HIP): Info [CompileSolution] solver_id = GemmWrwUniversal
+MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 1 -c 16 -H 14 -W 14 -k 32 -y 3 -x 3 -p 1 -q 1 \
+-u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 4 -t 1 -S 0
+MIOpen(HIP): Info [ConvolutionWrwImmediate] solver_id = GemmWrwUniversal, workspace = 56448
+"""
+"""Of MIOpen 3.5.1, whose build has no tweak."""
+
+
+def test_a_call_of_immediate_mode_names_its_solver() -> None:
+    records, units = read((IMMEDIATE * 2).encode())
+    assert units == {"call": 2, "fact": 2, "message": 2, "measurement": 2}
+    chosen = [r for r in records if isinstance(r, Measurement)]
+    assert rows(records) == [("miopen-chosen", "GemmWrwUniversal", "no_time", None, 56448)] * 2
+    calls = {r.problem.text for r in records if isinstance(r, Call)}
+    assert {r.problem.text for r in chosen} == calls
+    assert Fact("miopen_tweak", "") in records
+
+
+def test_a_call_whose_command_is_missing_is_not_of_the_last_look_up() -> None:
+    line = IMMEDIATE.splitlines(keepends=True)[-1]
+    look_up = f'MIOpen(HIP): Info2 [FindRecordUnsafe] Looking for key {KEY} in cache for file "x.ufdb.txt"\n'
+    assert not rows(read((look_up + line).encode())[0])
+
+
 def test_the_command_tells_the_problem_where_no_key_does() -> None:
     text = (
         "MIOpen(HIP): Command [LogCmdFindConvolution] ./bin/MIOpenDriver conv -n 128 -c 192 -H 17 -W 17 -k 192 "

@@ -1,0 +1,121 @@
+"""The real MIOpen through ctypes: its handle, descriptors, immediate mode and Find.
+
+A convolution is ``[direction, type, [n, c, h, w, k, y, x], pad, stride, groups]``.
+"""
+
+import ctypes
+
+TYPES = {"f16_r": 0, "f32_r": 1, "bf16_r": 5}
+BYTES = {"f16_r": 2, "f32_r": 4, "bf16_r": 2}
+WORDS = {"F": "Forward", "B": "BackwardData", "W": "BackwardWeights"}
+MOST = 16
+WORKSPACE_BYTES = 256 << 20
+
+
+class Solution(ctypes.Structure):
+    """miopenConvSolution_t"""
+
+    _fields_ = (
+        ("time", ctypes.c_float),
+        ("workspace", ctypes.c_size_t),
+        ("solver", ctypes.c_uint64),
+        ("algorithm", ctypes.c_int),
+    )
+
+
+class Found(ctypes.Structure):
+    """miopenConvAlgoPerf_t"""
+
+    _fields_ = (("algorithm", ctypes.c_int), ("time", ctypes.c_float), ("memory", ctypes.c_size_t))
+
+
+class Convolution:
+    """A direction's word, its descriptors in the order of its functions' arguments, and the bytes of its tensors."""
+
+    def __init__(self, library, call):
+        direction, kind, (n, c, h, w, k, y, x), pad, stride, groups = call
+        self.word, self.groups = WORDS[direction], groups
+        convolution = library.made("miopenCreateConvolutionDescriptor")
+        library.ask("miopenInitConvolutionDescriptor", convolution, 0, pad, pad, stride, stride, 1, 1)
+        library.ask("miopenSetConvolutionGroupCount", convolution, groups)
+        sizes = {"image": (n, c, h, w), "weights": (k, c // groups, y, x)}
+        sizes["out"] = (n, k, (h + 2 * pad - y) // stride + 1, (w + 2 * pad - x) // stride + 1)
+        made = {name: library.tensor(kind, *size) for name, size in sizes.items()}
+        self.bytes = {name: BYTES[kind] * a * b * c * d for name, (a, b, c, d) in sizes.items()}
+        immediate = {"F": "weights image out", "B": "out weights image", "W": "out image weights"}[direction].split()
+        find = {"F": "image weights out"}.get(direction, " ".join(immediate)).split()
+        self.convolution, self.tensors, self.names, self.find_names = convolution, made, immediate, find
+
+    def described(self, names=None):
+        """Two tensors, the convolution, the third tensor."""
+        first, second, last = (self.tensors[name] for name in names or self.names)
+        return first, second, self.convolution, last
+
+    def with_memory(self, memory, names):
+        """As ``described``, each tensor with its memory."""
+        first, second, last = ((self.tensors[name], memory[name]) for name in names)
+        return *first, *second, self.convolution, *last
+
+
+class Library:
+    """A handle, and what C calls return as Python values.  Raises RuntimeError with the status."""
+
+    def __init__(self):
+        self.miopen = ctypes.CDLL("libMIOpen.so.1")
+        self.handle = self.made("miopenCreate")
+        self.launched = ctypes.CDLL(None).vgpu_launched
+        self.launched.restype = ctypes.c_char_p
+
+    def ask(self, function, *arguments):
+        status = self.miopen[function](*arguments)
+        if status:
+            raise RuntimeError(f"{function} returned {status}")
+
+    def made(self, function):
+        pointer = ctypes.c_void_p()
+        self.ask(function, ctypes.byref(pointer))
+        return pointer
+
+    def version(self):
+        numbers = [ctypes.c_size_t() for _ in range(3)]
+        self.ask("miopenGetVersion", *map(ctypes.byref, numbers))
+        return ".".join(str(x.value) for x in numbers)
+
+    def tensor(self, kind, *sizes):
+        tensor = self.made("miopenCreateTensorDescriptor")
+        self.ask("miopenSet4dTensorDescriptor", tensor, TYPES[kind], *sizes)
+        return tensor
+
+    def solutions(self, one, most=MOST):
+        """Immediate mode's solutions, the library's own choice first."""
+        found, count = (Solution * most)(), ctypes.c_size_t()
+        arguments = (self.handle, *one.described(), ctypes.c_size_t(most), ctypes.byref(count), found)
+        if self.miopen[f"miopenConvolution{one.word}GetSolution"](*arguments):
+            return []
+        return found[: count.value]
+
+    def run(self, one, times):
+        """As PyTorch without ``benchmark``: compile the first solution and run it so often; its number and launches."""
+        (first, *_) = self.solutions(one)
+        solver = ctypes.c_uint64(first.solver)
+        self.ask(f"miopenConvolution{one.word}CompileSolution", self.handle, *one.described(), solver)
+        memory = self.memory(one)
+        self.launched()
+        for _ in range(times):
+            tail = (memory["workspace"], ctypes.c_size_t(first.workspace), solver)
+            self.ask(f"miopenConvolution{one.word}Immediate", self.handle, *one.with_memory(memory, one.names), *tail)
+        return first.solver, self.launched().decode().splitlines()
+
+    def find(self, one):
+        """As PyTorch with ``benchmark``: time all solvers, which writes the user find-db; (algorithm, ms) of each."""
+        memory, results, count = self.memory(one), (Found * MOST)(), ctypes.c_int()
+        counted = (MOST, ctypes.byref(count), results, memory["workspace"], ctypes.c_size_t(WORKSPACE_BYTES), False)
+        operands = one.with_memory(memory, one.find_names)
+        self.ask(f"miopenFindConvolution{one.word}Algorithm", self.handle, *operands, *counted)
+        return [(x.algorithm, x.time) for x in results[: count.value]]
+
+    def memory(self, one):
+        """Tensors of the convolution, and a workspace."""
+        sizes = one.bytes | {"workspace": WORKSPACE_BYTES}
+        buffers = {name: (ctypes.c_uint8 * size)() for name, size in sizes.items()}
+        return {name: ctypes.c_void_p(ctypes.addressof(x)) for name, x in buffers.items()} | {"held": buffers}

@@ -1,0 +1,76 @@
+"""A loop with a real library: commands in a folder of their own, over a virtual GPU with planted times and faults."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.conformance.rocm import HERE, Rocm
+
+DISTURBED = {"VGPU_NOISE": "0.02", "VGPU_DRIFT": "0.5", "VGPU_STEPS": "4000:1.1;20000:0.95"}
+"""2 % noise, times that grow by half in a virtual second, and two steps of the clock."""
+FAULTS = ("WRONG", "HANG", "CRASH")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """``settings`` are the variables of its commands, besides this process's environment."""
+
+    rocm: Rocm
+    folder: Path
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def job(self, name: str, *arguments: object) -> list[str]:
+        """The command of a program of ``drivers/``; its arguments as JSON."""
+        program = HERE / "drivers" / f"{name}.py"
+        return [str(self.rocm.launcher), str(program), *(json.dumps(x) for x in arguments)]
+
+    def plant(self, times: Iterable[tuple[float, str]], faults: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Times (µs) with words of their kernels, the first that fits counts; of ``FAULTS`` the words of kernels."""
+        path = self.folder / "times.txt"
+        path.write_text("".join(f"{us} {words}\n" for us, words in times), encoding="utf-8")
+        self.settings["VGPU_TIMES"] = str(path)
+        self.settings.update({f"VGPU_{name}": ";".join((faults or {}).get(name, ())) for name in FAULTS})
+
+    def run(self, *command: str, sourced: str = "true") -> str:
+        """What a command prints.  Raises AssertionError, with that, where it fails."""
+        shell = ["bash", "-c", f'set -e; {sourced}; "$@"', "bash", *command]
+        environment = self.rocm.environment(self.settings) | {"PYTHONPATH": str(HERE.parents[1]), "COLUMNS": "200"}
+        ended = subprocess.run(
+            shell, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert ended.returncode == 0, f"{command}: {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
+        return ended.stdout
+
+    def logparse(self, *arguments: str, python: str = sys.executable, sourced: str = "true") -> str:
+        return self.run(python, "-m", "logparse", *arguments, "--store", "store", sourced=sourced)
+
+    def capture(self, run: str, job: Sequence[str], sourced: str = "true") -> str:
+        """The job's logs as a run of the store."""
+        return self.run(
+            *(sys.executable, "-m", "logparse", "capture", "--store", "store", "--dir", f"logs of {run}"),
+            *("--run", run, "--", *job),
+            sourced=sourced,
+        )
+
+    def replay(self, backend: str) -> str:
+        """Measured with the real library.  A worker that hangs is ended after the shortest silence that is safe."""
+        options = ["--backend", backend, "--device", "cpu", "--silence", "15s"]
+        return self.logparse("replay", *options, python=str(self.rocm.launcher))
+
+    def rows(self, sql: str) -> list[dict[str, str]]:
+        """What a query of the store returns."""
+        found: list[dict[str, str]] = json.loads(self.logparse("sql", "--format", "json", sql))
+        return found
+
+    def launches(self, run: str, job: Sequence[str], sourced: str = "true") -> list[str]:
+        """What the virtual GPU launches while the job's logs become a run of the store."""
+        path = self.folder / f"launches of {run}.txt"
+        self.settings["VGPU_LOG"] = str(path)
+        self.capture(run, job, sourced)
+        del self.settings["VGPU_LOG"]
+        return path.read_text(encoding="utf-8").splitlines()
