@@ -28,6 +28,7 @@ _MODULES = (
     "precision_risk",
     "near_miss",
     "below_roofline",
+    "extern_kernel",
 )
 """Modules of this package with an ``ANALYZER``; imported when they are first asked for, which takes half a second."""
 
