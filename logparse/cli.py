@@ -35,6 +35,10 @@ def _names(of: str) -> "Callable[[], Iterable[str]]":
             from analyzers.measure.backends import BACKENDS
 
             return [backend.name for backend in BACKENDS]
+        if of == "proposer":
+            from analyzers.measure.proposer import PROPOSERS
+
+            return [proposer.name for proposer in PROPOSERS]
         from analyzers.overrides import OVERRIDE_FORMATS, export
 
         if of == "export":
@@ -192,6 +196,7 @@ def replay(
     solution: Annotated[opt.Words, option("A kernel of yours, pkg.module:callable.")] = None,
     resume: Annotated[bool, option("Skip what this machine has measured.", "--resume/--again")] = True,
     exhaustive: Annotated[bool, option("Enumerate, not only the heuristic's list.", "--exhaustive")] = False,
+    propose: Annotated[str, option("Which solutions to try.", values=_names("proposer"))] = "all",
     hot: Annotated[bool, option("Leave operands in the last-level cache.", "--hot")] = False,
     flush_instructions: Annotated[
         bool, option("Empty the instruction caches before each timed execution.", "--flush-instructions")
@@ -221,6 +226,7 @@ def replay(
         resume=resume,
         kernels=tuple(solution or ()),
         exhaustive=exhaustive,
+        proposer=propose,
         markers=markers,
         flush_instructions=flush_instructions,
         method=Method(workspace_bytes=workspace, cache="hot" if hot else "cold"),

@@ -22,6 +22,7 @@ BUILD: Mapping[str, tuple[str, ...]] = {
     "hipblaslt": ("hipblaslt_revision", "hipblaslt_version"),
     "rocblas": ("rocblas_version",),
     "cublaslt": ("cublaslt_version",),
+    "cudnn": ("cudnn_version",),
     "miopen": ("miopen_version",),
     "torch": ("pytorch_version",),
 }

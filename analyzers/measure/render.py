@@ -26,7 +26,9 @@ def step_line(step: Step) -> str:
     if isinstance(step.outcome, Result):
         pick, best = step.outcome.pick_us, step.outcome.best_us
         times = "no time" if pick is None or best is None else f"pick {pick:,.2f} µs, best {best:,.2f} µs"
-        return f"{head}: {times}, {len(step.outcome.rows)} solutions ({step.outcome.ended})"
+        tried, offered = len(step.outcome.rows), step.outcome.offered
+        of = f" of {offered}" if offered > tried else ""
+        return f"{head}: {times}, {tried}{of} solutions ({step.outcome.ended})"
     if step.confirmation is None:
         return f"{head}: not confirmed, no pairs"
     speedup, word = step.confirmation.speedup, "confirmed" if step.confirmation.confirmed else "not confirmed"
@@ -43,6 +45,11 @@ def report_lines(report: Report) -> list[str]:
     if report.confirmations or not known:
         flagged, kept = len(report.confirmations), len(report.kept)
         out.append(f"{flagged:,} flagged, {kept:,} confirmed under false-discovery control")
+    if widely := report.searched_widely:
+        lost = [(x.proposed_us or 0.0) / (x.best_us or 1.0) - 1 for x in widely]
+        total = sum(x.proposed_us or 0.0 for x in widely) / sum(x.best_us or 0.0 for x in widely) - 1
+        would = f"would have lost {max(0.0, total):.1%} of their time, {max(0.0, *lost):.1%} at worst"
+        out.append(f"{len(widely):,} problems were searched widely: the proposed solutions alone {would}")
     out.append("`logparse recommend` ranks what is worth changing")
     if report.interrupted:
         out.append("interrupted: everything measured is kept; the same command goes on from here")

@@ -26,13 +26,14 @@ from analyzers.measure.backend import Place
 from analyzers.measure.backends.recorded import measurements_of
 from analyzers.measure.device_workers import opened_devices
 from analyzers.measure.plan import Item, plan
+from analyzers.measure.proposer import Experience, proposer_named
 from analyzers.measure.results import Confirmed, Method, Result, environment_key
 from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler, Timed
 from analyzers.measure.worker import backend_named
 from logparse.errors import UsageError
 from logparse.ingest import record
 from logparse.location import absolute
-from logparse.model import Fact, Measurement, Problem, Record, Solution, solution_from_text
+from logparse.model import Fact, Measurement, Problem, Record, Solution, problem_from_text, solution_from_text
 from logparse.store import Store
 from logparse.store.announcements import announced
 
@@ -60,6 +61,7 @@ class Options:
     resume: bool = True
     kernels: tuple[str, ...] = ()
     exhaustive: bool = False
+    proposer: str = "all"
     tf32: bool | None = None
     markers: bool = False
     flush_instructions: bool = False
@@ -112,6 +114,11 @@ class Report:
     seconds: float = 0.0
 
     @property
+    def searched_widely(self) -> list[Result]:
+        """Results of problems of which all was tried although less would have been proposed."""
+        return [x for x in self.results if x.proposed_us and x.best_us]
+
+    @property
     def statuses(self) -> Mapping[str, int]:
         """How many solutions ended how."""
         return Counter(row.status for result in self.results for row in result.rows)
@@ -149,10 +156,11 @@ def replay(
     """Measure, confirm and record.  ``progress`` is called after each outcome, ``watch`` once before the first.
 
     Ctrl-C ends it with what is measured (``Report.interrupted``).  Raises StoreError on an empty store, InputError on
-    an unknown backend or engine, MeasuringError where a backend cannot be opened.
+    an unknown backend, proposer or engine, MeasuringError where a backend cannot be opened.
     """
     for name in options.backends:
         backend_named(name)
+    proposer_named(options.proposer)
     run = store.latest_run(options.run)
     items = planned(store, options) if "races" in options.stages else []
     timed = timed_of(store, options) if "actions" in options.stages else []
@@ -166,8 +174,16 @@ def replay(
         markers=options.markers,
         flush_instructions=options.flush_instructions,
     )
-    known = history(store) if options.resume else History()
+    before = history(store)
+    experience = experience_of(before, options)
+    known = before if options.resume else History()
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
+
+    def take(outcome: Outcome, device: str) -> None:
+        if isinstance(outcome, Result):
+            experience.add(outcome.facts, environment_key(outcome.facts), outcome.problem, outcome.rows)
+        recorder.take(outcome, device)
+
     try:
         with (
             announced(store, FORMAT, run, problems=len(items)) as announcement,
@@ -176,7 +192,7 @@ def replay(
             recorder.pass_over = announcement.leave_out
             report.remarks.extend(remarks)
             scheduler = _WatchedScheduler(
-                options.backends, devices, options.method, options.limits, recorder.take, known
+                options.backends, devices, options.method, options.limits, take, known, experience.proposal
             )
             if watch:
                 watch(scheduler.now)
@@ -218,7 +234,28 @@ def history(store: Store) -> History:
             confirmed.setdefault(environment, set()).add((pair["problem"], pair["pick"], pair["winner"]))
     pairs_of = {key: frozenset(pairs) for key, pairs in confirmed.items()}
     raced, taken = (_best(rows[rows["origin"] == origin]) for origin in (RACE, ACTION))
-    return History(raced, pairs_of, taken)
+    return History(raced, pairs_of, taken, _facts_by_environment(store))
+
+
+def _facts_by_environment(store: Store) -> dict[str, dict[str, str]]:
+    rows = store.query(
+        """select distinct e.value as environment, f.name, f.value from facts f join facts e using (source_id)
+           where e.name = 'environment' and f.name <> 'confirmation' order by all"""
+    )
+    out: dict[str, dict[str, str]] = {}
+    for environment, name, value in zip(rows["environment"], rows["name"], rows["value"], strict=True):
+        out.setdefault(environment, {})[name] = value
+    return out
+
+
+def experience_of(history: History, options: Options) -> Experience:
+    """What earlier replays of all environments measured, for the proposer; ``--exhaustive`` tries everything."""
+    experience = Experience("all" if options.exhaustive else options.proposer)
+    for environment, problems in history.races.items():
+        for text, rows in problems.items():
+            facts = history.facts.get(environment, {})
+            experience.add(facts, environment, problem_from_text(text), rows.values())
+    return experience
 
 
 def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:

@@ -59,6 +59,9 @@ class Result:
     drifted: bool = False
     seconds: float = 0.0
     samples: int = 0
+    offered: int = 0
+    proposed_us: float | None = None
+    """Of a problem that was searched widely: the fastest of those solutions that would have been proposed."""
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from analyzers.measure.backend import Place
 from analyzers.measure.confirm import refuted
 from analyzers.measure.device_workers import Device
+from analyzers.measure.proposer import EVERYTHING, Proposal
 from analyzers.measure.results import Confirmed, Method, Result, environment_key, not_measured
 from analyzers.measure.worker import Answer, ConfirmTask, Failure, Handle, Lost, RaceTask, Ready, Task
 from logparse.errors import LogparseError
@@ -46,11 +47,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class History:
-    """What earlier runs raced, confirmed, and timed for actions, by environment key."""
+    """What earlier runs raced, confirmed, and timed for actions, and their facts, by environment key."""
 
     races: Mapping[str, Known] = field(default_factory=dict)
     confirmed: Mapping[str, frozenset[tuple[str, str, str]]] = field(default_factory=dict)
     timed: Mapping[str, Known] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -112,6 +114,10 @@ Sink: TypeAlias = Callable[[Outcome, str], None]
 """Takes an outcome and the name of its device."""
 
 
+Propose: TypeAlias = Callable[[Problem, Mapping[str, str]], Proposal]
+"""Returns what a worker of an environment with these facts chooses a problem's solutions by."""
+
+
 class Scheduler:
     """Runs races and confirmations on ``devices``, one worker each."""
 
@@ -123,9 +129,10 @@ class Scheduler:
         limits: Limits,
         sink: Sink,
         history: History = History(),
+        propose: Propose = lambda problem, facts: EVERYTHING,
     ) -> None:
         self._backends, self._method, self._limits, self._sink = tuple(backends), method, limits, sink
-        self._history = history
+        self._history, self._propose = history, propose
         self._slots = [_Slot(device) for device in devices]
         self._races: deque[Timed] = deque()  # without solutions: a race of all
         self._pairs: deque[_Pair] = deque()
@@ -193,6 +200,7 @@ class Scheduler:
                 known=known,
                 lost=tuple(self._lost.get(problem.text, ())),
                 workspace_bytes=self._workspaces.get(problem.text),
+                proposal=self._propose(problem, slot.worker.facts),
             )
         elif pending is not None:
             self._pairs.remove(pending)

@@ -24,6 +24,7 @@ from analyzers.measure.backend import (
 from analyzers.measure.confirm import interleave
 from analyzers.measure.correctness import error_bound
 from analyzers.measure.drift import Drift, SteadyClock, UnsettledError
+from analyzers.measure.proposer import EVERYTHING, Proposal
 from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.sampler import Announce, Sampler
@@ -78,6 +79,8 @@ class WorkerContext:
         lost: Sequence[Measurement] = (),
         workspace_bytes: int | None = None,
         only: Sequence[Solution] = (),
+        *,
+        proposal: Proposal = EVERYTHING,
     ) -> Result:
         """Race all solutions of ``problem``; once more where the reference moved meanwhile.
 
@@ -85,11 +88,12 @@ class WorkerContext:
         the pick and the best of them, which the new ones must be compared with.  ``lost`` are those that
         ended a worker: they are not run again.  ``workspace_bytes`` is what the job gave this problem, where a log
         states it.  ``only``: time these solutions, the losers as well as the winner, and search for no other.
+        ``proposal`` chooses which of the offered solutions race.
         """
         started = time.perf_counter()
-        result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes, only))
+        result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes, only, proposal))
         if result.drifted:
-            result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes, only))
+            result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes, only, proposal))
         return replace(result, seconds=time.perf_counter() - started, facts=self.facts)
 
     def _once(self, trial: Trial) -> Result:
@@ -181,8 +185,10 @@ class Trial:
         lost: Sequence[Measurement],
         workspace_bytes: int | None,
         only: Sequence[Solution] = (),
+        proposal: Proposal = EVERYTHING,
     ) -> None:
         self._context, self._problem, self._known, self._only = context, problem, known, tuple(only)
+        self._proposal = proposal
         self._workspace_bytes = context.method.workspace_bytes if workspace_bytes is None else workspace_bytes
         self._rows = {row.solution.text: row for row in lost}
         self._owners: dict[str, Backend] = {}
@@ -202,10 +208,13 @@ class Trial:
         if not offered:
             row = not_measured(self._problem, DEFAULT, "unsupported", refused)
             return Result(problem=self._problem, rows=(row,), ended=f"unsupported: {refused}")
-        entrants = self._entrants(offered)
+        proposed = self._proposal.chosen(offered, {*self._known, *self._rows})
+        widely = self._proposal.searches_widely(self._problem)
+        entrants = self._entrants(offered if widely else proposed)
         if not entrants:
-            return self._known_result(offered[0])
-        return self._raced(offered[0], entrants)
+            return replace(self._known_result(offered[0]), offered=len(offered))
+        result = replace(self._raced(offered[0], entrants), offered=len(offered))
+        return replace(result, proposed_us=self._fastest(proposed)) if widely else result
 
     def _known_result(self, pick: Solution) -> Result:
         """The result of earlier races of this environment, where nothing is left to measure."""
@@ -256,6 +265,11 @@ class Trial:
             ended=ran.ended if ran else ended,
             samples=ran.count if ran else 0,
         )
+
+    def _fastest(self, proposed: Sequence[Solution]) -> float | None:
+        """The least time (µs) of these solutions; None where none has one."""
+        rows = (self._rows.get(x.text) or self._known.get(x.text) for x in proposed)
+        return min((x.time_us for x in rows if x and x.status == "ok" and x.time_us), default=None)
 
     def _offers(self) -> tuple[list[Solution], str]:
         """The solutions of every backend that runs this problem, and why the others do not."""

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 from analyzers.measure.backend import BackendType, Place
+from analyzers.measure.proposer import EVERYTHING, Proposal
 from analyzers.measure.results import Confirmed, Method, Result
 from analyzers.measure.sampler import UnhealthyDeviceError
 from analyzers.measure.trial import WorkerContext
@@ -27,13 +28,14 @@ from logparse.model import Measurement, Problem, Solution
 
 @dataclass(frozen=True, kw_only=True)
 class RaceTask:
-    """Measure a problem; ``known``, ``lost`` and ``only`` as ``WorkerContext.measure`` takes them."""
+    """Measure a problem; ``known``, ``lost``, ``only`` and ``proposal`` as ``WorkerContext.measure`` takes them."""
 
     problem: Problem
     only: tuple[Solution, ...] = ()
     known: Mapping[str, Measurement] = field(default_factory=dict)
     lost: tuple[Measurement, ...] = ()
     workspace_bytes: int | None = None
+    proposal: Proposal = EVERYTHING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,5 +223,7 @@ def _open(parent: Connection[Any, Any], names: Sequence[str], place: Place, meth
 
 def _do(context: WorkerContext, task: Task) -> Result | Confirmed:
     if isinstance(task, RaceTask):
-        return context.measure(task.problem, task.known, task.lost, task.workspace_bytes, task.only)
+        return context.measure(
+            task.problem, task.known, task.lost, task.workspace_bytes, task.only, proposal=task.proposal
+        )
     return context.confirm(task.problem, task.pick, task.winner, task.workspace_bytes, task.turn)

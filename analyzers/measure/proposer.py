@@ -1,0 +1,229 @@
+"""Which of the offered solutions a race tries: all, or the few that measured problems and the library's order suggest.
+
+What each costs and loses: ``docs/proposers.md``.  The pick is always tried, and a tenth of the problems is searched
+widely, so that a wrong model shows: the report states what the proposed solutions alone would have lost there.  Pure:
+the scheduler gives a worker what is near its problem.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+
+from analyzers.evidence.nearness import Coordinates, coordinates, distance
+from analyzers.evidence.target import BY_NAME, Facts, arch, same_build
+from analyzers.measure.results import environment_key
+from logparse.errors import InputError
+from logparse.model import Measurement, Problem, Solution, solution_from_text
+
+S = TypeVar("S")
+
+NEAR = 8
+"""Nearest measured problems whose fastest solutions are proposed."""
+KEPT = 32
+"""Nearest measured problems that a worker is given; the portfolio is made of these."""
+FASTEST = 200
+"""Solutions of each that a worker is given."""
+WIDELY = 10
+"""One problem in so many is searched widely."""
+_BY_INDEX = frozenset({"hipblaslt", "rocblas"})
+_NAME = re.compile(r"(?P<layout>layout=\w+,stored,)?(?P<family>eng\d+|id=\d+|)")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured problem: the time (µs) of each solution that ran, by its text, and those that did not run."""
+
+    problem: Problem
+    times_us: Mapping[str, float]
+    refused: frozenset[str] = frozenset()
+
+
+Order: TypeAlias = Callable[[Sequence[Solution], Sequence[Measured]], Iterable[Solution]]
+"""The solutions of one library, the most promising first.  Measured problems are given with the nearest first."""
+
+
+@dataclass(frozen=True)
+class Proposer:
+    """A member of ``PROPOSERS``.  ``learns``: without ``NEAR`` measured problems it proposes everything."""
+
+    name: str
+    about: str
+    order: Order
+    learns: bool = True
+
+
+def heuristic(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:
+    """The library's order; where it has one per layout, by turns."""
+    layouts: dict[str | None, list[Solution]] = {}
+    for solution in offered:
+        layouts.setdefault(_parts(solution)[0], []).append(solution)
+    return in_turn(*layouts.values())
+
+
+def winners(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:
+    """The fastest of each near problem, the nearest first, then the second fastest, and so on."""
+    at_hand = {x.text: x for x in offered}
+    ranks = [sorted((x for x in y.times_us if x in at_hand), key=y.times_us.__getitem__) for y in near[:NEAR]]
+    return [at_hand[x] for x in in_turn(*ranks)]
+
+
+def portfolio(offered: Sequence[Solution], near: Sequence[Measured]) -> Iterable[Solution]:
+    """Each next solution is the one that lowers the summed log ratios to the fastest most, over all near problems.
+
+    Greedy, as the portfolios of Xu, Hoos and Leyton-Brown (Hydra, AAAI 2010).
+    """
+    least = [min(x.times_us.values()) for x in near]
+    ratios = [[y.times_us.get(x.text, math.inf) / us for y, us in zip(near, least, strict=True)] for x in offered]
+    logs = np.log(np.minimum(ratios, _WORST))
+    now, left = np.full(len(near), math.log(_WORST)), list(range(len(offered)))
+    while left:
+        best = left.pop(int(np.minimum(now, logs[left]).sum(axis=1).argmin()))
+        now = np.minimum(now, logs[best])
+        yield offered[best]
+
+
+_WORST = 10.0
+"""Ratio at which a solution that was not tried counts in a portfolio."""
+
+
+def neighbours(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:
+    """By turns: the winners of near problems, the families of solutions that none of them had, the library's order."""
+    timed = {_parts(solution_from_text(x)) for y in near[:NEAR] for x in y.times_us}
+    unseen: dict[tuple[str, str], Solution] = {}
+    for solution in heuristic(offered, near):
+        if _parts(solution)[1] and _parts(solution) not in timed:
+            unseen.setdefault(_parts(solution), solution)
+    return in_turn(winners(offered, near), list(unseen.values()), heuristic(offered, near))
+
+
+PROPOSERS: tuple[Proposer, ...] = (
+    Proposer("neighbours", "what was fastest for similar problems, and what they did not have", neighbours),
+    Proposer("portfolio", "the fewest solutions that serve all similar problems well", portfolio),
+    Proposer("heuristic", "the first ones of the library's own order", heuristic, learns=False),
+    Proposer("all", "every solution that is offered", lambda offered, near: offered, learns=False),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """What a worker needs to choose: of each library at least ``least`` and ``share`` of the offered solutions."""
+
+    proposer: str = "all"
+    least: int = 16
+    share: float = 0.1
+    near: tuple[Measured, ...] = ()
+
+    def searches_widely(self, problem: Problem) -> bool:
+        """Whether all is tried although fewer would be proposed; always the same for a problem."""
+        return self.proposer != "all" and zlib.crc32(problem.text.encode()) % WIDELY == 0
+
+    def chosen(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> list[Solution]:
+        """Those to try, in the order of ``offered``; its first one, the pick, always.
+
+        ``known`` solutions are among them and count: a second call proposes no others.
+        """
+        measured, kept = frozenset(known), {offered[0].text} if offered else set()
+        for library in {x.library for x in offered}:
+            kept |= self._of_library(library, [x for x in offered if x.library == library], measured)
+        return [x for x in offered if x.text in kept]
+
+    def _of_library(self, library: str, offered: Sequence[Solution], known: frozenset[str]) -> set[str]:
+        count = max(self.least, math.ceil(self.share * len(offered)))
+        proposer = proposer_named(self.proposer)
+        near = [x for x in self.near if any(solution_from_text(text).library == library for text in x.times_us)]
+        if len(offered) <= count or self.proposer == "all" or (proposer.learns and len(near) < NEAR):
+            return {x.text for x in offered}
+        held = {x.text for x in offered if x.text in known}
+        vain = {x for y in near[:NEAR] for x in y.refused}.difference(*(y.times_us for y in near[:NEAR]))
+        hopeful = [x for x in offered if x.text not in vain]
+        fresh = (x.text for x in proposer.order(hopeful, near) if x.text not in held)
+        return held | set(itertools.islice(fresh, max(0, count - len(held))))
+
+
+EVERYTHING = Proposal()
+"""Every solution is tried."""
+
+
+def proposer_named(name: str) -> Proposer:
+    """A member of ``PROPOSERS``.  Raises InputError."""
+    found = next((x for x in PROPOSERS if x.name == name), None)
+    if found is None:
+        raise InputError(f"no proposer {name!r}; there is {', '.join(x.name for x in PROPOSERS)}")
+    return found
+
+
+class Experience:
+    """The measured problems of a store and of the running replay, by environment."""
+
+    def __init__(self, proposer: str = "all") -> None:
+        self._proposer = proposer
+        self._held: dict[str, tuple[Facts, dict[str, tuple[Coordinates, Measured]]]] = {}
+
+    def add(self, facts: Facts, environment: str, problem: Problem, rows: Iterable[Measurement]) -> None:
+        """Take in what a race measured; more of a known problem is joined to it."""
+        at, given = coordinates(problem), list(rows)
+        times = {x.solution.text: x.time_us for x in given if x.status == "ok" and x.time_us}
+        if at is None or not times or self._proposer == "all":
+            return
+        refused = frozenset(x.solution.text for x in given if x.status == "unsupported")
+        held = self._held.setdefault(environment, (facts, {}))[1]
+        before = held[problem.text][1] if problem.text in held else Measured(problem, {})
+        held[problem.text] = at, Measured(problem, {**before.times_us, **times}, before.refused | refused)
+
+    def proposal(self, problem: Problem, facts: Facts) -> Proposal:
+        """What a worker in an environment of these ``facts`` is to choose by."""
+        at, mine = coordinates(problem), environment_key(facts)
+        if at is None or self._proposer == "all":
+            return Proposal(proposer=self._proposer)
+        found = [
+            (distance(at, there), number, of)
+            for number, (environment, (other, held)) in enumerate(self._held.items())
+            for there, measured in held.values()
+            if there.operation == at.operation
+            and (of := measured if environment == mine else _understood(measured, facts, other)).times_us
+        ]
+        nearest = heapq.nsmallest(KEPT, found, key=lambda x: (*x[:2], x[2].problem.text))
+        return Proposal(proposer=self._proposer, near=tuple(_fastest(x[2]) for x in nearest))
+
+
+def same_names(library: str, one: Facts, other: Facts) -> bool:
+    """Whether a solution's name means the same on both sides: in every build for names; in one build for plans and
+    algorithms that a version numbers; in one build for one GPU arch for indices.
+    """
+    if library in BY_NAME or library == "kernel":
+        return True
+    return same_build(one, other, library) is True and (library not in _BY_INDEX or arch(one) == arch(other))
+
+
+def _understood(measured: Measured, here: Facts, there: Facts) -> Measured:
+    """The times of those solutions whose names mean the same here."""
+    libraries = {solution_from_text(x).library for x in measured.times_us}
+    kept = {x for x in libraries if same_names(x, here, there)}
+    return Measured(
+        measured.problem, {x: us for x, us in measured.times_us.items() if solution_from_text(x).library in kept}
+    )
+
+
+def _fastest(measured: Measured) -> Measured:
+    times = heapq.nsmallest(FASTEST, measured.times_us.items(), key=lambda x: x[1])
+    return replace(measured, times_us=dict(times))
+
+
+def in_turn(*lists: Sequence[S]) -> list[S]:
+    """One of each list by turns, each value once."""
+    return list(dict.fromkeys(x for row in itertools.zip_longest(*lists) for x in row if x is not None))
+
+
+def _parts(solution: Solution) -> tuple[str, str]:
+    """Layout and family of a plan's name: cuDNN's engine, cuBLASLt's algorithm; empty for names without knobs."""
+    found = _NAME.match(solution.id)
+    return (found["layout"] or "", found["family"]) if found else ("", "")

@@ -1,0 +1,363 @@
+"""What is lost, and what is saved, when a race tries only proposed solutions: records replayed, no GPU.
+
+    python benchmarks/proposers.py [--html docs/proposers.html] [--results FOLDER]
+
+* ``cudnn W``: the backward weights whose every cuDNN plan an H200 record holds (``results/wgrads-*``; plans that
+  refused to run are left out).  No record holds every plan of a forward or backward-data problem.
+* ``hipblaslt (simulated)``: 2,226 solutions a problem with planted times: tiles, waves and split-K make them smooth in
+  the sizes, and cliffs (a solution that is slow wherever a size has some remainder) are drawn on top.  The problems are
+  the GEMMs of language models of nine widths.
+
+Held out: no problem learns from its own group.  The simulated groups are models.  A find-db names no model: there a
+group is what shared channel counts connect (same window, stride and groups, and an equal number of input or output
+channels, transitively), which holds the layers of a model together.
+
+Each strategy chooses the solutions of each problem; these are raced as ``replay`` races them, on times drawn from the
+record.  ``plans`` is the share that is built, ``gpu`` the GPU time of exhaustive timing (16 samples of everything),
+``lost`` the total above the best solutions, ``worst`` that of one problem.  Anchors: TunableOp's two screens (pytorch
+``TunableOp.h``) over everything, the first plans in cuDNN's order as ``torch.backends.cudnn.benchmark_limit`` has them,
+the nearest neighbour alone, and random samples (KernelTuner's ``random_sample``; its other strategies search a grid of
+parameters, which a list of plans is not).
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from racing import Bench, Metered, Simulated, _record
+
+from analyzers.evidence.nearness import coordinates, distance
+from analyzers.measure.proposer import KEPT, Measured, Proposal
+from analyzers.measure.results import Method
+from analyzers.measure.trial import REFERENCE
+from logparse.model import ConvProblem, Problem, Solution, solution_from_text
+
+RESULTS = Path(__file__).parent / "results"
+COUNTS = (4, 8, 12, 16, 24, 32, 48)
+PLANS, GPU, LOST, WORST = 0.10, 0.01, 0.01, 0.05
+"""The targets of ``neighbours``: at most this share of plans and of GPU time; at most this is lost in all, and once."""
+
+Chosen: TypeAlias = Callable[["Case", Sequence[Measured]], list[Solution]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem with the time (µs) of every solution, the pick first, and the group that it is held out with."""
+
+    problem: Problem
+    times_us: Mapping[str, float]
+    group: str
+
+    @property
+    def offered(self) -> list[Solution]:
+        return [solution_from_text(x) for x in self.times_us]
+
+
+# ------------------------------------------------------------------------------------------------ the data
+
+
+def recorded(paths: Sequence[Path]) -> tuple[list[Case], list[dict[str, Any]]]:
+    """The problems of the records with the cuDNN plans that ran; of a problem in both the first record counts."""
+    from logparse.model import problem_from_text
+
+    found: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        for result in _record(str(path))["results"]:
+            rows = [x for x in result["rows"] if x["status"] == "ok" and x["solution"].startswith("cudnn:")]
+            if len(rows) > 1:
+                found.setdefault(result["problem"], result | {"rows": rows})
+    problems = {text: problem_from_text(text) for text in found}
+    groups = grouped([x for x in problems.values() if isinstance(x, ConvProblem)])
+    cases = [
+        Case(problems[text], {x["solution"]: x["time_us"] for x in result["rows"]}, groups[text])
+        for text, result in found.items()
+    ]
+    return cases, list(found.values())
+
+
+def grouped(problems: Sequence[ConvProblem]) -> dict[str, str]:
+    """By problem text the text of the first problem of its group (see the module)."""
+    first: dict[str, str] = {x.text: x.text for x in problems}
+
+    def root(text: str) -> str:
+        while first[text] != text:
+            text = first[text]
+        return text
+
+    seen: dict[tuple[object, ...], str] = {}
+    for x in problems:
+        window = (x.filter_d, x.filter_h, x.filter_w, x.stride_d, x.stride_h, x.stride_w, x.groups)
+        for key in ((*window, "c", x.c), (*window, "k", x.k)):
+            first[root(x.text)] = root(seen.setdefault(key, x.text))
+    return {x.text: root(x.text) for x in problems}
+
+
+_WIDTHS = {
+    "gpt2": 768,
+    "gpt2-medium": 1024,
+    "gpt2-large": 1280,
+    "1.5b": 1536,
+    "3b": 2560,
+    "7b": 4096,
+    "13b": 5120,
+    "34b": 6656,
+    "70b": 8192,
+}
+"""Hidden sizes of language models."""
+SOLUTIONS = 2_226
+_CUS = 304
+
+
+def simulated(seed: int, per_model: int = 4) -> list[Case]:
+    """The GEMMs of nine models (projection, attention, two of the MLP; two token counts), with planted times."""
+    draw = np.random.default_rng(seed)
+    tiles = draw.choice([16, 32, 64, 96, 128, 160, 192, 256], size=(SOLUTIONS, 2))
+    depth, split = draw.choice([16, 32, 64], SOLUTIONS), draw.choice([1, 2, 4, 8], SOLUTIONS, p=[0.7, 0.1, 0.1, 0.1])
+    quality = np.exp(np.abs(draw.normal(0, 0.15, SOLUTIONS)))
+    cliff_size, cliff_at = draw.integers(0, 3, SOLUTIONS), draw.choice([128, 256, 512], SOLUTIONS)
+    cases = []
+    for model, width in _WIDTHS.items():
+        shapes = [(width, width), (3 * width, width), (4 * width, width), (width, 4 * width)]
+        for m, k in shapes:
+            for n in draw.choice([256, 512, 1000, 2048, 4096, 8192], per_model // len(shapes), replace=False):
+                problem = replace(REFERENCE, m=m, n=int(n), k=k, lda=m, ldb=k, ldc=m, ldd=m, a_type="bf16_r")
+                groups = np.ceil(m / tiles[:, 0]) * np.ceil(n / tiles[:, 1]) * split
+                waves = np.ceil(groups / _CUS)
+                steps = np.ceil(k / split / depth)
+                feed = 1 + 40 / np.minimum(tiles[:, 0], tiles[:, 1])  # small tiles wait for memory
+                step_us = tiles[:, 0] * tiles[:, 1] * depth / 1.5e6 * feed
+                time = (3 + waves * (steps * step_us + 1) + 2 * (split > 1) * np.log2(split)) * quality
+                size = np.array([m, n, k])[cliff_size]
+                time = np.where(size % cliff_at != 0, 2.5 * time, time)
+                times = {f"hipblaslt:{i}": float(x) for i, x in enumerate(time)}
+                pick = min(list(times)[:40], key=times.__getitem__)  # the heuristic is good, not the best
+                order = dict.fromkeys([pick, *times])
+                cases.append(Case(problem, {x: times[x] for x in order}, model))
+    return cases
+
+
+def as_record(cases: Sequence[Case], seed: int) -> list[dict[str, Any]]:
+    """Simulated cases as results of a record, with samples that vary by 0.5 %."""
+    draw = random.Random(seed)
+    return [
+        {
+            "problem": x.problem.text,
+            "rows": [
+                {"solution": s, "status": "ok", "time_us": us, "samples_us": [us * draw.gauss(1, 0.005) for _ in "12"]}
+                for s, us in x.times_us.items()
+            ],
+        }
+        for x in cases
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ the strategies
+
+
+def proposing(name: str, count: int) -> Chosen:
+    """What ``replay --propose NAME`` tries, of ``count`` solutions."""
+
+    def chosen(case: Case, near: Sequence[Measured]) -> list[Solution]:
+        return Proposal(proposer=name, least=count, share=0.0, near=tuple(near)).chosen(case.offered)
+
+    return chosen
+
+
+def library_order(count: int) -> Chosen:
+    """The first ``count`` as the library lists them: a benchmark limit."""
+    return lambda case, near: case.offered[:count]
+
+
+def nearest_alone(count: int) -> Chosen:
+    """The fastest of the one nearest problem."""
+
+    def chosen(case: Case, near: Sequence[Measured]) -> list[Solution]:
+        times = near[0].times_us
+        ranked = [x for x in sorted(times, key=times.__getitem__) if x in case.times_us]
+        return list(dict.fromkeys([case.offered[0], *map(solution_from_text, ranked)]))[:count]
+
+    return chosen
+
+
+def at_random(count: int, seed: int) -> Chosen:
+    """The pick and others drawn at random."""
+
+    def chosen(case: Case, near: Sequence[Measured]) -> list[Solution]:
+        draw = random.Random(f"{seed} {case.problem.text}")
+        return [case.offered[0], *draw.sample(case.offered[1:], min(count, len(case.times_us)) - 1)]
+
+    return chosen
+
+
+def near_of(case: Case, cases: Sequence[Case]) -> list[Measured]:
+    """The nearest measured problems outside the case's group."""
+    here = coordinates(case.problem)
+    others = [(x, coordinates(x.problem)) for x in cases if x.group != case.group]
+    assert here is not None
+    ranked = sorted(others, key=lambda x: (distance(here, x[1]) if x[1] else math.inf, x[0].problem.text))
+    return [Measured(x.problem, x.times_us) for x, _ in ranked[:KEPT]]
+
+
+class Restricted(Simulated):
+    """Offers only some of the recorded solutions."""
+
+    only: frozenset[str] | None = None
+
+    def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
+        offered = super().solutions(problem, limit, workspace_bytes)
+        return [x for x in offered if self.only is None or x.text in self.only]
+
+
+class Table:
+    """One record: its cases, what is near each, and the GPU time of timing everything."""
+
+    def __init__(self, name: str, cases: Sequence[Case], results: Sequence[Mapping[str, Any]], seed: int) -> None:
+        self.name, self.cases = name, list(cases)
+        self._near = {x.problem.text: near_of(x, cases) for x in cases}
+        self._backend = Restricted({"environment": {}, "results": results}, seed)
+        self._bench = Bench(Metered(self._backend), Method(limit=10_000), math.inf)
+        self._exhaustive_us = sum(self._timed(x, self._bench.exhaustive)[1] for x in cases)
+
+    def row(self, strategy: str, count: int, chosen: Chosen) -> dict[str, Any]:
+        """A strategy's shares and losses; lost is what the fastest of the tried ones takes more than the best."""
+        outcomes = []
+        for case in self.cases:
+            taken = chosen(case, self._near[case.problem.text])
+            self._backend.only = frozenset(x.text for x in taken)
+            _, gpu_us = self._timed(case, self._bench.racing)
+            self._backend.only = None
+            outcomes.append((case, len(taken), min(case.times_us[x.text] for x in taken), gpu_us))
+        return self._summed(strategy, count, outcomes)
+
+    def screened(self) -> dict[str, Any]:
+        """TunableOp's screens over everything; lost is what its choice takes more than the best."""
+        outcomes = []
+        for case in self.cases:
+            best, gpu_us = self._timed(case, self._bench.tunableop)
+            outcomes.append((case, len(case.times_us), case.times_us[best.text], gpu_us))
+        return self._summed("TunableOp's screens", 0, outcomes)
+
+    def _timed(self, case: Case, strategy: Callable[..., Solution]) -> tuple[Solution, float]:
+        ready = self._bench.ready(case.problem)
+        self._bench.backend.gpu_us = 0.0
+        return strategy(case.problem, ready), self._bench.backend.gpu_us
+
+    def _summed(self, strategy: str, count: int, outcomes: Sequence[tuple[Case, int, float, float]]) -> dict[str, Any]:
+        ratios = [time_us / min(case.times_us.values()) for case, _, time_us, _ in outcomes]
+        return {
+            "record": self.name,
+            "strategy": strategy,
+            "count": count,
+            "plans": sum(x[1] for x in outcomes) / sum(len(x.times_us) for x in self.cases),
+            "gpu": sum(x[3] for x in outcomes) / self._exhaustive_us,
+            "lost": sum(x[2] for x in outcomes) / sum(min(x.times_us.values()) for x in self.cases) - 1,
+            "worst": max(ratios) - 1,
+            "above_3_percent": sum(x > 1.03 for x in ratios),
+        }
+
+
+def rows_of(table: Table, counts: Sequence[int], seed: int) -> Iterator[dict[str, Any]]:
+    """Every strategy at every count."""
+    yield table.screened()
+    for count in counts:
+        for name in ("neighbours", "portfolio", "heuristic"):
+            yield table.row(name, count, proposing(name, count))
+        yield table.row("library's order", count, library_order(count))
+        yield table.row("nearest alone", count, nearest_alone(count))
+        yield table.row("random", count, at_random(count, seed))
+    yield table.row("all", 0, lambda case, near: case.offered)
+
+
+# ------------------------------------------------------------------------------------------------ the program
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Replay the records, print the table, write record and chart."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", default=str(RESULTS))
+    parser.add_argument("--html", help="write the curves as a plotly page")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--counts", type=int, nargs="+", default=list(COUNTS))
+    parser.add_argument("--smoke", action="store_true", help="a few problems of each record, to see that it works")
+    options = parser.parse_args(arguments)
+    few = slice(0, 12 if options.smoke else None)
+    cases, results = recorded(sorted(RESULTS.glob("wgrads-*.json.gz")))
+    planted = simulated(options.seed)
+    rows = []
+    for name, table_cases, table_results in (
+        ("cudnn W", cases[few], results[few]),
+        ("hipblaslt (simulated)", planted[few], as_record(planted[few], options.seed)),
+    ):
+        counts = [x * (1 if name == "cudnn W" else 8) for x in options.counts]
+        table = Table(name, table_cases, table_results, options.seed)
+        groups = len({x.group for x in table_cases})
+        print(
+            f"{name}: {len(table_cases)} problems, {groups} groups, {sum(len(x.times_us) for x in table_cases):,} plans"
+        )
+        for row in rows_of(table, counts, options.seed):
+            rows.append(row)
+            print(line(row), flush=True)
+    made = {"record": "proposers", "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "seed": options.seed, "smoke": options.smoke, "rows": rows}  # fmt: skip
+    path = Path(options.results) / f"proposers-replayed-{made['date'][:10]}.json"
+    path.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    if options.html:
+        Path(options.html).write_text(chart(rows), encoding="utf-8")
+    for text in met(rows):
+        print(text)
+    return 0
+
+
+def line(row: Mapping[str, Any]) -> str:
+    """A row as text."""
+    shares = f"plans {row['plans']:6.1%}  gpu {row['gpu']:6.2%}  lost {row['lost']:6.2%}  worst {row['worst']:6.1%}"
+    return f"  {row['strategy']:20} {row['count'] or '':>4}  {shares}  {row['above_3_percent']:3} above 3 %"
+
+
+def met(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Per record the count at which ``neighbours`` meets all targets, or what the closest one misses."""
+    out = []
+    for name in dict.fromkeys(x["record"] for x in rows):
+        mine = [x for x in rows if x["record"] == name and x["strategy"] == "neighbours"]
+        good = [x for x in mine if _within(x)]
+        if good:
+            out.append(f"{name}: all targets are met with {', '.join(str(x['count']) for x in good)} solutions")
+        else:
+            within = [x for x in mine if x["plans"] <= PLANS] or mine[:1]
+            out.append(f"{name}: not all targets are met; closest:{line(min(within, key=lambda x: x['worst']))}")
+    return out
+
+
+def _within(row: Mapping[str, Any]) -> bool:
+    return bool(row["plans"] <= PLANS and row["gpu"] <= GPU and row["lost"] <= LOST and row["worst"] <= WORST)
+
+
+def chart(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Loss against the share of plans, one panel per record."""
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    names = list(dict.fromkeys(x["record"] for x in rows))
+    figure = make_subplots(rows=1, cols=len(names), subplot_titles=names)
+    for column, name in enumerate(names, 1):
+        for strategy in dict.fromkeys(x["strategy"] for x in rows):
+            mine = [x for x in rows if x["record"] == name and x["strategy"] == strategy]
+            at = {"x": [x["plans"] for x in mine], "y": [max(1e-5, x["lost"]) for x in mine]}
+            figure.add_trace(go.Scatter(**at, name=strategy, mode="lines+markers"), row=1, col=column)
+    figure.update_xaxes(type="log", title="share of plans built", tickformat="~%")
+    figure.update_yaxes(type="log", title="lost of the total", tickformat="~%")
+    return str(figure.to_html(include_plotlyjs="cdn"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
