@@ -17,9 +17,10 @@ from hypothesis import settings
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 
-# A shell's background job ignores SIGINT, and so would every process that a test starts and interrupts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell's background job ignores SIGINT, under nohup SIGHUP too, and so would the processes that tests start and end.
+for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, handler)
 
 NIGHTLY = "LOGPARSE_NIGHTLY" in os.environ
 """Whether this is ``make nightly``, all tests at full size."""

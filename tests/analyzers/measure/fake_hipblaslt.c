@@ -80,7 +80,7 @@ int hipblasLtMatmul(void *handle, Desc *desc, const float *alpha, const float *a
         fclose(log);
     }
     /* So long that no noise of the machine changes the order: the wrong one is the fastest. */
-    struct timespec pause = {0, algo->index == SLOW ? 20000000 : algo->index == FAST ? 2000000 : 0};
+    struct timespec pause = {0, algo->index == SLOW ? 40000000 : algo->index == FAST ? 8000000 : 0};
     nanosleep(&pause, NULL);
     for (int g = 0; g < ld->batch; ++g)
         for (int64_t j = 0; j < (int64_t)ld->cols; ++j)

@@ -102,7 +102,7 @@ static int run(int direction, const Conv *c, const Tensor *tx, float *x, const T
     }
     if (id == FAILING) return INTERNAL;
     /* So long that no noise of the machine changes the order: the wrong one is the fastest. */
-    int ms = id == SLOW[direction] ? 20 : id == FAST[direction] ? 2 : id == WRONG[direction] ? 0 : 6;
+    int ms = id == SLOW[direction] ? 40 : id == FAST[direction] ? 8 : id == WRONG[direction] ? 0 : 20;
     struct timespec pause = {0, ms * 1000000};
     nanosleep(&pause, NULL);
     zero(direction == F ? ty : direction == B ? tx : tw, direction == F ? y : direction == B ? x : w);
