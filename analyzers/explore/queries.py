@@ -93,10 +93,14 @@ AMOUNTS: Mapping[str, str] = {
     "calls": "sum(calls)",
     "total_us": "sum(total_us)",
     "untimed_calls": "sum(calls) filter (total_us is null)",
-    "saving_us": "sum(saving_us)",
-    "savings": "count(*) filter (saving_us > 0)",
+    "saving_us": "sum(saving_us) filter (pick_us is not null)",
+    "savings": "count(*) filter (saving_us > 0 and pick_us is not null)",
+    "estimated_us": "sum(saving_us) filter (pick_us is null)",
+    "estimates": "count(*) filter (saving_us > 0 and pick_us is null)",
 }
-"""What ``sums`` and ``totals`` give of many problems; each can be summed up further."""
+"""What ``sums`` and ``totals`` give of many problems; each can be summed up further.  Where no pick is timed, a saving
+is an analyzer's estimate, which is never added to what was measured.
+"""
 
 
 def sums(table: str = "points", where: str = "true") -> str:
@@ -183,11 +187,17 @@ def sample(
 
 
 def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000) -> pd.DataFrame:
-    """The largest savings: ``id, label, saving_us, loss_us, calls, total_saving_us, count``, in falling order."""
+    """The largest measured savings: ``id, label, saving_us, loss_us, calls, total_saving_us, count``, in falling order,
+    and ``estimates``, how many other rows have an estimated one.  Where none is measured, those are the estimates, and
+    ``estimated`` is true.
+    """
     where, parameters = chosen.where()
     return con.execute(
-        f"""select id, label, best, saving_us, loss_us, calls, analyzer, sum(saving_us) over () as total_saving_us,
-                   count(*) over () as count from points where {where} and saving_us > 0
+        f"""with saving as (select *, pick_us is null as estimated from points where {where} and saving_us > 0)
+            select id, label, best, saving_us, loss_us, calls, estimated, sum(saving_us) over () as total_saving_us,
+                   count(*) over () as count,
+                   if(estimated, 0, (select count(*) from saving where estimated)) as estimates
+            from saving where estimated = (select bool_and(estimated) from saving)
             order by saving_us desc, id limit {most}""",
         parameters,
     ).df()

@@ -94,9 +94,15 @@ def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int
     once = "" if savings["calls"].notna().any() else " (each problem called once)"
     figure.update_xaxes(title={"text": "rows changed, most valuable first"}, rangemode="tozero", row=1, col=column)
     figure.update_yaxes(title={"text": f"time saved (ms){once}"}, rangemode="tozero", row=1, col=column)
-    claims = "" if savings["analyzer"].isna().all() else "; an analyzer's estimate where no pick is timed"
     rows = "row gives" if needed == 1 else f"{needed:,} rows give"
-    return f"The first {rows} {SHARE:.0%} of {duration(total)} in {count:,} rows{claims}"
+    return f"The first {rows} {SHARE:.0%} of {duration(total)} in {count:,} rows{_estimates(savings)}"
+
+
+def _estimates(savings: pd.DataFrame) -> str:
+    if savings["estimated"].any():
+        return ", estimated by analyzers: no pick is timed against an alternative"
+    others = int(savings["estimates"].iloc[0])
+    return f"; {others:,} more {'has' if others == 1 else 'have'} an estimate, which is not added" if others else ""
 
 
 def _transparent(colour: str) -> str:

@@ -451,7 +451,9 @@ def verdict(
     once = "" if calls or not total["problems"] else " (each counted once: the store has no calls of them)"
     untimed = total["untimed_calls"]
     gap = f"; {int(untimed):,} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
-    saving = f"; findings claim up to {duration(float(total['saving_us']))}" if total["savings"] else ""
+    saving = f"; up to {duration(float(total['saving_us']))} to save" if total["savings"] else ""
+    if total["estimates"]:
+        saving += f"; estimated, not measured: {duration(float(total['estimated_us']))} in {int(total['estimates']):,}"
     made: list[object] = [
         html.Strong(
             printable(headline) if headline else "Reading: analyzers are running …" if not finished else "No verdict"

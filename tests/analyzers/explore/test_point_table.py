@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -144,6 +145,18 @@ def test_totals_from_sums_are_those_of_the_points(sampled: Store, direction: str
     assert list(summed.index) == list(counted.index)
     assert summed.astype(float).tolist() == pytest.approx(counted.astype(float).tolist(), nan_ok=True)
     assert (summed["problems"] > 0) == (direction != "no such direction")
+
+
+def test_estimates_are_not_added_to_what_was_measured(example_points: pd.DataFrame) -> None:
+    made = example_points.assign(saving_us=[10.0, 20.0, 400.0], pick_us=[5.0, 6.0, np.nan])
+    with queries.over(made) as con:
+        shown, total = queries.savings(con, Selection()), queries.totals(con, Selection())
+    assert list(shown["saving_us"]) == [20.0, 10.0]
+    assert (set(shown["total_saving_us"]), set(shown["estimates"]), set(shown["estimated"])) == ({30.0}, {1}, {False})
+    assert list(total[["saving_us", "savings", "estimated_us", "estimates"]]) == [30.0, 2, 400.0, 1]
+    with queries.over(made.assign(pick_us=np.nan)) as con:
+        shown = queries.savings(con, Selection())
+    assert (len(shown), set(shown["total_saving_us"]), set(shown["estimated"])) == (3, {430.0}, {True})
 
 
 def test_facets_leave_their_own_choice_open(example_points: pd.DataFrame) -> None:
