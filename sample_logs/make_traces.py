@@ -201,6 +201,35 @@ ROCPROF_MARKERS = """\
 "MARKER_CORE_RANGE_API","hipblasLtMatmul",4242,4242,6,1030000,1039000
 """
 
+ROCPROF_COUNTERS = """\
+"Guid","Correlation_Id","Dispatch_Id","Agent_Id","Queue_Id","Process_Id","Thread_Id","Grid_Size","Kernel_Id",\
+"Kernel_Name","Counter_Name","Counter_Value","Start_Timestamp","End_Timestamp"
+"00006409-00d1","1","1","GPU 3",1,4242,4242,1024,10,"Cijk_Ailk_Bljk_BBS_BH_MT256x256x64","SQ_WAVES",64.0,1000000,1041000
+"00006409-00d1","1","1","GPU 3",1,4242,4242,1024,10,"Cijk_Ailk_Bljk_BBS_BH_MT256x256x64","SQ_BUSY",9.5,1000000,1041000
+"00006409-00d1","2","2","GPU 3",1,4242,4242,1024,10,"Cijk_Ailk_Bljk_BBS_BH_MT256x256x64","SQ_WAVES",64.0,1050000,1089000
+"00006409-00d1","2","2","GPU 3",1,4242,4242,1024,10,"Cijk_Ailk_Bljk_BBS_BH_MT256x256x64","SQ_BUSY",9.1,1050000,1089000
+"""
+
+ROCPROF_AGENTS = """\
+"Node_Id","Logical_Node_Id","Agent_Type","Cpu_Cores_Count","Simd_Count","Cu_Count","Name","Vendor_Name","Product_Name",\
+"Model_Name"
+0,0,"CPU",96,0,96,"AMD EPYC 9654 96-Core Processor","CPU","AMD EPYC 9654 96-Core Processor",""
+1,1,"GPU",0,1216,304,"gfx942","AMD","AMD Instinct MI300X","ip discovery"
+2,2,"GPU",0,1216,304,"gfx942","AMD","AMD Instinct MI300X","ip discovery"
+"""
+
+ROCPROF_CALLS = """\
+"Guid","Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"
+"00006409-00d1","HIP_RUNTIME_API_EXT","hipExtModuleLaunchKernel",4242,4242,1,990000,999000
+"00006409-00d1","HIP_RUNTIME_API_EXT","hipExtModuleLaunchKernel",4242,4242,2,1041000,1045000
+"00006409-00d1","MARKER_CORE_RANGE_API","step",4242,4242,3,980000,1090000
+"""
+
+ROCPROF_CALL_STATS = """\
+"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"
+"hipExtModuleLaunchKernel",2,13000,6500.000000,100.00,4000,9000,3.53e+03
+"""
+
 
 def rocprof_json() -> dict[str, Any]:
     """Two kernels launched in hipBLASLt's range, one outside, one of which the launch was not traced."""
@@ -326,6 +355,10 @@ def main() -> None:
     (OUT / "4242_kernel_trace.csv").write_text(ROCPROF_TRACE, encoding="utf-8")
     (OUT / "4242_kernel_stats.csv").write_text(ROCPROF_STATS, encoding="utf-8")
     (OUT / "4242_marker_api_trace.csv").write_text(ROCPROF_MARKERS, encoding="utf-8")
+    (OUT / "rocpd_counter_collection.csv").write_text(ROCPROF_COUNTERS, encoding="utf-8")
+    (OUT / "rocpd_agent_info.csv").write_text(ROCPROF_AGENTS, encoding="utf-8")
+    (OUT / "rocpd_hip_api_trace.csv").write_text(ROCPROF_CALLS, encoding="utf-8")
+    (OUT / "rocpd_hip_api_stats.csv").write_text(ROCPROF_CALL_STATS, encoding="utf-8")
     (OUT / "4242_results.json").write_text(json.dumps(rocprof_json(), indent=1), encoding="utf-8")
     nsys(OUT / "job.sqlite")
     (OUT / "ncu_details.csv").write_text(NCU, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""rocprofv3's CSV: kernel traces and statistics, and marker ranges.
+"""rocprofv3's CSV: kernel traces and statistics, counters, traced calls and marker ranges, agents.
 
 ::
 
@@ -9,29 +9,43 @@
     "Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"
     "MARKER_CORE_RANGE_API","hipblasLtMatmul",315155,315155,5,58378844641787,58378844936586
 
-Made by ``rocprofv3 --kernel-trace [--stats] [--marker-trace] --output-format csv -- COMMAND``, with
-``HIPBLASLT_ENABLE_MARKER=1`` for hipBLASLt's own ranges.  Timestamps are nanoseconds.  Columns are found by name:
-rocprofv3 has moved them between releases, and an agent is a number or ``Agent N``.
+    "Node_Id","Logical_Node_Id","Agent_Type",…,"Cu_Count",…,"Name","Vendor_Name","Product_Name","Model_Name"
+
+Made by ``rocprofv3 --kernel-trace [--stats] [--marker-trace] [--pmc …] --output-format csv -- COMMAND``, with
+``HIPBLASLT_ENABLE_MARKER=1`` for hipBLASLt's own ranges, or by ``rocpd convert --output-format csv``, which puts
+``Guid`` in front.  Timestamps are nanoseconds.  Columns are found by name: rocprofv3 has moved them between releases,
+and an agent is a number, ``Agent N`` or ``GPU N``.
 
 A CSV kernel trace does not have the range in which a kernel was launched (the JSON has, see ``rocprof_json``); the
-marker trace is a file of its own, whose ranges become messages.  A kernel is one unit (measurement), a marker one
-message; the header is foreign.
+marker trace is a file of its own, whose ranges become messages, as traced calls of HIP do by name.  Of counters
+(``Counter_Name``) there is a row for each and every dispatch: only those of the first one are kernels.  Statistics of
+calls, copies and domains look like those of kernels and are messages.  A kernel is one unit (measurement), a marker or
+call one message, a GPU a fact; the header and all else is foreign.
+Source: ROCm/rocprofiler-sdk source/lib/output/generateCSV.cpp, source/lib/python/rocpd/csv.py.
 """
 
 from __future__ import annotations
 
 import csv
+import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from logparse.formats.format import FileFormat, Head, Line, Outcome, Source
 from logparse.formats.traces.kernel_totals import KernelTotals
-from logparse.model import Message, Reject
+from logparse.model import Fact, Message, Reject
 
-CATEGORY = "marker"
+MARKERS, CALLS = "marker", "hip-api"
+"""Categories of messages: roctx ranges, and traced calls of HIP and others."""
+_AGENTS = ("Agent_Type", "Cu_Count", "Name", "Product_Name")
+_COUNTERS = ("Kernel_Name", "Counter_Name", "Start_Timestamp", "End_Timestamp")
 _TRACE = ("Kernel_Name", "Start_Timestamp", "End_Timestamp")
 _STATS = ("Name", "Calls", "TotalDurationNs", "MinNs", "MaxNs")
 _MARKERS = ("Domain", "Function", "Start_Timestamp", "End_Timestamp")
+_LAYOUTS = (_COUNTERS, _TRACE, _STATS, _MARKERS, _AGENTS)
+_NO_KERNEL = re.compile(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
+"""Names in statistics of calls, copies (``MEMORY_COPY_…``) and domains (``KERNEL_DISPATCH``)."""
 
 
 def recognise(head: Head) -> bool:
@@ -51,7 +65,7 @@ def _cells(text: str) -> list[str]:
 
 
 def _layout(columns: Sequence[str]) -> tuple[str, ...] | None:
-    return next((layout for layout in (_TRACE, _STATS, _MARKERS) if set(layout) <= set(columns)), None)
+    return next((layout for layout in _LAYOUTS if set(layout) <= set(columns)), None)
 
 
 def read(source: Source) -> Iterator[Outcome]:
@@ -66,17 +80,20 @@ def read(source: Source) -> Iterator[Outcome]:
         yield Outcome("reject", [Reject("no columns of rocprofv3")], at=first.offset)
         return
     yield Outcome("foreign")
-    reader = _Rows(columns, layout)
+    reader = _Rows(columns, layout, source.name)
     for line in lines:
         yield from reader.take(line)
     yield from reader.close()
 
 
 class _Rows:
-    def __init__(self, columns: list[str], layout: tuple[str, ...]) -> None:
+    def __init__(self, columns: list[str], layout: tuple[str, ...], name: str) -> None:
         self._columns, self._layout = columns, layout
+        self._of_kernels = name.endswith("kernel_stats.csv") or not name.endswith("_stats.csv")
+        self._counter: str | None = None
         self._totals = KernelTotals()
-        self._ranges: Counter[str] = Counter()
+        self._messages: Counter[tuple[str, str, str]] = Counter()
+        self._facts: dict[Fact, None] = {}
         self._units: Counter[str] = Counter()
 
     def take(self, line: Line) -> Iterator[Outcome]:
@@ -97,16 +114,19 @@ class _Rows:
 
     def _row(self, row: Mapping[str, str]) -> str:
         if self._layout is _STATS:
-            calls, total, least, most = (float(row[name]) for name in _STATS[1:])
-            self._totals.add(
-                "", row["Name"], None, total / 1e3, calls=int(calls), min_us=least / 1e3, max_us=most / 1e3
-            )
-            return "measurement"
+            return self._statistics(row)
         if self._layout is _MARKERS:
-            if not row["Domain"].startswith("MARKER"):
-                return "foreign"
-            self._ranges[row["Function"]] += 1
+            domain = row["Domain"]
+            self._messages[
+                (MARKERS, "", row["Function"]) if domain.startswith("MARKER") else (CALLS, domain, row["Function"])
+            ] += 1
             return "message"
+        if self._layout is _AGENTS:
+            return self._agent(row)
+        if self._layout is _COUNTERS:
+            self._counter = self._counter or row["Counter_Name"]
+            if row["Counter_Name"] != self._counter:
+                return "foreign"
         if row.get("Kind", "KERNEL_DISPATCH") != "KERNEL_DISPATCH":
             return "foreign"
         us = (int(row["End_Timestamp"]) - int(row["Start_Timestamp"])) / 1e3
@@ -115,24 +135,44 @@ class _Rows:
         self._totals.add("", row["Kernel_Name"], _agent(row.get("Agent_Id", "")), us)
         return "measurement"
 
+    def _statistics(self, row: Mapping[str, str]) -> str:
+        calls, total, least, most = (float(row[name]) for name in _STATS[1:])
+        if not all(map(math.isfinite, (calls, total, least, most))):
+            raise ValueError("a time or a count is not finite")
+        name, count = row["Name"], int(calls)
+        if not self._of_kernels or _NO_KERNEL.match(name):
+            self._messages[CALLS, "", name] += count
+            return "message"
+        self._totals.add("", name, None, total / 1e3, calls=count, min_us=least / 1e3, max_us=most / 1e3)
+        return "measurement"
+
+    def _agent(self, row: Mapping[str, str]) -> str:
+        if row["Agent_Type"] != "GPU":
+            return "foreign"
+        names = (("arch", "Name"), ("device", "Product_Name"), ("cu_count", "Cu_Count"))
+        self._facts |= {Fact(ours, row[theirs]): None for ours, theirs in names if row[theirs]}
+        self._facts[Fact("backend", "HIP")] = None
+        return "fact"
+
     def close(self) -> Iterator[Outcome]:
         """What the lines made."""
         units = self._units
         yield Outcome("measurement", list(self._totals.records()), lines=units["measurement"])
-        markers = [Message(category=CATEGORY, text=text, count=n) for text, n in self._ranges.items()]
-        yield Outcome("message", markers, lines=units["message"])
+        messages = [Message(category=c, function=f, text=text, count=n) for (c, f, text), n in self._messages.items()]
+        yield Outcome("message", messages, lines=units["message"])
+        yield Outcome("fact", list(self._facts), lines=units["fact"])
         yield Outcome("foreign", lines=units["foreign"])
         yield Outcome("blank", lines=units["blank"])
 
 
 def _agent(text: str) -> int | None:
-    number = text.removeprefix("Agent ")
+    number = text.removeprefix("Agent ").removeprefix("GPU ")
     return int(number) if number.isascii() and number.isdigit() and len(number) < 6 else None
 
 
 FORMAT = FileFormat(
     name="rocprof-csv",
-    about="rocprofv3 CSV: kernel traces, kernel statistics and marker ranges",
+    about="rocprofv3 CSV: kernel traces, statistics, counters, traced calls, marker ranges, agents",
     recognise=recognise,
     read=read,
 )

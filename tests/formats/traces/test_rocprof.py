@@ -48,6 +48,37 @@ def test_statistics_are_the_same_totals() -> None:
     assert units(stats) == {"foreign": 1, "measurement": 2}
 
 
+def test_a_dispatch_with_several_counters_counts_once() -> None:
+    found = outcomes(rocprof.FORMAT, FOLDER / "rocpd_counter_collection.csv")
+    assert totals(found) == {("", GEMM): (2, 80.0)}
+    assert [kernel.device for kernel in records_of(found, Kernel)] == [3]  # "GPU 3"
+    assert units(found) == {"foreign": 3, "measurement": 2}
+
+
+def test_agents_are_facts() -> None:
+    found = outcomes(rocprof.FORMAT, FOLDER / "rocpd_agent_info.csv")
+    assert facts(found) == {"arch": "gfx942", "device": "AMD Instinct MI300X", "cu_count": "304", "backend": "HIP"}
+    assert units(found) == {"foreign": 2, "fact": 2}
+    assert len(records(found)) == 4
+
+
+def test_calls_are_messages_and_their_statistics_no_kernels() -> None:
+    found = outcomes(rocprof.FORMAT, FOLDER / "rocpd_hip_api_trace.csv")
+    assert [(m.category, m.text, m.count) for m in records_of(found, Message)] == [
+        ("hip-api", "hipExtModuleLaunchKernel", 2),
+        ("marker", "step", 1),
+    ]
+    head = b'"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"\n'
+    rows = b'"hipMalloc",3,9000,3000,50,1,2,3\n"MEMORY_COPY_HOST_TO_DEVICE",2,10,5,1,1,9,1\n'
+    rows += b'"KERNEL_DISPATCH",2,10,5,1,1,9,1\n'
+    rows += b'"Cijk_Ailk",2,8000,4000,50,3000,5000,1\n"relu",inf,8000,4000,50,3000,5000,1\n'
+    found = outcomes(rocprof.FORMAT, head + rows)
+    assert totals(found) == {("", "Cijk_Ailk"): (2, 8.0)}
+    assert units(found) == {"foreign": 1, "message": 3, "measurement": 1, "reject": 1}
+    found = outcomes(rocprof.FORMAT, FOLDER / "rocpd_hip_api_stats.csv")
+    assert [(m.text, m.count) for m in records_of(found, Message)] == [("hipExtModuleLaunchKernel", 2)]
+
+
 def test_markers() -> None:
     found = outcomes(rocprof.FORMAT, FOLDER / "4242_marker_api_trace.csv")
     assert [(m.text, m.count) for m in records_of(found, Message)] == [("hipblasLtMatmul", 2)]
