@@ -49,7 +49,7 @@ PROGRAM = (sys.executable, "-m", "logparse")
 NAME = "gfx90a68.HIP.fdb.txt"
 USER_NAME = "gfx90a68.HIP.3_5_1_5ea1b2b.ufdb.txt"
 """A user find-db's name, which ``merge`` wants."""
-DEVICES = (68, 104, 110, 112, 116, 120, 228)
+DEVICES = (104, 108, 110, 112, 116, 120, 228)
 """CU counts of the copies' devices, of which the first, in hexadecimal, stays the find-db's own."""
 BATCHES = (1, 3, 5)
 SMALL_FILES = 20_000

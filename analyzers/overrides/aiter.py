@@ -22,7 +22,7 @@ from analyzers.evidence.target import Facts, arch
 from analyzers.overrides import hipblaslt_tuning
 from analyzers.overrides.aiter_lookup import BF16, VARIABLES, Table, stem, table_of
 from analyzers.overrides.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of, records_of
-from analyzers.overrides.reading import Note, Reading, Row, Rule, accepted, judge, text_of
+from analyzers.overrides.reading import Note, Offer, Reading, Row, Rule, accepted, judge, text_of
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.errors import InputError
 from logparse.formats import aiter, aiter_log
@@ -406,7 +406,7 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     return [("operator", operator), ("columns", _csv(columns))]
 
 
-def _merged(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     data = bytes_of([agreed["columns"], *(row.text for row in rows)])
     operator = agreed["operator"]
     return [Emission(f"{operator}.csv", data, f"export {VARIABLES[operator]}={{path}}")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from analyzers.overrides.hipblaslt_lines import BLANKS, COUNTED, FIRST, Dropped, Taken, Version
 from analyzers.overrides.hipblaslt_reader import (
@@ -24,7 +24,7 @@ from analyzers.overrides.override_format import (
     bytes_of,
     records_of,
 )
-from analyzers.overrides.reading import Note, Reading, Row, Rule, text_of
+from analyzers.overrides.reading import Note, Offer, Reading, Rule, text_of
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.errors import InputError
 from logparse.formats.format import Emission, Head
@@ -168,7 +168,7 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
 _LAYOUTS = ("values only (ROCm 6.4)", "a header line each (ROCm 7)")
 
 
-def _merged(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     data = bytes_of([FIRST + agreed["revision"], *(row.text for row in rows)])
     return [Emission("hipblaslt_tuning.txt", data, "export HIPBLASLT_TUNING_OVERRIDE_FILE={path}")]
 

@@ -8,14 +8,19 @@ taken.  Where files disagree it is listed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from analyzers.overrides.lint import content_of, format_of
-from analyzers.overrides.override_format import OverrideFormat, bytes_of
-from analyzers.overrides.reading import Row, text_of
+from analyzers.overrides.override_format import Merging, OverrideFormat, bytes_of
+from analyzers.overrides.reading import LongFile, Offer, Reading, offers, text_of
 from logparse.errors import InputError
 from logparse.formats.format import Emission
+
+_Ranked: TypeAlias = tuple[float, str, str, Offer]
+"""Time and text by which rows are ranked, the file's path, and what the row offers."""
 
 
 @dataclass(frozen=True)
@@ -23,21 +28,10 @@ class Choice:
     """One file's row of a key."""
 
     file: str
-    row: Row
-
-    @property
-    def line(self) -> int:
-        return self.row.line
-
-    @property
-    def time_us(self) -> float | None:
-        return self.row.time_us
-
-    @property
-    def solution(self) -> str:
-        """The solution as the file spells it."""
-        named = self.row.solution
-        return "" if named is None else named.raw or named.text
+    line: int
+    solution: str
+    """As the file spells it."""
+    time_us: float | None
 
 
 @dataclass(frozen=True)
@@ -64,37 +58,92 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
 
     Raises InputError where one cannot be read, and where they are of several formats, devices or builds.
     """
-    contents = [(path, *content_of(path)) for path in paths]
-    full = [x for x in contents if x[2].strip()]
+    contents = deque((path, *content_of(path)) for path in paths)
     notes = [f"{path}: empty, nothing taken" for path, _, data in contents if not data.strip()]
-    if not full:
+    contents = deque(x for x in contents if x[2].strip())
+    if not contents:
         raise InputError("nothing to merge: every file is empty")
-    format = _one_format({path: format_of(name, data) for path, name, data in full})
-    merging = format.merging
+    format = _one_format({path: format_of(name, data) for path, name, data in contents})
+    merging, first = format.merging, contents[0][1]
     if gpus > 1 and not merging.per_device:
         raise InputError(f"--gpus: only TunableOp reads one file per device, these are {format.name}")
     notes += [merging.note] if merging.note else []
     agreed: dict[str, tuple[str, str]] = {}
-    choices: list[Choice] = []
-    for path, name, data in full:
-        clean = bytes_of(text_of(data)[0].replace("\r\n", "\n").removesuffix("\n").split("\n"))
+    files = []
+    while contents:  # each is let go once it is read
+        path, name, data = contents.popleft()
+        clean = _clean(data)
         try:
             header = merging.header(name, clean)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
         _agree(agreed, path, header)
-        for row in format.reader(name, clean, {}).rows:
-            if row.solution is None or row.verdicts.fault:
-                notes.append(f"{path}, line {row.line}: left out: {row.verdicts.fault or 'no solution'}")
-            else:
-                choices.append(Choice(path, row))
-    rank = _time if merging.in_order else _order
-    slots = _grouped(choices, lambda choice: merging.slot(choice.row))
-    taken = [min(mine, key=rank).row for _, mine in sorted(slots.items())]
+        reading = format.reader(name, clean, {})
+        notes += [f"{path}, line {line}: left out: {why}" for line, why in _left_out(reading)]
+        files.append((path, _offers(reading)))
+    winners = _Winners(merging, files)
     common = {name: value for name, (value, _) in agreed.items()}
-    emissions = tuple(merging.write(taken, full[0][1], common, gpus))
-    conflicts = tuple(_conflicts(choices, format, rank))
-    return Merged(emissions, len({row.key for row in taken}), conflicts, tuple(notes))
+    emissions = tuple(merging.write(iter(winners), first, common, gpus))
+    return Merged(emissions, winners.keys, tuple(winners.conflicts), tuple(notes))
+
+
+def _clean(data: bytes) -> bytes:
+    """The file without byte order mark and carriage returns, whole lines only."""
+    return bytes_of(text_of(data)[0].replace("\r\n", "\n").removesuffix("\n").split("\n"))
+
+
+def _left_out(reading: Reading[Any]) -> Iterator[tuple[int, str]]:
+    for row, lines in reading.alike:
+        if row.solution is None or row.verdicts.fault:
+            yield from ((line, row.verdicts.fault or "no solution") for line in lines)
+
+
+def _offers(reading: Reading[Any]) -> Mapping[str, Sequence[Offer]]:
+    """What each key of a file is offered."""
+    if isinstance(reading.rows, LongFile):
+        return reading.rows.offers
+    return _by_key(offers(reading.rows))
+
+
+class _Winners:
+    """What is taken, by key, and once all of it was: how many keys there are, and the conflicts."""
+
+    def __init__(self, merging: Merging, files: Sequence[tuple[str, Mapping[str, Sequence[Offer]]]]) -> None:
+        self._merging, self._files = merging, files
+        self.keys, self.conflicts = 0, list[Conflict]()
+
+    def __iter__(self) -> Iterator[Offer]:
+        slot, untied = self._merging.slot, not self._merging.in_order
+        for key in sorted(set().union(*(offered for _, offered in self._files))):
+            best: dict[str, _Ranked] = {}
+            rivals: dict[str, dict[str, _Ranked]] = {}  # of each slot, or of the key, the fastest of each file
+            for path, offered in self._files:
+                for place, offer in enumerate(offered.get(key, ())):
+                    time_us = math.inf if offer.time_us is None else offer.time_us
+                    # Equal times go by the solution's text, whatever the order of the files.
+                    ranked = (time_us, offer.solution if untied else "", path, offer)
+                    taken = best.get(own := slot(offer))
+                    if taken is None or ranked[:2] < taken[:2]:
+                        best[own] = ranked
+                    among = (key, path) if self._merging.several else (own, f"{path}:{place}")
+                    fastest = rivals.setdefault(among[0], {})
+                    if among[1] not in fastest or ranked[:2] < fastest[among[1]][:2]:
+                        fastest[among[1]] = ranked
+            self.keys += bool(best)
+            yield from (best[own][3] for own in sorted(best))
+            for name in sorted(rivals):
+                self._compare(name, list(rivals[name].values()))
+
+    def _compare(self, key: str, rivals: Sequence[_Ranked]) -> None:
+        best = min(rivals, key=lambda x: x[:2])
+        others = tuple(_choice(x) for x in rivals if x[3].solution != best[3].solution)
+        if others:
+            self.conflicts.append(Conflict(key, _choice(best), others))
+
+
+def _choice(ranked: _Ranked) -> Choice:
+    _, _, path, offer = ranked
+    return Choice(path, offer.line, offer.solution, offer.time_us)
 
 
 def _one_format(formats: Mapping[str, OverrideFormat]) -> OverrideFormat:
@@ -115,33 +164,8 @@ def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple
             )
 
 
-def _time(choice: Choice) -> tuple[float, str]:
-    return math.inf if choice.time_us is None else choice.time_us, ""
-
-
-def _order(choice: Choice) -> tuple[float, str]:
-    """The fastest first, without a time last; equal times by the solution's text, whatever the order of the files."""
-    return _time(choice)[0], choice.solution
-
-
-def _grouped(choices: Iterable[Choice], key: Callable[[Choice], str]) -> dict[str, list[Choice]]:
-    out: dict[str, list[Choice]] = {}
-    for choice in choices:
-        out.setdefault(key(choice), []).append(choice)
+def _by_key(found: Iterable[Offer]) -> dict[str, list[Offer]]:
+    out: dict[str, list[Offer]] = {}
+    for offer in found:
+        out.setdefault(offer.key, []).append(offer)
     return out
-
-
-def _conflicts(
-    choices: Sequence[Choice], format: OverrideFormat, rank: Callable[[Choice], tuple[float, str]]
-) -> Iterable[Conflict]:
-    """The keys with several solutions; where a key's rows stand beside each other, by the fastest of each file."""
-    merging = format.merging
-    keys = _grouped(choices, lambda choice: choice.row.key if merging.several else merging.slot(choice.row))
-    for key, mine in sorted(keys.items()):
-        rivals = mine
-        if merging.several:
-            rivals = [min(x, key=rank) for x in _grouped(mine, lambda choice: choice.file).values()]
-        best = min(rivals, key=rank)
-        others = tuple(x for x in rivals if x.solution != best.solution)
-        if others:
-            yield Conflict(key, best, others)

@@ -15,13 +15,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain, groupby
 
 from analyzers.evidence.target import Facts
 from analyzers.overrides import miopen_records
 from analyzers.overrides.miopen_find_db_file import FindDbFile, Judged
 from analyzers.overrides.miopen_records import Item, items_of, line_notes, other_machine, wanted
 from analyzers.overrides.override_format import Merging, OverrideFormat
-from analyzers.overrides.reading import Breach, Note, Reading, Row, Rule, Verdicts, judge, text_of
+from analyzers.overrides.reading import Breach, Note, Offer, Reading, Row, Rule, Verdicts, judge, text_of
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db
@@ -311,7 +312,7 @@ def tried(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
     return sorted(rows, key=_rank)
 
 
-def _rank(row: Row) -> float:
+def _rank(row: Row | Offer) -> float:
     return math.inf if row.time_us is None else row.time_us
 
 
@@ -323,10 +324,10 @@ def _rank_us(item: Item, known: Measurement) -> float | None:
     return known.time_us if ms > 0 and _PLAIN.match(item.values[0]) else ms * 1e3
 
 
-def _merged(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> Sequence[Emission]:
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> Sequence[Emission]:
     """Of each record the fastest item first."""
-    by_time = sorted(rows, key=lambda row: (row.key, _rank(row), row.text))
-    return miopen_records.write(by_time, name, agreed, gpus)
+    records = (sorted(record, key=lambda row: (_rank(row), row.text)) for _, record in groupby(rows, lambda x: x.key))
+    return miopen_records.write(chain.from_iterable(records), name, agreed, gpus)
 
 
 OVERRIDE_FORMAT = OverrideFormat(

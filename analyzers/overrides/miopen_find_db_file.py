@@ -11,15 +11,19 @@ import math
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TypeAlias, cast, overload
+from itertools import chain
+from typing import TypeAlias, TypeVar, cast, overload
 
 from analyzers.overrides.miopen_records import Item
-from analyzers.overrides.reading import LongFile, Row
+from analyzers.overrides.reading import LongFile, Offer, Row, offers
+from logparse.formats.decimals import MS_TO_US
 from logparse.formats.miopen.problem_key import SIZES_2D, SIZES_3D, key_of, problem_from_key
 from logparse.model import ConvProblem
 
+K = TypeVar("K")
+V = TypeVar("V")
 Judged: TypeAlias = Sequence[tuple[Item, Row]]
 Judge: TypeAlias = Callable[[int, str, str, int], Judged]
 """Line, key, text behind ``=``, and line of the key's first record → the record's items and what becomes of them."""
@@ -37,6 +41,8 @@ _ITEM = re.compile(r"(?:^|;)([^\s:;,=]+):(?=[\d.]*[1-9])\d{1,18}(?:\.\d{1,18})?,
 """An item with a time above 0 and a workspace that a GPU may have."""
 _WORKSPACE = re.compile(r"[=;]([^:]+):[^,]*,(\d+)", re.ASCII)
 """Solver and workspace of an item of the usual form."""
+_TIME = re.compile(r"[=;](([^:]+):([\d.]+),\d+,\w+)", re.ASCII)
+"""Text, solver and time of an item of the usual form."""
 
 
 class FindDbFile(LongFile):
@@ -130,8 +136,23 @@ class FindDbFile(LongFile):
         return ((row, lines) for _, row, lines in self.judged)
 
     @property
+    def offers(self) -> Mapping[str, Sequence[Offer]]:
+        return _OfKeys(self._first, self._offers)
+
+    def _offers(self, key: str) -> Sequence[Offer]:
+        number = self._first[key]
+        if number in self._odd or key in self._again:
+            return list(offers(chain(self.of_line(number), *map(self.of_line, self._again.get(key, ())))))
+        items = _TIME.findall(self._lines[number - 1], len(key))
+        return [Offer(number, key, x, x, float(f"{time}e{MS_TO_US}"), text) for text, x, time in items]
+
+    @property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
-        return _ByKey(self, self._first, self._again)
+        return _OfKeys(self._first, self._kept)
+
+    def _kept(self, key: str) -> Sequence[Row]:
+        lines = (self._first[key], *self._again.get(key, ()))
+        return [row for line in lines for row in self.of_line(line) if not row.dead]
 
     @cached_property
     def _shapes(self) -> dict[str | None, list[int]]:
@@ -146,7 +167,7 @@ class FindDbFile(LongFile):
 
     @property
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
-        return _ByShape(self, self._shapes)
+        return _OfKeys(self._shapes, lambda x: [r for line in self._shapes[x] for r in self.of_line(line) if r.live])
 
     def with_less(self, needed: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
         for key, sizes in needed.items():
@@ -160,39 +181,22 @@ class FindDbFile(LongFile):
                 yield key
 
 
-class _ByKey(Mapping[str, Sequence[Row]]):
-    def __init__(self, file: FindDbFile, first: Mapping[str, int], again: Mapping[str, Sequence[int]]) -> None:
-        self._file, self._first, self._again = file, first, again
+class _OfKeys(Mapping[K, Sequence[V]]):
+    """What is made of each key when it is asked for, for some of them nothing."""
 
-    def __getitem__(self, key: str) -> Sequence[Row]:
-        lines = (self._first[key], *self._again.get(key, ()))
-        rows = [row for line in lines for row in self._file.of_line(line) if not row.dead]
-        if not rows:
+    def __init__(self, keys: Collection[K], made: Callable[[K], Sequence[V]]) -> None:
+        self._keys, self._made = keys, made
+
+    def __getitem__(self, key: K) -> Sequence[V]:
+        if key not in self._keys:
             raise KeyError(key)
-        return rows
+        return self._made(key)
 
-    def __iter__(self) -> Iterator[str]:
-        return (key for key in self._first if key in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-class _ByShape(Mapping[str | None, Sequence[Row]]):
-    def __init__(self, file: FindDbFile, lines: Mapping[str | None, Sequence[int]]) -> None:
-        self._file, self._lines = file, lines
-
-    def __getitem__(self, shape: str | None) -> Sequence[Row]:
-        rows = [row for line in self._lines[shape] for row in self._file.of_line(line) if row.live]
-        if not rows:
-            raise KeyError(shape)
-        return rows
-
-    def __iter__(self) -> Iterator[str | None]:
-        return (shape for shape in self._lines if shape in self)
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._keys)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._keys)
 
 
 def _usual_key(key: str) -> ConvProblem | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from analyzers.evidence.target import Facts, arch
 from analyzers.overrides.override_format import OverrideFile, bytes_of
-from analyzers.overrides.reading import Breach, Note, Reading, Row, Rule, Verdict, Verdicts, accepted, judge
+from analyzers.overrides.reading import Breach, Note, Offer, Reading, Row, Rule, Verdict, Verdicts, accepted, judge
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission
@@ -180,7 +180,7 @@ def remarks(found: Reading[Sequence[Item]], rules: Sequence[Rule[Item, Facts]]) 
 # --------------------------------------------------------------------------------------------------- merged, kept
 
 
-def lines(rows: Sequence[Row]) -> list[str]:
+def lines(rows: Iterable[Row | Offer]) -> list[str]:
     """One record per key, its items in the order of the rows."""
     records: dict[str, list[str]] = {}
     for row in rows:
@@ -188,9 +188,9 @@ def lines(rows: Sequence[Row]) -> list[str]:
     return [f"{key}={';'.join(texts)}" for key, texts in records.items()]
 
 
-def slot(row: Row) -> str:
+def slot(row: Offer) -> str:
     """Rows compete per solver: a record has several."""
-    return f"{row.key}={row.solution.id if row.solution else ''}"
+    return f"{row.key}={row.id}"
 
 
 def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
@@ -210,6 +210,6 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
     return check
 
 
-def write(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+def write(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     """The merged database under the name of all."""
     return [Emission(name, bytes_of(lines(rows)), "export MIOPEN_USER_DB_PATH={folder}")]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analyzers.evidence.target import Facts
-from analyzers.overrides.reading import Note, Reading, Row, Verdict
+from analyzers.overrides.reading import Note, Offer, Reading, Row, Verdict
 from logparse.formats.format import Emission, FileFormat, Head, Source, Writer
 from logparse.model import Problem, Record, Solution
 
@@ -76,8 +76,8 @@ class Merging:
 
     ``header`` gives what all files must agree on, as pairs of name and value (a file may have several values of one
     name, which then disagree), and raises InputError where the file does not contain it.  ``write`` makes the files
-    from the rows that were taken, sorted by key; its other arguments are the first file's name, what all agreed on and
-    for how many GPUs.
+    from what was taken, sorted by key; its other arguments are the first file's name, what all agreed on and for how
+    many GPUs.
 
     ``slot`` is what rows compete for, ``several`` that the rows of one key stand beside each other (solvers of one
     record).  ``in_order``: where no time decides, the first file's row is taken.  ``note`` is a warning with every
@@ -85,8 +85,8 @@ class Merging:
     """
 
     header: Callable[[str, bytes], Sequence[tuple[str, str]]]
-    write: Callable[[Sequence[Row], str, Mapping[str, str], int], Sequence[Emission]]
-    slot: Callable[[Row], str] = field(default=lambda row: row.key)
+    write: Callable[[Iterable[Offer], str, Mapping[str, str], int], Sequence[Emission]]
+    slot: Callable[[Offer], str] = field(default=lambda row: row.key)
     several: bool = False
     in_order: bool = False
     note: str = ""

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from analyzers.evidence.target import Facts
 from logparse.model import Family, Problem, Solution
@@ -101,6 +101,25 @@ class Row:
         return not self.dead and self.verdicts.honoured is not False
 
 
+class Offer(NamedTuple):
+    """What a row offers to calls of its key: ``solution`` is as the file spells it, ``id`` the library's."""
+
+    line: int
+    key: str
+    id: str
+    solution: str
+    time_us: float | None
+    text: str
+
+
+def offers(rows: Iterable[Row]) -> Iterator[Offer]:
+    """Those of the rows that a merged file can hold."""
+    for row in rows:
+        named = row.solution
+        if named is not None and not row.verdicts.fault:
+            yield Offer(row.line, row.key, named.id, named.raw or named.text, row.time_us, row.text)
+
+
 class LongFile(Sequence[Row]):
     """The rows of a file that may have millions: each is made when it is asked for."""
 
@@ -113,6 +132,11 @@ class LongFile(Sequence[Row]):
     @abstractmethod
     def by_key(self) -> Mapping[str, Sequence[Row]]:
         """``Reading.by_key`` of the file."""
+
+    @property
+    @abstractmethod
+    def offers(self) -> Mapping[str, Sequence[Offer]]:
+        """``offers`` of the rows of each key."""
 
     @property
     @abstractmethod

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from analyzers.evidence.target import Facts
 from analyzers.overrides.override_format import Conversion, Merging, OverrideFormat, bytes_of
-from analyzers.overrides.reading import Note, Reading, Row, Rule, judge, text_of
+from analyzers.overrides.reading import Note, Offer, Reading, Row, Rule, judge, text_of
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.formats import rocblas
 from logparse.formats.format import Emission, Head, Source
@@ -307,7 +307,7 @@ def remarks(name: str, data: bytes, reading: Reading[_Context]) -> Iterator[Note
 # ------------------------------------------------------------------------------------------------- merged, converted
 
 
-def _merged(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     data = bytes_of([rocblas.HEADING, *(row.text for row in rows)])
     return [Emission("rocblas_override.csv", data, "export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}")]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.evidence.target import Facts
 from analyzers.overrides import tunableop_reader as reader
 from analyzers.overrides.override_format import Conversion, Merging, OverrideFormat, bytes_of, records_of
-from analyzers.overrides.reading import Note, Reading, Row, Rule, Verdicts, accepted, judge
+from analyzers.overrides.reading import Note, Offer, Reading, Row, Rule, Verdicts, accepted, judge
 from analyzers.overrides.reading import remarks as row_remarks
 from analyzers.overrides.tunableop_reader import Entry, rejection
 from analyzers.overrides.tunableop_reader import Reading as Validated
@@ -408,7 +408,7 @@ def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
     return [*found.items(), ("the set of validators", ", ".join(sorted(found)))]
 
 
-def _merged(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     # The set is the files' own, so complete whatever it holds: that is what a CUDA build's means to the writer.
     facts = {f"{validators.PREFIX}{key}": value for key, value in agreed.items() if " " not in key}
     head = validators.lines({**facts, "backend": "CUDA"})

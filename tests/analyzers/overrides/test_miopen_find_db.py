@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analyzers.overrides import miopen_find_db
 from analyzers.overrides.lint import inspect
-from analyzers.overrides.reading import Row
+from analyzers.overrides.reading import Offer, Row, offers
 from analyzers.proof.coverage import served_by
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen.problem_key import problem_from_key
@@ -224,14 +224,18 @@ def test_usual_records_are_judged_as_one_by_one(data: st.DataObject) -> None:
     live = sum(len(its) for row, its in quick.reading.alike if row.live)
     assert live == sum(row.live for row in plain.rows)
     for of in ("by_key", "by_shape"):
-        assert dict(getattr(quick.reading, of)) == dict(getattr(plain.reading, of))
         wanted: dict[object, list[Row]] = {}
         for row in plain.rows:
             if of == "by_key" and not row.dead:
                 wanted.setdefault(row.key, []).append(row)
             elif of == "by_shape" and row.live:
                 wanted.setdefault(row.problem.shape if row.problem else None, []).append(row)
-        assert dict(getattr(quick.reading, of)) == wanted
+        for one in (quick, plain):
+            assert {key: rows for key, rows in getattr(one.reading, of).items() if rows} == wanted
+    offered: dict[str, list[Offer]] = {}
+    for offer in offers(plain.rows):
+        offered.setdefault(offer.key, []).append(offer)
+    assert {key: given for key, given in quick.reading.parsed.offers.items() if given} == offered
 
 
 @given(st.text(alphabet="=:;,-x0123456789NCHWFPgGemrw\r\n", max_size=200))
