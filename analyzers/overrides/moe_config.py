@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from analyzers.evidence.devices import device_of
 from analyzers.evidence.target import Facts, arch
 from analyzers.overrides.override_format import Merging, OverrideFormat, Report
-from analyzers.overrides.reading import Note, Reading, Row, Rule, judge, text_of
+from analyzers.overrides.reading import Note, Offer, Reading, Row, Rule, judge, text_of
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.errors import InputError
 from logparse.formats import moe_config
@@ -278,14 +278,14 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     return [("table", reading.parsed.name), (_VERSION, reading.parsed.version)]
 
 
-def _merged(rows: Sequence[Row], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     version = [f'"{_VERSION}": {json.dumps(agreed[_VERSION])}'] if agreed[_VERSION] else []
     members = [*version, *(row.text for row in sorted(rows, key=_tokens))]
     data = "{\n    " + ",\n    ".join(members) + "\n}\n"
     return [Emission(f"{agreed['table']}.json", data.encode(), "export VLLM_TUNED_CONFIG_FOLDER={folder}")]
 
 
-def _tokens(row: Row) -> int:
+def _tokens(row: Offer) -> int:
     return int(row.text.split('"')[1])
 
 
