@@ -304,11 +304,17 @@ def _failures(files: Sequence[OverrideFile], outcomes: Sequence[Outcome], compla
             yield f"{outcome.label}: slower with the override, {outcome.before_us:.4g} to {outcome.after_us:.4g} µs"
     if not any(outcome.effect in ("applied", "changed kernel") for outcome in outcomes):
         shown = any(outcome.effect == "unknown" for outcome in outcomes)
+        how = "a trace with kernels does" if _of_rocblas(outcomes) else "a bench or verbose log does"
         yield (
-            "no row can be shown to have taken effect: the logs after name no pick (a bench or verbose log does)"
+            f"no row can be shown to have taken effect: the logs after name no pick ({how})"
             if shown
             else "no row took effect: no call of the run is served"
         )
+
+
+def _of_rocblas(outcomes: Sequence[Outcome]) -> bool:
+    """Whether all are of rocBLAS, whose logs name only the solutions that a program asks for by index."""
+    return all(solution_from_text(outcome.intended).library == "rocblas" for outcome in outcomes)
 
 
 def promises(findings: pd.DataFrame) -> dict[str, float]:

@@ -1,0 +1,23 @@
+"""A job: products through the real rocBLAS, as a training step makes them.
+
+``rocblas_job.py CALL TIMES``: the call (JSON, as ``rocblas.py`` describes it) so often, by the library's own choice.
+``rocblas_job.py CALL 0``: once with its own choice (index 0), then with each solution that it lists.  Prints a JSON
+value per solution: its index and the launches of one product.
+"""
+
+import json
+import sys
+
+from rocblas import Library
+
+
+def main():
+    call, times = map(json.loads, sys.argv[1:])
+    library = Library()
+    for index in [0] if times else [0, *library.solutions(call)]:
+        launches = [library.run(call, index) for _ in range(times or 1)]
+        if launches[0] is not None:
+            print(json.dumps([index, launches[0].splitlines()]))
+
+
+main()

@@ -1,0 +1,71 @@
+"""The loop with the real rocBLAS: a job, its bench log, a replay, the override file, the job again.
+
+The times of its kernels are planted.  The product has 68 solutions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from logparse.formats.rocblas import RESERVED
+from tests.conformance.loop import DISTURBED, Loop
+from tests.conformance.rocm import Rocm
+
+SETTINGS = {
+    "VGPU_ARCH": "gfx942:sramecc+:xnack-",
+    "VGPU_CUS": "304",
+    "ROCBLAS_USE_HIPBLASLT": "0",
+    "ROCBLAS_LAYER": "2",
+}
+CALL = ["T", "T", 96, 64, 128, 1, [128, 64, 96], [0, 0, 0], 0, "bf16_r", "bf16_r", "f32_r"]
+CALLS = 40
+OWN_US, BEST_US, OTHER_US, WRONG_US = 40, 25, 60, 10
+
+
+@pytest.fixture
+def loop(rocm: Rocm, tmp_path: Path) -> Loop:
+    return Loop(rocm, tmp_path, dict(SETTINGS))
+
+
+def solutions(loop: Loop) -> dict[int, str]:
+    """The library's own choice (0) and those whose launch is of a kernel of their own, with its name."""
+    lines = loop.run(*loop.job("rocblas_job", CALL, 0)).splitlines()
+    names = {index: launches[0].split()[0] for index, launches in map(json.loads, lines)}
+    all_names = list(names.values())
+    return {x: name for x, name in names.items() if not x or sum(name in other for other in all_names) == 1}
+
+
+def planted(times: Mapping[int, float], names: Mapping[int, str]) -> Sequence[tuple[float, str]]:
+    """All other solutions get a time that is worse."""
+    return [*((us, names[index]) for index, us in times.items()), (OTHER_US, "Cijk_A")]
+
+
+def before(loop: Loop) -> None:
+    loop.settings.update(DISTURBED)
+    loop.capture("before", loop.job("rocblas_job", CALL, CALLS))
+    loop.replay("rocblas")
+
+
+def test_the_planted_best_is_found_written_and_used(loop: Loop) -> None:
+    """Also where a faster kernel computes wrong values, one hangs, one crashes, and the clock is unsteady."""
+    names = solutions(loop)
+    own, best, wrong, hanging, crashing = list(names)[:5]
+    faults = {"WRONG": [names[wrong]], "HANG": [names[hanging]], "CRASH": [names[crashing]]}
+    loop.plant(planted({own: OWN_US, best: BEST_US, wrong: WRONG_US}, names), faults)
+    before(loop)
+    rows = loop.rows("select distinct solution, status from measurements where status <> 'ok'")
+    statuses = {row["solution"]: row["status"] for row in rows}
+    assert statuses[f"rocblas:{wrong}"] == "wrong"
+    assert statuses[f"rocblas:{hanging}"] == "timeout"
+    assert statuses[f"rocblas:{crashing}"] == "failed"
+    loop.logparse("recommend")
+    (written,) = loop.folder.glob("overrides/*/rocblas_override.csv")
+    assert written.read_text(encoding="utf-8").splitlines()[1].endswith(f",{-best - RESERVED}")
+    lines = loop.launches("after", loop.job("rocblas_job", CALL, CALLS), f". {written.parent / 'apply.sh'}")
+    assert [line.split()[0] for line in lines] == [names[best]] * CALLS
+    with pytest.raises(AssertionError, match=r"no row can be shown .*\(a trace with kernels does\)"):
+        loop.logparse("verify", "before", "after", str(written))  # rocBLAS's logs do not name what it took
