@@ -133,7 +133,7 @@ def _problem(row: Mapping[str, str], name: str) -> GemmProblem:
     batched = found is None or len(found["c"]) == 3
     if batched and "SizeL" not in row:
         raise ValueError("no SizeL: which of its sizes is the batch is not known")
-    m, n, third = (int(row[f"Size{x}"]) for x in "IJK")
+    m, n, third = (int(row.get(f"Size{x}", "no column")) for x in "IJK")
     values: dict[str, Any] = {"m": m, "n": n, "k": int(row["SizeL"]) if batched else third}
     values["batch_count"] = third if batched else 1
     leading = {name.lower(): row.get(name, "") for name in ("LDA", "LDB", "LDC", "LDD")}

@@ -117,8 +117,8 @@ class LineReader:
         self._records = [(f, re.compile(f.start), f.markers) for f in formats if isinstance(f, LineFormat)]
         blocks = [f for f in formats if isinstance(f, BlockFormat)]
         self._blocks: list[tuple[BlockFormat, BlockReader]] = [(f, f.begin()) for f in blocks]
-        records = tuple(dict.fromkeys(m for f, _, _ in self._records for m in f.markers))
-        block = tuple(dict.fromkeys(m for f in blocks for m in f.markers))
+        records = _shortest([m for f, _, _ in self._records for m in f.markers])
+        block = _shortest([m for f in blocks for m in f.markers])
         starts = tuple(m for f, _, _ in self._records if f.prefixed for m in f.markers if m.startswith(b"]["))
         self._marker = any_of((*records, *block))
         self._block_marker = any_of(block)
@@ -334,6 +334,11 @@ class LineReader:
         for block in self._blocks:
             if block[1].awake and block not in marked:
                 yield block
+
+
+def _shortest(markers: Sequence[bytes]) -> tuple[bytes, ...]:
+    """The markers without those that contain another one: a line bears one of them iff it bears one of all."""
+    return tuple(dict.fromkeys(m for m in markers if not any(other in m for other in markers if other != m)))
 
 
 def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at: int) -> re.Match[bytes] | None:
