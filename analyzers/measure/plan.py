@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import pandas as pd
 
 from analyzers.evidence.cells import count_of
 from analyzers.evidence.efficiency import efficiencies
 from analyzers.evidence.joins import is_default
+from analyzers.evidence.predictions import Prediction, Predictor
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, layer_of, problem_from_text
 
 PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
@@ -21,15 +23,23 @@ GEMM heuristics are good: a few percent over many ordinary shapes.  Backward wei
 _ASSUMED_FLOPS_PER_US = 2e8  # of a problem without any time; only the order of work hangs on it
 _ASSUMED_BYTES_PER_US = 2e6
 _LEAST_US = 5.0
+_LEAST_REGRET = 0.01  # what a race looks for; no problem is left out because similar ones gained nothing
 _SAMPLES = 4  # per solution, on average of a race
 _SAMPLE_US = 1500.0
 _PREPARE_S = 0.02
 _SETUP_S = 0.3
 
 
+Basis: TypeAlias = Literal["measured", "predicted", "assumed"]
+"""What a time rests on: its own measurement (or a linked problem's), similar problems', or peak rates alone."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """One problem of a plan.  ``time_us`` is the best guess of one call, ``regret`` the share that may be saved."""
+    """One problem of a plan.  ``time_us`` is the best guess of one call, ``regret`` the share that may be saved.
+
+    ``risk`` is the predicted probability that this share exceeds ``predictions.LARGE``.
+    """
 
     problem: Problem
     calls: int | None
@@ -38,6 +48,8 @@ class Item:
     solutions: int
     cost_s: float
     workspace_bytes: int | None = None
+    basis: Basis = "assumed"
+    risk: float | None = None
 
     @property
     def saving_us(self) -> float:
@@ -62,7 +74,8 @@ def plan(
 
     ``tables`` are the store's frames (``calls``, ``workload``, ``measurements``, ``facts``, ``links``, ``kernels``).  A
     problem that a trace shows far below its roofline is expected to gain what comparable ones reach.  A run without
-    calls (only tuning files) offers the problems that were measured.  A text without calls that may be a counted call
+    calls (only tuning files) offers the problems that were measured.  What no measurement is known of is predicted from
+    similar problems, where there are enough.  A text without calls that may be a counted call
     (a TunableOp key beside the log's line) is left to that.  ``solutions`` is how many each is expected to have.
     """
     workload = tables["workload"]
@@ -75,12 +88,16 @@ def plan(
     workspaces = _workspaces(tables["calls"])
     slow = _slow_backward_weights(measured)
     below = _below_roofline(tables)
+    predictions = _predictions(measured, slow, [x for x in wanted if x.text not in linked])
     items = []
     for problem in wanted:
         known = linked.get(problem.text)
         count = calls.get(problem.text)
-        time_us = known.time_us if known else _guess_us(problem)
+        predicted = predictions.get(problem.text)
+        time_us = known.time_us if known else predicted.time_us if predicted else _guess_us(problem)
         regret = max(known.regret or 0.0, slow.get(known.problem, 0.0)) if known else 0.0
+        if predicted and predicted.regret is not None:
+            regret = max(predicted.regret, _LEAST_REGRET)
         if known is None or not known.regret:
             regret = max(regret, below.get(problem.text, 0.0))
         items.append(
@@ -92,10 +109,24 @@ def plan(
                 solutions=solutions,
                 cost_s=cost_s(time_us, solutions),
                 workspace_bytes=workspaces.get(problem.text),
+                basis="measured" if known else "predicted" if predicted else "assumed",
+                risk=predicted.risk if predicted else None,
             )
         )
     items.sort(key=lambda item: (-item.value, item.problem.text))
     return items[:top]
+
+
+def _predictions(
+    measured: pd.DataFrame, slow: Mapping[str, float], unmeasured: Sequence[Problem]
+) -> dict[str, Prediction]:
+    """Predictions of the problems that nothing measured is linked to, by text."""
+    if not unmeasured or measured.empty:
+        return {}
+    known = measured["regret"].clip(lower=0).fillna(pd.Series(slow, dtype="float64"))
+    predictor = Predictor(measured.assign(regret=known))
+    found = zip(unmeasured, predictor.predict(unmeasured), strict=True)
+    return {problem.text: prediction for problem, prediction in found if prediction is not None}
 
 
 def _echoes(calls: pd.Series, links: pd.DataFrame) -> set[str]:

@@ -13,10 +13,16 @@ from logparse.output import Answer
 
 
 def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
-    """One row per planned problem, in the order of work; ``cost_s`` and ``saving_us`` are estimates."""
-    columns = ["problem", "calls", "time_us", "saving_us", "solutions", "cost_s", "text"]
-    rows = [(x.problem.label, x.calls, x.time_us, x.saving_us, x.solutions, x.cost_s, x.problem.text) for x in items]
-    return pd.DataFrame(rows, columns=columns)
+    """One row per planned problem, in the order of work; ``cost_s`` and ``saving_us`` are estimates.
+
+    ``basis`` states what ``time_us`` rests on; ``risk`` is a predicted probability, missing where nothing predicts it.
+    """
+    columns = ["problem", "calls", "time_us", "basis", "risk", "saving_us", "solutions", "cost_s", "text"]
+    rows = [
+        (x.problem.label, x.calls, x.time_us, x.basis, x.risk, x.saving_us, x.solutions, x.cost_s, x.problem.text)
+        for x in items
+    ]
+    return pd.DataFrame(rows, columns=columns).astype({"risk": "float64"})
 
 
 def step_line(step: Step) -> str:

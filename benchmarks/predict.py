@@ -1,0 +1,252 @@
+"""What is known of a problem before it is measured: predictions held against find-dbs and H200 records, no GPU.
+
+    python benchmarks/predict.py --find-dbs FOLDER [--results FOLDER]
+
+FOLDER holds ``gfx942130.HIP.fdb.txt.bz2`` (MI300X) and ``gfx90a68.HIP.fdb.txt.bz2`` (MI250X), as MIOpen ships them.
+
+* within: gfx942, five folds of layer families (channels, window, stride, dilation and groups: a family's other batches,
+  extents, types and directions are held out with it).  Median factor error of the best time; "is this W slow" (three
+  times the slower of F and B, and above 50 µs; siblings are held out too); the share of what slow W lose that is
+  reached within 20 % of the tuning cost (``plan.cost_s``), in predicted order, at random, and by measured time.
+* across: from gfx90a to gfx942, everything, and only what solvers do that gfx942's db names too; as it is, and scaled
+  by the median ratio of ten problems of each direction and type, drawn at random, as if measured on the target before.
+  ``the same problem`` is the measured time of gfx90a itself: no prediction from it can be better.
+* regret: the backward weights of the H200 records, held out by group as in ``proposers.py``: rank correlation
+  (Spearman) of predicted and measured regret of PyTorch's default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import proposers
+from inputs import _FindDb, _frame
+
+from analyzers.analyzer import Settings
+from analyzers.evidence.passes import passes_of
+from analyzers.evidence.predictions import Predictor
+from analyzers.measure.plan import cost_s
+from analyzers.slow_wrw import backward_weights
+from logparse.formats.miopen import find_db
+from logparse.model import ConvProblem, Problem, problem_from_text
+
+FOLDS = 5
+CALIBRATED = 10
+WITHIN, ACROSS, PRECISION, RECALL, REACHED, COST, RANK = 1.15, 1.3, 0.8, 0.8, 0.9, 0.2, 0.85
+_FAMILY = ("spatial", "c", "k", "filter_d", "filter_h", "filter_w", "stride_h", "stride_w", "dilation_h", "groups")
+
+
+def loaded(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The solver times of a find-db, and its convolutions."""
+    tables: dict[str, list[Any]] = {"measurements": [], "convs": []}
+    for outcome in find_db.read(_FindDb(str(path))):
+        for name, table in outcome.tables.items():
+            if name in tables:
+                tables[name].append(table)
+    times = _frame(tables["measurements"], "origin", "kind", "problem", "solution", "status", "time_us")
+    convs = _frame(tables["convs"], "problem", "direction", "flops").drop_duplicates("problem")
+    return times[(times["status"] == "ok") & (times["time_us"] > 0)], convs
+
+
+def table_of(times: pd.DataFrame, convs: pd.DataFrame) -> pd.DataFrame:
+    """By problem: best time (µs), regret of a W (above its slower sibling), slow, mean time of its solvers, family."""
+    given = convs.assign(layer=convs["problem"].str[len("conv F ") :])
+    w = backward_weights(passes_of(times.assign(source_id="find-db"), given), Settings()).set_index("problem")
+    out = times.groupby("problem")["time_us"].agg(time_us="min", solvers_us="mean", solvers="size")
+    out["regret"] = (1 - w["sibling_us"] / w["best_us"]).clip(lower=0)
+    out["slow"] = out.index.isin(w.index[w["slow"]])
+    out["made"] = [problem_from_text(str(x)) for x in out.index]
+    out["direction"] = [x.direction for x in out["made"]]
+    out["type"] = [x.in_type for x in out["made"]]
+    out["family"] = pd.factorize(pd.Series([family(x) for x in out["made"]]))[0]
+    return out
+
+
+def family(problem: Problem) -> str:
+    """The layer without batch, extent, type, layout and direction."""
+    assert isinstance(problem, ConvProblem)
+    return " ".join(str(getattr(problem, name)) for name in _FAMILY)
+
+
+# ------------------------------------------------------------------------------------------------ within a device
+
+
+def held_out(table: pd.DataFrame, seed: int, large: float) -> pd.DataFrame:
+    """Predictions by problem, each from the families of the other folds."""
+    folds = np.random.default_rng(seed).integers(0, FOLDS, table["family"].max() + 1)[table["family"]]
+    made = []
+    for fold in range(FOLDS):
+        asked = table[folds == fold]
+        made.append(predicted(Predictor(table[folds != fold], large=large), asked))
+    return pd.concat(made).reindex(table.index)
+
+
+def predicted(predictor: Predictor, asked: pd.DataFrame) -> pd.DataFrame:
+    """``time_us``, ``regret`` and ``risk``; missing where no prediction is made."""
+    found = predictor.predict(list(asked["made"]))
+    rows = [(x.time_us, x.regret, x.risk) if x else (None, None, None) for x in found]
+    return pd.DataFrame(rows, index=asked.index, columns=["time_us", "regret", "risk"], dtype="float64")
+
+
+def within(table: pd.DataFrame, seed: int) -> dict[str, Any]:
+    """The figures of one device."""
+    started = time.process_time()
+    made = held_out(table, seed, large=1 - 1 / Settings().slow_factor)
+    out: dict[str, Any] = {"problems": len(table), "cpu_s": time.process_time() - started}
+    out["factor"] = factor(made["time_us"], table["time_us"])
+    out |= {f"factor_{x}": factor(made["time_us"], table.loc[table["direction"] == x, "time_us"]) for x in "FBW"}
+    w = table[(table["direction"] == "W") & table["regret"].notna()]
+    mine = made.loc[w.index]
+    flagged, slow = (mine["risk"] > 0.5).to_numpy(), w["slow"].to_numpy()
+    out |= {"w": len(w), "slow": int(slow.sum()), "flagged": int(flagged.sum())}
+    out |= {"precision": float(slow[flagged].mean()), "recall": float(flagged[slow].mean())}
+    lost = np.where(slow, w["time_us"] * w["regret"], 0.0)
+    cost = np.array([cost_s(us, int(n)) for us, n in zip(w["solvers_us"], w["solvers"], strict=True)])
+    orders = {
+        "predicted": np.argsort(-(mine["time_us"] * mine["regret"]).to_numpy()),
+        "by time": np.argsort(-w["time_us"].to_numpy()),
+        "perfect": np.argsort(-lost),
+    }
+    out["curves"] = {name: curve(order, lost, cost) for name, order in orders.items()}
+    draw = np.random.default_rng(seed)
+    shuffled = [curve(draw.permutation(len(w)), lost, cost) for _ in range(20)]
+    out["curves"]["random"] = [float(x) for x in np.mean(shuffled, axis=0)]
+    return out
+
+
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
+
+
+def curve(order: Any, lost: Any, cost: Any) -> list[float]:
+    """The share of what is lost that is reached within each of ``SHARES`` of the cost."""
+    reached, spent = np.cumsum(lost[order]) / lost.sum(), np.cumsum(cost[order]) / cost.sum()
+    found = np.searchsorted(spent, SHARES, side="right")
+    return [float(reached[i - 1]) if i else 0.0 for i in found]
+
+
+def factor(made: pd.Series, true: pd.Series) -> float:
+    """The median of max(a/b, b/a)."""
+    apart = np.log(made.reindex(true.index) / true).abs()
+    return float(np.exp(apart.median()))
+
+
+# ------------------------------------------------------------------------------------------------ across devices
+
+
+def across(source: Mapping[str, pd.DataFrame], target: pd.DataFrame, seed: int) -> dict[str, Any]:
+    """From the times of other solvers sets of one device to the best times of another."""
+    out: dict[str, Any] = {}
+    for name, table in source.items():
+        out[name] = _both(predicted(Predictor(table), target)["time_us"], target, seed)
+        known = table[~table["family"].isin(set(target["family_text"]))]
+        out[f"{name}, other families"] = _both(predicted(Predictor(known), target)["time_us"], target, seed)
+        same = table["time_us"].reindex(target.index).dropna()
+        out[f"{name}, the same problem"] = _both(same, target, seed) | {"problems": len(same)}
+    return out
+
+
+def _both(made: pd.Series, target: pd.DataFrame, seed: int) -> dict[str, float]:
+    """The factor as it is; and of the others, once ``CALIBRATED`` problems of each direction and type give a scale."""
+    rows = target.loc[made.dropna().index]
+    rows = rows.assign(ratio=np.log(made / rows["time_us"]))
+    drawn = rows.groupby(["direction", "type"]).sample(CALIBRATED, random_state=seed)
+    scales = drawn.groupby(["direction", "type"])["ratio"].median().rename("scale")
+    others = rows.drop(drawn.index).join(scales, on=["direction", "type"])
+    scaled = (others["ratio"] - others["scale"]).abs()
+    return {"factor": float(np.exp(rows["ratio"].abs().median())), "scaled": float(np.exp(scaled.median()))}
+
+
+# ------------------------------------------------------------------------------------------------ regret on the H200
+
+
+def regrets(seed: int) -> dict[str, Any]:
+    """Rank correlation of the regret of PyTorch's default, records held out by group."""
+    found: dict[str, dict[str, float]] = {}
+    for path in sorted(proposers.RESULTS.glob("wgrads-*.json.gz")):
+        for result in proposers._record(str(path))["results"]:
+            times = {x["solution"]: x["time_us"] for x in result["rows"] if x["status"] == "ok"}
+            if "Default" in times:
+                found.setdefault(result["problem"], times)
+    made = {x: problem_from_text(x) for x in found}
+    groups = proposers.grouped([x for x in made.values() if isinstance(x, ConvProblem)])
+    table = pd.DataFrame({"time_us": {x: times["Default"] for x, times in found.items()}})
+    table["regret"] = [1 - min(found[x].values()) / found[x]["Default"] for x in table.index]
+    table["made"], table["group"] = [made[x] for x in table.index], [groups[x] for x in table.index]
+    parts = []
+    for group in table["group"].unique():
+        parts.append(predicted(Predictor(table[table["group"] != group]), table[table["group"] == group]))
+    guess = pd.concat(parts).reindex(table.index)
+    rank = float(guess["regret"].rank().corr(table["regret"].rank()))
+    return {"problems": len(table), "groups": table["group"].nunique(), "rank_correlation": rank,
+            "factor": factor(guess["time_us"], table["time_us"])}  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ the program
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Predict, print, write the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--find-dbs", type=Path, required=True)
+    parser.add_argument("--results", default=str(proposers.RESULTS))
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    times, convs = loaded(options.find_dbs / "gfx942130.HIP.fdb.txt.bz2")
+    target = table_of(times, convs)
+    target["family_text"] = [family(x) for x in target["made"]]
+    others, _ = loaded(options.find_dbs / "gfx90a68.HIP.fdb.txt.bz2")
+    here = others[others["solution"].isin(set(times["solution"]))]
+    source = {"all solvers": others, "solvers of both": here}
+    made: dict[str, Any] = {"record": "predict", "seed": options.seed}
+    made["date"] = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    made["within gfx942"] = within(target, options.seed)
+    tables = {name: best_of(rows, set(target.index)) for name, rows in source.items()}
+    made["gfx90a to gfx942"] = across(tables, target, options.seed)
+    made["H200 regret"] = regrets(options.seed)
+    print(json.dumps(made, indent=1))
+    for line in judged(made):
+        print(line)
+    path = Path(options.results) / f"predict-find-dbs-{made['date'][:10]}.json"
+    path.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def best_of(times: pd.DataFrame, wanted: set[str], count: int = 19_000) -> pd.DataFrame:
+    """Best times by problem: all that the target has too, and a sample of the others."""
+    best = times[times["problem"].str.startswith("conv ")].groupby("problem")["time_us"].min().to_frame()
+    shared = best.index.isin(wanted)
+    others = best[~shared & best.index.str.contains("spatial=2 ") & best.index.str.contains("type=FP(?:16|32),")]
+    chosen = pd.concat([best[shared], others.sample(min(len(others), count - int(shared.sum())), random_state=0)])
+    return chosen.assign(regret=np.nan, family=[family(problem_from_text(str(x))) for x in chosen.index])
+
+
+def judged(made: Mapping[str, Any]) -> list[str]:
+    """Each wanted figure, and whether it is met."""
+    one, two = made["within gfx942"], made["gfx90a to gfx942"]
+    best = min(two[x]["scaled"] for x in two if "same" not in x)
+    raw = min(two[x]["factor"] for x in two if "same" not in x)
+    reached = one["curves"]["predicted"][SHARES.index(COST)]
+    found = (
+        (f"factor within a device {one['factor']:.3f} (at most {WITHIN})", one["factor"] <= WITHIN),
+        (f"factor across devices {raw:.3f} (at most {ACROSS})", raw <= ACROSS),
+        (f"factor across devices, scaled {best:.3f} (at most {ACROSS})", best <= ACROSS),
+        (f"slow W: precision {one['precision']:.2f} (at least {PRECISION})", one["precision"] >= PRECISION),
+        (f"slow W: recall {one['recall']:.2f} (at least {RECALL})", one["recall"] >= RECALL),
+        (f"reached within {COST:.0%} of the cost: {reached:.1%} (at least {REACHED:.0%})", reached >= REACHED),
+        (f"rank correlation of regret {made['H200 regret']['rank_correlation']:.2f} (at least {RANK})",
+         made["H200 regret"]["rank_correlation"] >= RANK),
+    )  # fmt: skip
+    return [f"{'met   ' if good else 'MISSED'} {text}" for text, good in found]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
