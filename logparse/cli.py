@@ -449,7 +449,9 @@ def convert(
 
 @verb("logparse export --as yaml --kind gemm -n 50 --out problems")
 def export(
-    as_: Annotated[str, option("bench, yaml, driver, untuned, csv or moe.", "--as", values=_names("export"))],
+    as_: Annotated[
+        str, option("bench, yaml, yaml-block, driver, untuned, csv or moe.", "--as", values=_names("export"))
+    ],
     store: opt.Store = None,
     run: opt.Run = None,
     kind: opt.Kind = None,

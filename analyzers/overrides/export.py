@@ -1,15 +1,16 @@
 """Any selection of problems as input for the libraries' own tools.
 
-========  ==================================================  ==================================
-``as``    file                                                read by
-========  ==================================================  ==================================
-bench     ``hipblaslt-bench …`` lines                         a shell
-yaml      ``- { function: matmul, M: …}``, as profile logs    ``hipblaslt-bench --yaml``
-driver    ``MIOpenDriver conv …`` lines                       a shell
-untuned   TunableOp's untuned CSV, and a script that tunes    ``torch.cuda.tunable``
-csv       a column per field of the problem, and the calls    anything
-moe       fused-MoE tables that servers did not find          a person with the engine's tuner
-========  ==================================================  ==================================
+==========  ==================================================  ==================================
+``as``      file                                                read by
+==========  ==================================================  ==================================
+bench       ``hipblaslt-bench …`` lines                         a shell
+yaml        ``- { function: matmul, M: …}``, as profile logs    ``hipblaslt-bench --yaml``
+yaml-block  the same, one key per line                          ``hipblaslt-bench --yaml``
+driver      ``MIOpenDriver conv …`` lines                       a shell
+untuned     TunableOp's untuned CSV, and a script that tunes    ``torch.cuda.tunable``
+csv         a column per field of the problem, and the calls    anything
+moe         fused-MoE tables that servers did not find          a person with the engine's tuner
+==========  ==================================================  ==================================
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from analyzers.overrides.commands import COMMANDS
 from logparse.errors import EmissionError, InputError
 from logparse.formats import moe_config
 from logparse.formats.format import Emission
-from logparse.formats.hipblaslt import profile
+from logparse.formats.hipblaslt import problem_yaml, profile
 from logparse.formats.tunableop import untuned
 from logparse.model import (
     CONV_FIELDS,
@@ -118,11 +119,15 @@ def _yaml(problem: Problem, calls: int | None) -> str:
     return profile.record(problem, calls or 1)
 
 
+def _yaml_block(problem: Problem, calls: int | None) -> str:
+    return problem_yaml.block(_yaml(problem, calls))
+
+
 def _driver(problem: Problem, calls: int | None) -> str:
     return COMMANDS["miopen"](problem)
 
 
-KINDS: Mapping[str, str] = {"bench": "gemm", "yaml": "gemm", "untuned": "gemm", "driver": "conv"}
+KINDS: Mapping[str, str] = {"bench": "gemm", "yaml": "gemm", "yaml-block": "gemm", "untuned": "gemm", "driver": "conv"}
 """The kind of problem that a tool runs."""
 OTHERS = ("csv", "moe")
 """What is exported besides: problems of any kind, and what are no problems."""
@@ -130,6 +135,7 @@ OTHERS = ("csv", "moe")
 _LINES: Mapping[str, tuple[str, Callable[[Problem, int | None], str], str]] = {
     "bench": ("bench.sh", _bench, "sh {path}"),
     "yaml": ("problems.yaml", _yaml, "hipblaslt-bench --yaml {path}"),
+    "yaml-block": ("problems.yaml", _yaml_block, "hipblaslt-bench --yaml {path}"),
     "driver": ("driver.sh", _driver, "sh {path}"),
 }
 

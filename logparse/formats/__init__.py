@@ -22,6 +22,7 @@ from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
 from logparse.formats.hipblaslt import info as hipblaslt_info
 from logparse.formats.hipblaslt import log as hipblaslt_log
 from logparse.formats.hipblaslt import preamble as hipblaslt_preamble
+from logparse.formats.hipblaslt import problem_yaml as hipblaslt_problem_yaml
 from logparse.formats.hipblaslt import profile as hipblaslt_profile
 from logparse.formats.hipblaslt import tuning_cache_log as hipblaslt_tuning_cache_log
 from logparse.formats.hipblaslt import tuning_file as hipblaslt_tuning_file
@@ -48,6 +49,7 @@ FORMATS: tuple[Format, ...] = (
     hipblaslt_info.FORMAT,
     hipblaslt_bench.FORMAT,
     hipblaslt_profile.FORMAT,
+    hipblaslt_problem_yaml.FORMAT,
     hipblaslt_bench_output.FORMAT,
     hipblaslt_preamble.FORMAT,
     hipblaslt_tuning_file.FORMAT,

@@ -1,0 +1,198 @@
+"""Lists of problems for ``hipblaslt-bench --yaml``, as people write them: YAML in block style, or in braces.
+
+::
+
+    - function: matmul                    - {function: matmul, transA: T, transB: N, a_type: f8_r, b_type: f8_r,
+      M: 4096                                c_type: f16_r, d_type: f16_r, compute_type: c_f32_r,
+      N: 512                                 M: 4096, N: 512, K: 1024}
+      K: 1024
+      transA: T
+      …
+
+What the library logs under mask 64 has the same keys and one record per line, ``- { function: matmul, …}``; it is no
+YAML and is read by ``profile``.  ``logparse export --as yaml-block`` writes the block style.  An item is one problem, a
+call without a count unless it has a ``call_count``.  Where a key is missing hipblaslt-bench's defaults hold: one
+batch, β 0, no epilogue, no scales, tight leading dimensions; transposes and types have none and stay unknown.  Keys
+that do not concern the problem (``iters``, ``initialization`` …) are left out.  A list of values, an alias or an anchor
+stands for several problems and is a reject.
+Source: ROCm/hipBLASLt clients/include/hipblaslt_common.yaml (``Arguments``, ``Defaults``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from logparse.formats.format import FileFormat, Head, Line, Outcome, Source
+from logparse.formats.hipblaslt.enums import (
+    BENCH_TYPES,
+    PROFILE_COMPUTE_TYPES,
+    SCALES,
+    beta_of,
+    default_types,
+    tight_leading_dimensions,
+)
+from logparse.model import Call, GemmProblem, Reject, Solution
+
+CATEGORY = "yaml"
+
+_HEAD = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|---[ \t]*)?\r?\n)*[ \t]*-[ \t]+(?!\{ function: matmul)"
+    rb"(?=\{?[ \t]*[A-Za-z_]\w*:)(?:[^-]|-(?![ \t]))*?\bfunction:[ \t]*[\"']?matmul"
+)
+_ITEM = re.compile(r"\s*-\s+(?P<rest>\S.*)\Z")
+_PAIR = re.compile(r"\s*(?P<key>[A-Za-z_]\w*):\s*(?P<value>.*)\Z")
+_COMMENT = re.compile(r"(?:\A|\s)#.*\Z")
+_MOST_LINES = 200
+"""Of one item: it has no more keys."""
+_FLAGS = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
+_SIZES = ("lda", "ldb", "ldc", "ldd", "stride_a", "stride_b", "stride_c", "stride_d")
+
+
+def recognise(head: Head) -> bool:
+    """A list whose first item has the function ``matmul``, and is no record of a log."""
+    return _HEAD.match(head.data) is not None
+
+
+def read(source: Source) -> Iterator[Outcome]:
+    """Each item as a call; comments are foreign."""
+    held: list[Line] = []
+    for line in source.lines():
+        text = _bare(line.text)
+        if not text:
+            yield Outcome("blank" if not line.text.strip() else "foreign")
+        elif text == "---":
+            yield Outcome("foreign")
+        elif held and (_ITEM.match(text) is None or _is_open(held)) and len(held) < _MOST_LINES:
+            held.append(line)
+        else:
+            yield from _item(held)
+            held = [line]
+    yield from _item(held)
+
+
+def _bare(text: str) -> str:
+    """A line without its comment and the end of a line."""
+    return _COMMENT.sub("", text.removeprefix("\ufeff").rstrip()).rstrip()
+
+
+def _is_open(lines: Sequence[Line]) -> bool:
+    """Whether the item is in braces that are not closed yet."""
+    text = _bare(lines[0].text).lstrip("- \t")
+    return text.startswith("{") and not _bare(lines[-1].text).endswith("}")
+
+
+def _item(lines: Sequence[Line]) -> Iterator[Outcome]:
+    if not lines:
+        return
+    try:
+        values = dict(_pairs([_bare(line.text) for line in lines]))
+        if values.get("function", "matmul") != "matmul":
+            raise ValueError(f"function {values['function'][:40]!r} is no matmul")
+        call = _call(values)
+    except ValueError as error:
+        length = sum(len(line.text.encode("utf-8", "surrogateescape")) + 1 for line in lines) - 1
+        reason = Reject(f"an item of a problem list: {error}", 0, length)
+        yield Outcome("reject", [reason], lines=len(lines), at=lines[0].offset)
+    else:
+        yield Outcome("call", [call], lines=len(lines), at=lines[0].offset)
+
+
+def _pairs(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The keys and values of an item in block style or in braces.  Raises ValueError."""
+    first = _ITEM.match(texts[0])
+    if first is None:
+        raise ValueError("it does not begin with a dash")
+    parts = [first["rest"], *texts[1:]]
+    if parts[0].startswith("{"):
+        body = " ".join(part.strip() for part in parts)
+        if not body.endswith("}"):
+            raise ValueError("no closing brace")
+        parts = [part for part in body[1:-1].split(",") if part.strip()]
+    for part in parts:
+        pair = _PAIR.match(part)
+        value = pair["value"].strip().strip("\"'") if pair else ""
+        if pair is None or value[:1] in ("[", "{", "*", "&", "|", ">"):
+            raise ValueError(f"{part.strip()[:60]!r} is no key with one value")
+        yield pair["key"], value
+
+
+def _call(values: Mapping[str, str]) -> Call:
+    """The problem with the tool's defaults.  Raises ValueError for a value that the tool does not know."""
+    index = values.get("solution_index", "")
+    count = values.get("call_count", "")
+    return Call(
+        problem=_problem(values),
+        category=CATEGORY,
+        count=int(count) if count else None,
+        solution=Solution("hipblaslt", str(int(index)), raw=index) if index.isdecimal() else None,
+    )
+
+
+def _problem(values: Mapping[str, str]) -> GemmProblem:
+    types = {name: _known(values, name, BENCH_TYPES) for name in (f"{x}_type" for x in "abcd")}
+    types |= {name: _known(values, name, BENCH_TYPES) for name in ("scale_type", "bias_type", "aux_type")}
+    compute = _known(values, "compute_type", {*PROFILE_COMPUTE_TYPES, *PROFILE_COMPUTE_TYPES.values()})
+    bias, gradient = _flag(values, "bias_vector"), _flag(values, "gradient")
+    activation = values.get("activation_type") or "none"
+    batch = int(values.get("batch_count") or 1)
+    out: dict[str, Any] = {
+        **types,
+        **{f"trans_{x.lower()}": _known(values, f"trans{x}", ("N", "T", "C")) for x in "AB"},
+        **{name.lower(): int(values.get(name) or 128) for name in "MNK"},
+        **{name: int(values[name]) for name in _SIZES if values.get(name)},
+        "batch_count": batch,
+        "batch_mode": {"0": "strided", "1": "pointer"}.get(values.get("batch_mode", "0")),
+        "compute_type": PROFILE_COMPUTE_TYPES.get(compute or "", compute),
+        "activation": activation,
+        "gradient": gradient,
+        "aux": _flag(values, "use_e") or (gradient and activation in ("relu", "gelu")),
+        "bias": bias,
+        "bias_source": (values.get("bias_source") or "d") if bias else None,
+        **{f"scale_{x.lower()}": _scale(values, f"scale{x}") for x in "ABCD"},
+        "scale_alpha_vector": _flag(values, "scaleAlpha_vector"),
+        "swizzle_a": _flag(values, "swizzleA"),
+        "swizzle_b": _flag(values, "swizzleB"),
+        "beta": beta_of(values.get("beta", "0")),
+    }
+    if out["trans_a"] is None or out["trans_b"] is None:
+        return GemmProblem(**default_types(out))
+    shape = {name: out[name] for name in ("trans_a", "trans_b", "m", "n", "k")}
+    return GemmProblem(**default_types({**tight_leading_dimensions(GemmProblem(**shape)), **out}))
+
+
+def _known(values: Mapping[str, str], name: str, words: Any) -> Any:
+    """A word of a closed list; None where the key is missing."""
+    value = values.get(name) or None
+    if value is not None and value not in words:
+        raise ValueError(f"{name} cannot be {value[:40]!r}")
+    return value
+
+
+def _flag(values: Mapping[str, str], name: str) -> bool:
+    value = values.get(name, "false")
+    if value not in _FLAGS:
+        raise ValueError(f"{name} cannot be {value[:40]!r}")
+    return _FLAGS[value]
+
+
+def _scale(values: Mapping[str, str], name: str) -> str:
+    value = {"true": "1", "false": "0"}.get(values.get(name, "0").lower(), values.get(name, "0"))
+    if value not in SCALES:
+        raise ValueError(f"{name} cannot be {value[:40]!r}")
+    return SCALES[value]
+
+
+def block(record: str) -> str:
+    """A profile record (``profile.record``) in block style: one key per line."""
+    body = record.strip().removeprefix("- {").removesuffix("}")
+    return "- " + "\n  ".join(pair.strip() for pair in body.split(","))
+
+
+FORMAT = FileFormat(
+    name="hipblaslt-yaml",
+    about="problem lists of hipblaslt-bench --yaml, in block style or braces",
+    recognise=recognise,
+    read=read,
+)
