@@ -95,6 +95,7 @@ def verify_actions(before: Tables, after: Tables, names: Sequence[str]) -> Actio
     unknown = [name for name in names if name not in promised]
     if unknown:
         there = f"there is {', '.join(promised)}" if promised else "no replay has timed one (`logparse replay`)"
+        there += "; override files are judged by `logparse verify BEFORE AFTER FILE…`"
         raise InputError(f"no action {', '.join(unknown)} of run {before.run}: {there}")
     chosen = [promised[name] for name in names]
     counts = [steps(x, settings)[0] for x in (before, after)]

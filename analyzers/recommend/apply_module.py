@@ -49,7 +49,7 @@ def module(results: Sequence[ActionResult]) -> Emission | None:
     alone = without_a_change(usable)
     text = _MODULE.format(
         alone="".join(f"{x.action.name!r}, " for x in alone),
-        chosen="".join(f"{x.action.name!r}, " for x in chosen(results)),
+        chosen="".join(f"{x.action.name!r}, " for x in chosen([x for x in results if x.action.kind != "files"])),
         actions="".join(_entry(x) for x in usable),
         settings="".join(_branch(x, x.application.settings) for x in usable),
         model="".join(_branch(x, x.application.model) for x in usable),

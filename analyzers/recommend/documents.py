@@ -156,7 +156,14 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
     out += [f"* {line.strip()}" for line in render.break_even_lines(recommendation.break_even)]
     out += [f"* {line}" for line in render.confidence_lines(recommendation)]
     if recommendation.actions:
-        out += ["", "## Actions", "", "```text", *render_actions.lines(recommendation.actions), "```"]
+        out += [
+            "",
+            "## Actions",
+            "",
+            "```text",
+            *render_actions.lines(recommendation.actions, recommendation.ceiling.gpu_us),
+            "```",
+        ]
     out += ["", *_table(recommendation), *_details(recommendation)]
     if recommendation.remarks:
         out += ["## The run", "", *(f"* {x.analyzer}: {_escaped(x.message)}" for x in recommendation.remarks), ""]

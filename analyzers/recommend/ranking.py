@@ -17,13 +17,14 @@ from analyzers import ANALYZERS, below_roofline, library_hint, suboptimal_pick
 from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.totals import results
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.gpu_time import GpuTime, gpu_time, gpu_us
+from analyzers.evidence.gpu_time import GpuTime, gpu_time, gpu_us, steps
 from analyzers.evidence.joins import called_problems, calls_by_problem, timed
 from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.evidence.program_changes import by_hand, out_of_reach
 from analyzers.measure.plan import plan
 from analyzers.recommend.ceiling import BreakEven, Ceiling, break_even, ceiling
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, pre_us
+from analyzers.recommend.files_action import files_action
 from analyzers.recommend.search_scripts import to_tune
 from analyzers.recommend.wildcards import Times
 from logparse.formats import aiter_log
@@ -39,7 +40,7 @@ class Recommendation:
     ``calls`` and ``times`` (µs per problem and solution, of the file that counts for the problem) are what families of
     rows are chosen by.  ``gpu_time`` is where the time of the run's traces goes, ``to_measure`` what a replay would
     measure first.  ``cuda``: the run's files are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables
-    lack.  ``actions``: what settings and changes of the program do to the whole job, the best first.
+    lack.  ``actions``: what override files, settings and changes of the program do to the job, the best first.
     """
 
     run: str
@@ -78,9 +79,10 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     total = gpu_us(tables)
     kept = sorted((_with_share(x, total) for x, why in zip(about, reasons, strict=True) if why is None), key=rank)
     rows = compare(tables, settings)
+    most = ceiling(rows, kept, tables, settings)
     return Recommendation(
         run=tables.run,
-        ceiling=ceiling(rows, kept, tables, settings),
+        ceiling=most,
         break_even=break_even(to_tune(kept), tables, settings),
         judgement=judged,
         remarks=tuple(remarks),
@@ -92,8 +94,16 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         to_measure=_to_measure(tables, rows),
         cuda=_of_cuda(tables),
         aiter_misses=_aiter_misses(tables),
-        actions=tuple(results(tables, ACTIONS, settings)),
+        actions=_actions(kept, total or most.default_us, tables, settings),
     )
+
+
+def _actions(
+    findings: Sequence[Finding], now_us: float, tables: Tables, settings: Settings
+) -> tuple[ActionResult, ...]:
+    files = files_action(findings, now_us, steps(tables, settings)[0])
+    found = results(tables, ACTIONS, settings) + ([] if files is None else [files])
+    return tuple(sorted(found, key=lambda x: (-x.saving_us, x.action.name)))
 
 
 def _potential(finding: Finding) -> Finding:

@@ -24,7 +24,11 @@ def lines(recommendation: Recommendation) -> list[str]:
     """The recommendation as text: ceiling, remarks on the run, verdict; the findings themselves are ``rows``."""
     remarks = [f"{remark.analyzer}: {remark.message}" for remark in recommendation.remarks]
     first = [x for x in remarks if x.startswith(f"{host_bound.NAME}:")]
-    out = [f"run {recommendation.run}", *first, *render_actions.lines(recommendation.actions)]
+    out = [
+        f"run {recommendation.run}",
+        *first,
+        *render_actions.lines(recommendation.actions, recommendation.ceiling.gpu_us),
+    ]
     out += gpu_time_lines(recommendation.gpu_time)
     out += ceiling_lines(recommendation.ceiling)
     out += break_even_lines(recommendation.break_even)
@@ -257,7 +261,9 @@ def answer(
 ) -> Answer:
     """The recommendation, ``n`` findings of it (or its ``actions`` alone), and the files that were written."""
     if actions:
-        shown = render_actions.lines(found.actions) or ["no action is measured (`logparse replay` measures)"]
+        shown = render_actions.lines(found.actions, found.ceiling.gpu_us) or [
+            "no action is measured (`logparse replay` measures)"
+        ]
         return Answer([*shown, *wrote_lines(written)], render_actions.rows(found.actions), "recommend --actions")
     frame = rows(found)
     ranked = [brief(frame).head(n or ROWS)] if len(frame) else []

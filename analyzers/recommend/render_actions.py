@@ -13,12 +13,13 @@ from logparse.text import duration
 _LOSERS = 3
 
 
-def lines(results: Sequence[ActionResult]) -> list[str]:
-    """All actions, the best first; empty without any."""
+def lines(results: Sequence[ActionResult], gpu_us: float | None) -> list[str]:
+    """These actions, the best first; empty without any.  ``gpu_us``: the whole job's GPU time, None without a trace."""
     if not results:
         return []
     step = "step" if results[0].steps else "run"
-    out = [f"actions, by GPU time of the whole job per {step}:"]
+    of = "of the whole job" if gpu_us is not None else "of the problems with two measured times"
+    out = [f"actions, by GPU time {of} per {step}:"]
     for result in results:
         out += _action(result)
     return out
@@ -50,7 +51,8 @@ def _action(result: ActionResult) -> list[str]:
 def _verdict(result: ActionResult) -> str:
     if result.loses:
         return ": do not"
-    return "" if result.pays else ": no difference that is sure"
+    unsure = "not confirmed" if result.action.kind == "files" else "no difference that is sure"
+    return "" if result.pays else f": {unsure}"
 
 
 def _certainty(result: ActionResult) -> str:

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from analyzers.analyzer import Settings
+from analyzers.recommend import apply_module, render
+from analyzers.recommend.files_action import OVERRIDES, files_action
+from analyzers.recommend.ranking import recommend
+from logparse.model import Finding
+from tests.analyzers.example import everything
+
+
+@pytest.fixture(scope="module")
+def findings() -> list[Finding]:
+    """Findings with a row in an override file and a known saving."""
+    found = recommend(everything(), Settings()).findings
+    chosen = [x for x in found if x.override is not None and x.saving_us]
+    assert len(chosen) > 1
+    return chosen
+
+
+def test_the_sum_of_the_rows_is_what_the_files_do(findings: list[Finding]) -> None:
+    result = files_action(findings, 1e9, 4.0)
+    assert result is not None
+    assert result.saving_us == pytest.approx(sum(x.saving_us or 0.0 for x in findings))
+    assert (result.now_us, result.steps, len(result.parts)) == (1e9, 4.0, len(findings))
+    assert result.measured_us == result.changed_us <= result.now_us
+
+
+def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
+    unsure = files_action([replace(x, p=None, saving_low_us=None, saving_high_us=None) for x in findings], 1e9, None)
+    assert unsure is not None
+    assert unsure.high_us == unsure.now_us
+    assert not unsure.pays
+    one = findings[0]
+    sure = replace(one, p=0.001, saving_low_us=0.5 * (one.saving_us or 0), saving_high_us=2.0 * (one.saving_us or 0))
+    result = files_action([sure], 1e9, None)
+    assert result is not None
+    assert result.pays
+    assert (result.now_us - result.high_us, result.now_us - result.low_us) == pytest.approx(
+        (sure.saving_low_us, sure.saving_high_us)
+    )
+    assert "1 row, 1 confirmed" in result.application.line
+
+
+def test_without_a_row_there_are_no_files(findings: list[Finding]) -> None:
+    assert files_action([replace(x, override=None) for x in findings], 1e9, None) is None
+    assert files_action([replace(x, saving_us=None) for x in findings], 1e9, None) is None
+
+
+def test_recommend_lists_the_files_among_the_actions() -> None:
+    found = recommend(everything(), Settings())
+    assert OVERRIDES.name in [x.action.name for x in found.actions]
+    assert any(line.startswith(f"  {OVERRIDES.name}: ") for line in render.lines(found))
+    module = apply_module.module(found.actions)
+    assert module is None or f"'{OVERRIDES.name}'" not in module.data.decode(), "apply.py holds what Python applies"
