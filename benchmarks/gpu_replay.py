@@ -4,6 +4,7 @@
     python benchmarks/gpu_replay.py gemms  --log profile_mask64.log         # hipBLASLt's profile lines do as well
     python benchmarks/gpu_replay.py wgrads --find-db gfx942130.HIP.fdb.txt.bz2 [--wheels DIR] [--smoke]
     python benchmarks/gpu_replay.py wgrads --flagged --find-db …            # only those that the find-db shows as slow
+    python benchmarks/gpu_replay.py wgrads --direction F --find-db …        # ``fprops``; B: ``dgrads``
 
 ``gemms``: every GEMM of a cuBLASLt or hipBLASLt log (Trace, bench or profile lines), the library's pick against the
 best of its heuristic list.  It fails by itself when the median regret exceeds 1.05: over ordinary shapes that would be
@@ -55,6 +56,9 @@ from logparse.model import Problem
 
 LARGEST_MEDIAN_REGRET = 1.05
 
+KINDS = {"W": "wgrads", "F": "fprops", "B": "dgrads"}
+"""Names of the records by direction."""
+
 
 def main() -> int:
     """Parse, measure, write the record, print a summary."""
@@ -72,6 +76,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--smoke", action="store_true", help="few problems in a minute, to see that it works")
     parser.add_argument("--flagged", action="store_true", help="wgrads: only what the find-db shows as slow")
+    parser.add_argument("--direction", choices=tuple(KINDS), default="W", help="wgrads: another pass instead")
     parser.add_argument("--repeat", action="store_true", help="the same problems twice: how many findings come again")
     parser.add_argument("--null", action="store_true", help="the default against itself: how many findings are false")
     options = parser.parse_args()
@@ -94,11 +99,10 @@ def _run(options: argparse.Namespace) -> int:
         options.kind = "-".join(["gemms", *sorted(set(found.categories) - {"trace"})])
         backends = _backends(options, ("cublaslt", "nvmath"))
     else:
-        slow = slow_wgrads(options.find_db)
-        problems = (
-            slow[: options.count] if options.flagged else sampled_wgrads(options.find_db, options.count, options.seed)
-        )
-        options.kind = "wgrads-flagged" if options.flagged else "wgrads"
+        slow = slow_wgrads(options.find_db) if options.direction == "W" else []
+        sampled = sampled_wgrads(options.find_db, options.count, options.seed, options.direction)
+        problems = slow[: options.count] if options.flagged else sampled
+        options.kind = "wgrads-flagged" if options.flagged else KINDS[options.direction]
         backends = _backends(options, ("torch", "torch"), ("cudnn", "cudnn"))
     if options.null:
         return method_checks.null(options, problems[: options.count], _replayed)
@@ -116,7 +120,7 @@ def _run(options: argparse.Namespace) -> int:
         "seconds": round(time.monotonic() - started, 1),
         "problems_planned": len(problems),
     }
-    if options.record == "wgrads":
+    if options.record == "wgrads" and options.direction == "W":
         record["slow_in_find_db"] = _said_slow(slow, record)
     return _finish(options, record)
 

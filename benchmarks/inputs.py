@@ -99,15 +99,15 @@ def _read(line: str) -> Outcome:
 # ------------------------------------------------------------------------------------------------ W of a find-db
 
 
-def sampled_wgrads(path: str | None, count: int, seed: int) -> list[Problem]:
-    """A seeded sample of a find-db's W problems above 2 GFLOP that torch can state."""
+def sampled_wgrads(path: str | None, count: int, seed: int, direction: str = "W") -> list[Problem]:
+    """A seeded sample of a find-db's W problems (or F, or B) above 2 GFLOP that torch can state."""
     found = set()
     for line in _lines(_opened(path, "--find-db")):
         try:
             problem = problem_from_key(line.partition("=")[0])
         except ValueError:
             continue
-        if _is_wanted(problem):
+        if _is_wanted(problem, direction):
             found.add(problem)
     ordered = sorted(found, key=lambda problem: problem.text)
     return random.Random(seed).sample(ordered, min(count, len(ordered)))
@@ -161,8 +161,8 @@ def _frame(tables: list[pa.Table], *columns: str) -> Any:
     return pa.concat_tables(plain).to_pandas()
 
 
-def _is_wanted(problem: Problem) -> bool:
-    if not isinstance(problem, ConvProblem) or problem.direction != "W" or (problem.flops or 0) <= LEAST_FLOPS:
+def _is_wanted(problem: Problem, direction: str) -> bool:
+    if not isinstance(problem, ConvProblem) or problem.direction != direction or (problem.flops or 0) <= LEAST_FLOPS:
         return False
     try:
         conv_shapes(problem)

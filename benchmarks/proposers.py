@@ -3,7 +3,8 @@
     python benchmarks/proposers.py [--html docs/proposers.html] [--results FOLDER]
 
 * ``cudnn W``: the backward weights whose every cuDNN plan an H200 record holds (``results/wgrads-*``; plans that
-  refused to run are left out).  No record holds every plan of a forward or backward-data problem.
+  refused to run are left out); ``cudnn F`` and ``cudnn B`` likewise where there are records (``fprops-*`` and
+  ``dgrads-*``, made by ``gpu_replay.py wgrads --direction F --find-db …``).  No such record was made yet.
 * ``hipblaslt (simulated)``: 2,226 solutions a problem with planted times: tiles, waves and split-K make them smooth in
   the sizes, and cliffs (a solution that is slow wherever a size has some remainder) are drawn on top.  The problems are
   the GEMMs of language models of nine widths.
@@ -291,14 +292,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--smoke", action="store_true", help="a few problems of each record, to see that it works")
     options = parser.parse_args(arguments)
     few = slice(0, 12 if options.smoke else None)
-    cases, results = recorded(sorted(RESULTS.glob("wgrads-*.json.gz")))
-    planted = simulated(options.seed)
     rows = []
-    for name, table_cases, table_results in (
-        ("cudnn W", cases[few], results[few]),
-        ("hipblaslt (simulated)", planted[few], as_record(planted[few], options.seed)),
-    ):
-        counts = [x * (1 if name == "cudnn W" else 8) for x in options.counts]
+    for name, table_cases, table_results in sources(options.seed, few):
+        counts = [x * (8 if "simulated" in name else 1) for x in options.counts]
         table = Table(name, table_cases, table_results, options.seed)
         groups = len({x.group for x in table_cases})
         print(
@@ -316,6 +312,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for text in met(rows):
         print(text)
     return 0
+
+
+def sources(seed: int, few: slice) -> Iterator[tuple[str, Sequence[Case], Sequence[Mapping[str, Any]]]]:
+    """Name, cases and results of each record."""
+    for name, kind in (("cudnn F", "fprops"), ("cudnn B", "dgrads"), ("cudnn W", "wgrads")):
+        cases, results = recorded(sorted(RESULTS.glob(f"{kind}-*.json.gz")))
+        if cases:
+            yield name, cases[few], results[few]
+    planted = simulated(seed)[few]
+    yield "hipblaslt (simulated)", planted, as_record(planted, seed)
 
 
 def line(row: Mapping[str, Any]) -> str:

@@ -12,8 +12,8 @@ import itertools
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -161,38 +161,52 @@ def proposer_named(name: str) -> Proposer:
     return found
 
 
+@dataclass
+class _Environment:
+    """The measured problems of one environment by text, each with its place."""
+
+    facts: Facts
+    measured: dict[str, tuple[Coordinates, Measured]] = field(default_factory=dict)
+
+
 class Experience:
     """The measured problems of a store and of the running replay, by environment."""
 
     def __init__(self, proposer: str = "all") -> None:
-        self._proposer = proposer
-        self._held: dict[str, tuple[Facts, dict[str, tuple[Coordinates, Measured]]]] = {}
+        self._proposer = proposer_named(proposer)
+        self._environments: dict[str, _Environment] = {}
 
-    def add(self, facts: Facts, environment: str, problem: Problem, rows: Iterable[Measurement]) -> None:
+    def add(self, facts: Facts, environment: str, problem: Problem, rows: Sequence[Measurement]) -> None:
         """Take in what a race measured; more of a known problem is joined to it."""
-        at, given = coordinates(problem), list(rows)
-        times = {x.solution.text: x.time_us for x in given if x.status == "ok" and x.time_us}
-        if at is None or not times or self._proposer == "all":
+        at = coordinates(problem) if self._proposer.learns else None
+        times = {x.solution.text: x.time_us for x in rows if x.status == "ok" and x.time_us}
+        if at is None or not times:
             return
-        refused = frozenset(x.solution.text for x in given if x.status == "unsupported")
-        held = self._held.setdefault(environment, (facts, {}))[1]
+        refused = frozenset(x.solution.text for x in rows if x.status == "unsupported")
+        held = self._environments.setdefault(environment, _Environment(facts)).measured
         before = held[problem.text][1] if problem.text in held else Measured(problem, {})
         held[problem.text] = at, Measured(problem, {**before.times_us, **times}, before.refused | refused)
 
     def proposal(self, problem: Problem, facts: Facts) -> Proposal:
         """What a worker in an environment of these ``facts`` is to choose by."""
+        return Proposal(proposer=self._proposer.name, near=tuple(itertools.islice(self._near(problem, facts), KEPT)))
+
+    def _near(self, problem: Problem, facts: Facts) -> Iterator[Measured]:
+        """The measured problems of the same operation whose solutions are known by these names here, nearest first."""
         at, mine = coordinates(problem), environment_key(facts)
-        if at is None or self._proposer == "all":
-            return Proposal(proposer=self._proposer)
-        found = [
-            (distance(at, there), number, of)
-            for number, (environment, (other, held)) in enumerate(self._held.items())
-            for there, measured in held.values()
+        if at is None:
+            return
+        ranked = sorted(
+            (distance(at, there), environment != mine, environment, text)
+            for environment, held in self._environments.items()
+            for text, (there, _) in held.measured.items()
             if there.operation == at.operation
-            and (of := measured if environment == mine else _understood(measured, facts, other)).times_us
-        ]
-        nearest = heapq.nsmallest(KEPT, found, key=lambda x: (*x[:2], x[2].problem.text))
-        return Proposal(proposer=self._proposer, near=tuple(_fastest(x[2]) for x in nearest))
+        )
+        for _, foreign, environment, text in ranked:
+            held = self._environments[environment]
+            found = _understood(held.measured[text][1], facts, held.facts) if foreign else held.measured[text][1]
+            if found.times_us:
+                yield _fastest(found)
 
 
 def same_names(library: str, one: Facts, other: Facts) -> bool:

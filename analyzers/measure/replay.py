@@ -174,8 +174,9 @@ def replay(
         markers=options.markers,
         flush_instructions=options.flush_instructions,
     )
-    before = history(store)
-    experience = experience_of(before, options)
+    proposer = "all" if options.exhaustive else options.proposer
+    before = history(store) if options.resume or proposer != "all" else History()
+    experience = experience_of(before, proposer)
     known = before if options.resume else History()
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
 
@@ -248,13 +249,13 @@ def _facts_by_environment(store: Store) -> dict[str, dict[str, str]]:
     return out
 
 
-def experience_of(history: History, options: Options) -> Experience:
-    """What earlier replays of all environments measured, for the proposer; ``--exhaustive`` tries everything."""
-    experience = Experience("all" if options.exhaustive else options.proposer)
-    for environment, problems in history.races.items():
+def experience_of(history: History, proposer: str) -> Experience:
+    """What earlier replays of all environments measured, where the proposer learns from it."""
+    experience = Experience(proposer)
+    for environment, problems in history.races.items() if proposer_named(proposer).learns else ():
         for text, rows in problems.items():
             facts = history.facts.get(environment, {})
-            experience.add(facts, environment, problem_from_text(text), rows.values())
+            experience.add(facts, environment, problem_from_text(text), list(rows.values()))
     return experience
 
 

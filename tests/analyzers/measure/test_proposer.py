@@ -183,7 +183,7 @@ def test_a_replay_learns_as_it_goes_and_tries_fewer(tmp_path: Path) -> None:
     assert [len(x.rows) for x in report.results] == [21] * NEAR + [16]
     before = history(store)
     [(environment, facts)] = before.facts.items()
-    found = experience_of(before, Options(proposer="neighbours")).proposal(problems[-1], {"device": "other"}).near
+    found = experience_of(before, "neighbours").proposal(problems[-1], {"device": "other"}).near
     assert (found, facts["device"], list(before.races)) == ((), "fake", [environment]), "no name of another device's"
 
 

@@ -41,6 +41,7 @@ def test_what_a_find_db_shows_as_slow_is_what_the_analyzer_flags(benchmark_modul
     sample = inputs.sampled_wgrads(str(FIND_DB), 64, 0)
     assert len(set(sample)) == 64
     assert all(x.direction == "W" and x.flops > 2e9 for x in (*slow, *sample))
+    assert {x.direction for x in inputs.sampled_wgrads(str(FIND_DB), 8, 0, "F")} == {"F"}
 
 
 @needs_corpus
