@@ -12,7 +12,7 @@ import itertools
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
@@ -139,7 +139,7 @@ class Proposal:
     def _of_library(self, library: str, offered: Sequence[Solution], known: frozenset[str]) -> set[str]:
         count = max(self.least, math.ceil(self.share * len(offered)))
         proposer = proposer_named(self.proposer)
-        near = [x for x in self.near if any(solution_from_text(text).library == library for text in x.times_us)]
+        near = [x for y in self.near if (x := _of(y, {library})).times_us]
         if len(offered) <= count or self.proposer == "all" or (proposer.learns and len(near) < NEAR):
             return {x.text for x in offered}
         held = {x.text for x in offered if x.text in known}
@@ -219,12 +219,15 @@ def same_names(library: str, one: Facts, other: Facts) -> bool:
 
 
 def _understood(measured: Measured, here: Facts, there: Facts) -> Measured:
-    """The times of those solutions whose names mean the same here."""
+    """The times of those solutions whose names mean the same here; what was refused there may run here."""
     libraries = {solution_from_text(x).library for x in measured.times_us}
-    kept = {x for x in libraries if same_names(x, here, there)}
-    return Measured(
-        measured.problem, {x: us for x, us in measured.times_us.items() if solution_from_text(x).library in kept}
-    )
+    return replace(_of(measured, {x for x in libraries if same_names(x, here, there)}), refused=frozenset())
+
+
+def _of(measured: Measured, libraries: Set[str]) -> Measured:
+    """Only the solutions of these libraries ran."""
+    times = {x: us for x, us in measured.times_us.items() if solution_from_text(x).library in libraries}
+    return replace(measured, times_us=times)
 
 
 def _fastest(measured: Measured) -> Measured:

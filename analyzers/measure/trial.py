@@ -209,7 +209,7 @@ class Trial:
             row = not_measured(self._problem, DEFAULT, "unsupported", refused)
             return Result(problem=self._problem, rows=(row,), ended=f"unsupported: {refused}")
         proposed = self._proposal.chosen(offered, {*self._known, *self._rows})
-        widely = self._proposal.searches_widely(self._problem)
+        widely = len(proposed) < len(offered) and self._proposal.searches_widely(self._problem)
         entrants = self._entrants(offered if widely else proposed)
         if not entrants:
             return replace(self._known_result(offered[0]), offered=len(offered))

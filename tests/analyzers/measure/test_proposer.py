@@ -103,6 +103,14 @@ def test_a_portfolio_serves_every_problem() -> None:
     assert [x.id for x in portfolio(offered, half)] == ["b", "c", "a", "d"]
 
 
+def test_another_library_s_times_do_not_hide_a_loss_within_this_one() -> None:
+    """Of ``torch`` something is far faster on half of the problems, which is no reason to serve these less well."""
+    times = {"cudnn:eng1_k2=1": 5.0, "cudnn:eng2_k2=2": 20.0}, {"cudnn:eng1_k2=1": 20.0, "cudnn:eng2_k2=2": 5.0}
+    both = [Measured(gemm(64 + i), times[i % 2] | ({"torch:way": 0.1} if i % 2 else {})) for i in range(NEAR)]
+    chosen = Proposal(proposer="portfolio", least=2, share=0, near=tuple(both)).chosen(OFFERED)
+    assert texts(chosen[1:]) == ["cudnn:eng1_k2=1", "cudnn:eng2_k2=2"]
+
+
 def test_what_is_known_counts_and_is_not_replaced() -> None:
     proposal = Proposal(proposer="heuristic", least=4, share=0)
     known = texts(proposal.chosen(OFFERED))
@@ -169,6 +177,8 @@ def test_a_worker_tries_what_is_proposed_and_all_of_what_is_searched_widely() ->
     wide = context.measure(problem, proposal=proposal)
     assert (len(wide.rows), wide.best) == (23, Solution("fake", "fast"))
     assert wide.proposed_us == pytest.approx(50, rel=0.01)
+    alone = context.measure(problem, proposal=replace(proposal, near=()))
+    assert (len(alone.rows), alone.proposed_us) == (23, None), "nothing was proposed that could be judged"
     astray = context.measure(problem, proposal=replace(proposal, least=3, near=near({"fake:slow": 1.0})))
     assert astray.proposed_us == pytest.approx(60, rel=0.01), "so that a wrong model shows"
     [line] = [x for x in report_lines(Report(run="r", total=2, results=[wide, astray])) if "widely" in x]
