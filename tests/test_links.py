@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from logparse.links import linked, links_sql
 from logparse.model import ConvProblem, GemmProblem, Problem
-from logparse.store.collector import conv_row, gemm_row
+from logparse.store.held import conv_row, gemm_row
 from logparse.store.schema import SCHEMAS
 from logparse.store.views import CONV_SHAPE
 

@@ -1,8 +1,8 @@
 """Paths to a store: finds the inputs, has each read, and records what no file holds.
 
-Each file is a task of its own for the executor, and one that is too large for a node is several (see ``byte_ranges``);
-a file that fails does not affect the others.  The commit of a source is its row file, written last (see ``store``), so
-an ingest can be killed at any moment and simply run again.
+Each file is a task of its own for the executor; one that is too large for a node is several (see ``byte_ranges``), and
+several small ones of many are one (see ``store.joint``).  A file that fails does not affect the others.  The commit of
+a source is its row file, written last (see ``store``), so an ingest can be killed at any moment and simply run again.
 """
 
 from __future__ import annotations
@@ -12,15 +12,27 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
+from logparse.errors import StoreError
 from logparse.executors.executor import Executor, Progress, Resources, TaskError, reporting
 from logparse.executors.local import LocalExecutor
 from logparse.formats.format import Outcome
 from logparse.ingest.byte_ranges import RangeRead, cut
 from logparse.ingest.input_file import find_inputs, name_of
-from logparse.ingest.one_input import CommitTask, Ingested, RangeTask, Reader, Task, chosen, source_id
+from logparse.ingest.one_input import (
+    CommitTask,
+    Ingested,
+    JointTask,
+    RangeTask,
+    Reader,
+    Several,
+    Task,
+    chosen,
+    source_id,
+)
 from logparse.ingest.process_of_file import Process, processes_in_names, stated_process
 from logparse.ingest.stream import Tally
 from logparse.model import Record
@@ -31,6 +43,11 @@ from logparse.store.schema import Commit
 from logparse.text import printable
 
 _THREAD_BYTES = 256 << 20  # minimum bytes per extra thread: each finds the distinct lines anew
+_SMALL_BYTES = 256 << 10
+_MANY = 512
+"""Minimum number of files of at most ``_SMALL_BYTES`` that are read together, and merged at the end of an ingest."""
+_TOGETHER, _TASKS = 256, 4
+"""Maximum number of files that are read together; minimum number of such tasks per core."""
 _MOST_THREADS = 8  # a single reader takes what all threads found
 
 
@@ -79,6 +96,11 @@ def ingest(
         if "-" in files:  # is of this process
             with reporting(progress):
                 results["-"] = cast(Ingested, read(Task("-", 1, process=processes["-"])))
+    if store.unmerged_small(_SMALL_BYTES) >= _MANY:
+        from logparse.store.compaction import compact  # not at the start: it imports pyarrow.compute
+
+        with suppress(StoreError):  # another ingest has merged them, or is just doing so
+            compact(store)
     failed = [Ingested(path=path, state="failed", error=message) for path, message in missing]
     return failed + [results[path] for path in files]
 
@@ -104,10 +126,11 @@ def _read_all(
     share = executor.together / max(1, sum(sizes.values()))
     most = executor.cpus
     left: dict[str, int] = {}  # number of ranges, per file that is read in ranges
+    lost: list[Task] = []  # files of joint tasks whose worker died: one of them may kill any that reads it
     ranges: dict[str, list[RangeRead]] = {}  # the ranges that were read, until their file is committed
     failed: set[str] = set()  # files with a range that could not be read
 
-    def tasks() -> Iterator[Task]:
+    def single_tasks() -> Iterator[Task]:
         for path, size in sorted(sizes.items(), key=lambda item: -item[1]):
             cores, earlier = round(share * size), tuple(known(path))
             spans = cut(size, cores, most)
@@ -116,6 +139,21 @@ def _read_all(
                 yield from (RangeTask(path, 1, size, span=span) for span in spans if path not in failed)
             else:
                 yield Task(path, _threads(size, min(most, cores)), size, earlier, processes[path])
+
+    def tasks() -> Iterator[Task]:
+        count = sum(size <= _SMALL_BYTES for size in sizes.values())
+        together = min(_TOGETHER, -(-count // (_TASKS * executor.together)))
+        small: list[Task] = []
+        for task in single_tasks():
+            if count < _MANY or task.size > _SMALL_BYTES or type(task) is not Task:
+                yield task
+                continue
+            small.append(task)
+            if len(small) == together:
+                yield _joint(small)
+                small = []
+        if small:
+            yield _joint(small)
 
     def commits() -> Iterator[Task]:
         for path in [path for path, found in ranges.items() if len(found) == left[path]]:
@@ -130,14 +168,27 @@ def _read_all(
     def resources(task: Task) -> Resources:
         return Resources(cpus=task.threads, weight=task.weight)
 
-    for items in (tasks_and_commits, commits):  # the last ranges end after the last task was handed out
+    def rest() -> Iterator[Task]:
+        yield from commits()
+        yield from lost
+
+    for items in (tasks_and_commits, rest):  # the last ranges end after the last task was handed out
         for task, result in executor.map_unordered(read, items(), resources, progress):
-            if isinstance(result, RangeRead):
+            if isinstance(task, JointTask) and isinstance(result, TaskError):
+                lost += task.tasks
+            elif isinstance(result, Several):
+                read.store.learn(result.rows)
+                yield from ((one.path, one) for one in result.results)
+            elif isinstance(result, RangeRead):
                 ranges.setdefault(task.path, []).append(result)
             elif task.path not in failed:
                 failed |= {task.path} if isinstance(result, TaskError) or result.state == "failed" else set()
                 why = f"{printable(task.path)}: {result}"
                 yield task.path, Ingested(task.path, "failed", error=why) if isinstance(result, TaskError) else result
+
+
+def _joint(tasks: Sequence[Task]) -> JointTask:
+    return JointTask(tasks[0].path, size=sum(task.size for task in tasks), tasks=tuple(tasks))
 
 
 def _threads(size: int, cores: int) -> int:

@@ -17,6 +17,7 @@ import os
 import re
 from array import array
 from collections import Counter as Tally
+from functools import lru_cache
 from itertools import accumulate
 from typing import Protocol, TypeAlias
 
@@ -189,6 +190,7 @@ class PlainCounter:
         return self._entries[number]
 
 
+@lru_cache(maxsize=64)
 def any_of(markers: tuple[bytes, ...]) -> re.Pattern[bytes]:
     """A pattern that matches any of the texts; it never matches when there are none."""
     return re.compile(b"|".join(map(re.escape, markers)) if markers else rb"(?!)")

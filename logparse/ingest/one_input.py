@@ -12,6 +12,7 @@ from functools import partial
 from operator import add
 from typing import Any, BinaryIO, cast
 
+import pyarrow as pa
 import xxhash
 
 from logparse.errors import InputError, LogparseError, UsageError
@@ -36,8 +37,10 @@ from logparse.location import absolute
 from logparse.model import Fact
 from logparse.store import Store, open_store
 from logparse.store.collector import Collector, storable
+from logparse.store.columns import table as arrow_table
+from logparse.store.joint import JointAttempts
 from logparse.store.parts import Attempt
-from logparse.store.schema import Commit
+from logparse.store.schema import COMMIT_SCHEMA, Commit
 from logparse.text import printable
 
 FOREIGN = "foreign"
@@ -122,6 +125,21 @@ def chosen(name: str | None) -> Sequence[Format]:
     return chosen
 
 
+@dataclass(frozen=True, slots=True)
+class JointTask(Task):
+    """Several small files to read."""
+
+    tasks: tuple[Task, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """The results of several files, and the rows that committed them."""
+
+    results: tuple[Ingested, ...]
+    rows: pa.Table
+
+
 class Reader:
     """Reads one file into the store, in any process: it is pickled with the store's URL."""
 
@@ -146,10 +164,26 @@ class Reader:
         except (OSError, EOFError, LogparseError):
             return False
 
-    def __call__(self, task: Task) -> Ingested | RangeRead:
-        """Read a file; an exception becomes its result, so that it does not stop the others."""
+    def __call__(self, task: Task) -> Ingested | RangeRead | Several:
+        """Read a file, or several; an exception becomes its result, so that it does not stop the others."""
+        if isinstance(task, JointTask):
+            return self._several(task.tasks)
+        return self._read(task)
+
+    def _several(self, tasks: Sequence[Task]) -> Several:
+        """Read small files, write their rows in joint parts, and commit each."""
+        joint = JointAttempts(self.store)
+        results = [cast(Ingested, self._read(task, joint)) for task in tasks]
         try:
-            return _Input(self, task).do()
+            rows, states = joint.commit()
+        except (LogparseError, OSError) as error:
+            why = str(getattr(error, "strerror", None) or error)
+            rows, states = arrow_table([], COMMIT_SCHEMA), dict.fromkeys((task.path for task in tasks), why)
+        return Several(tuple(_settled(one, states.get(one.path, True)) for one in results), rows)
+
+    def _read(self, task: Task, joint: JointAttempts | None = None) -> Ingested | RangeRead:
+        try:
+            return _Input(self, task, joint).do()
         except LogparseError as error:
             return Ingested(task.path, "failed", error=str(error))
         except (OSError, EOFError) as error:
@@ -157,6 +191,13 @@ class Reader:
             return Ingested(task.path, "failed", error=f"{printable(task.path)}: {reason}")
         except Exception as error:  # a bug of this program that the file's content triggers
             return Ingested(task.path, "failed", error=f"{printable(task.path)}: {type(error).__name__}: {error}")
+
+
+def _settled(result: Ingested, state: str | bool) -> Ingested:
+    """The result after its commit: ``state`` states whether its row was new, or why it could not be written."""
+    if isinstance(state, str) and result.state in ("new", "grown"):
+        return Ingested(result.path, "failed", error=f"{printable(result.path)}: {state}")
+    return result if state else replace(result, state="unchanged")
 
 
 @dataclass(frozen=True)
@@ -190,10 +231,11 @@ class _Passed:
 class _Input:
     """Reads one input into the store, for one task."""
 
-    def __init__(self, reader: Reader, task: Task) -> None:
+    def __init__(self, reader: Reader, task: Task, joint: JointAttempts | None = None) -> None:
         self.task = task
         self.run = reader.run
         self.store = reader.store
+        self.attempt = joint.attempt if joint is not None else reader.store.attempt
         self.file = InputFile(task.path, reader.max_ratio)
         self.formats = chosen(reader.format)
         self._started = time.monotonic()
@@ -245,7 +287,7 @@ class _Input:
         return next((f for f in candidates if f.recognise(head)), None)
 
     def _whole_file(self, format: FileFormat, at: _Stretch) -> Ingested:
-        attempt = self.store.attempt()
+        attempt = self.attempt()
         collector, tally = Collector(attempt), Tally()
         size, pids = self.file.size, set[str]()
         with ThreadPoolExecutor(1) as beside:
@@ -393,7 +435,7 @@ class _Input:
         return replace(total, remark=again if before and end else "", seconds=time.monotonic() - self._started)
 
     def _stream_read(self, reader: LineReader | None = None) -> StreamRead:
-        return StreamRead(self.store.attempt(), self.formats, self.task.threads, reader)
+        return StreamRead(self.attempt(), self.formats, self.task.threads, reader)
 
     def _commit_stream(self, stream: StreamRead, at: _Stretch, end_of_stream: bool = True) -> Ingested:
         stream.finish(end_of_stream)

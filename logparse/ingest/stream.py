@@ -12,7 +12,8 @@ from logparse.formats.format import UNITS, FileFormat, Format, LineFormat, Outco
 from logparse.ingest.lines import LONGEST_BYTES, LineReader, Read
 from logparse.ingest.process_of_file import Process
 from logparse.model import Call, Record, Reject
-from logparse.store.collector import NULL, Collector, clock_second, problem_text, storable
+from logparse.store.collector import Collector, clock_second, problem_text, storable
+from logparse.store.held import NULL
 from logparse.store.parts import Attempt
 
 _THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process

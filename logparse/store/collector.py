@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
 from logparse.formats.format import Outcome
 from logparse.model import (
-    CONV_FIELDS,
-    GEMM_FIELDS,
     Call,
-    ConvProblem,
     Fact,
-    GemmProblem,
     Kernel,
     Measurement,
     Member,
@@ -29,9 +24,8 @@ from logparse.model import (
     Reject,
     SolutionName,
 )
-from logparse.store.columns import dictionary, fixed, numbers, table
+from logparse.store.held import LIMIT, NULL, CallKey, Held, Ints, write, write_problems
 from logparse.store.parts import Attempt
-from logparse.store.schema import SCHEMAS
 
 _ROWS = 20_000
 _CELLS = 500_000  # more than _ROWS: counts of calls are numbers only
@@ -40,36 +34,14 @@ _EXCERPT = 300
 _WRITTEN = 200_000
 _ORDINALS = 200_000
 
-NULL = int(np.iinfo(np.int64).min)
-"""An unknown process, second or count in arrays."""
-
-Ints = npt.NDArray[np.int64]
-
-
-class _CallKey(NamedTuple):
-    """All columns of a call except process, second and count."""
-
-    kind: str
-    problem: str
-    solution: str | None
-    workspace_bytes: int | None
-    by_tool: bool
-    device: int | None
-    category: str
-
 
 class Collector:
     """Gathers the records of one source and writes them as parts of an attempt."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
-        self._calls: dict[_CallKey, int] = {}
-        self._cells: list[tuple[int, Ints, Ints, Ints]] = []  # call, counts, processes, seconds
-        self._cell_count = 0
-        self._messages: dict[tuple[Any, ...], list[int]] = {}
-        self._problems: dict[str, Problem] = {}
+        self._held = Held(attempt.name)
         self._written_problems: set[int] = set()
-        self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in SCHEMAS}
         self._facts: set[tuple[str, str]] = set()
         self._ordinals: dict[tuple[str, str], int] = {}
         self._next_ordinal = 0
@@ -96,7 +68,7 @@ class Collector:
                 self._call(record, np.array([count]), np.array([NULL if of is None else of]), np.array([NULL]))
             elif isinstance(record, Message):
                 key = (record.category, pid, record.function, record.text)
-                entry = self._messages.setdefault(key, [0, offset])
+                entry = self._held.messages.setdefault(key, [0, offset])
                 entry[0] += record.count * count
                 entry[1] = min(entry[1], offset)
             elif isinstance(record, Measurement):
@@ -106,7 +78,7 @@ class Collector:
             elif isinstance(record, Reject):
                 self._reject(record, count, offset, raw, raw if text is None else text.encode())
             elif isinstance(record, SolutionName):
-                self._rows["solutions"].append(
+                self._held.rows["solutions"].append(
                     {
                         "library": record.solution.library,
                         "solution": record.solution.text,
@@ -141,32 +113,20 @@ class Collector:
             self._attempt.add(name, ready)
 
     def _flush_if_full(self) -> None:
-        rows = len(self._calls) + len(self._messages) + sum(map(len, self._rows.values()))
-        if rows >= _ROWS or self._cell_count >= _CELLS:
+        if self._held.rows_held >= _ROWS or self._held.cell_count >= _CELLS:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held as parts."""
-        self.flush_problems()
-        self._flush_calls()
-        by_category: dict[str, list[dict[str, Any]]] = {}
-        for (category, pid, function, text), (count, offset) in self._messages.items():
-            row = {"pid": pid, "function": function, "text": text, "count": count, "offset": offset}
-            by_category.setdefault(category, []).append(row)
-        self._messages.clear()
-        for category, rows in by_category.items():
-            self._write("messages", rows, category)
-        for name, rows in self._rows.items():
-            self._write(name, rows)
-            rows.clear()
-
-    def _write(self, name: str, rows: list[dict[str, Any]], category: str | None = None) -> None:
-        if rows:
-            schema = pa.schema([f for f in SCHEMAS[name] if f.name not in ("attempt", "category")])
-            self._attempt.add(name, table(rows, schema), category)
+        """Write what is held as parts, or leave it to the joint parts that the attempt belongs to."""
+        self._remember_problems()
+        held, self._held = self._held, Held(self._attempt.name)
+        if self._attempt.joint is not None:
+            self._attempt.joint.hold(held)
+        else:
+            write([held], self._attempt)
 
     def _call(self, call: Call, counts: Ints, pids: Ints, seconds: Ints) -> None:
-        key = _CallKey(
+        key = CallKey(
             call.problem.kind,
             self._problem(call.problem),
             call.solution.text if call.solution else None,
@@ -179,26 +139,8 @@ class Collector:
             counts = np.full_like(counts, NULL)
         elif call.count != 1:
             counts = counts * call.count
-        self._cells.append((self._calls.setdefault(key, len(self._calls)), counts, pids, seconds))
-        self._cell_count += len(counts)
-
-    def _flush_calls(self) -> None:
-        """Write calls as columns: a number per row, and each text once in a dictionary."""
-        if not self._cells:
-            return
-        numbers_of, *parts = zip(*self._cells, strict=True)
-        call = np.repeat(np.array(numbers_of, np.int64), [len(counts) for counts in parts[0]])
-        counts, pids, seconds = (np.concatenate(part) for part in parts)
-        keys = dict(zip(_CallKey._fields, zip(*self._calls, strict=True), strict=True))
-        self._calls, self._cells, self._cell_count = {}, [], 0
-        categories = np.array(keys.pop("category"))
-        for category in dict.fromkeys(categories.tolist()):
-            mine = (categories == category)[call]
-            number, pid, second, count = _summed(call[mine], pids[mine], seconds[mine], counts[mine])
-            columns = {name: _of_calls(values, number, name) for name, values in keys.items()}
-            time = numbers(second, NULL, pa.timestamp("s"))
-            columns |= {"pid": numbers(pid, NULL), "count": numbers(count, NULL), "first_seen": time, "last_seen": time}
-            self._attempt.add("calls", pa.table(columns), category)
+        self._held.cells.append((self._held.calls.setdefault(key, len(self._held.calls)), counts, pids, seconds))
+        self._held.cell_count += len(counts)
 
     def _measurement(self, item: Measurement) -> None:
         text = self._problem(item.problem)
@@ -208,7 +150,7 @@ class Collector:
         if len(self._ordinals) > _ORDINALS:  # bounds memory; later ordinals begin above all earlier ones
             self._next_ordinal = max(self._ordinals.values())
             self._ordinals.clear()
-        self._rows["measurements"].append(
+        self._held.rows["measurements"].append(
             {
                 "origin": item.origin,
                 "kind": item.problem.kind,
@@ -234,13 +176,13 @@ class Collector:
         key = (fact.name, fact.value)
         if key not in self._facts:
             self._facts.add(key)
-            self._rows["facts"].append({"name": fact.name, "value": fact.value})
+            self._held.rows["facts"].append({"name": fact.name, "value": fact.value})
         if len(self._facts) > _WRITTEN:  # bounds memory; a fact may be written twice
             self._facts.clear()
 
     def _reject(self, reject: Reject, count: int, offset: int, raw: bytes, line: bytes) -> None:
         same = line or str(offset).encode()
-        self._rows["rejects"].append(
+        self._held.rows["rejects"].append(
             {
                 "offset": offset + reject.offset,
                 "length": reject.length or len(raw),
@@ -257,47 +199,26 @@ class Collector:
         row |= {"calls": kernel.calls, "total_us": kernel.total_us, "min_us": kernel.min_us, "max_us": kernel.max_us}
         row["operator"] = kernel.operator.text if kernel.operator else None
         row["dram_gb_per_s"] = kernel.dram_gb_per_s
-        self._rows["kernels"].append(row)
+        self._held.rows["kernels"].append(row)
 
     def _problem(self, problem: Problem) -> str:
         text = problem_text(problem)
-        if text not in self._problems and xxhash.xxh3_64_intdigest(text.encode()) not in self._written_problems:
-            self._problems[text] = problem
-            if len(self._problems) >= _PROBLEMS:
+        if text not in self._held.problems and xxhash.xxh3_64_intdigest(text.encode()) not in self._written_problems:
+            self._held.problems[text] = problem
+            if len(self._held.problems) >= _PROBLEMS:
                 self.flush_problems()
         return text
 
     def flush_problems(self) -> None:
         """Write the problems that no part holds yet."""
-        problems = self._problems.values()
-        self._write("gemms", [gemm_row(p) for p in problems if isinstance(p, GemmProblem)])
-        self._write("convs", [conv_row(p) for p in problems if isinstance(p, ConvProblem)])
-        self._written_problems |= {xxhash.xxh3_64_intdigest(text.encode()) for text in self._problems}
-        self._problems.clear()
+        self._remember_problems()
+        write_problems([self._held], self._attempt)
+        self._held.problems.clear()
+
+    def _remember_problems(self) -> None:
+        self._written_problems |= {xxhash.xxh3_64_intdigest(text.encode()) for text in self._held.problems}
         if len(self._written_problems) > _WRITTEN:  # bounds memory; a problem may be written twice
             self._written_problems.clear()
-
-
-def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """One row per call, process and second; a sum of unknown counts is unknown."""
-    order = np.lexsort((seconds, pids, call))
-    call, pids, seconds, counts = call[order], pids[order], seconds[order], counts[order]
-    differs = (call[1:] != call[:-1]) | (pids[1:] != pids[:-1]) | (seconds[1:] != seconds[:-1])
-    first = np.concatenate(([0], np.flatnonzero(differs) + 1))
-    sums = np.add.reduceat(np.where(counts == NULL, 0, counts), first)
-    sums[~np.logical_or.reduceat(counts != NULL, first)] = NULL
-    return call[first], pids[first], seconds[first], sums
-
-
-def _of_calls(values: Sequence[Any], call: Ints, name: str) -> pa.Array:
-    """A column of the calls table: ``values[i]`` for each ``i`` in ``call``; texts stay in a dictionary."""
-    type = SCHEMAS["calls"].field(name).type
-    if pa.types.is_string(type):
-        places: dict[str, int] = {}
-        codes = [-1 if value is None else places.setdefault(value, len(places)) for value in values]
-        return dictionary(np.array(codes)[call], list(places))
-    present = np.array([value is not None for value in values])
-    return fixed(np.array([value or 0 for value in values])[call], present[call], type)
 
 
 def problem_text(problem: Problem) -> str:
@@ -311,9 +232,6 @@ def _text_of_equals(problem: Problem) -> str:
     return problem.text
 
 
-_LIMIT = 1 << 63
-
-
 def storable(outcome: Outcome) -> Outcome:
     """The outcome, or a reject where a number in it needs more than 64 bits (in torn or damaged lines)."""
     if outcome.unit == "reject" or all(map(_fits, outcome.records)):
@@ -325,32 +243,10 @@ def _fits(noun: Record | Problem | Member) -> bool:
     """Whether all numbers of a noun and of the problem or members in it need no more than 64 bits."""
     mine = vars(noun)
     numbers = [value for value in mine.values() if isinstance(value, int)]
-    if numbers and not -_LIMIT < min(numbers) <= max(numbers) < _LIMIT:
+    if numbers and not -LIMIT < min(numbers) <= max(numbers) < LIMIT:
         return False
     problem = mine.get("problem")
     return (problem is None or _fits(problem)) and all(map(_fits, mine.get("members", ())))
-
-
-def _flops(problem: GemmProblem | ConvProblem) -> int | None:
-    flops = problem.flops
-    return None if flops is None or abs(flops) >= _LIMIT else flops
-
-
-def gemm_row(problem: GemmProblem) -> dict[str, Any]:
-    """The row of table ``gemms``: the normal form's fields."""
-    normal = problem.normal
-    fields = vars(normal)
-    row: dict[str, Any] = {name: fields[name] for name in GEMM_FIELDS}
-    row |= {"problem": problem.text, "kind": problem.kind, "shape": problem.shape}
-    row["members"] = ",".join(member.text for member in normal.members) or None
-    return row | {"epilogue": normal.epilogue, "flops": _flops(normal)}
-
-
-def conv_row(problem: ConvProblem) -> dict[str, Any]:
-    """The row of table ``convs``."""
-    fields = vars(problem)
-    row: dict[str, Any] = {name: fields[name] for name in CONV_FIELDS}
-    return row | {"problem": problem.text, "flops": _flops(problem)}
 
 
 @lru_cache(maxsize=4096)

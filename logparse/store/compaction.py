@@ -10,9 +10,10 @@ caller knows that there are none, they go at once (``unread``).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,8 +58,8 @@ def compact(store: Store, progress: Progress | None = None, *, unread: bool = Fa
 def _compact(store: Store, progress: Progress | None) -> Compacted:
     store.sweep()
     manifest, commits = store.manifest(), store.live_table()
-    attempts = commits["attempt"].combine_chunks()
-    held = {table: store.parts(table, set(attempts.to_pylist()), manifest) for table in SCHEMAS}
+    attempts = frozenset(commits["attempt"].to_pylist())
+    held = {table: store.parts(table, attempts, manifest) for table in SCHEMAS}
     small = {
         folder: (table, chosen)
         for table, paths in held.items()
@@ -73,7 +74,7 @@ def _compact(store: Store, progress: Progress | None) -> Compacted:
     merged: list[str] = []
     for folder, (table, paths) in small.items():
         writer = _Writer(store, table, folder)
-        for rows in _read(store, table, paths, attempts):
+        for rows in _read(store, table, paths, attempts, manifest):
             writer.add(rows)
             done += 1
             if progress:
@@ -107,21 +108,23 @@ def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
     return [*old, *fresh] if fresh or len(old) > 1 or manifest.stale else []
 
 
-def _read(store: Store, table: str, paths: Sequence[str], attempts: pa.Array) -> Iterator[pa.Table]:
+def _read(store: Store, table: str, paths: Sequence[str], attempts: Set[str], manifest: Manifest) -> Iterator[pa.Table]:
     """The result of ``_rows`` for each part, a few parts at a time."""
+    old, fresh = attempts & manifest.attempts, attempts - manifest.attempts
     with ThreadPoolExecutor(_READ_TOGETHER) as reading:
         for start in range(0, len(paths), _READ_TOGETHER):
             some = paths[start : start + _READ_TOGETHER]
-            yield from reading.map(lambda path: _rows(store, path, table, attempts), some)
+            of = [old if attempt_of(path).startswith(MERGED) else fresh for path in some]
+            yield from reading.map(partial(_rows, store, table), some, of)
 
 
-def _rows(store: Store, path: str, table: str, attempts: pa.Array) -> pa.Table:
+def _rows(store: Store, table: str, path: str, attempts: Set[str]) -> pa.Table:
     """Rows of a part that belong to ``attempts``, in the current schema."""
     schema = _schema(table, path)
     rows = conformed(pq.ParquetFile(path, filesystem=store.filesystem).read(use_threads=False), schema)
-    if not attempt_of(path).startswith(MERGED):
-        return rows  # all rows are of one attempt, which is among these
-    return rows.filter(pc.is_in(rows["attempt"], value_set=attempts))
+    if attempt_of(path) in attempts:
+        return rows  # all rows are of one attempt
+    return rows.filter(pc.is_in(rows["attempt"], value_set=pa.array(attempts, pa.string())))
 
 
 def _schema(table: str, path: str) -> pa.Schema:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -19,6 +20,8 @@ from logparse.store.columns import column
 from logparse.store.columns import table as arrow_table
 from logparse.store.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_row
 
+JOINT = "."
+"""In the name of a joint attempt, between its writer's name and its number."""
 _WRITERS = 2
 _BESIDE = 4096  # minimum rows of a part that is written in a thread
 
@@ -26,8 +29,11 @@ _BESIDE = 4096  # minimum rows of a part that is written in a thread
 class Attempt:
     """Part files of one attempt to read a source; ``commit`` makes them visible."""
 
-    def __init__(self, filesystem: pafs.FileSystem, root: str, name: str, put: PutIfAbsent) -> None:
+    def __init__(
+        self, filesystem: pafs.FileSystem, root: str, name: str, put: PutIfAbsent, joint: Joint | None = None
+    ) -> None:
         self.name = name
+        self.joint = joint
         self._fs = filesystem
         self._root = root
         self._put = put
@@ -76,26 +82,51 @@ class Attempt:
         """Write the row file.  Returns False when another ingest has committed the same stretch of the source before.
 
         ``others``: parts by attempts that read ranges of it elsewhere.  Their rows are in the same file and count no
-        lines, as this attempt's row counts all.
+        lines, as this attempt's row counts all.  A joint attempt is committed later, with all others.
         """
+        if self.joint is not None:
+            self.joint.take(self, row)
+            return True
         others = others or {}
-        parts = [*self.parts(), *(path for paths in others.values() for path in paths)]
-        gone = [info.path for info in self._fs.get_file_info(parts) if not info.is_file]
-        if gone:
-            raise StoreError(
-                f"{len(gone)} part(s) of {row.path} were removed before its commit (did it stand still for over an "
-                "hour?); ingest it again"
-            )
+        self.demand(row.path, [*self.parts(), *(path for paths in others.values() for path in paths)])
         share = replace(row, end=row.start, bytes=0, lines=0, splits=0, units={}, seconds=0.0)
         rows = [row, *(replace(share, attempt=name) for name in others)]
-        table = arrow_table([commit_row(row) for row in rows], COMMIT_SCHEMA)
+        return self.put(row, parquet_bytes(arrow_table([commit_row(row) for row in rows], COMMIT_SCHEMA)))
+
+    def demand(self, path: str, parts: Sequence[str]) -> None:
+        """Raises StoreError, which names the source ``path``, where one of the parts is gone."""
+        gone = [info.path for info in self._fs.get_file_info([*parts]) if not info.is_file]
+        if gone:
+            raise StoreError(
+                f"{len(gone)} part(s) of {path} were removed before its commit (did it stand still for over an "
+                "hour?); ingest it again"
+            )
+
+    def put(self, row: Commit, data: bytes) -> bool:
+        """Write the row file of ``row``, if there is none."""
         path = f"{self._root}/{row_file(row)}"
         make_folder(self._fs, path.rsplit("/", 1)[0])
-        return self._put(path, parquet_bytes(table))
+        return self._put(path, data)
+
+
+class Joint(Protocol):
+    """Attempts of several sources whose rows are written together (see ``store.joint``)."""
+
+    def hold(self, held: Any) -> None:
+        """Take an attempt's records, of which no part is written yet."""
+
+    def take(self, attempt: Attempt, row: Commit) -> None:
+        """Take an attempt's commit, for later."""
 
 
 def attempt_of(path: str) -> str:
+    """The attempt, or the joint writer, whose part it is."""
     return path.rsplit("/", 1)[-1].split("-", 1)[0]
+
+
+def writers_of(attempts: Iterable[str]) -> set[str]:
+    """The attempts, and the joint writers that may have written rows of them."""
+    return {name for attempt in attempts for name in (attempt, attempt.partition(JOINT)[0])}
 
 
 _LONG_TEXTS = frozenset({"problem", "shape", "key_text", "text"})
@@ -110,7 +141,7 @@ def encoding(schema: pa.Schema) -> dict[str, list[str]]:
 
 
 def _column(rows: pa.Table, wanted: pa.Field, attempt: str) -> pa.Array | pa.ChunkedArray:
-    if wanted.name == "attempt":
+    if wanted.name == "attempt" and "attempt" not in rows.column_names:
         zeros = pa.Array.from_buffers(pa.int32(), rows.num_rows, [None, pa.py_buffer(bytes(4 * rows.num_rows))])
         return pa.DictionaryArray.from_arrays(zeros, column([attempt], pa.string()))
     if wanted.name in rows.column_names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pyarrow as pa
@@ -195,7 +195,7 @@ def live(rows: Iterable[Commit]) -> list[Commit]:
 
 
 def commit_row(row: Commit) -> dict[str, Any]:
-    out = asdict(row)
+    out = {**vars(row)}
     units = out.pop("units")
     return out | {f"{unit}_lines": units.get(unit, 0) for unit in UNITS} | {"replaces": list(row.replaces)}
 

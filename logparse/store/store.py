@@ -6,9 +6,10 @@
                                                  one per attempt that read a range of the same file
     STORE/compactions/<number>.parquet           what was merged (see ``manifest``)
 
-Parts carry the *attempt* that wrote them; the views show only attempts with a row in ``sources``, so a killed ingest
-leaves nothing but files that the next one removes.  ``<path>`` is a hash of the source's path, so that a worker finds
-the commits of one file without reading all others (a row file may also be in ``sources`` itself).
+Parts carry the *attempt* that wrote them (of small files: the writer of several attempts, see ``joint``), and each row
+its attempt; the views show only attempts with a row in ``sources``, so a killed ingest leaves nothing but files that
+the next one removes.  ``<path>`` is a hash of the source's path, so that a worker finds the commits of one file without
+reading all others (a row file may also be in ``sources`` itself).
 A source may have several commits (a log that grew, standard input every few seconds); a commit may replace earlier ones
 of its source.
 """
@@ -35,7 +36,7 @@ from logparse.store.columns import conformed
 from logparse.store.columns import table as arrow_table
 from logparse.store.manifest import MERGED, Manifest, latest, manifests
 from logparse.store.manifest import forget as forget_attempts
-from logparse.store.parts import Attempt, attempt_of, parquet_bytes, path_folder, row_file, row_files
+from logparse.store.parts import Attempt, attempt_of, parquet_bytes, path_folder, row_file, row_files, writers_of
 from logparse.store.schema import (
     COMMIT_SCHEMA,
     FINDINGS_SCHEMA,
@@ -69,7 +70,8 @@ class Store:
         self.url = url
         self.filesystem = filesystem
         self.root = root
-        self._row_files: tuple[list[tuple[str, int | None]], pa.Table] = ([], arrow_table([], COMMIT_SCHEMA))
+        self._row_files: dict[str, int | None] = {}
+        self._rows = arrow_table([], COMMIT_SCHEMA)
 
     # ------------------------------------------------------------------ writing
 
@@ -109,12 +111,18 @@ class Store:
         manifest = manifest or self.manifest()
         merged = {f"{self.root}/{path}" for path in row_files(manifest.commits)}
         infos = (info for info in self._infos("sources") if info.path.endswith(".parquet") and info.path not in merged)
-        listed = [(info.path, info.mtime_ns) for info in infos]
-        held, rows = self._row_files
-        if listed != held:  # a row file never changes, but a forgotten one may be written again
-            rows = self.rows([path for path, _ in listed], COMMIT_SCHEMA)
-            self._row_files = listed, rows
-        return pa.concat_tables([manifest.commits, rows])
+        listed = {info.path: info.mtime_ns for info in infos}
+        if any(path not in listed or at not in (None, listed[path]) for path, at in self._row_files.items()):
+            self._row_files, self._rows = {}, arrow_table([], COMMIT_SCHEMA)  # a row file that was forgotten or merged
+        if fresh := [path for path in listed if path not in self._row_files]:
+            self._rows = pa.concat_tables([self._rows, self.rows(fresh, COMMIT_SCHEMA)])
+        self._row_files = listed
+        return pa.concat_tables([manifest.commits, self._rows])
+
+    def learn(self, rows: pa.Table) -> None:
+        """Take rows that this process and its workers have just committed: they need not be read."""
+        self._row_files |= dict.fromkeys(f"{self.root}/{path}" for path in row_files(rows))
+        self._rows = pa.concat_tables([self._rows, rows])
 
     def live_table(self, run: str | None = None) -> pa.Table:
         """The live commits as a table, of one run if it is named: very many would be too large as objects."""
@@ -127,8 +135,8 @@ class Store:
     def forget(self, name: str) -> list[str]:
         """Remove a run, or the sources whose path ends in ``name``.  Returns the removed paths.
 
-        Rows of them that a compaction has merged, or is merging now, become invisible at once, and leave the disk with
-        the next compaction.  Raises StoreError when nothing matches.
+        Rows of them that a compaction has merged, or is merging now, or in joint parts with those of others, become
+        invisible at once, and leave the disk with the next compaction.  Raises StoreError when nothing matches.
         """
         rows = [commit_from_row(row) for row in self._commit_table().to_pylist()]
         named = [row for row in live(rows) if name in (row.run, row.path) or row.path.endswith("/" + name)]
@@ -140,9 +148,10 @@ class Store:
             for path in (row_file(row), f"sources/{row_file(row).rsplit('/', 1)[-1]}"):
                 self._delete(f"{self.root}/{path}")
         forget_attempts(self.filesystem, self.root, doomed)
+        unused = writers_of(doomed) - writers_of(row.attempt for row in rows if row.attempt not in doomed)
         for table in SCHEMAS:
             for path in self.files(table):
-                if attempt_of(path) in doomed:
+                if attempt_of(path) in unused:
                     self._delete(path)
         return sorted({row.path for row in named})
 
@@ -155,19 +164,20 @@ class Store:
             found.append(f"{path}: missing; its rows are of files that a compaction merged: ingest these again")
         of = dict(zip(commits["attempt"].to_pylist(), commits["path"].to_pylist(), strict=True))
         held = set(of) - manifest.attempts
+        writers = writers_of(held)
         left = {attempt_of(path) for path in listed}
         for row in commits.to_pylist():
             units = sum(row[f"{unit}_lines"] or 0 for unit in ("call", "message", "measurement", "reject"))
-            if units and row["attempt"] in held - left:
+            if units and row["attempt"] in held and not writers_of([row["attempt"]]) & left:
                 found.append(f"{row['path']}: no part of it is left: `logparse forget` it and ingest it again")
         for path in sorted(listed):
             name, attempt = path.removeprefix(f"{self.root}/"), attempt_of(path)
-            if attempt not in held and name not in manifest.parts:
+            if attempt not in writers and name not in manifest.parts:
                 continue
             try:
                 pq.ParquetFile(path, filesystem=self.filesystem).read()
             except (OSError, pa.ArrowException) as error:
-                lost = f"rows of {of[attempt]}" if attempt in of else "rows of files that a compaction merged"
+                lost = f"rows of {of[attempt]}" if attempt in of else "rows of several files"
                 why = str(error).partition("\n")[0]
                 found.append(f"{name}: {why}; lost: {lost}: `logparse forget` it and ingest it again")
         return found
@@ -175,7 +185,11 @@ class Store:
     @property
     def unmerged(self) -> int:
         """The number of row files that were read one by one last time; ``compact`` merges them."""
-        return len(self._row_files[0])
+        return len(self._row_files)
+
+    def unmerged_small(self, size: int) -> int:
+        """How many of these row files are of at most ``size`` bytes of a source."""
+        return sum(read <= size for read in self._rows["bytes"].to_pylist())
 
     def sweep(self, older_than_s: float = 3600, *, unread: bool = False) -> int:
         """Remove files that have no readers: parts of attempts that never committed and have written nothing for
@@ -185,9 +199,9 @@ class Store:
         itself cannot know: a reader holds the names of files, and no lock that other hosts or S3 would show.
         """
         manifest = self.manifest()
-        merged = manifest.attempts
         settled = unread or manifest.age_s > older_than_s  # no reader still uses the manifest before this one
-        held = set(self._commit_table(manifest)["attempt"].to_pylist())
+        held = writers_of(set(self._commit_table(manifest)["attempt"].to_pylist()) - manifest.attempts)
+        merged = writers_of(manifest.attempts)
         doomed = [*manifest.spent, *(p for p in manifests(self.filesystem, self.root)[:-1] if settled)]
         if settled:
             told = {f"{self.root}/{path}" for path in row_files(manifest.commits)}
@@ -199,9 +213,11 @@ class Store:
                 attempt = attempt_of(info.path)
                 if info.path.removeprefix(f"{self.root}/") in manifest.parts:
                     continue
+                if attempt in held:
+                    continue
                 if attempt in merged or attempt.startswith(MERGED):
                     doomed += [info.path] if settled else []
-                elif attempt not in held:  # an attempt with a recent part may still run
+                else:  # an attempt with a recent part may still run
                     loose.setdefault(attempt, []).append(info.path)
                     touched[attempt] = max(touched.get(attempt, 0.0), (info.mtime_ns or 0) / 1e9)
         now = time.time()
@@ -267,6 +283,8 @@ class Store:
         commits, manifest = self.live_table(run), self.manifest()
         con.register("commits_", commits)
         attempts = set(commits["attempt"].to_pylist())
+        single = attempts - manifest.attempts
+        halves = writers_of(single) & writers_of(manifest.attempts)  # joint parts of which a compaction merged a half
         views = view_sql(run)
         if sql is not None:
             views = named_in(sql, views)
@@ -275,8 +293,11 @@ class Store:
             if sql is not None and f"{table}_" not in sql:
                 continue
             parts = self.parts(table, attempts, manifest)
-            paths = parts if table in _LARGE and self.folder is not None and not sealed else []
-            if paths:
+            torn = [p for p in parts if attempt_of(p) in halves]
+            paths = parts if table in _LARGE and self.folder is not None and not sealed and not torn else []
+            if torn:
+                con.register(f"{table}_", self._untorn(table, schema, parts, torn, single))
+            elif paths:
                 names = ", ".join(map(sql_text, paths))
                 wanted = ", ".join(f'"{name}"' for name in schema.names)  # parts of earlier versions have more columns
                 read = f"read_parquet([{names}], hive_partitioning=false)"
@@ -404,9 +425,17 @@ class Store:
 
     def parts(self, table: str, attempts: Set[str], manifest: Manifest) -> list[str]:
         """Paths of the parts that hold the table's rows of these attempts (merged ones hold those of others too)."""
-        single = attempts - manifest.attempts
+        single = writers_of(attempts - manifest.attempts)
         found = [path for path in self.files(table) if path.endswith(".parquet")]
         return [p for p in found if attempt_of(p) in single or p.removeprefix(f"{self.root}/") in manifest.parts]
+
+    def _untorn(
+        self, table: str, schema: pa.Schema, parts: Sequence[str], torn: Sequence[str], single: Set[str]
+    ) -> pa.Table:
+        """All rows of parts, but of ``torn`` ones only those that no merged part holds."""
+        whole, half = (_all(self._dataset(table, schema, some)) for some in ([*{*parts} - {*torn}], torn))
+        mine = [attempt in single for attempt in half["attempt"].to_pylist()]
+        return pa.concat_tables([whole, half.filter(pa.array(mine, pa.bool_()))])
 
     def _dataset(self, table: str, schema: pa.Schema, paths: Sequence[str]) -> pa.Table | ds.Dataset:
         if not paths:
@@ -424,6 +453,10 @@ class Store:
             partitioning=partitioning,
             partition_base_dir=f"{self.root}/{table}",
         )
+
+
+def _all(rows: pa.Table | ds.Dataset) -> pa.Table:
+    return rows if isinstance(rows, pa.Table) else rows.to_table()
 
 
 def open_store(location: str | os.PathLike[str] | None = None, *, create: bool = False) -> Store:

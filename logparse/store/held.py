@@ -1,0 +1,175 @@
+"""Records in memory, and how they become the rows of parts: those of one attempt, or of several in joint parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from logparse.model import CONV_FIELDS, GEMM_FIELDS, ConvProblem, GemmProblem, Problem
+from logparse.store.columns import dictionary, fixed, numbers, table
+from logparse.store.parts import Attempt
+from logparse.store.schema import SCHEMAS
+
+NULL = int(np.iinfo(np.int64).min)
+"""An unknown process, second or count in arrays."""
+
+LIMIT = 1 << 63
+"""Numbers from here on need more than 64 bits."""
+
+Ints = npt.NDArray[np.int64]
+
+
+class CallKey(NamedTuple):
+    """All columns of a call except process, second and count."""
+
+    kind: str
+    problem: str
+    solution: str | None
+    workspace_bytes: int | None
+    by_tool: bool
+    device: int | None
+    category: str
+
+
+@dataclass
+class Held:
+    """Records of an attempt that no part holds yet."""
+
+    attempt: str
+    calls: dict[CallKey, int] = field(default_factory=dict)
+    cells: list[tuple[int, Ints, Ints, Ints]] = field(default_factory=list)  # call, counts, processes, seconds
+    cell_count: int = 0
+    messages: dict[tuple[Any, ...], list[int]] = field(default_factory=dict)
+    problems: dict[str, Problem] = field(default_factory=dict)
+    rows: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {name: [] for name in SCHEMAS})
+
+    @property
+    def rows_held(self) -> int:
+        """The number of rows so far, without those that only counts of calls differ in."""
+        return len(self.calls) + len(self.messages) + sum(map(len, self.rows.values()))
+
+
+def write(several: Sequence[Held], into: Attempt) -> None:
+    """Write all that is held as parts of an attempt; what other attempts hold keeps their names."""
+    write_problems(several, into)
+    _write_calls(several, into)
+    by_category: dict[str, list[list[dict[str, Any]]]] = {}
+    for number, held in enumerate(several):
+        for (category, pid, function, text), (count, offset) in held.messages.items():
+            row = {"pid": pid, "function": function, "text": text, "count": count, "offset": offset}
+            by_category.setdefault(category, [[] for _ in several])[number].append(row)
+    for category, rows in by_category.items():
+        _write_rows("messages", rows, several, into, category)
+    for name in SCHEMAS:
+        _write_rows(name, [held.rows[name] for held in several], several, into)
+
+
+def write_problems(several: Sequence[Held], into: Attempt) -> None:
+    """Write the problems that are held: each becomes columns once, however many attempts hold it."""
+    tables: tuple[tuple[str, type, Callable[[Any], dict[str, Any]]], ...]
+    tables = (("gemms", GemmProblem, gemm_row), ("convs", ConvProblem, conv_row))
+    for name, kind, row_of in tables:
+        mine = [{text: x for text, x in held.problems.items() if isinstance(x, kind)} for held in several]
+        if len(several) == 1:
+            _write_rows(name, [[*map(row_of, mine[0].values())]], several, into)
+            continue
+        distinct = {text: problem for problems in mine for text, problem in problems.items()}
+        places = {text: place for place, text in enumerate(distinct)}
+        place = np.array([places[text] for problems in mine for text in problems], np.int64)
+        rows = [*map(row_of, distinct.values())]
+        columns = {f.name: _spread([row[f.name] for row in rows], place, f.type) for f in _schema(name)}
+        into.add(name, pa.table(columns | {"attempt": _attempts([*map(len, mine)], several)}))
+
+
+def _write_rows(
+    name: str, rows: Sequence[Sequence[dict[str, Any]]], of: Sequence[Held], into: Attempt, category: str | None = None
+) -> None:
+    """Write the rows of each attempt."""
+    together = [*chain.from_iterable(rows)]
+    if together:
+        made = table(together, _schema(name))
+        into.add(name, made.append_column("attempt", _attempts([*map(len, rows)], of)), category)
+
+
+def _schema(name: str) -> pa.Schema:
+    return pa.schema([f for f in SCHEMAS[name] if f.name not in ("attempt", "category")])
+
+
+def _attempts(counts: Sequence[int], several: Sequence[Held]) -> pa.Array:
+    """The column ``attempt`` of so many rows of each."""
+    return dictionary(np.repeat(np.arange(len(counts)), counts), [held.attempt for held in several])
+
+
+def _write_calls(several: Sequence[Held], into: Attempt) -> None:
+    """Write calls as columns: a number per row, and each text once in a dictionary."""
+    calls = [key for held in several for key in held.calls]
+    if not calls:
+        return
+    sizes = [len(held.calls) for held in several]
+    firsts = np.cumsum([0, *sizes])
+    cells = [cell for held in several for cell in held.cells]
+    call = np.repeat(
+        np.array([first + cell[0] for held, first in zip(several, firsts, strict=False) for cell in held.cells]),
+        [len(counts) for _, counts, _, _ in cells],
+    )
+    counts, pids, seconds = (np.concatenate(part) for part in list(zip(*cells, strict=True))[1:])
+    keys = dict(zip(CallKey._fields, zip(*calls, strict=True), strict=True))
+    of = np.repeat(np.arange(len(several)), sizes)
+    categories = np.array(keys.pop("category"))
+    for category in dict.fromkeys(categories.tolist()):
+        mine = (categories == category)[call]
+        number, pid, second, count = _summed(call[mine], pids[mine], seconds[mine], counts[mine])
+        columns = {name: _spread(values, number, SCHEMAS["calls"].field(name).type) for name, values in keys.items()}
+        time = numbers(second, NULL, pa.timestamp("s"))
+        columns |= {"pid": numbers(pid, NULL), "count": numbers(count, NULL), "first_seen": time, "last_seen": time}
+        columns["attempt"] = dictionary(of[number], [held.attempt for held in several])
+        into.add("calls", pa.table(columns), category)
+
+
+def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """One row per call, process and second; a sum of unknown counts is unknown."""
+    order = np.lexsort((seconds, pids, call))
+    call, pids, seconds, counts = call[order], pids[order], seconds[order], counts[order]
+    differs = (call[1:] != call[:-1]) | (pids[1:] != pids[:-1]) | (seconds[1:] != seconds[:-1])
+    first = np.concatenate(([0], np.flatnonzero(differs) + 1))
+    sums = np.add.reduceat(np.where(counts == NULL, 0, counts), first)
+    sums[~np.logical_or.reduceat(counts != NULL, first)] = NULL
+    return call[first], pids[first], seconds[first], sums
+
+
+def _spread(values: Sequence[Any], places: Ints, type: pa.DataType) -> pa.Array:
+    """A column with ``values[place]`` for each place; texts stay in a dictionary."""
+    if pa.types.is_string(type):
+        numbers_of: dict[str, int] = {}
+        codes = [-1 if value is None else numbers_of.setdefault(value, len(numbers_of)) for value in values]
+        return dictionary(np.array(codes, np.int64)[places], list(numbers_of))
+    present = np.array([value is not None for value in values], np.bool_)
+    return fixed(np.array([value or 0 for value in values])[places], present[places], type)
+
+
+def _flops(problem: GemmProblem | ConvProblem) -> int | None:
+    flops = problem.flops
+    return None if flops is None or abs(flops) >= LIMIT else flops
+
+
+def gemm_row(problem: GemmProblem) -> dict[str, Any]:
+    """The row of table ``gemms``: the normal form's fields."""
+    normal = problem.normal
+    fields = vars(normal)
+    row: dict[str, Any] = {name: fields[name] for name in GEMM_FIELDS}
+    row |= {"problem": problem.text, "kind": problem.kind, "shape": problem.shape}
+    row["members"] = ",".join(member.text for member in normal.members) or None
+    return row | {"epilogue": normal.epilogue, "flops": _flops(normal)}
+
+
+def conv_row(problem: ConvProblem) -> dict[str, Any]:
+    """The row of table ``convs``."""
+    fields = vars(problem)
+    row: dict[str, Any] = {name: fields[name] for name in CONV_FIELDS}
+    return row | {"problem": problem.text, "flops": _flops(problem)}

@@ -1,0 +1,242 @@
+"""Many small files: joint parts and a compaction at the end change no answer, and no moment loses or doubles a row."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from logparse import lookup
+from logparse.executors.executor import LostError
+from logparse.executors.local import LocalExecutor
+from logparse.ingest import Ingested, all_inputs, ingest
+from logparse.ingest.one_input import JointTask
+from logparse.store import Store, open_store
+from logparse.store.compaction import compact
+from logparse.store.parts import Attempt
+from logparse.store.schema import VIEWS
+from tests.conftest import SAMPLES, sized
+
+LOG = (
+    "hipblaslt-bench --api_method c -m {m} -n 64 -k 32 --lda {m} --ldb 32 --ldc {m} --ldd {m} --stride_a 0 "
+    "--stride_b 0 --stride_c 0 --stride_d 0 --alpha 1.000000 --beta 0.000000 --transA N --transB N --batch_count 1 "
+    "--scaleA 0 --scaleB 0 --a_type f16_r --b_type f16_r --c_type f16_r --d_type f16_r --scale_type f32_r "
+    "--bias_type f32_r --compute_type f32_r --algo_method index --solution_index 7\n"
+)
+FILES = 6
+VIEWS_OF_INGEST = [view for view in VIEWS if view != "findings"]
+
+
+@pytest.fixture(autouse=True)
+def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(all_inputs, "_MANY", 2)
+    monkeypatch.setattr(all_inputs, "_TASKS", 1)  # all files together
+
+
+@pytest.fixture
+def unmerged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ingest compacts."""
+    monkeypatch.setattr(Store, "unmerged_small", lambda *_: 0)
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Logs that share problems; the last line of one has no end yet, and one file is foreign.  For reading only."""
+    folder = tmp_path_factory.mktemp("logs")
+    for number in range(FILES):
+        lines = [LOG.format(m=64 * m) for m in (1, 2, number + 1)]
+        (folder / f"hipblaslt_{number}.log").write_text("".join(lines)[: -1 if number == 3 else None])
+    (folder / "hipblaslt_foreign.log").write_text("an application's line\n")
+    return folder
+
+
+def views(store: Store) -> dict[str, pd.DataFrame]:
+    """All views, without times and labels that differ between two ingests, in one order."""
+    with store.connect() as con:
+        frames = {view: con.execute(f"select * from {view}").df() for view in VIEWS_OF_INGEST}
+    kept = {
+        view: frame.drop(columns=["run", "seconds", "ingested_at"], errors="ignore") for view, frame in frames.items()
+    }
+    return {
+        view: frame.sort_values([*frame.columns], key=lambda x: x.astype(str)).reset_index(drop=True)
+        for view, frame in kept.items()
+    }
+
+
+def same(store: Store, wanted: dict[str, pd.DataFrame]) -> None:
+    for view, frame in views(store).items():
+        pd.testing.assert_frame_equal(frame, wanted[view], obj=view)
+    assert store.damage() == []
+
+
+@pytest.fixture(scope="module")
+def wanted(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
+    """The views where each file has parts of its own."""
+    apart = open_store(tmp_path_factory.mktemp("apart") / "store", create=True)
+    for log in sorted(logs.iterdir()):
+        ingest([str(log)], apart)
+    assert len(list(Path(apart.url).glob("gemms/*"))) >= FILES
+    return views(apart)
+
+
+def parts(store: Store) -> set[Path]:
+    return {path for path in Path(store.url).glob("*/**/*.parquet") if path.parts[-3] != "sources"}
+
+
+def test_every_sample_is_alike(samples: Store, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In parts of each file, in joint parts, and where these are merged: all views, and so each answer over them."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "unmerged_small", lambda *_: 0)
+        ingest([str(SAMPLES)], store, run="samples")
+    assert len(parts(store)) < len(parts(samples)) / 2
+    wanted = views(samples)
+    for _ in range(sized(1, 2)):
+        for view, frame in views(store).items():
+            pd.testing.assert_frame_equal(frame, wanted[view], obj=view)
+        assert sorted(lookup.top(store, n=10_000)["problem"]) == sorted(lookup.top(samples, n=10_000)["problem"])
+        compact(store, unread=True)
+
+
+def test_an_ingest_merges_its_small_files(logs: Path, store: Store, wanted: dict[str, pd.DataFrame]) -> None:
+    ingest([str(logs)], store)
+    assert store.manifest().number == 1
+    same(open_store(store.url), wanted)
+    assert {one.state for one in ingest([str(logs)], open_store(store.url))} == {"unchanged"}
+
+
+def test_a_file_that_grew_is_read_on(logs: Path, tmp_path: Path, store: Store) -> None:
+    growing = shutil.copytree(logs, tmp_path / "growing")
+    ingest([str(growing)], store)
+    calls = store.calls()["count"].sum()
+    with (growing / "hipblaslt_3.log").open("a") as log:
+        log.write("\n" + LOG.format(m=64))
+    states = sorted(one.state for one in ingest([str(growing)], store))
+    assert states == ["grown", *["unchanged"] * FILES]
+    assert store.calls()["count"].sum() == calls + 1
+
+
+@pytest.mark.usefixtures("unmerged")
+@pytest.mark.parametrize("at", range(0, FILES + 2, sized(3, 1)))
+def test_a_kill_between_two_commits_leaves_what_was_committed(
+    at: int, logs: Path, store: Store, wanted: dict[str, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        interrupt(patch, at, killed)
+        with pytest.raises(KeyboardInterrupt):
+            ingest([str(logs)], store)
+    left = open_store(store.url)
+    assert len(left.commits()) == at
+    told = left.sources()["call_lines"].sum()
+    assert left.calls()["count"].sum() == (told if at else 0)
+    ingest([str(logs)], left)
+    same(left, wanted)
+    compact(left)
+    same(left, wanted)
+
+
+@pytest.mark.usefixtures("unmerged")
+@pytest.mark.parametrize("at", range(sized(3, 0), FILES + 1, sized(9, 1)))
+def test_a_compaction_that_sees_half_of_the_commits_doubles_nothing(
+    at: int, logs: Path, store: Store, wanted: dict[str, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        interrupt(patch, at, lambda: compact(open_store(store.url)))
+        assert {one.state for one in ingest([str(logs)], store)} == {"new"}
+    same(open_store(store.url), wanted)
+    compact(store)
+    same(store, wanted)
+    store.sweep(older_than_s=-1)
+    same(store, wanted)
+
+
+@pytest.mark.usefixtures("unmerged")
+def test_parts_that_were_removed_meanwhile_are_no_commit(
+    logs: Path, store: Store, wanted: dict[str, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        interrupt(patch, 3, lambda: compact(open_store(store.url), unread=True))
+        results = ingest([str(logs)], store)
+    assert all("ingest it again" in one.error for one in results)
+    left = open_store(store.url)
+    assert len(left.commits()) == 3
+    assert left.damage() == []
+    ingest([str(logs)], left)
+    same(left, wanted)
+
+
+@pytest.mark.usefixtures("unmerged")
+def test_what_is_forgotten_of_joint_parts(logs: Path, store: Store) -> None:
+    ingest([str(logs)], store, run="all")
+    before = store.calls()["count"].sum()
+    store.forget("hipblaslt_2.log")
+    assert store.calls()["count"].sum() == before - 3
+    assert 64 * 3 not in set(store.gemm_problems()["m"])
+    assert store.damage() == []
+    compact(store, unread=True)
+    assert store.calls()["count"].sum() == before - 3
+    ingest([str(logs)], store, run="all")
+    assert store.calls()["count"].sum() == before
+    store.forget("all")
+    assert store.sources().empty
+
+
+@pytest.mark.usefixtures("unmerged")
+def test_joint_parts_go_with_their_last_source(logs: Path, store: Store) -> None:
+    ingest([str(logs)], store, run="all")
+    assert parts(store)
+    store.forget("all")
+    assert not parts(store)
+
+
+@pytest.mark.usefixtures("unmerged")
+def test_of_two_ingests_at_once_one_commits(
+    logs: Path, store: Store, wanted: dict[str, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        interrupt(patch, 0, lambda: ingest([str(logs)], open_store(store.url)))
+        assert {one.state for one in ingest([str(logs)], store)} == {"unchanged"}
+    same(open_store(store.url), wanted)
+    compact(store)
+    same(store, wanted)
+
+
+def test_a_file_that_kills_its_worker_costs_no_other(logs: Path, store: Store, wanted: dict[str, pd.DataFrame]) -> None:
+    class Deadly(LocalExecutor):
+        def map_unordered(self, function: Any, items: Any, *_: Any) -> Iterator[Any]:
+            for item in items:
+                yield item, LostError("its worker died") if isinstance(item, JointTask) else function(item)
+
+    results = ingest([str(logs)], store, executor=Deadly(1))
+    assert {one.state for one in results} == {"new"}
+    same(store, wanted)
+
+
+def test_a_file_that_fails_fails_alone(logs: Path, tmp_path: Path, store: Store) -> None:
+    damaged = shutil.copytree(logs, tmp_path / "damaged")
+    (damaged / "hipblaslt_2.log").write_bytes(b"\x1f\x8b damaged")
+    results: list[Ingested] = ingest([str(damaged)], store)
+    assert [Path(one.path).name for one in results if one.state == "failed"] == ["hipblaslt_2.log"]
+    assert len(store.sources()) == FILES
+
+
+def interrupt(patch: pytest.MonkeyPatch, at: int, what: Callable[[], object]) -> None:
+    """Have ``what`` happen before the row file number ``at`` of an ingest is written; row files come one by one."""
+    put, count, ended = Attempt.put, iter(range(1000)), False
+
+    def interrupted(attempt: Attempt, *given: Any) -> bool:
+        nonlocal ended
+        if ended or next(count) == at:
+            ended = what is killed
+            what()
+        return put(attempt, *given)
+
+    patch.setattr("logparse.store.joint._PUT_TOGETHER", 1)
+    patch.setattr(Attempt, "put", interrupted)
+
+
+def killed() -> None:
+    raise KeyboardInterrupt
