@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.conformance.rocm import HERE, Rocm
 
 DISTURBED = {"VGPU_NOISE": "0.02", "VGPU_DRIFT": "0.5", "VGPU_STEPS": "4000:1.1;20000:0.95"}
-"""2 % noise, times that grow by half in a virtual second, and two steps of the clock."""
+"""2 % noise, times that grow by half in a second of kernels, and two steps of the clock."""
 FAULTS = ("WRONG", "HANG", "CRASH")
 
 
@@ -41,7 +41,7 @@ class Loop:
         shell = ["bash", "-c", f'set -e; {sourced}; "$@"', "bash", *command]
         environment = self.rocm.environment(self.settings) | {"PYTHONPATH": str(HERE.parents[1]), "COLUMNS": "200"}
         ended = subprocess.run(
-            shell, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+            shell, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=900
         )
         assert ended.returncode == 0, f"{command}: {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
         return ended.stdout

@@ -145,9 +145,8 @@ class HipblasLt(DeviceBackend):
 
     def _call(self, gemm: GemmProblem, operands: GemmOperands, entry: bytes, need: int) -> Call:
         operation, layouts = self._described(gemm)
-        torch, memory = self._device.torch, operands.memory
+        memory, stream = operands.memory, self._device.stream
         workspace, algo = self._reserve(need), ctypes.create_string_buffer(entry, _RESULT_BYTES)
-        stream = torch.cuda.current_stream(self._device.device).cuda_stream if self._device.is_gpu else 0
         number: Any = {"f64_r": ctypes.c_double, "f16_r": ctypes.c_uint16}.get(gemm.compute_type or "", ctypes.c_float)
         one, zero = number(0x3C00 if gemm.compute_type == "f16_r" else 1), number(0)
         scalars = (ctypes.addressof(one), ctypes.addressof(one if gemm.beta == "nonzero" else zero))

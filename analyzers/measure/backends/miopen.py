@@ -38,9 +38,7 @@ class Miopen(DeviceBackend):
     def __init__(self, place: Place) -> None:
         super().__init__(place)  # loads torch, and with it torch's own MIOpen
         self._library = Library()
-        torch = self._device.torch
-        stream = torch.cuda.current_stream(self._device.device).cuda_stream if self._device.is_gpu else 0
-        self._handle = self._library.made("miopenCreateWithStream", stream)
+        self._handle = self._library.made("miopenCreateWithStream", self._device.stream)
         self._candidates = Candidates(place.device) if place.exhaustive else None
         self._convolutions: dict[str, Convolution] = {}
         self._offers: dict[str, dict[str, Offer]] = {}

@@ -40,9 +40,7 @@ class RocBlas(DeviceBackend):
         self._library = _loaded()
         self._handle = ctypes.c_void_p()
         self._ask("rocblas_create_handle", ctypes.byref(self._handle))
-        torch = self._device.torch
-        stream = torch.cuda.current_stream(self._device.device).cuda_stream if self._device.is_gpu else 0
-        self._ask("rocblas_set_stream", self._handle, ctypes.c_void_p(stream))
+        self._ask("rocblas_set_stream", self._handle, ctypes.c_void_p(self._device.stream))
 
     def environment(self) -> Mapping[str, str]:
         """The device's facts and the version that the library itself reports."""

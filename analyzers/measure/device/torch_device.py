@@ -73,7 +73,6 @@ class TorchDevice:
             torch.cuda.init()
         self.is_rocm = torch.version.hip is not None
         self._virtual = None if self.is_gpu else virtual_gpu()
-        self._now_us = self._virtual.now_us if self._virtual else _host_us
         self.facts = self._facts()
         self.cache_bytes = self._cache_bytes()
         self._host_us_each = 20.0
@@ -113,8 +112,17 @@ class TorchDevice:
 
     def synchronize(self) -> None:
         """Wait for everything that was enqueued; raises what went wrong on the device."""
-        if self.is_gpu:
+        if self._virtual is not None:
+            self._virtual.runtime.synchronize()
+        elif self.is_gpu:
             self.torch.cuda.synchronize(self.device)
+
+    @property
+    def stream(self) -> int:
+        """The stream on which everything is enqueued, as libraries take it; 0 on a CPU."""
+        if self._virtual is not None:
+            return self._virtual.runtime.stream.value or 0
+        return int(self.torch.cuda.current_stream(self.device).cuda_stream) if self.is_gpu else 0
 
     def on_thread(self, name: str | None, task: Callable[[], T]) -> T:
         """The result of a task on the one thread of that name; None: on the caller's."""
@@ -166,13 +174,13 @@ class TorchDevice:
 
         ``evict`` empties the last-level cache before.
         """
-        if not self.is_gpu:
+        if not self.is_gpu and self._virtual is None:
             if evict:
                 self.evict()
-            started = self._now_us()
+            started = time.perf_counter_ns()
             for turn in range(first, first + count):
                 call(turn)
-            return (self._now_us() - started) / count
+            return (time.perf_counter_ns() - started) / 1e3 / count
         timed = self._events_us if self.flush is None else self._each_us
         for _ in range(_TRIES):
             if evict:
@@ -218,21 +226,20 @@ class TorchDevice:
         return sum(start.elapsed_time(end) for start, end in pairs) * 1e3 / count, in_time
 
     def _events(self) -> tuple[Any, Any]:
+        if self._virtual is not None:
+            return self._virtual.runtime.event(), self._virtual.runtime.event()
         event = self.torch.cuda.Event
         return event(enable_timing=True), event(enable_timing=True)
 
     def _held(self, count: int) -> int:
         """Hold the device for as long as enqueueing took lately; the host's clock, ns."""
-        self.torch.cuda._sleep(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
+        sleep = self._virtual.runtime.sleep if self._virtual else self.torch.cuda._sleep
+        sleep(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
         return time.perf_counter_ns()
 
     def _enqueued(self, begun: int, count: int) -> None:
         host_us = (time.perf_counter_ns() - begun) / 1e3
         self._host_us_each = min(2_000.0, max(5.0, host_us / count))
-
-
-def _host_us() -> float:
-    return time.perf_counter_ns() / 1e3
 
 
 @cache

@@ -1,8 +1,10 @@
 // A virtual AMD GPU: the entry points of the HIP runtime (and of hiprtc and comgr) that hipBLASLt, rocBLAS and MIOpen
 // call, to be preloaded in front of libamdhip64.  So the libraries' host code runs as it is, without a GPU.
 //
-// Memory is the host's.  A launch runs at once, computes what it knows and advances a virtual clock by the kernel's
-// planted time (plan.h); HIP events and vgpu_now_us() read that clock, so measured times are exact.
+// Memory is the host's.  A launch computes what it knows at once, and its planted time (plan.h) is added to the device's
+// virtual clock, which HIP events read.  The host has a virtual clock too: each launch and event costs it HOST_US, and a
+// kernel starts when both are there.  So a device that nothing holds waits for the host, and an event is ready when the
+// host's clock has reached it, as on a GPU; and yet times are exact and do not depend on the machine.
 //
 //   VGPU_ARCH, VGPU_CUS, VGPU_NAME   the device (default gfx90a:sramecc+:xnack-, 104, AMD Instinct MI210)
 //   VGPU_LOG=FILE                    every launch is appended: name, sizes, us
@@ -27,7 +29,9 @@ namespace {
 using vgpu::Launch;
 
 std::mutex mutex;
-double now_us = 0;
+constexpr double HOST_US = 2, CYCLES_PER_US = 1700;
+double host_us = 0, device_us = 0;  // the device's: when all that was enqueued ends
+double busy_us = 0;                 // in kernels, by which drift and steps of the clock are planted
 std::string launched_since;
 std::map<void*, size_t> allocations;
 
@@ -78,12 +82,28 @@ Arguments arguments(void** each, void** extra) {
     return found;
 }
 
-void run(const Function& function, const Arguments& given, size_t groups) {
+// The end of something that is enqueued now and takes so long.
+double enqueued(double us) {
+    host_us += HOST_US;
+    return device_us = std::max(device_us, host_us) + us;
+}
+
+// As torch's: it spins for so many cycles.
+bool spins(const Launch& launch, void** each) {
+    if (launch.name != "spin_kernel") return false;
+    const std::lock_guard<std::mutex> lock(mutex);
+    enqueued(double(*static_cast<int64_t*>(each[0])) / CYCLES_PER_US);
+    return true;
+}
+
+// Returns when it started and ended, µs.
+std::pair<double, double> run(const Function& function, const Arguments& given, size_t groups) {
     static const vgpu::Kernels hanging("VGPU_HANG"), crashing("VGPU_CRASH"), wrong("VGPU_WRONG");
     static const double most = vgpu::number("VGPU_COMPUTE", 1 << 27);
     const vgpu::Gemm gemm = vgpu::read_gemm(function.name, given.buffer, given.bytes);
     const vgpu::Conv conv = vgpu::read_conv(function.name, given.buffer, given.bytes);
     const Launch launch{function.name, gemm.m ? gemm.sizes() : conv.direction ? conv.sizes() : ""};
+    if (spins(launch, given.each)) return {};
     if (crashing.contain(launch)) {
         std::fprintf(stderr, "Memory access fault by GPU node-1 (virtual) in %s\n", launch.name.c_str());
         std::abort();
@@ -94,10 +114,12 @@ void run(const Function& function, const Arguments& given, size_t groups) {
     if (function.module && given.buffer)
         vgpu::compute_beside(function.name, function.module->options, {given.buffer, given.bytes}, groups);
     const std::lock_guard<std::mutex> lock(mutex);
-    const double us = times().us(launch, now_us);
-    now_us += us;
+    const double us = times().us(launch, busy_us);
+    busy_us += us;
     launched_since += launch.name + launch.sizes + '\n';
     logged(launch, us);
+    const double end = enqueued(us);
+    return {end - us, end};
 }
 
 hipError_t allocate(void** pointer, size_t bytes) {
@@ -141,14 +163,30 @@ hipError_t filled(void* to, int value, size_t bytes) {
 
 hipError_t recorded(hipEvent_t event) {
     const std::lock_guard<std::mutex> lock(mutex);
-    reinterpret_cast<Event*>(event)->us = now_us;
+    reinterpret_cast<Event*>(event)->us = enqueued(0);
     return hipSuccess;
 }
 
+// The host waits until the device's clock has reached this.
+hipError_t waited(double us) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    host_us = std::max(host_us, us);
+    return hipSuccess;
+}
+double all_us() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return device_us;
+}
+hipError_t reached(double us) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    host_us += HOST_US;
+    return us <= host_us ? hipSuccess : hipErrorNotReady;
+}
+
 hipError_t launched(hipFunction_t f, size_t groups, void** each, void** extra, hipEvent_t before, hipEvent_t after) {
-    if (before) (void)recorded(before);
-    run(*reinterpret_cast<const Function*>(f), arguments(each, extra), groups);
-    if (after) (void)recorded(after);
+    const auto [start, end] = run(*reinterpret_cast<const Function*>(f), arguments(each, extra), groups);
+    if (before) reinterpret_cast<Event*>(before)->us = start;
+    if (after) reinterpret_cast<Event*>(after)->us = end;
     return hipSuccess;
 }
 
@@ -185,10 +223,6 @@ extern "C" {
 
 // ---- for the suite ----
 
-double vgpu_now_us() {
-    const std::lock_guard<std::mutex> lock(mutex);
-    return now_us;
-}
 // What a harness states of the device: "device", "arch" or "cu_count".
 const char* vgpu_fact(const char* name) {
     static const std::string device = vgpu::setting("VGPU_NAME", "AMD Instinct MI210");
@@ -231,7 +265,7 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600* p, int) {
     p->warpSize = 64;
     p->maxThreadsPerBlock = 1024;
     p->maxThreadsPerMultiProcessor = 2048;
-    p->clockRate = 1700000;
+    p->clockRate = int(CYCLES_PER_US * 1000);
     p->memoryClockRate = 1600000;
     p->memoryBusWidth = 4096;
     p->l2CacheSize = 8 << 20;
@@ -301,14 +335,14 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* a, const void*) {
     return hipSuccess;
 }
 
-// ---- streams and events: everything is done when a launch returns ----
+// ---- streams, which are all one, and events ----
 
-hipError_t hipDeviceSynchronize() { return hipSuccess; }
+hipError_t hipDeviceSynchronize() { return waited(all_us()); }
 hipError_t hipStreamCreate(hipStream_t* s) { return *s = reinterpret_cast<hipStream_t>(new char), hipSuccess; }
 hipError_t hipStreamCreateWithFlags(hipStream_t* s, unsigned) { return hipStreamCreate(s); }
 hipError_t hipStreamDestroy(hipStream_t s) { return delete reinterpret_cast<char*>(s), hipSuccess; }
-hipError_t hipStreamSynchronize(hipStream_t) { return hipSuccess; }
-hipError_t hipStreamQuery(hipStream_t) { return hipSuccess; }
+hipError_t hipStreamSynchronize(hipStream_t) { return waited(all_us()); }
+hipError_t hipStreamQuery(hipStream_t) { return reached(all_us()); }
 hipError_t hipStreamWaitEvent(hipStream_t, hipEvent_t, unsigned) { return hipSuccess; }
 hipError_t hipStreamIsCapturing(hipStream_t, hipStreamCaptureStatus* status) {
     return *status = hipStreamCaptureStatusNone, hipSuccess;
@@ -316,8 +350,8 @@ hipError_t hipStreamIsCapturing(hipStream_t, hipStreamCaptureStatus* status) {
 hipError_t hipEventCreate(hipEvent_t* e) { return *e = reinterpret_cast<hipEvent_t>(new Event), hipSuccess; }
 hipError_t hipEventCreateWithFlags(hipEvent_t* e, unsigned) { return hipEventCreate(e); }
 hipError_t hipEventDestroy(hipEvent_t e) { return delete reinterpret_cast<Event*>(e), hipSuccess; }
-hipError_t hipEventSynchronize(hipEvent_t) { return hipSuccess; }
-hipError_t hipEventQuery(hipEvent_t) { return hipSuccess; }
+hipError_t hipEventSynchronize(hipEvent_t event) { return waited(reinterpret_cast<Event*>(event)->us); }
+hipError_t hipEventQuery(hipEvent_t event) { return reached(reinterpret_cast<Event*>(event)->us); }
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t) { return recorded(event); }
 hipError_t hipEventElapsedTime(float* ms, hipEvent_t from, hipEvent_t to) {
     *ms = float((reinterpret_cast<Event*>(to)->us - reinterpret_cast<Event*>(from)->us) / 1e3);

@@ -3,8 +3,8 @@
 //   VGPU_TIMES=FILE   lines "<us> <words>": the first line all of whose words fit a launch gives its time; others get one
 //                     that follows from the kernel's name
 //   VGPU_NOISE=SD     each time is multiplied by 1 + SD times a standard normal, seeded by VGPU_SEED (default 1)
-//   VGPU_DRIFT=SHARE  times grow by this share per virtual second
-//   VGPU_STEPS=LIST   "<us>:<factor>;...": from this virtual time on, times are multiplied by the factor
+//   VGPU_DRIFT=SHARE  times grow by this share per second in kernels
+//   VGPU_STEPS=LIST   "<us>:<factor>;...": from this time in kernels on, times are multiplied by the factor
 //   VGPU_WRONG, VGPU_HANG, VGPU_CRASH   words of kernels, several separated by ';', that compute wrong values, never
 //                     end, or abort the process
 //
@@ -93,10 +93,10 @@ class Times {
             if (std::sscanf(part.c_str(), "%lf:%lf", &at, &factor) == 2) steps_.emplace_back(at, factor);
         }
     }
-    double us(const Launch& launch, double now_us) {
-        double us = undisturbed_us(launch) * (1 + drift_ * now_us * 1e-6);
+    double us(const Launch& launch, double busy_us) {
+        double us = undisturbed_us(launch) * (1 + drift_ * busy_us * 1e-6);
         for (const auto& [at, factor] : steps_)
-            if (now_us >= at) us *= factor;
+            if (busy_us >= at) us *= factor;
         if (noise_ > 0) us *= std::max(0.05, 1 + noise_ * normal());
         return us;
     }

@@ -1,0 +1,33 @@
+"""What the replay's clock measures of a kernel that launches on the virtual GPU, with its hold and without.
+
+``events.py KERNEL COUNT``: prints the mean time of so many launches (µs), then what comes of the same where nothing
+holds the device.
+"""
+
+import ctypes
+import json
+import sys
+
+from analyzers.measure.backend import HostBoundError
+from analyzers.measure.device.torch_device import TorchDevice
+from analyzers.measure.device.virtual_gpu import ONE, Runtime
+
+
+def main():
+    kernel, count = sys.argv[1], int(sys.argv[2])
+    device = TorchDevice("cpu")
+    hip, function = ctypes.CDLL(None), ctypes.create_string_buffer(1)
+    hip["__hipRegisterFunction"](None, function, None, kernel.encode(), 0, None, None, None, None, None)
+
+    def launch(_):
+        hip.hipLaunchKernel(function, ONE, ONE, None, ctypes.c_size_t(0), ctypes.c_void_p(device.stream))
+
+    print(json.dumps(device.time_us(launch, 0, count)))
+    Runtime.sleep = lambda self, cycles: None
+    try:
+        print(json.dumps(device.time_us(launch, 0, count)))
+    except HostBoundError as error:
+        print(json.dumps(str(error)))
+
+
+main()

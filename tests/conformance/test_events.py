@@ -1,0 +1,21 @@
+"""The replay's clock on a GPU: two events of the real runtime's interface, and a kernel that holds the device."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.loop import Loop
+from tests.conformance.rocm import Rocm
+
+
+def test_a_kernel_shorter_than_its_launch_is_timed_behind_the_hold(rocm: Rocm, tmp_path: Path) -> None:
+    """Where nothing holds the device, it waits for the host (2 µs a launch), and the time is refused."""
+    loop = Loop(rocm, tmp_path)
+    loop.plant([(1, "short_kernel")])
+    program = str(Path(__file__).parent / "drivers/events.py")
+    held, alone = map(json.loads, loop.run(str(rocm.launcher), program, "short_kernel", "64").splitlines())
+    assert held == pytest.approx(1)
+    assert alone.startswith("host-bound in 3 tries, 2.0 µs")
