@@ -54,7 +54,7 @@ class Library:
             return []
         found = (ctypes.c_int * count.value)()
         ask(*self.arguments(call), BY_INDEX, 0, found, ctypes.byref(count))
-        return list(found)
+        return sorted(found)  # the library lists them in no order
 
     def run(self, call, index):
         self.launched()
