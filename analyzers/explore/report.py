@@ -35,7 +35,7 @@ from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.charts.timeline import timeline
 from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
-from analyzers.explore.load.analysis import Analysis, analyse
+from analyzers.explore.load.analysis import LIMITS, Analysis, analyse
 from analyzers.explore.load.beside import beside, compared, keep, names
 from analyzers.explore.page.other_passes import other_passes, passes
 from analyzers.explore.page.paste import advice
@@ -88,12 +88,16 @@ def write_report(
     ``compare``: another run, as ``beside`` takes it, which is shown beside this one.
     """
     analysis = analyse(store, run)
-    with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder:
+    with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder, store.connect() as con:
+        for setting in LIMITS:
+            con.execute(f"set {setting}")
         other = _beside(store, analysis.run, compare, Path(folder)) if compare else None
-        made = report(store, analysis, top, other)
+        point_table.build(con, analysis.run, analysis.compared, analysis.found, other.times if other else None)
+        drawn = _charts(con, analysis.run, other)
+        made = _report(con, store.url, analysis, other, drawn, top)
         while len(made.text.encode()) > limit and top > 10:
             top = top // 2
-            made = report(store, analysis, top, other)
+            made = _report(con, store.url, analysis, other, drawn, top)
     Path(out).write_text(made.text, encoding="utf-8")
     return made
 
@@ -104,44 +108,46 @@ def _beside(store: Store, run: str, word: str, folder: Path) -> Beside:
     return Beside(names(store, run, other, other_run), called, keep(compared(store, run, other, other_run), folder))
 
 
-def report(store: Store, analysis: Analysis, top: int = TOP, other: Beside | None = None) -> Report:
+def _report(
+    con: duckdb.DuckDBPyConnection,
+    url: str,
+    analysis: Analysis,
+    other: Beside | None,
+    charts: Mapping[str, Figure],
+    top: int,
+) -> Report:
     """The report with the solutions of the ``top`` problems by saving, then by time; among them are those whose time
     differs most from another run's.
     """
     everything = Selection()
-    with store.connect() as con:
-        point_table.build(con, analysis.run, analysis.compared, analysis.found, other.times if other else None)
-        moved = list(queries.movers(con, everything)["id"]) if other else []
-        frame, total = queries.table(con, everything, start=0, end=top, always=moved)
-        more = "total_us as weight, m, n, own" + (", here_us, other_us" if other else "")
-        facets = con.execute(f"select id, {', '.join(PANELS)}, {more} from points").df()
-        chosen = frame.merge(facets.drop(columns=[x for x in PANELS if x in frame.columns]), on="id", how="left")
-        charts = _charts(con, analysis.run)
-        if other:
-            (charts["Compare"],) = CHARTS["compare"](con, everything, LIGHT, other.names)
-        details = _details(con, list(frame["id"]))
-        sums = queries.totals(con, everything)
+    moved = list(queries.movers(con, everything)["id"]) if other else []
+    frame, total = queries.table(con, everything, start=0, end=top, always=moved)
+    con.register("ids_", pd.DataFrame({"id": list(frame["id"])}, dtype="object"))
+    more = "total_us as weight, m, n, own" + (", here_us, other_us" if other else "")
+    facets = con.execute(f"select id, {', '.join(PANELS)}, {more} from points semi join ids_ using (id)").df()
+    chosen = frame.merge(facets.drop(columns=[x for x in PANELS if x in frame.columns]), on="id", how="left")
+    sums = queries.totals(con, everything)
     data = {
         "titles": dict(queries.TABLE),
         "texts": sorted(queries.TEXTS),
         "facets": list(PANELS),
         "columns": {str(name): _plain(chosen[name]) for name in chosen.columns},
         "charts": {name: figure.plain() for name, figure in charts.items()},
-        "details": details,
+        "details": _details(con),
         "total": total,
         "dark": _recolouring(),
     }
-    return Report(_page(store.url, analysis, other, sums, len(frame), total, data), len(frame), total)
+    return Report(_page(url, analysis, other, sums, len(frame), total, data), len(frame), total)
 
 
-def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, Figure]:
+def _charts(con: duckdb.DuckDBPyConnection, run: str, other: Beside | None) -> dict[str, Figure]:
     everything = Selection()
     sizes = queries.sample(con, everything, ("id", "label", *SIZES), tuple(SIZES), LINES)
     drawn = queries.sample(con, everything, ROOFLINE, ("intensity", "tflops"), POINTS)
     layers = queries.sample(con, everything, WEIGHTS, ("sibling_us", "best_us"), POINTS)
     ticks = con.execute(queries.TICKS, {"run": run}).df()
     sources = con.execute("select * from sources where run = ?", [run]).df()
-    return {
+    charts = {
         "Where the time goes": overview(queries.groups(con, everything), LIGHT, empty=NO_PROBLEM),
         "Roofline": roofline(drawn.rows, LIGHT, remark=drawn.note),
         "Regret": regret(queries.regrets(con, everything), queries.savings(con, everything), LIGHT),
@@ -152,20 +158,24 @@ def _charts(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, Figure]:
         "Timeline": timeline(ticks, LIGHT),
         "What the files held": completeness(sources, LIGHT),
     }
+    if other:
+        (charts["Compare"],) = CHARTS["compare"](con, everything, LIGHT, other.names)
+    return charts
 
 
-def _details(con: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> Mapping[str, object]:
-    """Per problem: its solutions as a figure, what to do, what to paste where."""
-    con.register("ids_", pd.DataFrame({"id": list(ids)}, dtype="object"))
+def _details(con: duckdb.DuckDBPyConnection) -> Mapping[str, object]:
+    """Per problem of the table ``ids_``: its solutions as a figure, what to do, what to paste where."""
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
     wanted = {x for text in chosen["measured"] for x in (text, *other_passes(text))}
     con.register("wanted_", pd.DataFrame({"problem": sorted(wanted)}, dtype="object"))
     tries = con.execute("select * from measurements semi join wanted_ using (problem)").df()
+    # Thousands of selections of a few rows each: texts as Python objects take half the time of Arrow's.
+    tries = tries.astype(dict.fromkeys(tries.select_dtypes("str").columns, "object"))
     facts = facts_by_source(con.execute("select * from facts").df())
-    by_problem = dict(tuple(tries.groupby("problem"))) if len(tries) else {}
+    none, by_problem = tries.head(0), dict(tuple(tries.groupby("problem"))) if len(tries) else {}
     made = {}
     for _, row in chosen.iterrows():
-        mine = by_problem.get(row["measured"], tries.head(0))
+        mine = by_problem.get(row["measured"], none)
         same = mine[mine["source_id"] == row["source_id"]]
         mine = same if len(same) else mine
         pick = row["pick"] if isinstance(row["pick"], str) else None
@@ -174,7 +184,7 @@ def _details(con: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> Mapping[str,
             "figure": _lean(solutions(mine, LIGHT, pick=pick).plain()) if len(mine) else None,
             "layer": [
                 (x.direction, facet_text("solver", x.solution), duration(x.time_us))
-                for x in passes(row, lambda texts: tries[tries["problem"].isin(texts)])
+                for x in passes(row, lambda texts: pd.concat([by_problem.get(x, none) for x in texts]))
             ],
             "problem": str(row["problem"]),
             **asdict(advised),
