@@ -35,7 +35,7 @@ from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.charts.timeline import timeline
 from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
-from analyzers.explore.load.analysis import LIMITS, Analysis, analyse
+from analyzers.explore.load.analysis import Analysis, analyse
 from analyzers.explore.load.beside import beside, compared, keep, names
 from analyzers.explore.page.other_passes import other_passes, passes
 from analyzers.explore.page.paste import advice
@@ -53,6 +53,8 @@ LIMIT_BYTES = 10_000_000
 TOP = 500
 POINTS = 3_000
 SHOWN = 2  # remarks at once
+_LIMITS = ("threads = 2", "memory_limit = '600MB'", "preserve_insertion_order = false")
+"""Settings of DuckDB: 400 MB are too few for a table of 1.36 million points."""
 
 
 @dataclass(frozen=True)
@@ -87,18 +89,32 @@ def write_report(
 
     ``compare``: another run, as ``beside`` takes it, which is shown beside this one.
     """
+    import duckdb
+
     analysis = analyse(store, run)
-    with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder, store.connect() as con:
-        for setting in LIMITS:
-            con.execute(f"set {setting}")
+    with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder:
         other = _beside(store, analysis.run, compare, Path(folder)) if compare else None
+        try:
+            made = _fitting(store, analysis, other, top, limit, _LIMITS)
+        except duckdb.OutOfMemoryException:  # more problems than the limits were measured with
+            made = _fitting(store, analysis, other, top, limit, ())
+    Path(out).write_text(made.text, encoding="utf-8")
+    return made
+
+
+def _fitting(
+    store: Store, analysis: Analysis, other: Beside | None, top: int, limit: int, settings: Sequence[str]
+) -> Report:
+    """The report with as many problems of ``top`` as fit into ``limit`` bytes, made under settings of DuckDB."""
+    with store.connect() as con:
+        for setting in settings:
+            con.execute(f"set {setting}")
         point_table.build(con, analysis.run, analysis.compared, analysis.found, other.times if other else None)
         drawn = _charts(con, analysis.run, other)
         made = _report(con, store.url, analysis, other, drawn, top)
         while len(made.text.encode()) > limit and top > 10:
             top = top // 2
             made = _report(con, store.url, analysis, other, drawn, top)
-    Path(out).write_text(made.text, encoding="utf-8")
     return made
 
 
