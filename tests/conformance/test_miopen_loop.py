@@ -96,7 +96,7 @@ def test_a_slow_backward_weight_is_found_written_used_and_verified(loop: Loop) -
     loop.logparse("recommend", "--target", written, "--own", written)
     (emitted,) = loop.folder.glob(f"overrides/*/{FILE}")
     assert fastest(emitted) == {str(BETTER): GEMM, **dict.fromkeys(map(str, (WRONG, CRASHING, HANGING)), NAIVE)}
-    loop.plant(AS_FOUND)
+    loop.plant([(BETTER_US, product(BETTER)), *AS_FOUND])
     lines = loop.launches("after", loop.job("miopen_job", calls, CALLS), f". {emitted.parent / 'apply.sh'}")
     products = [line for line in lines if "Cijk_Alik_Bljk" in line]
     assert len(products) == CALLS
