@@ -697,6 +697,7 @@ FACTS: Mapping[str, str] = {
     "cu_count": "compute units (SMs on NVIDIA)",
     "device": "marketing name of the device",
     "gpus": "devices that one process sees",
+    "kernels_of": "place and process of a file of rocprofv3, of which several hold the same kernels",
     "driver": "driver version",
     "hipblaslt_version": "major·100000 + minor·100 + patch, or M.m.p before ROCm 6.2",
     "hipblaslt_revision": "git revision of hipBLASLt",

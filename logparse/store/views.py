@@ -76,7 +76,13 @@ def view_sql(run: str | None) -> dict[str, str]:
                     select distinct s.source_id, t.name, t.value from facts_ t join commits_ s using (attempt)
                     where t.name in ('hipblaslt_version', 'hipblaslt_revision'))
                 group by source_id) b on s.source_id = b.source_id""",
-        "kernels": joined.format(t="kernels"),
+        "kernels": f"""
+            with same as (
+                select distinct s.source_id, s.run, left(t.value, 1) as place,
+                       regexp_replace(s.path, '[^/]*$', '') || substr(t.value, 3) as process
+                from facts_ t join commits_ s using (attempt) where t.name = 'kernels_of')
+            select * from ({joined.format(t="kernels")}) where source_id not in (
+                select o.source_id from same o join same b using (run, process) where b.place < o.place)""",
         "facts": "select distinct s.source_id, s.run, t.name, t.value from facts_ t join commits_ s using (attempt)",
         "rejects": """
             select s.source_id, s.path, s.run, min(t."offset") as offset_bytes, min(t."offset") as "offset",

@@ -1,10 +1,25 @@
-"""Kernel times added up per operator or range, kernel and device."""
+"""Kernel times added up per operator or range, kernel and device; which files of rocprofv3 hold the same kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logparse.model import Kernel
+from logparse.formats.format import Outcome
+from logparse.model import Fact, Kernel
+
+_SAME = ("_results.db", "_results.json", "_kernel_trace.csv", "_kernel_stats.csv", "_counter_collection.csv")
+"""Ends of the names of rocprofv3's files of one process that all hold its kernels, the fullest first (counters make
+kernels run one after the other)."""
+
+
+def of_one_process(name: str) -> Iterator[Outcome]:
+    """The fact by which the view ``kernels`` counts kernels once where several of these files were ingested.
+
+    Its value is the file's place among them, a blank, and what their names begin with.
+    """
+    for place, end in enumerate(_SAME):
+        if name.endswith(end):
+            yield Outcome("fact", [Fact("kernels_of", f"{place} {name.removesuffix(end)}")], lines=0)
 
 
 class KernelTotals:

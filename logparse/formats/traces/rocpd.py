@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from logparse.formats.format import FileFormat, Head, Outcome, Source
-from logparse.formats.traces.kernel_totals import KernelTotals
+from logparse.formats.traces.kernel_totals import KernelTotals, of_one_process
 from logparse.formats.traces.marker_ranges import Ranges
 from logparse.formats.traces.sqlite_file import outcomes, quoted
 from logparse.model import Fact, Message, Record, Reject
@@ -53,7 +53,8 @@ def recognise(head: Head) -> bool:
 
 def read(source: Source) -> Iterator[Outcome]:
     """Every row of every table."""
-    return outcomes(source, _outcomes)
+    yield from of_one_process(source.name)
+    yield from outcomes(source, _outcomes)
 
 
 def _outcomes(database: sqlite3.Connection) -> Iterator[Outcome]:

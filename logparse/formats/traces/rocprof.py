@@ -33,7 +33,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from logparse.formats.format import FileFormat, Head, Line, Outcome, Source
-from logparse.formats.traces.kernel_totals import KernelTotals
+from logparse.formats.traces.kernel_totals import KernelTotals, of_one_process
 from logparse.model import Fact, Message, Reject
 
 MARKERS, CALLS = "marker", "hip-api"
@@ -80,6 +80,7 @@ def read(source: Source) -> Iterator[Outcome]:
         yield Outcome("reject", [Reject("no columns of rocprofv3")], at=first.offset)
         return
     yield Outcome("foreign")
+    yield from of_one_process(source.name)
     reader = _Rows(columns, layout, source.name)
     for line in lines:
         yield from reader.take(line)

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from logparse.formats.format import FileFormat, Head, Outcome, Source
 from logparse.formats.traces.json_stream import JsonError, JsonStream, printable_text
-from logparse.formats.traces.kernel_totals import KernelTotals
+from logparse.formats.traces.kernel_totals import KernelTotals, of_one_process
 from logparse.formats.traces.marker_ranges import innermost
 from logparse.model import Fact, Message, Record, Reject
 
@@ -49,6 +49,7 @@ def recognise(head: Head) -> bool:
 
 def read(source: Source) -> Iterator[Outcome]:
     """Every record of every process; what is behind a damaged place is not read."""
+    yield from of_one_process(source.name)
     with source.open() as stream:
         json = JsonStream(stream)
         process = _Process()

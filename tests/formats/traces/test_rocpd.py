@@ -68,7 +68,7 @@ def test_facts_are_those_of_the_gpu() -> None:
     facts = {(r.name, r.value) for r in read(OLD) if isinstance(r, Fact)}
     assert facts == {
         ("backend", "HIP"), ("rocpd_schema", "3"), ("arch", "gfx942"), ("device", "AMD Instinct MI300X"),
-        ("cu_count", "304"), ("pid", "4242"),
+        ("cu_count", "304"), ("pid", "4242"), ("kernels_of", "0 4242"),
     }  # fmt: skip
 
 

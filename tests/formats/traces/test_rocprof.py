@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,8 +12,10 @@ from hypothesis import strategies as st
 
 from logparse.formats.format import Head
 from logparse.formats.traces import rocprof, rocprof_json
+from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
 from logparse.model import Kernel, Message
+from logparse.store import Store
 from tests.conftest import SAMPLES
 from tests.formats.reading import facts, outcomes, records, records_of, totals, units
 
@@ -148,3 +152,23 @@ def test_recognise(path: object) -> None:
     assert rocprof.FORMAT.recognise(head) is str(path).endswith(".csv")
     assert rocprof_json.FORMAT.recognise(head) is str(path).endswith(".json")
     assert not rocprof.FORMAT.recognise(Head("x.csv", b"a,b\r,c\n"))
+
+
+def test_files_of_one_process_count_their_kernels_once(store: Store, tmp_path: Path) -> None:
+    """rocprofv3 writes statistics beside the trace, and each holds all kernels."""
+    names = ("4242_kernel_stats.csv", "4242_kernel_trace.csv")
+
+    def us() -> float:
+        return float(store.query("select sum(total_us) as us from kernels")["us"].iloc[0])
+
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            shutil.copy(SAMPLES / "traces" / name, tmp_path / folder)
+    ingest([str(tmp_path / "one" / names[0])], store, run="r")
+    alone = us()
+    ingest([str(tmp_path / "one" / names[1])], store, run="r")
+    assert us() == pytest.approx(alone)
+    assert store.query("select distinct source_id from kernels").shape[0] == 1
+    ingest([str(tmp_path / "other")], store, run="r")
+    assert us() == pytest.approx(2 * alone), "the same names in another folder are of another job"
