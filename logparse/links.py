@@ -91,12 +91,13 @@ def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
 
     A text is open if a field is unknown or a type has a second spelling.  Two texts that are not open differ in a field
     that both know, so they need no comparison: a find-db holds hundreds of thousands of them.  Only open problems are
-    compared, each with the problems of its shape.
+    compared, each with the problems of its shape, and once each: thousands of small files hold one problem thousands
+    of times.
     """
     agree = " and ".join(f"({_equal(name).format(name=name)})" for name in names)
     known = " and ".join(rule.format(t=side) for rule in layout for side in "ab")
-    opened = f"select * from {table} where contains(problem, '?') or contains(problem, '_fnuz')"
-    near = f"select * from {table} where shape in (select shape from ({opened}))"
+    opened = f"select distinct on (problem) * from {table} where contains(problem, '?') or contains(problem, '_fnuz')"
+    near = f"select distinct on (problem) * from {table} where shape in (select shape from ({opened}))"
     return f"""
     select distinct problem, problem as other,
            case when {known.replace("b.", "a.")} then 'layout' else 'shape' end as level

@@ -77,7 +77,7 @@ with {MEANS},
         from measured m join other o on o.other = m.id where time_us > 0),
      chosen as (select id, pick from picks join ids using (problem)),
      best as (
-        select id, min(time_us) as best_us, arg_min(solution, time_us) as best,
+        select id, min(time_us) as best_us, arg_min(solution, (time_us, solution)) as best,
                min(time_us) filter (by_default) as default_us, min(time_us) filter (solution = pick) as picked_us
         from timed left join chosen using (id) group by id, device
         qualify row_number() over (partition by id order by bool_or(own) desc, count(*) desc, device) = 1),
