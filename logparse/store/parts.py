@@ -103,7 +103,7 @@ class Attempt:
             )
 
     def put(self, row: Commit, data: bytes) -> bool:
-        """Write the row file of ``row``, if there is none."""
+        """Write the row file of ``row``, unless one is there."""
         path = f"{self._root}/{row_file(row)}"
         make_folder(self._fs, path.rsplit("/", 1)[0])
         return self._put(path, data)

@@ -2,7 +2,7 @@
 # Unpacks the real host libraries of ROCm 7.2.4 (hipBLASLt, MIOpen, rocBLAS) from Debian's
 # experimental suite into DIR and compiles the virtual GPU beside them.  Nothing is installed on the machine.
 #
-#   install.sh DIR      about 80 s, 710 MB to fetch, 1.5 GB on disk; a second call compiles the virtual GPU only
+#   install.sh DIR      about 80 s, 710 MB to fetch, 2.5 GB on disk; a second call compiles the virtual GPU only
 #
 # Needs root (for apt), g++, apt and Debian's keyring.  The mirror is DEBIAN_MIRROR, else the first of apt's sources on
 # this machine that has both suites.
@@ -53,9 +53,12 @@ CONF
     fetch_lists
     # shellcheck disable=SC2086  # lists of packages
     apt-get -qq -y --download-only -t experimental install libc6 $libraries
-    # Two are as large as all the others together: both are unpacked at once, without what is for other GPUs.
+    # Two are as large as all the others together: both are unpacked at once, without what is for other GPUs.  hipBLASLt
+    # needs all of its files: without some it crashes at a row whose index it does not know.
     find "$dir/apt/cache/archives" -name '*.deb' -print0 | sort -z | xargs -0 -P 2 -n 1 bash -c '
-        dpkg --fsys-tarfile "$1" | tar -x -C "$0" --exclude "*gfx[18]*" --exclude "*gfx90[068]*"' "$dir/root"
+        left=(--exclude "*gfx[18]*" --exclude "*gfx90[068]*")
+        case $1 in *hipblaslt*) left=() ;; esac
+        dpkg --fsys-tarfile "$1" | tar -x -C "$0" "${left[@]}"' "$dir/root"
     (
         cd "$dir/apt/cache"
         # shellcheck disable=SC2086
