@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO := build/demo
+# One more than the cores: the workers that hold the tests of the browser and of the cluster mostly wait for these.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 .PHONY: demo test nightly conformance lint ruff mypy pytest clean transcript screenshots
 
@@ -34,7 +36,7 @@ pytest nightly: export PYTHONDONTWRITEBYTECODE :=
 
 # One worker holds the tests of a group (loadgroup): a Ray cluster, a browser and a store of samples are made once.
 pytest: $(VENV)/.tested
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 lint: ruff mypy
 
@@ -44,7 +46,7 @@ test: ruff
 
 # Everything at full size: 1,000 examples per property, fuzzing of every format, every round of kills.
 nightly: lint
-	LOGPARSE_NIGHTLY=1 $(BIN)/python -m pytest -n auto --dist loadgroup
+	LOGPARSE_NIGHTLY=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 # The readers of override files against the real host libraries of ROCm 7.2.4 over a virtual GPU (docs/conformance.md):
 # needs root, g++ and Debian's packages (710 MB, unpacked into build/rocm or ROCM_LIBRARIES; nothing is installed).
