@@ -21,7 +21,7 @@ from analyzers.evidence.nearness import OTHER_LAYOUT, OTHER_TYPE, Coordinates, c
 from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 
 NEAREST = 8
-"""Measured problems that a prediction is made of; with fewer of an operation none is made."""
+"""Measured problems that a prediction is made of; with fewer than twice as many of an operation none is made."""
 LARGE = 0.10
 """Regret (share of the pick's time that the best solution saves) whose probability is predicted."""
 MOST = 20_000

@@ -80,7 +80,7 @@ class RocBlas(DeviceBackend):
 
     def _ask(self, function: str, *arguments: Any) -> None:
         """Call the library.  Raises UnsupportedError on that status, else RuntimeError with function and status."""
-        status = self._library[function](*arguments)
+        status = getattr(self._library, function)(*arguments)  # which ctypes keeps, unlike an item
         if status:
             error = UnsupportedError if status == _NOT_IMPLEMENTED else RuntimeError
             raise error(f"{function}: rocblas_status {status}")
