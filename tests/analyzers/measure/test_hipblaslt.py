@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from analyzers.measure.backends.hipblaslt import BACKEND
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
 from logparse.model import GemmProblem, Solution
+from tests.analyzers.measure.compiled import loaded
 from tests.analyzers.measure.problems import gemm
 
 SOURCE = Path(__file__).with_name("fake_hipblaslt.c")
@@ -28,13 +26,7 @@ SLOW, FAST, WRONG = (Solution("hipblaslt", index) for index in ("4711", "17", "2
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The compiled library, loaded in this process: the bindings' own loading then finds it by its soname."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    built = tmp_path_factory.mktemp("hipblaslt") / NAME
-    flags = ("-O2", "-w", "-shared", "-fPIC", f"-Wl,-soname,{NAME}")
-    subprocess.run([compiler, *flags, "-o", str(built), str(SOURCE), "-lm"], check=True)
-    ctypes.CDLL(str(built))
+    loaded(SOURCE, tmp_path_factory.mktemp("hipblaslt") / NAME)
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
 from logparse.formats.miopen.solvers import SOLVERS, known_algorithm
 from logparse.model import Direction, Solution
+from tests.analyzers.measure.compiled import loaded
 from tests.analyzers.measure.problems import SMALL_W, gemm
 
 SOURCE = Path(__file__).with_name("fake_miopen.c")
@@ -39,13 +38,7 @@ NAIVE = {"F": "ConvDirectNaiveConvFwd", "B": "ConvDirectNaiveConvBwd", "W": "Con
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The compiled library, loaded in this process; the listing process finds it through the loader's path."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    built = tmp_path_factory.mktemp("miopen") / "libMIOpen.so.1"
-    subprocess.run([compiler, "-O2", "-w", "-shared", "-fPIC", "-o", str(built), str(SOURCE)], check=True)
-    ctypes.CDLL(str(built))
-    return built
+    return loaded(SOURCE, tmp_path_factory.mktemp("miopen") / "libMIOpen.so.1")
 
 
 @pytest.fixture

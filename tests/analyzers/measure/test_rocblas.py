@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ pytest.importorskip("torch")
 from analyzers.measure.backend import Backend, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.rocblas import BACKEND
 from logparse.model import DEFAULT, GemmProblem, Solution
+from tests.analyzers.measure.compiled import loaded
 from tests.analyzers.measure.problems import gemm
 
 SOURCE = Path(__file__).with_name("fake_rocblas.c")
@@ -24,13 +22,7 @@ RIGHT, WRONG, OTHER = (Solution("rocblas", index) for index in ("-4711", "-23", 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The compiled library, loaded in this process: the backend takes the copy that a process has loaded."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    built = tmp_path_factory.mktemp("rocblas") / NAME
-    flags = ("-O2", "-w", "-shared", "-fPIC", f"-Wl,-soname,{NAME}")
-    subprocess.run([compiler, *flags, "-o", str(built), str(SOURCE)], check=True)
-    ctypes.CDLL(str(built))
+    loaded(SOURCE, tmp_path_factory.mktemp("rocblas") / NAME)
 
 
 @pytest.fixture
