@@ -106,8 +106,22 @@ def idle_facts(device: str) -> Mapping[str, str]:
         with contextlib.suppress(OSError):
             return {"load": f"{os.getloadavg()[0]:.2f}"}
         return {}
-    index = int(device.partition(":")[2] or 0)
-    return _nvidia(index) or _amd(index)
+    seen = device.partition(":")[2] or "0"
+    hip = _physical(seen, "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    return _nvidia(_physical(seen, "CUDA_VISIBLE_DEVICES")) or _amd(_physical(hip, "ROCR_VISIBLE_DEVICES"))
+
+
+def _physical(seen: str, *variables: str) -> str:
+    """The machine's own number or UUID of what a process sees as device ``seen``; "none" where it sees fewer.
+
+    The first of ``variables`` that is set counts.  Sources: CUDA C++ Programming Guide, "CUDA Environment Variables";
+    ROCm documentation, "GPU isolation techniques" (ROCR's list is applied first, HIP's numbers count within it).
+    """
+    listed = next((value for name in variables if (value := os.environ.get(name)) is not None), None)
+    if listed is None or not seen.isdecimal():
+        return seen
+    devices = [word.strip() for word in listed.split(",")]
+    return devices[int(seen)] if int(seen) < len(devices) else "none"
 
 
 def noise(facts: Mapping[str, str]) -> list[str]:
@@ -124,25 +138,28 @@ def noise(facts: Mapping[str, str]) -> list[str]:
     return out
 
 
-def _nvidia(index: int) -> dict[str, str]:
-    values = _ask(["nvidia-smi", f"--id={index}", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"])
+def _nvidia(device: str) -> dict[str, str]:
+    values = _ask(["nvidia-smi", f"--id={device}", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"])
     words = [word.strip() for word in values.split(",")]
     if len(words) != 4:
         return {}
-    pids = _ask(["nvidia-smi", f"--id={index}", "--query-compute-apps=pid", "--format=csv,noheader"]).split()
+    pids = _ask(["nvidia-smi", f"--id={device}", "--query-compute-apps=pid", "--format=csv,noheader"]).split()
     others = sum(pid.isdigit() and int(pid) != os.getpid() for pid in pids)
     names = ("clock_mhz", "busy_percent", "temperature_c", "throttle")
     known = {name: word for name, word in zip(names, words, strict=True) if not word.startswith("[")}
     return known | {"other_processes": str(others)}
 
 
-def _amd(index: int) -> dict[str, str]:
-    """The amdgpu driver's sysfs files (kernel documentation, ``gpu_busy_percent``), in the order of the cards."""
+def _amd(device: str) -> dict[str, str]:
+    """The amdgpu driver's sysfs files (kernel documentation, ``gpu_busy_percent``), in the order of the cards.
+
+    A device that ROCR's list names by its UUID has no number among the cards: nothing is known of it.
+    """
     cards = sorted(Path("/sys/class/drm").glob("card*/device/gpu_busy_percent"))
-    if index >= len(cards):
+    if not device.isdecimal() or int(device) >= len(cards):
         return {}
     with contextlib.suppress(OSError):
-        return {"busy_percent": cards[index].read_text(encoding="ascii").strip()}
+        return {"busy_percent": cards[int(device)].read_text(encoding="ascii").strip()}
     return {}
 
 

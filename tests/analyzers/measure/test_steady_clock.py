@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from analyzers.measure.backend import Place
-from analyzers.measure.drift import SteadyClock, UnsettledError, noise
+from analyzers.measure.drift import SteadyClock, UnsettledError, idle_facts, noise
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
 from tests.analyzers.measure.problems import gemm
@@ -111,3 +114,27 @@ def test_nothing_is_confirmed_on_a_device_that_does_not_settle(monkeypatch: pyte
 def test_a_throttled_start_is_remarked() -> None:
     assert noise({"throttle": "0x0000000000000001"}) == [], "idle"
     assert len(noise({"throttle": "0x0000000000000068"})) == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "device", "asked"),
+    [
+        ({}, "cuda:1", "1"),
+        ({"CUDA_VISIBLE_DEVICES": "3,2"}, "cuda:0", "3"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-8932f937, GPU-d72c"}, "cuda:1", "GPU-d72c"),
+        ({"CUDA_VISIBLE_DEVICES": "3"}, "cuda:1", "none"),
+    ],
+)
+def test_the_facts_are_of_the_gpu_that_the_process_sees(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], device: str, asked: str
+) -> None:
+    """nvidia-smi numbers all GPUs of the machine; a job on a shared machine sees some of them, numbered from 0."""
+    command = tmp_path / "nvidia-smi"
+    command.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/asked\necho "1980, 0, 35, 0x0"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert idle_facts(device)["clock_mhz"] == "1980"
+    assert (tmp_path / "asked").read_text().split() == [f"--id={asked}"] * 2
