@@ -72,18 +72,30 @@ STEPS = """
 import torch
 layer = torch.nn.Linear(8, 8)
 optimizers = [torch.optim.SGD([x], lr=0.1) for x in layer.parameters()]
-for _ in range(16):
+for _ in range({steps}):
     layer(torch.ones(4, 8)).sum().backward()
     for optimizer in optimizers:
         optimizer.step()
 """
 
 
+def traced(folder: Path, steps: int) -> str:
+    """Standard error of a job of so many steps, of which the fourth to the sixth are to be traced."""
+    environ = with_overrides.with_torch(os.environ, with_overrides.STEPS_FILE)
+    environ |= {"LOGPARSE_TRACE_DIR": str(folder), "LOGPARSE_TRACE_SKIP": "2", "LOGPARSE_TRACE_STEPS": "3"}
+    return output_of([sys.executable, "-c", STEPS.format(steps=steps)], environ)[1]
+
+
+def test_a_job_that_ends_before_its_traced_steps_is_reported(tmp_path: Path) -> None:
+    """On a GPU it crashed at its end, with the profiler still on."""
+    pytest.importorskip("torch")
+    assert "no trace: the job made 5 steps, a trace needs 6" in traced(tmp_path, 5)
+    assert not list(tmp_path.iterdir())
+
+
 def test_steps_of_the_first_optimizer_are_traced(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    environ = with_overrides.with_torch(os.environ, with_overrides.STEPS_FILE)
-    environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_SKIP": "2", "LOGPARSE_TRACE_STEPS": "3"}
-    output_of([sys.executable, "-c", STEPS], environ)
+    assert "no trace" not in traced(tmp_path, 6)
     (trace,) = tmp_path.glob("trace_*.json.gz")
     store = open_store(tmp_path / "store", create=True)
     ingest([str(trace)], store, run="r")

@@ -2,10 +2,13 @@
 
 A step ends where the first optimizer that is used ends one; the first ``LOGPARSE_TRACE_SKIP`` are left out.  A job
 without an optimizer (inference) counts calls of its outermost module without gradients instead.  Shapes and strides are
-recorded, and every step is marked.  Each process writes a trace of its own.
+recorded, and every step is marked.  Each process writes a trace of its own.  A job that ends too early for that is
+reported on standard error; its profiler is stopped, as one that runs when the interpreter ends crashes the job.
 """
 
+import atexit
 import os
+import sys
 from typing import Any
 
 import torch
@@ -58,6 +61,15 @@ class _Steps:
         )
         self.profiler.start()
 
+    def ended(self) -> None:
+        if self.done or not self.count:
+            return
+        if self.profiler is not None:
+            self.profiler.on_trace_ready = None
+            self.profiler.stop()
+        needed = _SKIP + 1 + _STEPS
+        print(f"logparse: no trace: the job made {self.count} steps, a trace needs {needed}", file=sys.stderr)
+
     def finished(self, profiler: Any) -> None:
         self.done = True
         profiler.export_chrome_trace(os.path.join(_FOLDER, f"trace_{os.getpid()}.json.gz"))
@@ -67,3 +79,4 @@ _steps = _Steps()
 register_optimizer_step_post_hook(_steps.optimized)
 register_module_forward_pre_hook(_steps.entered)
 register_module_forward_hook(_steps.left, always_call=True)
+atexit.register(_steps.ended)
