@@ -1,6 +1,7 @@
 """Whether what an action promises for a whole job comes true: predicted against measured GPU time per training step.
 
-    python benchmarks/actions.py [--models resnet50,llama] [--device cuda] [--steps 5] [--small] [--out FILE]
+    python benchmarks/actions.py [--models resnet50,llama] [--device cuda] [--steps 3] [--small] [--out FILE]
+    python benchmarks/actions.py --merge FILE… --out FILE
 
 Each model runs as it is, under a profiler; its trace is ingested, ``replay`` times what each problem runs under each
 action, and the actions of ``recommend`` are what is promised.  Then the model runs under every action, each in a
@@ -12,20 +13,20 @@ On a CPU the operators' own times stand for kernels (``as_device``): it shows th
 The record holds, for each model and action, both times and the interval; the summary states what is owed: the predicted
 time within 5 % of the measured for 90 % of the pairs, the right sign where the change exceeds 2 %, and the action that
 is ranked first the measured best or within 1 % of it.  Models that are in the record of an earlier call stay there.
+Several calls at once, one per GPU (``CUDA_VISIBLE_DEVICES``), write a file each, which ``--merge`` joins.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime
-import importlib.util
 import json
-import subprocess
+import os
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,116 +34,29 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from action_models import MODELS
+from action_runs import Run, train
 
 from analyzers.actions import ACTIONS
 from analyzers.analyzer import Settings
 from analyzers.evidence.gpu_time import steps, traced_us
 from analyzers.evidence.runs import tables_of
 from analyzers.measure.replay import Options, replay
+from analyzers.measure.results import Method
 from analyzers.proof.verify_actions import by_group
 from analyzers.recommend.apply_module import NAME
 from analyzers.recommend.render import lines
 from analyzers.recommend.verb import advise, write
-from logparse.formats.traces.torch.operands import WITHOUT_KERNELS
-from logparse.formats.traces.torch.operators import OPERATORS
+from logparse.executors.processes import started
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 
 WITHIN, SIGN, BEST = 0.05, 0.02, 0.01
-_WARM_UP = 3
-
-
-# ------------------------------------------------------------------------------------------------ one run, in a process
-
-
-def run(name: str, device: torch.device, small: bool, count: int, trace: Path, apply: Path | None, action: str) -> None:
-    """Train for a few steps, the last ``count`` under a profiler that writes ``trace``."""
-    torch.manual_seed(0)
-    module = _imported(apply) if apply else None
-    if module:
-        module.settings(action)
-    chosen = MODELS[name]
-    model, inputs, loss_of = chosen.make(device, small)
-    if module:
-        model = module.model(model, action)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
-
-    def step() -> None:
-        cast = contextlib.nullcontext()
-        if chosen.autocast is not None:
-            cast = torch.autocast(device.type, dtype=chosen.autocast)  # type: ignore[assignment]
-        with cast:
-            output = model(*inputs)
-        loss_of(output).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    for _ in range(_WARM_UP):
-        step()
-    kinds = [torch.profiler.ProfilerActivity.CPU]
-    kinds += [torch.profiler.ProfilerActivity.CUDA] if device.type == "cuda" else []
-    schedule = torch.profiler.schedule(wait=0, warmup=1, active=count, repeat=1)
-    with torch.profiler.profile(activities=kinds, record_shapes=True, schedule=schedule) as profiler:
-        for _ in range(1 + count):
-            step()
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            profiler.step()
-    profiler.export_chrome_trace(str(trace))
-    if device.type != "cuda":
-        trace.write_text(json.dumps(as_device(json.loads(trace.read_text(encoding="utf-8")))), encoding="utf-8")
-
-
-def _imported(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("apply", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def as_device(trace: dict[str, Any]) -> dict[str, Any]:
-    """The trace of a CPU with a kernel for each operator: the whole time of a problem, else an operator's own time."""
-    events = [x for x in trace["traceEvents"] if x.get("cat") == "cpu_op" and x["name"].startswith("aten::")]
-    kernels = []
-    for thread in {x["tid"] for x in events}:
-        rows = sorted((x for x in events if x["tid"] == thread), key=lambda x: (x["ts"], -x["dur"]))
-        kernels += _kernels(rows)
-    trace["traceEvents"] += kernels
-    return trace
-
-
-def _kernels(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """``rows`` are operators of one thread by their start, the outer ones first."""
-    children: dict[int, list[int]] = {i: [] for i in range(-1, len(rows))}
-    stack: list[int] = []
-    for i, row in enumerate(rows):
-        while stack and rows[stack[-1]]["ts"] + rows[stack[-1]]["dur"] <= row["ts"]:
-            stack.pop()
-        children[stack[-1] if stack else -1].append(i)
-        stack.append(i)
-
-    def holds_problem(i: int) -> bool:
-        return any(rows[x]["name"] in OPERATORS or holds_problem(x) for x in children[i])
-
-    out: list[dict[str, Any]] = []
-
-    def visit(i: int) -> None:
-        row = rows[i]
-        inner = [x for x in children[i] if rows[x]["name"] not in WITHOUT_KERNELS]
-        whole = not inner or (row["name"] in OPERATORS and not holds_problem(i))
-        own = row["dur"] - (0 if whole else sum(rows[x]["dur"] for x in inner))
-        if own > 0 and row["name"] not in WITHOUT_KERNELS:
-            place = {"External id": row["args"]["External id"], "device": 0}
-            kernel = {"ph": "X", "cat": "kernel", "name": row["name"], "pid": 0, "tid": 7, "ts": row["ts"], "dur": own}
-            out.append({**kernel, "args": place})
-        for x in [] if whole else children[i]:
-            visit(x)
-
-    for i in children[-1]:
-        visit(i)
-    return out
+_MOST_S = 600
+"""Of one run of a model, in seconds."""
+_IMPORTS = ("torch", "torch.profiler", "analyzers.measure.worker")
+"""What every run and the replay's worker need: the server of all processes imports them once."""
+_ENVIRONMENT = ("device", "pytorch", "cudnn", "small", "steps")
+"""Fields of a record that are equal in all that are merged."""
 
 
 # ------------------------------------------------------------------------------------------------ one model
@@ -151,30 +65,36 @@ def _kernels(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def measured(name: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The record of a model: as it is, what each action promises, and what it gives."""
     store = open_store(str(folder / "store"), create=True)
-    started = time.monotonic()
-    _child(name, options, folder / "as_is.json")
+    begun = time.monotonic()
+    _run(name, options, folder / "as_is.json")
     ingest([str(folder / "as_is.json")], store, run="as_is")
-    _say(f"{name}: traced in {time.monotonic() - started:.0f} s")
-    started = time.monotonic()
-    replay(store, Options(devices=options.devices, run="as_is", stages=frozenset({"actions"})))
-    replayed = time.monotonic() - started
+    traced = time.monotonic()
+    method = Method(cache="hot", turns=2) if options.small else Method()
+    replay(store, Options(devices=options.devices, run="as_is", stages=frozenset({"actions"}), method=method))
+    replayed = time.monotonic()
     settings = Settings()
     found = advise(store, settings, "as_is")
     write(found, settings, (), folder / "overrides")
     for line in lines(found):
         _say(f"  {line}")
     now = _per_step(store, "as_is")
-    rows = [_row(name, x, now, options, folder, store) for x in found.actions]
+    with ThreadPoolExecutor(1) as runs:  # one after another; each is ingested while the next one runs
+        module, names = folder / "overrides" / NAME, [x.action.name for x in found.actions]
+        ran = [runs.submit(_run, name, options, folder / f"{x}.json", module, x) for x in names]
+        rows = [_row(name, x, now, folder, store, run) for x, run in zip(found.actions, ran, strict=True)]
+    ended = time.monotonic()
     return {
         "now_us": now,
-        "replay_s": round(replayed, 1),
+        "trace_s": round(traced - begun, 1),
+        "replay_s": round(replayed - traced, 1),
+        "runs_s": round(ended - replayed, 1),
         "problems": len({x.label for y in found.actions for x in y.parts}),
         "actions": rows,
-        "not_offered": [x.name for x in ACTIONS if x.name not in {y.action.name for y in found.actions}],
+        "not_offered": [x.name for x in ACTIONS if x.name not in names],
     }
 
 
-def _row(name: str, x: Any, now: float, options: argparse.Namespace, folder: Path, store: Store) -> dict[str, Any]:
+def _row(name: str, x: Any, now: float, folder: Path, store: Store, run: Future[None]) -> dict[str, Any]:
     per, action = x.steps or 1.0, x.action.name
     row = {
         "action": action,
@@ -185,12 +105,11 @@ def _row(name: str, x: Any, now: float, options: argparse.Namespace, folder: Pat
         "measured_share": x.measured_share,
         "losers": len(x.losers),
     }
-    trace = folder / f"{action}.json"
     try:
-        _child(name, options, trace, folder / "overrides" / NAME, action)
-    except subprocess.CalledProcessError as error:
-        return {**row, "failed": str(error.stderr)[-400:]}
-    ingest([str(trace)], store, run=action)
+        run.result()
+    except RuntimeError as error:
+        return {**row, "failed": str(error)[-400:]}
+    ingest([str(folder / f"{action}.json")], store, run=action)
     then = _per_step(store, action)
     row |= {"measured_us": then, "error": row["predicted_us"] / then - 1, "groups": _groups(x, store, action, per)}
     _say(f"{name} {action}: {now / 1e3:.3f} → predicted {row['predicted_us'] / 1e3:.3f}, measured {then / 1e3:.3f} ms")
@@ -225,11 +144,26 @@ def _per_step(store: Store, run: str) -> float:
     return (traced_us(tables) or 0.0) / (steps(tables, Settings())[0] or 1.0)
 
 
-def _child(name: str, options: argparse.Namespace, trace: Path, apply: Path | None = None, action: str = "") -> None:
-    command = [sys.executable, __file__, "--run", name, "--device", options.device, "--trace", str(trace)]
-    command += ["--steps", str(options.steps), *(["--small"] if options.small else [])]
-    command += ["--apply", str(apply), "--action", action] if apply else []
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
+def _run(name: str, options: argparse.Namespace, trace: Path, apply: Path | None = None, action: str = "") -> None:
+    """One run in a process of its own.  Raises RuntimeError with its traceback."""
+    run = Run(
+        model=name,
+        device=options.device,
+        small=options.small,
+        steps=options.steps,
+        trace=str(trace),
+        apply=str(apply or ""),
+        action=action,
+    )
+    failed = trace.with_suffix(".error")
+    process = started(train, run, str(failed), imports=_IMPORTS)
+    process.join(_MOST_S)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        raise RuntimeError(f"no end within {_MOST_S} s")
+    if process.exitcode:
+        raise RuntimeError(failed.read_text(encoding="utf-8") if failed.exists() else f"exit {process.exitcode}")
 
 
 def _say(text: str) -> None:
@@ -269,36 +203,60 @@ def summary(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One record of all models; of a model that several hold, the last one's.  Raises ValueError if they differ."""
+    out: dict[str, Any] = {"models": {}}
+    for record in records:
+        theirs = {x: record[x] for x in _ENVIRONMENT if x in record}
+        if any(out.setdefault(x, value) != value for x, value in theirs.items()):
+            ours = {x: out[x] for x in theirs}
+            raise ValueError(f"records of different environments: {ours} and {theirs}")
+        out["models"] |= record["models"]
+    return {**out, "summary": summary(out["models"])}
+
+
+def _written(record: Mapping[str, Any], out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS), help="names, joined by commas")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cuda", "cpu"))
-    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--small", action="store_true", help="sizes for a test on a CPU")
     parser.add_argument("--out", type=Path)
-    for name in ("--run", "--trace", "--apply", "--action"):
-        parser.add_argument(name, default="", help=argparse.SUPPRESS)
+    parser.add_argument("--merge", type=Path, nargs="+", default=(), help="records to join, instead of measuring")
     options = parser.parse_args()
-    options.devices = ("cuda:0",) if options.device == "cuda" else ("cpu",)
-    if options.run:
-        apply = Path(options.apply) if options.apply else None
-        trace, device = Path(options.trace), torch.device(options.device)
-        run(options.run, device, options.small, options.steps, trace, apply, options.action)
-        return
-    device_name = torch.cuda.get_device_name().replace(" ", "-") if options.device == "cuda" else "cpu"
-    out = options.out or Path(__file__).parent / "results" / f"actions-{device_name}-{datetime.date.today()}.json"
-    record: dict[str, Any] = {"models": {}}
-    if out.exists():
-        record = json.loads(out.read_text(encoding="utf-8"))
-    for name in options.models.split(","):
-        with tempfile.TemporaryDirectory(prefix="logparse-actions-") as folder:
-            record["models"][name] = measured(name, options, Path(folder))
-        record |= {"device": device_name, "pytorch": torch.__version__, "small": options.small, "steps": options.steps}
-        record |= {"cudnn": torch.backends.cudnn.version(), "summary": summary(record["models"])}
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    results = Path(__file__).parent / "results"
+    if options.merge:
+        record = merged([json.loads(path.read_text(encoding="utf-8")) for path in options.merge])
+        out = options.out or results / f"actions-{record['device']}-{datetime.date.today()}.json"
+    else:
+        record, out = _measured(options, results)
+    _written(record, out)
     _say(json.dumps(record["summary"], indent=1))
     _say(f"wrote {out}")
+
+
+def _measured(options: argparse.Namespace, results: Path) -> tuple[dict[str, Any], Path]:
+    """The record of the chosen models and those that its file held before, written after each of them."""
+    options.devices = ("cuda:0",) if options.device == "cuda" else ("cpu",)
+    if options.device == "cpu":
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other time the machine's load
+    device = torch.cuda.get_device_name().replace(" ", "-") if options.device == "cuda" else "cpu"
+    environment = (device, torch.__version__, torch.backends.cudnn.version(), options.small, options.steps)
+    out = options.out or results / f"actions-{device}-{datetime.date.today()}.json"
+    before = [json.loads(out.read_text(encoding="utf-8"))] if out.exists() else []
+    new: dict[str, Any] = {**dict(zip(_ENVIRONMENT, environment, strict=True)), "models": {}}
+    record = merged([*before, new])
+    for name in options.models.split(","):
+        with tempfile.TemporaryDirectory(prefix="logparse-actions-") as folder:
+            new["models"][name] = measured(name, options, Path(folder))
+        record = merged([*before, new])
+        _written(record, out)
+    return record, out
 
 
 if __name__ == "__main__":

@@ -110,3 +110,17 @@ def test_what_the_benchmark_owes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert summary({"m": second})["first_is_best"][0]["above_best"] == pytest.approx(83 / 81 - 1)
     assert not summary({"m": second})["kept"]
     assert not summary({})["kept"]
+
+
+def test_records_of_several_gpus_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    pytest.importorskip("torch")
+    merged = importlib.import_module("actions").merged
+    one = {"device": "d", "steps": 3, "models": {"m": {"now_us": 100.0, "actions": [row("a", 80.0, 82.0)]}}}
+    other = {"device": "d", "steps": 3, "models": {"n": {"now_us": 100.0, "actions": [row("a", 80.0, 90.0)]}}}
+    both = merged([one, other])
+    assert list(both["models"]) == ["m", "n"]
+    assert (both["device"], both["summary"]["pairs"], both["summary"]["within_5_percent"]) == ("d", 2, 0.5)
+    assert merged([both, {**other, "models": {"n": one["models"]["m"]}}])["summary"]["within_5_percent"] == 1.0
+    with pytest.raises(ValueError, match="different environments"):
+        merged([one, {**other, "device": "e"}])

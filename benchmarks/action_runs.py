@@ -1,0 +1,141 @@
+"""A training run of ``actions.py`` in a process of its own: a few steps under a profiler, as is or with an action."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from action_models import MODELS
+
+from logparse.formats.traces.torch.operands import WITHOUT_KERNELS
+from logparse.formats.traces.torch.operators import OPERATORS
+
+_WARM_UP = 2
+"""Before the profiler's own first step, which is not recorded either."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """``steps`` recorded steps of a model on a device, whose trace is written to ``trace``.
+
+    ``apply`` is a generated ``apply.py`` and ``action`` what is applied of it; both empty: the model as it is.
+    """
+
+    model: str
+    device: str
+    small: bool
+    steps: int
+    trace: str
+    apply: str = ""
+    action: str = ""
+
+
+def train(run: Run, failed: str) -> None:
+    """Train as ``run`` states; an error's traceback is written to the file ``failed``."""
+    try:
+        _train(run)
+    except BaseException:
+        Path(failed).write_text(traceback.format_exc(), encoding="utf-8")
+        raise
+
+
+def _train(run: Run) -> None:
+    device, chosen = torch.device(run.device), MODELS[run.model]
+    torch.manual_seed(0)
+    module = _imported(run.apply) if run.apply else None
+    if module:
+        module.settings(run.action)
+    with device:
+        model, inputs, loss_of = chosen.make(device, run.small)
+    if module:
+        model = module.model(model, run.action)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
+
+    def step() -> None:
+        cast = contextlib.nullcontext()
+        if chosen.autocast is not None:
+            cast = torch.autocast(device.type, dtype=chosen.autocast)  # type: ignore[assignment]
+        with cast:
+            output = model(*inputs)
+        loss_of(output).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    for _ in range(_WARM_UP):
+        step()
+    trace = Path(run.trace)
+    _profiled(step, device, run.steps).export_chrome_trace(str(trace))
+    if device.type != "cuda":
+        trace.write_text(json.dumps(as_device(json.loads(trace.read_text(encoding="utf-8")))), encoding="utf-8")
+
+
+def _profiled(step: Callable[[], None], device: torch.device, count: int) -> torch.profiler.profile:
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    kinds += [torch.profiler.ProfilerActivity.CUDA] if device.type == "cuda" else []
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=count, repeat=1)
+    with torch.profiler.profile(activities=kinds, record_shapes=True, schedule=schedule) as profiler:
+        for _ in range(1 + count):
+            step()
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            profiler.step()
+    return profiler
+
+
+def _imported(path: str) -> Any:
+    spec = importlib.util.spec_from_file_location("apply", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def as_device(trace: dict[str, Any]) -> dict[str, Any]:
+    """The trace of a CPU with a kernel for each operator: the whole time of a problem, else an operator's own time."""
+    events = [x for x in trace["traceEvents"] if x.get("cat") == "cpu_op" and x["name"].startswith("aten::")]
+    kernels = []
+    for thread in {x["tid"] for x in events}:
+        rows = sorted((x for x in events if x["tid"] == thread), key=lambda x: (x["ts"], -x["dur"]))
+        kernels += _kernels(rows)
+    trace["traceEvents"] += kernels
+    return trace
+
+
+def _kernels(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """``rows`` are operators of one thread by their start, the outer ones first."""
+    children: dict[int, list[int]] = {i: [] for i in range(-1, len(rows))}
+    stack: list[int] = []
+    for i, row in enumerate(rows):
+        while stack and rows[stack[-1]]["ts"] + rows[stack[-1]]["dur"] <= row["ts"]:
+            stack.pop()
+        children[stack[-1] if stack else -1].append(i)
+        stack.append(i)
+
+    def holds_problem(i: int) -> bool:
+        return any(rows[x]["name"] in OPERATORS or holds_problem(x) for x in children[i])
+
+    out: list[dict[str, Any]] = []
+
+    def visit(i: int) -> None:
+        row = rows[i]
+        inner = [x for x in children[i] if rows[x]["name"] not in WITHOUT_KERNELS]
+        whole = not inner or (row["name"] in OPERATORS and not holds_problem(i))
+        own = row["dur"] - (0 if whole else sum(rows[x]["dur"] for x in inner))
+        if own > 0 and row["name"] not in WITHOUT_KERNELS:
+            place = {"External id": row["args"]["External id"], "device": 0}
+            kernel = {"ph": "X", "cat": "kernel", "name": row["name"], "pid": 0, "tid": 7, "ts": row["ts"], "dur": own}
+            out.append({**kernel, "args": place})
+        for x in [] if whole else children[i]:
+            visit(x)
+
+    for i in children[-1]:
+        visit(i)
+    return out
