@@ -3,9 +3,9 @@
     python benchmarks/wall_time.py --find-db gfx942130.HIP.fdb.txt.bz2 [--backend torch,cudnn] [--count 24]
     python benchmarks/wall_time.py --smoke                  # no GPU: small products on the CPU
 
-Races a seeded sample of backward weights in this process, then confirms the winners in it, once each; every step's own
-time is that without the steps inside it.  With cuDNN it then builds the plans of eight of the problems in 1, 2, 4 and 8
-processes at once, and in 4 threads of one process, without running them: what side by side could save.
+Races a seeded sample of backward weights in this process, then confirms the winners in a fresh one, once each; a step's
+own time is that without the steps inside it.  With cuDNN it then builds the plans of eight of the problems in 1, 2, 4
+and 8 processes at once, and in 4 threads of one process, without running them: what side by side could save.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -30,10 +31,11 @@ from inputs import sampled_wgrads
 from analyzers.measure.backend import Place, UnsupportedError
 from analyzers.measure.device.device_backend import OperandCache
 from analyzers.measure.device.torch_device import TorchRunnable
+from analyzers.measure.drift import SteadyClock
 from analyzers.measure.results import Method, Result
-from analyzers.measure.trial import REFERENCE, Trial, WorkerContext
+from analyzers.measure.trial import REFERENCE, WorkerContext
 from analyzers.measure.worker import backend_named
-from logparse.model import Problem
+from logparse.model import Problem, Solution
 
 PROCESSES = (1, 2, 4, 8)
 
@@ -104,10 +106,37 @@ class Steps:
 
         setattr(owner, method, watched)
 
+    def show(self, title: str) -> None:
+        """Print the steps, the longest first."""
+        print(f"{title}: {sum(self.seconds.values()):.1f} s")
+        for name, seconds in sorted(self.seconds.items(), key=lambda x: -x[1]):
+            print(f"  {seconds:7.2f} s  {self.counts[name]:6d} times  {name}", flush=True)
+
+
+Pair: TypeAlias = tuple[Problem, Solution, Solution]
+
 
 def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], budget_s: float) -> dict[str, Any]:
-    """Races and confirmations of one worker, in this process."""
+    """Races in this process, then the confirmations of one fresh process."""
     steps = Steps()
+    context = opened(names, place, steps)
+    deadline, results = time.monotonic() + budget_s, list[Result]()
+    with steps.step("rest of the races"):
+        for problem in problems:
+            if time.monotonic() < deadline:
+                results.append(context.measure(problem))
+    steps.show(f"races of {len(results)} problems")
+    pairs = [(x.problem, x.pick, x.best) for x in results if x.worth_confirming and x.pick and x.best]
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
+        confirmations = fresh.submit(confirmed, tuple(names), place, pairs).result()
+    confirmations.show(f"confirmations of {len(pairs)} pairs in one of {context.method.processes} processes")
+    each = [{"label": x.problem.label, "rows": len(x.rows), "seconds": x.seconds} for x in results]
+    timed = {"races": vars(steps), "confirmations": vars(confirmations), "problems": each}
+    return {"environment": dict(context.facts)} | timed
+
+
+def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
+    """The backends of a worker, every step of which is timed."""
     with steps.step("opening"):
         backends = {name: backend_named(name).open(place) for name in names}
         context = WorkerContext(backends, place, Method(), lambda what: None)
@@ -126,25 +155,19 @@ def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], bu
     steps.watch(TorchRunnable, "error", "check")
     steps.watch(TorchRunnable, "fault", "check")
     steps.watch(WorkerContext, "_reading", "drift")
-    deadline, results = time.monotonic() + budget_s, list[Result]()
-    with steps.step("rest of the races"):
-        for problem in problems:
-            if time.monotonic() < deadline:
-                results.append(context.measure(problem))
-    raced = {"seconds": dict(steps.seconds), "counts": dict(steps.counts)}
-    steps.seconds, steps.counts = {}, {}
+    steps.watch(SteadyClock, "_steady", "drift")
+    steps.watch(SteadyClock, "settle", "clock settles")
+    return context
+
+
+def confirmed(names: Sequence[str], place: Place, pairs: Sequence[Pair]) -> Steps:
+    """Each pair in this process, once."""
+    steps = Steps()
+    context = opened(names, place, steps)
     with steps.step("rest of the confirmations"):
-        for result in results:
-            if result.worth_confirming and result.pick and result.best:
-                Trial(context, result.problem, {}, (), None).pairs(result.pick, result.best)
-                context.release()
-    confirmed = {"seconds": dict(steps.seconds), "counts": dict(steps.counts)}
-    for title, part in (("races", raced), ("confirmations, one process", confirmed)):
-        print(f"{title}: {sum(part['seconds'].values()):.1f} s of {len(results)} problems")
-        for name, seconds in sorted(part["seconds"].items(), key=lambda x: -x[1]):
-            print(f"  {seconds:7.2f} s  {part['counts'][name]:6d} times  {name}")
-    each = [{"label": x.problem.label, "rows": len(x.rows), "seconds": x.seconds} for x in results]
-    return {"environment": dict(context.facts), "races": raced, "confirmations": confirmed, "problems": each}
+        for problem, pick, winner in pairs:
+            context.confirm(problem, pick, winner)
+    return steps
 
 
 # ------------------------------------------------------------------------------------------------ building alone
