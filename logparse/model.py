@@ -327,12 +327,10 @@ class ConvProblem:
     @cached_property
     def layer(self) -> str:
         """The key without the direction: F, B and W of one layer share it."""
-        return " ".join(
-            f"{word}=" + ",".join("?" if (v := getattr(self, name)) is None else str(v) for name in names)
-            for word, names in _CONV_WORDS
-        )
+        mine = vars(self)
+        return _LAYER_TEXT % tuple(["?" if (value := mine[name]) is None else value for name in LAYER_FIELDS])
 
-    @property
+    @cached_property
     def text(self) -> str:
         return pass_of(self.direction, self.layer)
 
@@ -367,7 +365,7 @@ class ConvProblem:
         size = [TYPE_BYTES.get(t or self.in_type, 0.0) for t in (self.in_type, self.weights_type, self.out_type)]
         return x * size[0] + w / (self.groups or 1) * size[1] + y * size[2]
 
-    @property
+    @cached_property
     def label(self) -> str:
         """A short name for tables: ``W 64×256×56×56 k256 3×3 s2 g32 FP16 NCHW``."""
         three = self.spatial == 3
@@ -398,7 +396,9 @@ _CONV_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("bias", ("bias",)),
     ("mode", ("mode",)),
 )
-CONV_FIELDS: tuple[str, ...] = ("direction", *(name for _, names in _CONV_WORDS for name in names))
+LAYER_FIELDS: tuple[str, ...] = tuple(name for _, names in _CONV_WORDS for name in names)
+CONV_FIELDS: tuple[str, ...] = ("direction", *LAYER_FIELDS)
+_LAYER_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in names) for word, names in _CONV_WORDS)
 CONV_LAYOUT: tuple[str, ...] = ("in_layout", "weights_layout", "out_layout")
 
 
@@ -835,14 +835,14 @@ class Evidence(Mapping[str, object]):
     """Other values that the analyzer shows; nothing is computed from them."""
 
     def __post_init__(self) -> None:
-        doubled = self.details.keys() & {f.name for f in fields(self)}
+        doubled = self.details.keys() & self.__dataclass_fields__.keys()
         if doubled:
             raise ValueError(f"evidence has fields of these names: {', '.join(sorted(doubled))}")
 
     @cached_property
     def _shown(self) -> Mapping[str, object]:
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NOT_SHOWN}
-        return {name: value for name, value in own.items() if value is not None} | dict(self.details)
+        own = ((name, getattr(self, name)) for name in self.__dataclass_fields__ if name not in _NOT_SHOWN)
+        return {name: value for name, value in own if value is not None} | dict(self.details)
 
     def __getitem__(self, name: str) -> object:
         return self._shown[name]

@@ -91,6 +91,14 @@ def judgement(tables: Tables, floor: float) -> Judgement:
 # ------------------------------------------------------------------------------------------------ to each finding
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where the times of a source were made: its path, and the facts of the machine that wrote it."""
+
+    file: str
+    versions: Mapping[str, str]
+
+
 def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) -> list[Finding]:
     """The findings with interval, p-value, and the evidence's file and versions."""
     given = list(findings)
@@ -106,7 +114,8 @@ def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) ->
         index.setdefault((str(row["source_id"]), str(row["problem"]), str(row["solution"])), known)
     paths = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
     facts = facts_by_source(tables.facts[tables.facts["source_id"].isin(sources)])
-    return [_with_place(_with_interval(x, index, tested), paths, facts) for x in given]
+    places = {x: Place(str(paths[x]), machine(facts.get(x, {}))) for x in sources if x in paths}
+    return [_with_place(_with_interval(x, index, tested), places) for x in given]
 
 
 def basis(finding: Finding) -> Basis:
@@ -178,9 +187,8 @@ def _bounded(finding: Finding, low: float, high: float, kind: str) -> Finding:
     )
 
 
-def _with_place(finding: Finding, paths: Mapping[str, str], facts: Mapping[str, Mapping[str, str]]) -> Finding:
-    source = _source(finding)
-    if source not in paths:
+def _with_place(finding: Finding, places: Mapping[str, Place]) -> Finding:
+    place = places.get(_source(finding))
+    if place is None:
         return finding
-    evidence = replace(finding.evidence, file=str(paths[source]), versions=machine(facts.get(source, {})))
-    return replace(finding, evidence=evidence)
+    return replace(finding, evidence=replace(finding.evidence, file=place.file, versions=place.versions))

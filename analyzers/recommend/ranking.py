@@ -74,7 +74,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     chosen = ANALYZERS if analyzers is None else analyzers
     found = completed((x for analyzer in chosen for x in analyzer.find(tables, settings)), tables, judged)
     remarks = [x for x in found if x.problem is None]
-    about = told_once([x for x in found if x.problem is not None and _of_run(x, tables)], tables.links)
+    about = told_once(_of_run([x for x in found if x.problem is not None], tables), tables.links)
     reasons = [_why_left_out(x, settings, judged) for x in about]
     total = gpu_us(tables)
     kept = sorted((_with_share(x, total) for x, why in zip(about, reasons, strict=True) if why is None), key=rank)
@@ -127,11 +127,11 @@ def _to_measure(tables: Tables, compared: pd.DataFrame) -> tuple[Problem, ...]:
     return tuple(islice((x for x in left if getattr(x, "direction", None) != "B+W"), _FIRST))
 
 
-def _of_run(finding: Finding, tables: Tables) -> bool:
-    """Whether the run called or measured the problem: what only other runs of the store did is no finding about it."""
-    source, sources = finding.evidence.source_id, tables.sources
-    own = source is None or source in set(sources.loc[sources["run"] == tables.run, "source_id"])
-    return own or (finding.problem is not None and finding.problem.text in called_problems(tables))
+def _of_run(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
+    """Those whose problem the run called or measured: what only other runs of the store did is no finding about it."""
+    own = {None, *tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]}
+    called = called_problems(tables)
+    return [x for x in findings if x.evidence.source_id in own or (x.problem is not None and x.problem.text in called)]
 
 
 def _aiter_misses(tables: Tables) -> tuple[str, ...]:
