@@ -21,6 +21,8 @@ from logparse.model import kind_of, layer_of
 
 STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"
 """Facts of a trace: how many steps its profiler marked, and their wall time together (µs)."""
+UNTRACED_STEP_US = "untraced_step_us"
+"""Fact of a trace: the wall time of a step without the profiler (µs), of ``logparse capture --trace`` and ``tune``."""
 
 GEMM, COPIES, OTHER = "GEMM", "transposes and copies", "other"
 CONVOLUTION = "convolution {}"
@@ -67,7 +69,8 @@ class Part:
 class GpuTime:
     """``parts``, the longest first; times in µs over all traces of the run, None where they are not known.
 
-    ``window_us`` is the time in which the traces were recorded and ``busy_us`` the part of it in which a kernel ran;
+    ``window_us`` is the time in which the traces were recorded, or that of their steps without the profiler, which
+    slows the host, where it is known (``profiled`` False).  ``busy_us`` is the part of it in which a kernel ran,
     ``alone_us`` that in which only collectives ran.  ``before_us`` are kernels that were launched before the traces and
     count in no part, ``unexplained_us`` those of graph launches whose capture no trace shows (they count in the parts
     by their own names), ``copies_us`` copies and fills of memory, which are no kernels.
@@ -83,6 +86,7 @@ class GpuTime:
     before_us: float = 0.0
     unexplained_us: float = 0.0
     copies_us: float = 0.0
+    profiled: bool = True
 
     @property
     def busy_share(self) -> float | None:
@@ -109,17 +113,21 @@ def gpu_time(tables: Tables) -> GpuTime | None:
     parts = [Part(str(name), float(us), int(n)) for name, us, n in sums.itertuples()]
     sources = set(rows["source_id"])
     facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["source_id"].isin(sources)]
+    busy, window, untraced = _sum(facts, "gpu_busy_us"), _sum(facts, "gpu_window_us"), _untraced_us(facts)
+    if untraced is not None and busy is not None:
+        window = max(untraced, busy)
     return GpuTime(
         parts=tuple(sorted(parts, key=lambda x: (-x.us, x.name))),
         kernels_us=float(rows["total_us"].sum()),
         traces=len(sources),
         steps=_sum(facts, STEPS),
-        window_us=_sum(facts, "gpu_window_us"),
-        busy_us=_sum(facts, "gpu_busy_us"),
+        window_us=window,
+        busy_us=busy,
         alone_us=_sum(facts, "gpu_communication_alone_us"),
         before_us=before,
         unexplained_us=_sum(facts, "graph_unexplained_us") or 0.0,
         copies_us=_sum(facts, "gpu_copies_us") or 0.0,
+        profiled=untraced is None,
     )
 
 
@@ -143,11 +151,23 @@ def kernels_of_run(tables: Tables) -> pd.DataFrame:
 
 
 def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | None]:
-    """Steps of the run and their wall time (µs): the user's count (which has no time), else what its traces marked."""
+    """Steps of the run and their wall time (µs): the user's count (which has no time), else what its traces marked.
+
+    The time is that without the profiler where it is known.
+    """
     rows = tables.facts[tables.facts["run"] == tables.run]
-    sums = [pd.to_numeric(rows.loc[rows["name"] == name, "value"], errors="coerce").sum() for name in (STEPS, STEPS_US)]
-    marked, wall = (float(x) if x > 0 else None for x in sums)
-    return settings.steps or marked, wall
+    return settings.steps or _sum(rows, STEPS) or None, _untraced_us(rows) or _sum(rows, STEPS_US) or None
+
+
+def _untraced_us(facts: pd.DataFrame) -> float | None:
+    """The time of all marked steps without the profiler, µs; None where it is not known of every trace with steps."""
+    each, marked = (
+        pd.to_numeric(facts[facts["name"] == name].set_index("source_id")["value"], errors="coerce")
+        for name in (UNTRACED_STEP_US, STEPS)
+    )
+    if not len(marked) or set(each.index) != set(marked.index):
+        return None
+    return float((each * marked).sum())
 
 
 def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:

@@ -49,7 +49,7 @@ CATEGORIES: Mapping[str, tuple[int, str]] = {
 """Bits of HIPBLASLT_LOG_MASK; the first five are cuBLASLt's as well.  5 is error + hints, not "level 5"."""
 
 DEFAULT_MASKS = "32,64"
-_WARM_UP_STEPS = 5  # PyTorch, cuDNN and the allocator have settled after three; a short job is traced too
+_WARM_UP_STEPS = 6  # three to warm up, three that are timed without the profiler; a short job is traced too
 _CUBLASLT_BITS, _BENCH, _AT_EXIT, _LAUNCHES = 31, 32, 64 | 128, 32 | 64 | 128
 _CUBLASLT_CALLS = 1 | 2 | 4  # cuBLASLt has neither bench nor profile: these replace them
 

@@ -4,6 +4,7 @@ import pytest
 
 from analyzers import host_bound
 from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.gpu_time import steps
 from analyzers.recommend import render
 from analyzers.recommend.ranking import recommend
 from tests.analyzers.build import facts, tables
@@ -28,7 +29,8 @@ def test_a_gpu_that_waits() -> None:
     [found] = host_bound.find(planted(), Settings())
     assert found.message == (
         "the GPU runs kernels in 54.0% of the time (270 µs of 500 µs per step) and waits for the host in the rest: "
-        "less GPU time will not show in the step. 25 kernels per step take 10.8 µs each on average."
+        "less GPU time will not show in the step. 25 kernels per step take 10.8 µs each on average. The profiler slows "
+        "the host: time a step without it first (`logparse capture --trace` does)."
     )
     assert (found.problem, found.saving_us, found.advice) == (None, None, host_bound.GRAPHS)
 
@@ -44,7 +46,17 @@ def test_nothing_is_known_without_a_window() -> None:
 
 def test_unmarked_steps_are_stated() -> None:
     [found] = host_bound.find(traced(100.0), Settings())
-    assert found.message.endswith("No steps are marked: pauses between requests count as waiting.")
+    assert "No steps are marked: pauses between requests count as waiting." in found.message
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(300.0, 0), (400.0, 1)])
+def test_a_step_that_was_timed_without_the_profiler_counts(step_us: float, found: int) -> None:
+    """On an H200 a ResNet-50 step took 30 ms, 48 ms under the profiler, of which the GPU worked in 27."""
+    timed = traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us=str(step_us))
+    findings = host_bound.find(timed, Settings())
+    assert len(findings) == found
+    assert steps(timed, Settings()) == (2.0, 2 * step_us)
+    assert not any("profiler" in x.message for x in findings)
 
 
 def test_graphs_are_not_advised_where_they_are_launched() -> None:

@@ -2,13 +2,16 @@
 
 A step ends where the first optimizer that is used ends one; the first ``LOGPARSE_TRACE_SKIP`` are left out.  A job
 without an optimizer (inference) counts calls of its outermost module without gradients instead.  Shapes and strides are
-recorded, and every step is marked.  Each process writes a trace of its own.  A job that ends too early for that is
-reported on standard error; its profiler is stopped, as one that runs when the interpreter ends crashes the job.
+recorded, and every step is marked.  The profiler slows the host, so the steps right before it are timed as well,
+between two synchronizations; the trace holds their mean as ``logparse_untraced_step_us``.  Each process writes a trace
+of its own.  A job that ends too early for that is reported on standard error; its profiler is stopped, as one that runs
+when the interpreter ends crashes the job.
 """
 
 import atexit
 import os
 import sys
+import time
 from typing import Any
 
 import torch
@@ -17,6 +20,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 _FOLDER = os.environ["LOGPARSE_TRACE_DIR"]
 _SKIP, _STEPS = (int(os.environ[f"LOGPARSE_TRACE_{name}"]) for name in ("SKIP", "STEPS"))
+
+_TIMED = max(1, _SKIP // 2)
+"""Steps before the trace that are timed; those before them warm up."""
 
 
 class _Steps:
@@ -27,6 +33,7 @@ class _Steps:
         self.depth = self.count = 0
         self.profiler: Any = None
         self.training = self.done = False
+        self.started_s = self.untraced_us = 0.0
 
     def optimized(self, optimizer: Any, *rest: Any) -> None:
         self.optimizer = self.optimizer or id(optimizer)
@@ -48,8 +55,12 @@ class _Steps:
             return
         self.count += 1
         if self.profiler is not None:
+            self.profiler.add_metadata_json("logparse_untraced_step_us", f"{self.untraced_us:.3f}")  # while it records
             self.profiler.step()
+        elif self.count == _SKIP - _TIMED:
+            self.started_s = _synchronized_s()
         elif self.count == _SKIP:
+            self.untraced_us = 1e6 * (_synchronized_s() - self.started_s) / _TIMED
             self.start()
 
     def start(self) -> None:
@@ -73,6 +84,12 @@ class _Steps:
     def finished(self, profiler: Any) -> None:
         self.done = True
         profiler.export_chrome_trace(os.path.join(_FOLDER, f"trace_{os.getpid()}.json.gz"))
+
+
+def _synchronized_s() -> float:
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 _steps = _Steps()

@@ -261,6 +261,9 @@ def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
     for key, name in _VERSIONS.items():
         if key in top:
             facts.append(Fact(name, str(top[key])))
+    untraced = top.get(UNTRACED_STEP)
+    if isinstance(untraced, (int, float)) and 0 < untraced < math.inf:
+        facts.append(Fact("untraced_step_us", f"{untraced:.3f}"))
     distributed = top.get("distributedInfo")
     if isinstance(distributed, dict) and "rank" in distributed:
         facts.append(Fact("rank", str(distributed["rank"])))
@@ -275,6 +278,9 @@ def _backend(top: Mapping[str, Any]) -> Backend | None:
         return "miopen"
     return "cudnn" if "cuda_runtime_version" in top or "cupti_version" in top else None
 
+
+UNTRACED_STEP = "logparse_untraced_step_us"
+"""Wall time of a step (µs) before the profiler was on, which ``logparse/capture/in_job/trace_steps.py`` adds."""
 
 _VERSIONS = {
     "cuda_runtime_version": "cuda_runtime_version",
