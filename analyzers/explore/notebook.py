@@ -23,6 +23,7 @@ from analyzers.explore.charts.palette import Theme, theme_of
 from analyzers.explore.load.analysis import store_points
 from analyzers.explore.point_table import points
 from analyzers.explore.selection import Selection
+from analyzers.explore.tries import of_frame
 
 __all__ = [
     "backward_weights",
@@ -119,7 +120,7 @@ def solutions(
 ) -> go.Figure:
     """Every solution of one problem (its text) in the SQL view ``measurements``."""
     chosen = measurements if problem is None else measurements[measurements["problem"] == problem]
-    return _checked(_solutions.solutions(chosen, theme_of(theme), pick=pick, title="Solutions"))
+    return _checked(_solutions.solutions(of_frame(chosen), theme_of(theme), pick=pick, title="Solutions"))
 
 
 def compare(

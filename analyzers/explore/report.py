@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import pyarrow as pa
 from plotly.offline import get_plotlyjs
 
 from analyzers.evidence.joins import facts_by_source
-from analyzers.explore import point_table, queries
+from analyzers.explore import point_table, queries, tries
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.overview import NO_PROBLEM, PANELS, completeness, overview
 from analyzers.explore.charts.palette import DARK, LIGHT
@@ -42,6 +43,7 @@ from analyzers.explore.page.paste import advice
 from analyzers.explore.page.views import CHARTS, LINES
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.selection import Selection, facet_text
+from analyzers.explore.tries import Try
 from logparse.text import duration, printable
 
 if TYPE_CHECKING:
@@ -183,25 +185,24 @@ def _details(con: duckdb.DuckDBPyConnection) -> Mapping[str, object]:
     """Per problem of the table ``ids_``: its solutions as a figure, what to do, what to paste where."""
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
     wanted = {x for text in chosen["measured"] for x in (text, *other_passes(text))}
-    con.register("wanted_", pd.DataFrame({"problem": sorted(wanted)}, dtype="object"))
-    tries = con.execute("select * from measurements semi join wanted_ using (problem)").df()
-    # Thousands of selections of a few rows each: texts as Python objects take half the time of Arrow's.
-    tries = tries.astype(dict.fromkeys(tries.select_dtypes("str").columns, "object"))
+    con.register("wanted_", pa.table({"problem": pa.array(sorted(wanted), pa.string())}))
+    columns = ", ".join(tries.COLUMNS)
+    by_problem: dict[str | None, list[Try]] = {}
+    for x in tries.of_query(con.execute(f"select {columns} from measurements semi join wanted_ using (problem)")):
+        by_problem.setdefault(x.problem, []).append(x)
     facts = facts_by_source(con.execute("select * from facts").df())
-    none, by_problem = tries.head(0), dict(tuple(tries.groupby("problem"))) if len(tries) else {}
+
+    def of(texts: Sequence[str]) -> list[Try]:
+        return [x for text in texts for x in by_problem.get(text, ())]
+
     made = {}
-    for _, row in chosen.iterrows():
-        mine = by_problem.get(row["measured"], none)
-        same = mine[mine["source_id"] == row["source_id"]]
-        mine = same if len(same) else mine
+    for row in chosen.to_dict("records"):
+        mine = tries.of_source(of([row["measured"]]), row["source_id"])
         pick = row["pick"] if isinstance(row["pick"], str) else None
         advised = advice(row, mine, facts.get(str(row["source_id"]), {}))
         made[str(row["id"])] = {
-            "figure": _lean(solutions(mine, LIGHT, pick=pick).plain()) if len(mine) else None,
-            "layer": [
-                (x.direction, facet_text("solver", x.solution), duration(x.time_us))
-                for x in passes(row, lambda texts: pd.concat([by_problem.get(x, none) for x in texts]))
-            ],
+            "figure": _lean(solutions(mine, LIGHT, pick=pick).plain()) if mine else None,
+            "layer": [(x.direction, facet_text("solver", x.solution), duration(x.time_us)) for x in passes(row, of)],
             "problem": str(row["problem"]),
             **asdict(advised),
         }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,38 +12,41 @@ from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import log_axis
 from analyzers.explore.charts.palette import Theme, axis_look, blank, layout_look
 from analyzers.explore.plain_text import all_shown, distinct, shown, solution_name
+from analyzers.explore.tries import Try
 
 NOTHING = "No solution of this problem was ever timed.<br>Next: <b>logparse replay</b>, or run the bench command below"
 MOST = 40
+SAMPLES = 200
 
 
-def solutions(tries: pd.DataFrame, theme: Theme, *, pick: str | None = None, title: str = "") -> Figure:
+def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None, title: str = "") -> Figure:
     """A row per solution, the fastest on top: samples as a strip, else the file's interval, else one point.
 
-    ``tries`` has columns of the view ``measurements``; ``pick`` is the solution that the library chose, marked.
+    ``pick`` is the solution that the library chose, marked.
     """
-    if not len(tries):
+    if not tries:
         return blank(NOTHING, theme, title=title, height=220)
-    best = tries.groupby("solution")["time_us"].min().reset_index()
-    order = list(best.sort_values(["time_us", "solution"], na_position="last")["solution"].head(MOST))
+    best = _best(tries)
+    order = sorted(best, key=lambda x: (best[x], x))[:MOST]
     names = _names(order, pick)
-    rows = tries[tries["solution"].isin(order)]
-    timed = rows[rows["time_us"] > 0]
+    rows = [x for x in tries if x.solution in names]
+    timed = [(x, x.time_us) for x in rows if x.time_us is not None and x.time_us > 0]
+    times = [time for _, time in timed]
     data = _strips(timed, names, theme)
     for group, look, legend in (
-        (timed[timed["solution"] != pick], {"color": theme.accent, "size": 11}, "time"),
-        (timed[timed["solution"] == pick], {"color": theme.alarm, "size": 15, "symbol": "star"}, "the pick"),
+        ([x for x in timed if x[0].solution != pick], {"color": theme.accent, "size": 11}, "time"),
+        ([x for x in timed if x[0].solution == pick], {"color": theme.alarm, "size": 15, "symbol": "star"}, "the pick"),
     ):
-        if len(group):
+        if group:
             data.append({**_times(group, names), "name": legend, "mode": "markers", "marker": look})
-    data += _failures(rows[~(rows["time_us"] > 0)], names, timed, theme)
-    spread = float(timed["time_us"].max()) / float(timed["time_us"].min()) if len(timed) else 1.0
+    data += _failures([x for x in rows if not x.timed], names, min(times, default=1.0), theme)
+    spread = max(times) / min(times) if times else 1.0
     shared = axis_look(theme)
     # Close ones fill the width, so that samples and intervals can be distinguished; else zero is in sight.
     linear: dict[str, Any] = {"type": "linear", "rangemode": "tozero" if spread > 2 else "normal", "nticks": 8}
-    across = log_axis(timed["time_us"]) if spread > 20 else linear
+    across = log_axis(pd.Series(times)) if spread > 20 else linear
     unit = {**shared["title"], "text": "time of one call (µs)" + (", logarithmic" if spread > 20 else "")}
-    hidden = tries["solution"].nunique() - len(order)
+    hidden = len(best) - len(order)
     spaces = _workspaces(rows, names)
     data += spaces
     layout = {
@@ -64,16 +68,28 @@ def solutions(tries: pd.DataFrame, theme: Theme, *, pick: str | None = None, tit
     return figure
 
 
-def _workspaces(rows: pd.DataFrame, names: dict[str, str]) -> list[dict[str, Any]]:
+def _best(tries: Sequence[Try]) -> dict[str, float]:
+    """Solution → its smallest time, infinite where it has none."""
+    best: dict[str, float] = {}
+    for x in tries:
+        if x.solution is not None:
+            best[x.solution] = min(best.get(x.solution, math.inf), math.inf if x.time_us is None else x.time_us)
+    return best
+
+
+def _workspaces(rows: Sequence[Try], names: Mapping[str | None, str]) -> list[dict[str, Any]]:
     """What each solution needs, as a column of text at the right; none where no file has it."""
-    known = rows[rows["workspace_bytes"].notna()].groupby("solution")["workspace_bytes"].max()
-    if not len(known):
+    known: dict[str, int] = {}
+    for x in rows:
+        if x.workspace_bytes is not None:
+            known[str(x.solution)] = max(known.get(str(x.solution), x.workspace_bytes), x.workspace_bytes)
+    if not known:
         return []
     return [
         {
             "type": "scatter", "mode": "text", "xaxis": "x2", "x": [0] * len(known),
-            "y": [names[x] for x in known.index], "text": [_bytes(x) for x in known], "textposition": "middle right",
-            "textfont": {"size": 11}, "hoverinfo": "skip", "showlegend": False,
+            "y": [names[x] for x in sorted(known)], "text": [_bytes(known[x]) for x in sorted(known)],
+            "textposition": "middle right", "textfont": {"size": 11}, "hoverinfo": "skip", "showlegend": False,
         }
     ]  # fmt: skip
 
@@ -91,43 +107,41 @@ def _hidden(count: int, theme: Theme) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _names(order: list[str], pick: str | None) -> dict[str, str]:
+def _names(order: list[str], pick: str | None) -> dict[str | None, str]:
     """Unique axis labels (equal ones would fall together), the pick in bold."""
     unique = distinct(shown(solution_name(text), 46) for text in order)
     return {text: f"<b>{name}</b>" if text == pick else name for text, name in zip(order, unique, strict=True)}
 
 
-def _times(rows: pd.DataFrame, names: dict[str, str]) -> dict[str, Any]:
+def _times(rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str]) -> dict[str, Any]:
     """One mark per measurement, with the interval of the file's own statistics where it has them."""
-    time = rows["time_us"].astype("float64")
-    high, low = rows["max_us"].astype("float64") - time, time - rows["min_us"].astype("float64")
     return {
         "type": "scatter",
-        "x": list(time),
-        "y": [names[x] for x in rows["solution"]],
+        "x": [time for _, time in rows],
+        "y": [names[x.solution] for x, _ in rows],
         "error_x": {
             "type": "data",
             "symmetric": False,
-            "array": list(high.clip(lower=0).fillna(0)),
-            "arrayminus": list(low.clip(lower=0).fillna(0)),
-            "visible": bool(high.notna().any()),
+            "array": [0.0 if x.max_us is None else max(0.0, x.max_us - time) for x, time in rows],
+            "arrayminus": [0.0 if x.min_us is None else max(0.0, time - x.min_us) for x, time in rows],
+            "visible": any(x.max_us is not None for x, _ in rows),
             "thickness": 1.2,
         },
         "customdata": [
-            [_bytes(w), shown(o, 30), shown(e, 90), shown(s, 160)]
-            for w, o, e, s in zip(rows["workspace_bytes"], rows["origin"], rows["error"], rows["solution"], strict=True)
+            [_bytes(x.workspace_bytes), shown(x.origin, 30), shown(x.error, 90), shown(x.solution, 160)]
+            for x, _ in rows
         ],
         "hovertemplate": "<b>%{customdata[3]}</b><br>%{x:,.5~r} µs<br>workspace %{customdata[0]}"
         "<br>measured by %{customdata[1]}<br>%{customdata[2]}<extra></extra>",
     }
 
 
-def _strips(rows: pd.DataFrame, names: dict[str, str], theme: Theme) -> list[dict[str, Any]]:
+def _strips(rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str], theme: Theme) -> list[dict[str, Any]]:
     x, y = list[float](), list[str]()
-    for solution, samples in zip(rows["solution"], rows["samples_us"], strict=True):
-        values = [] if samples is None or isinstance(samples, float) or samples is pd.NA else list(samples)[:200]
+    for one, _ in rows:
+        values = [] if one.samples_us is None else list(one.samples_us)[:SAMPLES]
         x += [float(v) for v in values]
-        y += [names[solution]] * len(values)
+        y += [names[one.solution]] * len(values)
     if not x:
         return []
     look = {"symbol": "line-ns-open", "size": 20, "color": theme.faint}
@@ -145,17 +159,16 @@ def _strips(rows: pd.DataFrame, names: dict[str, str], theme: Theme) -> list[dic
     ]
 
 
-def _failures(rows: pd.DataFrame, names: dict[str, str], timed: pd.DataFrame, theme: Theme) -> list[dict[str, Any]]:
+def _failures(rows: Sequence[Try], names: Mapping[str | None, str], edge: float, theme: Theme) -> list[dict[str, Any]]:
     """Solutions that gave no time, at the left edge, with what went wrong."""
-    if not len(rows):
+    if not rows:
         return []
-    edge = float(timed["time_us"].min()) if len(timed) else 1.0
-    words = [f"{s}: {e}" if isinstance(e, str) else str(s) for s, e in zip(rows["status"], rows["error"], strict=True)]
+    words = [str(x.status) if x.error is None else f"{x.status}: {x.error}" for x in rows]
     return [
         {
             "type": "scatter",
             "x": [edge] * len(rows),
-            "y": [names[x] for x in rows["solution"]],
+            "y": [names[x.solution] for x in rows],
             "mode": "text",
             "name": "no time",
             "text": all_shown(words, 40),
@@ -166,11 +179,10 @@ def _failures(rows: pd.DataFrame, names: dict[str, str], timed: pd.DataFrame, th
     ]
 
 
-def _bytes(value: object) -> str:
-    if value is None or pd.isna(value):  # type: ignore[call-overload]
+def _bytes(value: int | None) -> str:
+    if value is None:
         return "unknown"
-    number = float(str(value))
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if number >= size:
-            return f"{number / size:,.4g} {unit}"
-    return f"{number:,.0f} bytes" if number else "none"
+        if value >= size:
+            return f"{value / size:,.4g} {unit}"
+    return f"{value:,.0f} bytes" if value else "none"

@@ -19,6 +19,7 @@ from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, KEPT, READY
 from analyzers.explore.load.reader import Reading
 from analyzers.explore.page.other_passes import Timed, passes
 from analyzers.explore.selection import Selection
+from analyzers.explore.tries import COLUMNS, Try, of_query, of_source
 from logparse.errors import LogparseError
 from logparse.store import open_store
 from logparse.store.schema import VIEWS
@@ -28,7 +29,8 @@ DOING = {
     READY: "1 of 3 done: all problems with their best times. Reading every other measurement; then the analyzers",
     TRIES: "2 of 3 done: all problems and measurements. The analyzers are at work: verdict and findings follow",
 }
-_NO_TRIES = pd.DataFrame(columns=["solution", "status", "time_us", "samples_us"])
+_STORED = tuple(x for x in COLUMNS if x != "problem")
+"""Columns of a problem's rows, which are found by the hash of its text."""
 
 
 class PageData:
@@ -75,26 +77,24 @@ class PageData:
         con.execute(f"use {self._tables}")
         return con
 
-    def tries(self, row: pd.Series) -> pd.DataFrame:
+    def tries(self, row: pd.Series) -> Sequence[Try]:
         """Every measurement of a row's problem (of the measured one that it is linked to, where it has none itself)."""
         if not self._tries.wait(30.0) or self.error:
-            return _NO_TRIES
+            return ()
         with self.cursor() as con:
-            sql = "select * exclude (h) from memory.tries where h = hash(?)"
-            rows = con.execute(sql, [str(row["measured"])]).df()
-        same = rows[(rows["source_id"] == row["source_id"])] if isinstance(row["source_id"], str) else rows
-        return same if len(same) else rows
+            sql = f"select {', '.join(_STORED)} from memory.tries where h = hash(?)"
+            return of_source(of_query(con.execute(sql, [str(row["measured"])])), row["source_id"])
 
     def layer(self, row: pd.Series) -> Sequence[Timed]:
         """The fastest solutions of F and of B of a backward-weight row's layer; empty for any other row."""
         return () if not self._tries.wait(30.0) or self.error else passes(row, self._timed)
 
-    def _timed(self, problems: Sequence[str]) -> pd.DataFrame:
+    def _timed(self, problems: Sequence[str]) -> Sequence[Try]:
         """What ``passes`` asks of two problems; one reading of both takes less than half of two."""
         sql = """select if(h = hash($one), $one, $two) as problem, source_id, origin, solution, status, time_us
                  from memory.tries where h in (hash($one), hash($two))"""
         with self.cursor() as con:
-            return con.execute(sql, dict(zip(("one", "two"), problems, strict=True))).df()
+            return of_query(con.execute(sql, dict(zip(("one", "two"), problems, strict=True))))
 
     def facts(self, source_id: object) -> dict[str, str]:
         """The facts of a source: device, library builds."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from analyzers.explore.tries import Row, Try
 from logparse.model import layer_of, pass_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FASTEST = 3
 
@@ -29,19 +26,21 @@ def other_passes(problem: str) -> list[str]:
     return [pass_of(other, layer) for other in "FB"] if direction == "W" else []
 
 
-def passes(row: pd.Series, tries_of: Callable[[Sequence[str]], pd.DataFrame]) -> Sequence[Timed]:
+def passes(row: Row, tries_of: Callable[[Sequence[str]], Sequence[Try]]) -> Sequence[Timed]:
     """The fastest solutions of F, then those of B, of the layer of a row of ``points``, in the same file.
 
-    ``tries_of``: rows of the view ``measurements`` of these problems' texts.
+    ``tries_of``: the measurements of these problems' texts.
     """
     texts, made = other_passes(str(row["measured"])), list[Timed]()
     if not texts:
         return made
-    tries = tries_of(texts)
-    same = (tries["source_id"] == row["source_id"]) & (tries["origin"] == row["origin"])
-    good = tries[same & (tries["status"] == "ok") & (tries["time_us"] > 0)]
+    place = (row["source_id"], row["origin"])
+    good = [x for x in tries_of(texts) if x.timed and x.status == "ok" and (x.source_id, x.origin) == place]
     for direction, text in zip("FB", texts, strict=True):
-        times = good[good["problem"] == text].groupby("solution")["time_us"].min()
-        best = times.sort_values(kind="stable").head(FASTEST)
-        made += [Timed(direction, str(solution), float(time)) for solution, time in best.items()]
+        times: dict[str, float] = {}
+        for x in good:
+            if x.problem == text and x.solution is not None and x.time_us is not None:
+                times[x.solution] = min(times.get(x.solution, x.time_us), x.time_us)
+        fastest = sorted(times, key=lambda solution: (times[solution], solution))[:FASTEST]
+        made += [Timed(direction, solution, times[solution]) for solution in fastest]
     return made

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from types import MappingProxyType
 
 import pandas as pd
 
-from analyzers.evidence.cells import count_of, number_of, text_of
+from analyzers.evidence.cells import number_of
 from analyzers.evidence.target import machine, serves
 from analyzers.explore.plain_text import sentence
+from analyzers.explore.tries import Row, Try
 from analyzers.overrides import WRITERS
 from analyzers.overrides.commands import COMMANDS
 from analyzers.overrides.write import make
@@ -35,8 +37,8 @@ class Advice:
 
 
 def advice(
-    row: pd.Series,
-    tries: pd.DataFrame,
+    row: Row,
+    tries: Sequence[Try],
     facts: Mapping[str, str],
     writers: Sequence[Writer] = WRITERS,
     target: Mapping[str, str] = MappingProxyType({}),
@@ -51,7 +53,7 @@ def advice(
     return Advice(_sentence(row), command, command_note, override, name, note)
 
 
-def _sentence(row: pd.Series) -> str:
+def _sentence(row: Row) -> str:
     finding = row["finding"]
     if isinstance(finding, str) and finding:
         more = row["advice"]
@@ -80,33 +82,32 @@ def _command(problem: Problem, facts: Mapping[str, str]) -> tuple[str, str]:
 
 def _override(
     problem: Problem,
-    row: pd.Series,
-    tries: pd.DataFrame,
+    row: Row,
+    tries: Sequence[Try],
     facts: Mapping[str, str],
     writers: Sequence[Writer],
     target: Mapping[str, str],
 ) -> tuple[str, str, str]:
-    timed = tries[tries["time_us"] > 0] if len(tries) else tries
-    if not len(timed):
+    timed = [(x.time_us, x) for x in tries if x.time_us is not None and x.time_us > 0]
+    if not timed:
         unread = "its single times are not read yet; open it again"
         return "", "", f"no override: {'nothing is measured' if pd.isna(row['best_us']) else unread}"
     if row["best"] == row["pick"]:
         return "", "", "no override: the pick is the best known solution"
-    mine = timed[timed["solution"] == row["best"]]
-    best = (mine if len(mine) else timed).sort_values("time_us", kind="stable").iloc[0]
-    space = best["workspace_bytes"]
-    parts = solution_from_text(str(best["solution"]))
+    mine = [x for x in timed if x[1].solution == row["best"]]
+    time_us, best = min(mine or timed, key=itemgetter(0))
+    parts = solution_from_text(str(best.solution))
     fits = serves(facts, target, parts.library) if target else True
     if fits is False:
         return "", "", "no override: the best known time is of another device or library build than --target"
     override = Override(
         problem=problem,
-        solution=Solution(parts.library, parts.id, text_of(best["raw"]) or "", text_of(best["algorithm"])),
+        solution=Solution(parts.library, parts.id, best.raw or "", best.algorithm or None),
         target={**machine(facts), **target},
-        time_us=float(best["time_us"]),
+        time_us=time_us,
         default_us=number_of(row["pick_us"]),
-        workspace_bytes=count_of(space),
-        key_text=text_of(best["key_text"]),
+        workspace_bytes=best.workspace_bytes,
+        key_text=best.key_text or None,
     )
     where = ", ".join(f"{facts[x]}{' CUs' if x == 'cu_count' else ''}" for x in ("arch", "cu_count") if x in facts)
     reasons = []
@@ -123,4 +124,4 @@ def _override(
         doubt = "" if fits else "; whether --target is of the same device and build is not known"
         note = f"measured on {where or 'an unknown device'}{doubt}{proposed}"
         return made.files[0].data.decode("utf-8", "replace").strip(), made.files[0].name, note
-    return "", "", "no override: " + ("; ".join(reasons) or f"no writer for {best['solution']}")
+    return "", "", "no override: " + ("; ".join(reasons) or f"no writer for {best.solution}")

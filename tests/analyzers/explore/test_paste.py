@@ -7,6 +7,7 @@ import pytest
 
 from analyzers.explore.page.paste import Advice, advice
 from analyzers.explore.plain_text import percent, sentence
+from analyzers.explore.tries import of_frame
 from tests.analyzers.example import W
 
 HERE = {"arch": "gfx942", "cu_count": "304", "miopen_version": "3.4.0", "miopen_tweak": "7c1e0a9d2"}
@@ -23,7 +24,7 @@ def told(example_views: dict[str, pd.DataFrame], example_points: pd.DataFrame) -
 
 def of(row: pd.Series, views: dict[str, pd.DataFrame], facts: dict[str, str], **target: str) -> Advice:
     tries = views["measurements"].assign(algorithm="miopenConvolutionBwdWeightsAlgoGEMM", workspace_bytes=0)
-    return advice(row, tries[tries["problem"] == row["problem"]], facts, target=target)
+    return advice(row, of_frame(tries[tries["problem"] == row["problem"]]), facts, target=target)
 
 
 def test_a_losing_pick_gets_the_row_that_the_library_reads(

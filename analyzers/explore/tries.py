@@ -1,0 +1,66 @@
+"""The measurements of one problem as plain values: hundreds of problems with some rows each, of which a DataFrame
+apiece takes ten times as long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+
+Row: TypeAlias = "pd.Series | Mapping[Hashable, Any]"
+"""A row of the table ``points``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Try:
+    """A row of the view ``measurements``; None is unknown."""
+
+    problem: str | None = None
+    source_id: str | None = None
+    origin: str | None = None
+    solution: str | None = None
+    raw: str | None = None
+    algorithm: str | None = None
+    status: str | None = None
+    time_us: float | None = None
+    min_us: float | None = None
+    max_us: float | None = None
+    samples_us: Sequence[float] | None = None
+    workspace_bytes: int | None = None
+    error: str | None = None
+    key_text: str | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether it has a time: find-dbs hold zero and negative ones."""
+        return self.time_us is not None and self.time_us > 0
+
+
+COLUMNS = tuple(x.name for x in fields(Try))
+
+
+def of_query(result: duckdb.DuckDBPyConnection) -> list[Try]:
+    """The rows of a result whose columns are among ``COLUMNS``."""
+    names = [name for name, *_ in result.description or ()]
+    return [
+        Try(**{x: None if isinstance(v, float) and math.isnan(v) else v for x, v in zip(names, row, strict=True)})
+        for row in result.fetchall()
+    ]
+
+
+def of_frame(frame: pd.DataFrame) -> list[Try]:
+    """The rows of a DataFrame; a column that it lacks is unknown."""
+    known = frame[[x for x in COLUMNS if x in frame.columns]]
+    rows = known.astype("object").where(known.notna(), None)
+    return [Try(**dict(zip(rows.columns, row, strict=True))) for row in rows.itertuples(index=False, name=None)]
+
+
+def of_source(tries: Sequence[Try], source_id: object) -> Sequence[Try]:
+    """Those of one file, whose times are comparable; all where that file has none."""
+    return [x for x in tries if x.source_id == source_id] or tries
