@@ -25,7 +25,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -55,15 +55,15 @@ _MOST_S = 600
 """Of one run of a model, in seconds."""
 _IMPORTS = ("torch", "torch.profiler", "analyzers.measure.worker")
 """What every run and the replay's worker need: the server of all processes imports them once."""
-_ENVIRONMENT = ("device", "pytorch", "cudnn", "small", "steps")
+_ENVIRONMENT = ("device", "pytorch", "cudnn", "small")
 """Fields of a record that are equal in all that are merged."""
 
 
 # ------------------------------------------------------------------------------------------------ one model
 
 
-def measured(name: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The record of a model: as it is, what each action promises, and what it gives."""
+def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
+    """The record of a model after each action: as it is, what the action promises, and what it gives."""
     store = open_store(str(folder / "store"), create=True)
     begun = time.monotonic()
     _run(name, options, folder / "as_is.json")
@@ -78,20 +78,28 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> dict[str, 
     for line in lines(found):
         _say(f"  {line}")
     now = _per_step(store, "as_is")
+    module, names = folder / "overrides" / NAME, [x.action.name for x in found.actions]
+    rows: list[dict[str, Any]] = []
+
+    def record() -> dict[str, Any]:
+        return {
+            "now_us": now,
+            "steps": options.steps,
+            "trace_s": round(traced - begun, 1),
+            "replay_s": round(replayed - traced, 1),
+            "runs_s": round(time.monotonic() - replayed, 1),
+            "problems": len({x.label for y in found.actions for x in y.parts}),
+            "actions": rows,
+            "not_run": names[len(rows) :],
+            "not_offered": [x.name for x in ACTIONS if x.name not in names],
+        }
+
+    yield record()
     with ThreadPoolExecutor(1) as runs:  # one after another; each is ingested while the next one runs
-        module, names = folder / "overrides" / NAME, [x.action.name for x in found.actions]
         ran = [runs.submit(_run, name, options, folder / f"{x}.json", module, x) for x in names]
-        rows = [_row(name, x, now, folder, store, run) for x, run in zip(found.actions, ran, strict=True)]
-    ended = time.monotonic()
-    return {
-        "now_us": now,
-        "trace_s": round(traced - begun, 1),
-        "replay_s": round(replayed - traced, 1),
-        "runs_s": round(ended - replayed, 1),
-        "problems": len({x.label for y in found.actions for x in y.parts}),
-        "actions": rows,
-        "not_offered": [x.name for x in ACTIONS if x.name not in names],
-    }
+        for x, run in zip(found.actions, ran, strict=True):
+            rows.append(_row(name, x, now, folder, store, run))
+            yield record()
 
 
 def _row(name: str, x: Any, now: float, folder: Path, store: Store, run: Future[None]) -> dict[str, Any]:
@@ -241,21 +249,22 @@ def main() -> None:
 
 
 def _measured(options: argparse.Namespace, results: Path) -> tuple[dict[str, Any], Path]:
-    """The record of the chosen models and those that its file held before, written after each of them."""
+    """The record of the chosen models and those that its file held before, written after each action."""
     options.devices = ("cuda:0",) if options.device == "cuda" else ("cpu",)
     if options.device == "cpu":
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other time the machine's load
     device = torch.cuda.get_device_name().replace(" ", "-") if options.device == "cuda" else "cpu"
-    environment = (device, torch.__version__, torch.backends.cudnn.version(), options.small, options.steps)
+    environment = (device, torch.__version__, torch.backends.cudnn.version(), options.small)
     out = options.out or results / f"actions-{device}-{datetime.date.today()}.json"
     before = [json.loads(out.read_text(encoding="utf-8"))] if out.exists() else []
     new: dict[str, Any] = {**dict(zip(_ENVIRONMENT, environment, strict=True)), "models": {}}
     record = merged([*before, new])
     for name in options.models.split(","):
         with tempfile.TemporaryDirectory(prefix="logparse-actions-") as folder:
-            new["models"][name] = measured(name, options, Path(folder))
-        record = merged([*before, new])
-        _written(record, out)
+            for model in measured(name, options, Path(folder)):
+                new["models"][name] = model
+                record = merged([*before, new])
+                _written(record, out)
     return record, out
 
 
