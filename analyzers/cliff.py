@@ -24,7 +24,7 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.cells import count_of
-from analyzers.evidence.joins import calls_by_problem, calls_of, facts_by_source
+from analyzers.evidence.joins import calls_by_problem, calls_of, facts_of
 from analyzers.evidence.neighbours import SIZES, Timed, at_best, fastest, linked_to, matrices, neighbours
 from analyzers.evidence.program_changes import PADDING
 from analyzers.evidence.what_ifs import WhatIf, evidence, meant, what_ifs
@@ -101,7 +101,7 @@ def _covers(larger: GemmProblem, problem: GemmProblem) -> bool:
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Padding that a replay confirmed as faster, then cliffs that neighbours show and no replay measured."""
-    facts = facts_by_source(tables.facts)
+    facts = facts_of(tables)
     padded = what_ifs(tables, settings, PADDED)
     asked = _asked(tables, padded)
     measured = meant(tables, asked, padded)

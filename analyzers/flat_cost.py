@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.joins import calls_of, facts_by_source
+from analyzers.evidence.joins import calls_of, facts_of
 from analyzers.evidence.neighbours import Size, Timed, at_best, fastest, linked_to, neighbours
 from analyzers.evidence.roofline import roofline_us
 from logparse.model import Evidence, Finding
@@ -110,7 +110,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     times = fastest(tables, settings)
     found = flats(times, linked_to(tables, times))
     calls = calls_of(tables, pd.Series([x.small.problem.text for x in found], dtype="object"))
-    facts = facts_by_source(tables.facts)
+    facts = facts_of(tables)
     return [_finding(x, calls.get(x.small.problem.text), facts.get(x.small.source_id, {})) for x in found]
 
 

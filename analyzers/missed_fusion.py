@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.joins import calls_by_problem, facts_by_source
+from analyzers.evidence.joins import calls_by_problem, facts_of
 from analyzers.evidence.program_changes import FUSION
 from analyzers.evidence.what_ifs import WhatIf, evidence, what_ifs
 from logparse.links import linked
@@ -103,7 +103,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """One finding per product and tail, and one per product whose ``addmm`` copies its addend."""
     found = tails(tables)
     measured = what_ifs(tables, settings, FUSED) if found else {}
-    facts, counts = facts_by_source(tables.facts), _counts(tables)
+    facts, counts = facts_of(tables), _counts(tables)
     out = []
     for tail in found:
         way = _measured(tail, measured) if tail.asked.activation != "none" else None

@@ -24,7 +24,7 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.devices import Device, device_of
 from analyzers.evidence.gpu_time import traced_calls
-from analyzers.evidence.joins import calls_of, facts_by_source
+from analyzers.evidence.joins import calls_of, facts_of
 from analyzers.evidence.passes import NAIVE, passes, passes_of
 from analyzers.evidence.program_changes import LAYOUT, may_be_so
 from analyzers.evidence.roofline import input_type, roofline_us
@@ -86,6 +86,8 @@ def traced_passes(tables: Tables) -> pd.DataFrame:
 
     ``solution`` is the kernel that took most of that time; nothing is known of other solutions.
     """
+    if not tables.kernels["problem"].notna().any():
+        return passes(tables).iloc[:0]
     rows = traced_calls(tables.kernels, tables.calls)
     if not len(rows):
         return passes(tables).iloc[:0]
@@ -139,8 +141,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     by calls.  The same holds for a file without a device, beside one that has it.
     """
     found = [x for x in (passes(tables), traced_passes(tables)) if len(x)]
-    w = backward_weights(pd.concat(found, ignore_index=True) if found else passes(tables), settings)
-    facts = facts_by_source(tables.facts)
+    if not found:
+        return []
+    w = backward_weights(pd.concat(found, ignore_index=True), settings)
+    facts = facts_of(tables)
     kept = [s for s in w["source_id"].unique() if same_device(facts.get(s, {}), settings.target) is not False]
     w = w[w["source_id"].isin(kept)]
     w = w.assign(loss=w["best_us"] - w["sibling_us"], device=w["source_id"].map({s: _device(facts, s) for s in kept}))

@@ -15,7 +15,7 @@ import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.cells import number_of, text_of
-from analyzers.evidence.joins import DEFAULT_TEXT, calls_of, facts_by_source, timed
+from analyzers.evidence.joins import DEFAULT_TEXT, calls_of, facts_of, timed
 from analyzers.evidence.miopen_tuning import completed
 from analyzers.evidence.picks import BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED, compare
 from analyzers.evidence.program_changes import advice, by_hand, may_be_so
@@ -62,7 +62,7 @@ class Regret:
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """The distribution over the run, each pick that loses, and user find-db records that hide a better system one."""
     rows = compare(tables, settings)
-    facts = facts_by_source(tables.facts)
+    facts = facts_of(tables)
     findings = [_distribution(rows)] if len(rows) else []
     better = rows[(rows["best"] != rows["pick"]) & (rows["basis"] != INCOMPARABLE)]
     for row in better.to_dict("records"):

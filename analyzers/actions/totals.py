@@ -15,7 +15,7 @@ from typing import TypeAlias
 from analyzers.actions.action import Action, ActionResult, Change, Part
 from analyzers.actions.job import Job, Work, job_of, typed
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.joins import facts_by_source, timed
+from analyzers.evidence.joins import facts_of, timed
 from analyzers.evidence.origins import ACTION
 from analyzers.evidence.stats import median
 from analyzers.evidence.target import same_device
@@ -191,7 +191,7 @@ def _samples(tables: Tables, settings: Settings) -> Samples:
     rows = timed(tables.measurements[(tables.measurements["origin"] == ACTION).to_numpy(dtype=bool)])
     if not len(rows):
         return {}
-    facts = facts_by_source(tables.facts)
+    facts = facts_of(tables)
     environment = rows["source_id"].map(lambda x: facts.get(str(x), {}).get("environment", ""))
     usable = rows["source_id"].map(lambda x: same_device(facts.get(str(x), {}), settings.target) is not False)
     rows = rows.assign(environment=environment)[usable.to_numpy(dtype=bool)]

@@ -43,6 +43,8 @@ def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame
     ``comparable`` (how many problems it is held against), ``reach`` (the efficiency taken to be within reach),
     ``within_us`` and ``far``.  ``calls`` are those of the run.
     """
+    if not kernels["problem"].notna().any():
+        return _NONE
     rows = _rows(traced_calls(kernels, calls), facts_by_source(facts))
     rows["comparable"], rows["reach"] = 0, WITHIN_REACH
     for places in rows.groupby("group").indices.values():
@@ -53,6 +55,10 @@ def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame
     rows["within_us"] = (rows["least_us"] / rows["reach"]).clip(lower=LEAST_US)
     rows["far"] = rows["now_us"] > FAR * rows["within_us"]
     return rows
+
+
+_NONE = pd.DataFrame({"problem": [], "now_us": [], "within_us": [], "far": np.zeros(0, dtype=bool)})
+"""Without a trace: the columns that callers read."""
 
 
 def _rows(calls: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:

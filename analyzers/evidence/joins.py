@@ -23,11 +23,20 @@ DEFAULT_TEXT = DEFAULT.text
 
 def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:
     """The facts of each source about where it was made; of two values of one name the smaller text is kept."""
+    kept: dict[tuple[str, str], str] = {}
+    for source, name, value in zip(facts["source_id"], facts["name"], facts["value"], strict=True):
+        key, text = (str(source), str(name)), str(value)
+        kept[key] = min(text, kept.get(key, text))
     out: dict[str, dict[str, str]] = {}
-    rows = facts.sort_values(["source_id", "name", "value"], ascending=False)
-    for source, name, value in zip(rows["source_id"], rows["name"], rows["value"], strict=True):
-        out.setdefault(str(source), {})[str(name)] = str(value)
+    for (source, name), value in sorted(kept.items()):
+        out.setdefault(source, {})[name] = value
     return out
+
+
+@once
+def facts_of(tables: Tables) -> dict[str, dict[str, str]]:
+    """``facts_by_source`` of the tables."""
+    return facts_by_source(tables.facts)
 
 
 def run_facts(tables: Tables) -> dict[str, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.joins import facts_by_source, timed
+from analyzers.evidence.joins import facts_of, timed
 from analyzers.evidence.origins import EVIDENCE, RACE, TRACE
 from analyzers.evidence.target import same_device
 from logparse.model import GemmProblem, problem_from_text
@@ -46,7 +46,7 @@ def fastest(tables: Tables, settings: Settings) -> list[Timed]:
     rows = timed(rows)[["source_id", "origin", "problem", "time_us", "solution"]]
     rows = rows.sort_values(["source_id", "origin", "problem", "time_us", "solution"])
     rows = rows.drop_duplicates(["source_id", "origin", "problem"])
-    facts = facts_by_source(tables.facts)
+    facts = facts_of(tables)
     away = [x for x in rows["source_id"].unique() if same_device(facts.get(x, {}), settings.target) is False]
     rows = rows[~rows["source_id"].isin(away)]
     problems = {text: problem_from_text(text) for text in rows["problem"].unique()}

@@ -22,7 +22,7 @@ from analyzers.evidence.joins import (
     called_problems,
     calls_by_problem,
     closest,
-    facts_by_source,
+    facts_of,
     is_default,
     run_facts,
     timed,
@@ -114,7 +114,7 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     rows = made.drop(columns="calls").merge(closest(tables, made["problem"], known["measured"]), on="problem")
     rows = rows.rename(columns={"other": "measured"}).merge(known, on="measured")
     rows = _disagreement(rows).merge(_times(tables, rows["measured"]), how="left", on=[*_RECORD, "pick"])
-    rows = _judged(_comparable(rows, {**facts_by_source(tables.facts), SILENT: run_facts(tables)}, settings))
+    rows = _judged(_comparable(rows, {**facts_of(tables), SILENT: run_facts(tables)}, settings))
     if not len(rows):
         return pd.DataFrame(columns=list(COLUMNS))
     order = rows["basis"].map({x: i for i, x in enumerate(BASES)})

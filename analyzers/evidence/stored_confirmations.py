@@ -10,7 +10,7 @@ import numpy as np
 
 from analyzers.analyzer import Tables
 from analyzers.evidence.confirmations import Confirmation, Pairs, blocks_of, judge_all
-from analyzers.evidence.joins import facts_by_source
+from analyzers.evidence.joins import facts_of
 from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.stats import Interval
 from analyzers.evidence.target import same_device
@@ -89,7 +89,7 @@ def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -
 
 def by_winner(tables: Tables, machine: Mapping[str, str], floor: float) -> dict[tuple[str, str], Confirmation]:
     """Problem and confirmed solution → the confirmation of the most processes, of those not of another device."""
-    stored, facts = stored_confirmations(tables), facts_by_source(tables.facts)
+    stored, facts = stored_confirmations(tables), facts_of(tables)
     sources = [x for x in set(counting(stored, tables).values()) if same_device(facts.get(x, {}), machine) is not False]
     out: dict[tuple[str, str], Confirmation] = {}
     for source, confirmation in sorted(judged(stored, sources, floor).items()):

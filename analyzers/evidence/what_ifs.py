@@ -17,7 +17,7 @@ import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.confirmations import Pairs, blocks_of, judge
-from analyzers.evidence.joins import closest, facts_by_source, is_default, timed
+from analyzers.evidence.joins import closest, facts_of, is_default, timed
 from analyzers.evidence.origins import CONFIRM, RACE
 from analyzers.evidence.target import same_device
 from logparse.model import Evidence
@@ -67,7 +67,7 @@ def what_ifs(tables: Tables, settings: Settings, pattern: str) -> dict[str, list
     wanted = rows["solution"].str.fullmatch(pattern).to_numpy(dtype=bool)
     if not wanted.any():
         return {}
-    facts = facts_by_source(tables.facts)
+    facts = facts_of(tables)
     keys = ["source_id", "origin", "problem"]
     columns = [*keys, "solution", "time_us", "samples_us"]
     default = rows.loc[is_default(rows, tables.facts), columns].sort_values("time_us").drop_duplicates(keys)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.joins import against_default, facts_by_source
+from analyzers.evidence.joins import against_default, facts_of
 from analyzers.evidence.miopen_tuning import of_build
 from analyzers.evidence.target import Facts, machine
 from analyzers.evidence.workspaces import Workspaces, workspaces
@@ -200,7 +200,7 @@ def _workspaces(reading: Reading[Any], needed: Workspaces) -> Iterator[Note]:
 def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
     """Records of MIOpen without a solver that a find-db, log or replay of the target's build names."""
     named = tables.measurements if tables.solvers is None else tables.solvers
-    known = set(of_build(named, facts_by_source(tables.facts), file.reading.key_facts)["solution"])
+    known = set(of_build(named, facts_of(tables), file.reading.key_facts)["solution"])
     live = [(row, lines) for row, lines in file.reading.alike if row.live and row.solution is not None]
     served = {line for row, lines in live if row.solution and row.solution.text in known for line in lines}
     records: dict[int, list[str]] = {}
