@@ -21,6 +21,7 @@ from analyzers.measure.proposer import EVERYTHING, Proposal
 from analyzers.measure.results import Confirmed, Method, Result
 from analyzers.measure.sampler import UnhealthyDeviceError
 from analyzers.measure.trial import WorkerContext
+from analyzers.measure.turn import Turn
 from logparse.errors import InputError
 from logparse.executors.processes import end_with_parent, pipe, started
 from logparse.model import Measurement, Problem, Solution
@@ -167,7 +168,8 @@ class Worker(Handle):
     def __init__(self, names: Sequence[str], place: Place, method: Method) -> None:
         parent_end, worker_end = pipe()
         super().__init__(parent_end)
-        self._process = started(_serve, worker_end, tuple(names), place, method)
+        imports = dict.fromkeys(module for name in names for module in backend_named(name).imports)
+        self._process = started(_serve, worker_end, tuple(names), place, method, imports=tuple(imports))
         worker_end.close()
 
     def death(self) -> str:
@@ -211,9 +213,14 @@ def _serve(parent: Connection[Any, Any], names: Sequence[str], place: Place, met
 
 
 def _open(parent: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> WorkerContext | None:
+    def announce(what: Solution | str) -> None:
+        parent.send(Current(what))
+
     try:
-        backends = {name: backend_named(name).open(place) for name in names}
-        context = WorkerContext(backends, place, method, lambda what: parent.send(Current(what)))
+        turn = Turn(place.turn, lambda: announce("waiting for the device"))
+        with turn:
+            backends = {name: backend_named(name).open(place) for name in names}
+            context = WorkerContext(backends, place, method, announce, turn)
     except Exception as error:
         parent.send(Failure(f"{type(error).__name__}: {error}", fatal=True))
         return None

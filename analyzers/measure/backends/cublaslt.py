@@ -288,4 +288,6 @@ def _open(place: Place) -> Backend:
     return CublasLt(place)
 
 
-BACKEND = BackendType("cublaslt", "cuBLASLt's heuristic list, and on request its enumeration (nvmath-python)", _open)
+BACKEND = BackendType(
+    "cublaslt", "cuBLASLt's heuristic list, and on request its enumeration (nvmath-python)", _open, imports=("torch",)
+)

@@ -175,4 +175,6 @@ def _open(place: Place) -> Backend:
     return HipblasLt(place)
 
 
-BACKEND = BackendType("hipblaslt", "hipBLASLt's heuristic list, on request nearly all kernels (AMD's bindings)", _open)
+BACKEND = BackendType(
+    "hipblaslt", "hipBLASLt's heuristic list, on request nearly all kernels (AMD's bindings)", _open, imports=("torch",)
+)

@@ -60,6 +60,11 @@ class Miopen(DeviceBackend):
         out += [_solution(conv, FIND, _name(offer), offer) for offer in found.offers] if found else []
         return out[:limit]
 
+    def build(self, problem: Problem, solution: Solution, conditions: Conditions) -> None:
+        """Compile the solver's kernels; a find has compiled those of its own."""
+        if solution.library != FIND:
+            self._immediate_run(conv_of(problem, TYPES), solution)
+
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
         """Compile the solver's kernels (a find has done so) and make it a call."""
         conv = conv_of(problem, TYPES)
@@ -152,5 +157,8 @@ def _open(place: Place) -> Backend:
 
 
 BACKEND = BackendType(
-    "miopen", "immediate-mode solvers of MIOpen, on request all that apply and Find 2.0 (libMIOpen)", _open
+    "miopen",
+    "immediate-mode solvers of MIOpen, on request all that apply and Find 2.0 (libMIOpen)",
+    _open,
+    imports=("torch",),
 )

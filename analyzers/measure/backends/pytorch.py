@@ -62,4 +62,6 @@ def _open(place: Place) -> Backend:
     return Torch(place)
 
 
-BACKEND = BackendType("torch", "PyTorch: its default against settings and formulations that a user can choose", _open)
+BACKEND = BackendType(
+    "torch", "PyTorch: its default against settings and formulations that a user can choose", _open, imports=("torch",)
+)

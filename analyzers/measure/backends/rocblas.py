@@ -138,4 +138,6 @@ def _open(place: Place) -> Backend:
     return RocBlas(place)
 
 
-BACKEND = BackendType("rocblas", "rocBLAS's own choice and the solutions that it lists (librocblas)", _open)
+BACKEND = BackendType(
+    "rocblas", "rocBLAS's own choice and the solutions that it lists (librocblas)", _open, imports=("torch",)
+)

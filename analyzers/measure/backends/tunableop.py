@@ -160,4 +160,6 @@ def _open(place: Place) -> Backend:
     return TunableOp(place)
 
 
-BACKEND = BackendType("tunableop", "PyTorch's TunableOp: its winner against the default, its own times beside", _open)
+BACKEND = BackendType(
+    "tunableop", "PyTorch's TunableOp: its winner against the default, its own times beside", _open, imports=("torch",)
+)
