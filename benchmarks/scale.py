@@ -543,8 +543,8 @@ def _replayed(options: argparse.Namespace, gpus: int, problems: Sequence[Problem
         wall = time.monotonic() - started
     clock.change(0)
     assert finished
-    print(f"{gpus} GPU(s), {workers} worker(s) each: {len(problems)} problems, {wall:.1f} s, no worker open for {clock.without:.1f} s of it",
-          flush=True)  # fmt: skip
+    print(f"{gpus} GPU(s), {workers} worker(s) each: {len(problems)} problems, {wall:.1f} s, "
+          f"no worker open for {clock.without:.1f} s of it", flush=True)  # fmt: skip
     return Run(gpus, wall, wall - clock.without, outcomes, devices)
 
 
