@@ -19,8 +19,8 @@ from logparse.model import Evidence, Finding, problem_from_text
 
 NAME = "below-roofline"
 ADVICE = (
-    "Nothing is timed against these kernels yet: `logparse replay` measures what the library, other layouts and padded "
-    "sizes reach, the largest estimates first."
+    "No search of solutions has timed these problems yet: `logparse replay` measures what the library, other layouts "
+    "and padded sizes reach, the largest estimates first."
 )
 
 

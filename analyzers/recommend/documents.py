@@ -164,7 +164,7 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
             "## Actions",
             "",
             "```text",
-            *render_actions.lines(recommendation.actions, recommendation.ceiling.gpu_us),
+            *render_actions.lines(recommendation.actions, recommendation.gpu_time is not None),
             "```",
         ]
     out += ["", *_table(recommendation), *_details(recommendation)]

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas as pd
 
 from analyzers.actions import Action, ActionResult
 from analyzers.actions.action import Application, Part
 from analyzers.actions.totals import group_of
+from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.gpu_time import kernels_of_run, steps, traced_us
+from analyzers.evidence.joins import calls_by_problem, closest
 from analyzers.recommend.confidence import basis, pre_us
 from logparse.model import Finding
 
@@ -21,13 +27,21 @@ OVERRIDES = Action(
 _LINE = "source apply.sh of the target's folder in the shell that starts the job, or logparse run --with FOLDER -- …"
 
 
-def files_action(findings: Sequence[Finding], now_us: float, steps: float | None) -> ActionResult | None:
-    """The override files of the findings in a job of ``now_us`` GPU time; None where no file saves a known time.
+def files_action(
+    findings: Sequence[Finding], default_us: float, tables: Tables, settings: Settings
+) -> ActionResult | None:
+    """The override files of the findings; None where no file saves a known time.
 
-    The interval adds those of the confirmed savings; of a saving that is not confirmed, anything down to nothing may
-    remain, as the fastest of many times was lucky in part.
+    With a trace the job is its steps: a problem's calls take their time in the trace, of which the finding's share is
+    saved, as a log counts the calls of the whole job.  Where no problem of the findings is in a trace, the job is what
+    the log counts, of which ``default_us`` (µs) is the time.  The interval adds those of the confirmed savings; of a
+    saving that is not confirmed, anything down to nothing may remain, as the fastest of many times was lucky in part.
     """
     rows = [x for x in findings if x.override is not None and x.saving_us]
+    now_us, marked = default_us, float(settings.steps) if settings.steps else None
+    in_trace = _of_the_trace(rows, tables)
+    if in_trace:
+        rows, now_us, marked = in_trace, traced_us(tables) or 0.0, steps(tables, settings)[0]
     if not rows:
         return None
     parts = tuple(map(_part, rows))
@@ -46,8 +60,31 @@ def files_action(findings: Sequence[Finding], now_us: float, steps: float | None
         changed_us=changed,
         measured_us=changed,
         parts=parts,
-        steps=steps,
+        steps=marked,
     )
+
+
+def _of_the_trace(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
+    """The findings whose problem a trace of the run contains, with the savings of its calls there."""
+    kernels = kernels_of_run(tables)
+    traced = kernels[kernels["problem"].notna()].groupby("problem")["total_us"].sum().astype("float64")
+    calls = calls_by_problem(tables.workload).dropna().astype("float64")
+    if not len(traced) or not len(calls):
+        return []
+    links = closest(tables, pd.Series(calls.index), pd.Series(traced.index))
+    links = links[links["choices"] == 1].assign(calls=lambda x: x["problem"].map(calls))
+    share = links["calls"] / links.groupby("other")["calls"].transform("sum")
+    time = dict(zip(links["problem"], links["other"].map(traced) * share, strict=True))
+    return [_scaled(x, time[x.problem.text]) for x in findings if x.problem and x.problem.text in time]
+
+
+def _scaled(finding: Finding, traced_us: float) -> Finding:
+    """The finding's savings where its problem's calls take ``traced_us`` altogether."""
+    scale = traced_us / max((pre_us(finding) or 0.0) * (finding.calls or 1), finding.saving_us or 0.0)
+    times = (finding.saving_us, finding.saving_low_us, finding.saving_high_us)
+    saving, low, high = (None if x is None else x * scale for x in times)
+    evidence = replace(finding.evidence, now_us=traced_us / (finding.calls or 1))
+    return replace(finding, evidence=evidence, saving_us=saving, saving_low_us=low, saving_high_us=high)
 
 
 def _part(finding: Finding) -> Part:

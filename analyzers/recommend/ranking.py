@@ -17,7 +17,7 @@ from analyzers import ANALYZERS, below_roofline, library_hint, suboptimal_pick
 from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.totals import results
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.gpu_time import GpuTime, gpu_time, gpu_us, steps
+from analyzers.evidence.gpu_time import GpuTime, gpu_time, gpu_us
 from analyzers.evidence.joins import called_problems, calls_by_problem, timed
 from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.evidence.program_changes import by_hand, out_of_reach
@@ -94,14 +94,14 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         to_measure=_to_measure(tables, rows),
         cuda=_of_cuda(tables),
         aiter_misses=_aiter_misses(tables),
-        actions=_actions(kept, total or most.default_us, tables, settings),
+        actions=_actions(kept, most.default_us, tables, settings),
     )
 
 
 def _actions(
-    findings: Sequence[Finding], now_us: float, tables: Tables, settings: Settings
+    findings: Sequence[Finding], default_us: float, tables: Tables, settings: Settings
 ) -> tuple[ActionResult, ...]:
-    files = files_action(findings, now_us, steps(tables, settings)[0])
+    files = files_action(findings, default_us, tables, settings)
     found = results(tables, ACTIONS, settings) + ([] if files is None else [files])
     return tuple(sorted(found, key=lambda x: (-x.saving_us, x.action.name)))
 

@@ -27,7 +27,7 @@ def lines(recommendation: Recommendation) -> list[str]:
     out = [
         f"run {recommendation.run}",
         *first,
-        *render_actions.lines(recommendation.actions, recommendation.ceiling.gpu_us),
+        *render_actions.lines(recommendation.actions, recommendation.gpu_time is not None),
     ]
     out += gpu_time_lines(recommendation.gpu_time)
     out += ceiling_lines(recommendation.ceiling)
@@ -88,7 +88,7 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
     """The most that can be gained, and what that rests on."""
     if ceiling.share is None:
         untimed = f"; no file has a time of {ceiling.untimed_share:.1%} of calls" if ceiling.untimed_share else ""
-        return [f"ceiling: unknown: no measured time of the default{untimed}"]
+        return [f"ceiling: unknown: no search has timed what runs and other solutions{untimed}"]
     compared = "the time of the problems with two measured times"
     gain = f"{ceiling.share:.1%} of {compared} ({duration(ceiling.saving_us)} of {duration(ceiling.default_us)})"
     if ceiling.gpu_share is not None and ceiling.gpu_us is not None:
@@ -145,7 +145,9 @@ def verdict(recommendation: Recommendation) -> str:
         worth = f", {len(known):,} of known worth" if known else ", none of known worth"
         worth += f" ({estimated:,} estimated)" if estimated else ""
         overrides = len(recommendation.overrides)
-        return f"{found:,} findings{worth}, {overrides:,} with an override" + (f"; left out: {reasons}" * bool(reasons))
+        return f"{_many(found, 'finding')}{worth}, {overrides:,} with an override" + (
+            f"; left out: {reasons}" * bool(reasons)
+        )
     if left_out:
         return f"nothing worth doing: {reasons}"
     ceiling = recommendation.ceiling
@@ -261,7 +263,7 @@ def answer(
 ) -> Answer:
     """The recommendation, ``n`` findings of it (or its ``actions`` alone), and the files that were written."""
     if actions:
-        shown = render_actions.lines(found.actions, found.ceiling.gpu_us) or [
+        shown = render_actions.lines(found.actions, found.gpu_time is not None) or [
             "no action is measured (`logparse replay` measures)"
         ]
         return Answer([*shown, *wrote_lines(written)], render_actions.rows(found.actions), "recommend --actions")

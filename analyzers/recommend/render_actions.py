@@ -13,12 +13,12 @@ from logparse.text import duration
 _LOSERS = 3
 
 
-def lines(results: Sequence[ActionResult], gpu_us: float | None) -> list[str]:
-    """These actions, the best first; empty without any.  ``gpu_us``: the whole job's GPU time, None without a trace."""
+def lines(results: Sequence[ActionResult], traced: bool) -> list[str]:
+    """These actions, the best first; empty without any.  ``traced``: a trace of the run has its whole GPU time."""
     if not results:
         return []
     step = "step" if results[0].steps else "run"
-    of = "of the whole job" if gpu_us is not None else "of the problems with two measured times"
+    of = "of the whole job" if traced else "of the problems with two measured times"
     out = [f"actions, by GPU time {of} per {step}:"]
     for result in results:
         out += _action(result)

@@ -57,7 +57,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path, Any]:
     """A store with the run before, replayed; the folder of the recommendation's files; a trace as of a device."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
-        as_device = importlib.import_module("actions").as_device
+        as_device = importlib.import_module("action_runs").as_device
     folder = tmp_path_factory.mktemp("loop")
     store = open_store(folder / "store", create=True)
     traced(Net(), folder / "before.json", as_device)

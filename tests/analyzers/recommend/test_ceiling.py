@@ -163,4 +163,6 @@ def test_verdicts() -> None:
     assert render.verdict(half).endswith("none looks slow; of 75.0% of calls no alternative was timed")
     assert recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling.untimed_share == 1.0
     unknown = render.ceiling_lines(recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling)
-    assert unknown == ["ceiling: unknown: no measured time of the default; no file has a time of 100.0% of calls"]
+    assert unknown == [
+        "ceiling: unknown: no search has timed what runs and other solutions; no file has a time of 100.0% of calls"
+    ]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from analyzers.analyzer import Settings
@@ -9,7 +10,11 @@ from analyzers.recommend import apply_module, render
 from analyzers.recommend.files_action import OVERRIDES, files_action
 from analyzers.recommend.ranking import recommend
 from logparse.model import Finding
-from tests.analyzers.example import everything
+from tests.analyzers.build import facts, frame, tables
+from tests.analyzers.example import everything, gemm
+
+TABLES = tables()
+"""Of a run without a trace."""
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +27,7 @@ def findings() -> list[Finding]:
 
 
 def test_the_sum_of_the_rows_is_what_the_files_do(findings: list[Finding]) -> None:
-    result = files_action(findings, 1e9, 4.0)
+    result = files_action(findings, 1e9, TABLES, Settings(steps=4))
     assert result is not None
     assert result.saving_us == pytest.approx(sum(x.saving_us or 0.0 for x in findings))
     assert (result.now_us, result.steps, len(result.parts)) == (1e9, 4.0, len(findings))
@@ -30,13 +35,15 @@ def test_the_sum_of_the_rows_is_what_the_files_do(findings: list[Finding]) -> No
 
 
 def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
-    unsure = files_action([replace(x, p=None, saving_low_us=None, saving_high_us=None) for x in findings], 1e9, None)
+    unsure = files_action(
+        [replace(x, p=None, saving_low_us=None, saving_high_us=None) for x in findings], 1e9, TABLES, Settings()
+    )
     assert unsure is not None
     assert unsure.high_us == unsure.now_us
     assert not unsure.pays
     one = findings[0]
     sure = replace(one, p=0.001, saving_low_us=0.5 * (one.saving_us or 0), saving_high_us=2.0 * (one.saving_us or 0))
-    result = files_action([sure], 1e9, None)
+    result = files_action([sure], 1e9, TABLES, Settings())
     assert result is not None
     assert result.pays
     assert (result.now_us - result.high_us, result.now_us - result.low_us) == pytest.approx(
@@ -45,9 +52,23 @@ def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
     assert "1 row, 1 confirmed" in result.application.line
 
 
+def test_a_trace_of_some_steps_weighs_the_rows_of_a_log_of_the_whole_job() -> None:
+    """The log counts 100 and 10 calls of one product, 50 µs each; 2 of them are in the two steps of the trace."""
+    known = everything()
+    of_trace = {"source_id": "trace", "run": "r"}
+    product = of_trace | {"op": "aten::mm", "problem": gemm().text, "kernel": "Cijk_7", "calls": 2, "total_us": 96.0}
+    other = of_trace | {"op": "aten::relu", "kernel": "relu", "calls": 9, "total_us": 4.0}
+    marked = pd.concat([known.facts, frame("facts", facts("trace", profiler_steps="2"))], ignore_index=True)
+    found = recommend(replace(known, kernels=frame("kernels", [product, other]), facts=marked), Settings())
+    [result] = [x for x in found.actions if x.action is OVERRIDES]
+    assert (result.now_us, result.steps) == (100.0, 2.0)
+    assert result.saving_us == pytest.approx(96.0 * (50 - 40) / 50)
+    assert "actions, by GPU time of the whole job per step:" in render.lines(found)
+
+
 def test_without_a_row_there_are_no_files(findings: list[Finding]) -> None:
-    assert files_action([replace(x, override=None) for x in findings], 1e9, None) is None
-    assert files_action([replace(x, saving_us=None) for x in findings], 1e9, None) is None
+    assert files_action([replace(x, override=None) for x in findings], 1e9, TABLES, Settings()) is None
+    assert files_action([replace(x, saving_us=None) for x in findings], 1e9, TABLES, Settings()) is None
 
 
 def test_recommend_lists_the_files_among_the_actions() -> None:

@@ -308,7 +308,7 @@ def test_rendering() -> None:
     assert len(render.brief(render.rows(nothing))) == 0
     assert render.lines(nothing) == [
         "run r",
-        "ceiling: unknown: no measured time of the default",
+        "ceiling: unknown: no search has timed what runs and other solutions",
         "no verdict: nothing looks slow, but no pick is timed against another solution (`logparse replay` measures)",
     ]
     assert list(render.rows(nothing).columns) == list(table.columns)
