@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +58,29 @@ def store(tmp_path: Path) -> Store:
     return open_store(tmp_path / "store", create=True)
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Store], None]) -> Store:
+    """This worker's copy of a store that the first worker of a run to need it has made."""
+    shared = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent  # workers have folders of their own in it
+    made = shared / name
+    with (shared / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            shutil.rmtree(part := shared / f"{name}.part", ignore_errors=True)
+            make(open_store(part, create=True))
+            part.rename(made)
+    return open_store(shutil.copytree(made, factory.mktemp(name) / "store"))
+
+
 @pytest.fixture(scope="session")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """All sample logs as one run; for reading only."""
-    store = open_store(tmp_path_factory.mktemp("samples") / "store", create=True)
-    assert {result.state for result in ingest([str(SAMPLES)], store, run="samples", jobs=1)} == {"new"}
-    return store
+
+    def make(store: Store) -> None:
+        assert {result.state for result in ingest([str(SAMPLES)], store, run="samples", jobs=1)} == {"new"}
+
+    return made_once(tmp_path_factory, "samples", make)
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +120,10 @@ def cluster() -> Iterator[None]:
 
 _LEFT = pytest.StashKey[int]()
 _GROUPS = {"browser", "cluster"}
-"""Fixtures that are made once in a run: with ``--dist loadgroup`` one worker gets all tests that use one of them."""
+"""Fixtures that are made once in a run: with ``--dist loadgroup`` one worker gets all tests that use one of them.
+
+It also gets the other tests of a file together, which share what the file's fixtures make.
+"""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -109,8 +131,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left = [item for item in items if item.get_closest_marker("nightly") and not NIGHTLY]
     items[:] = [item for item in items if item not in left]
     for item in items:
-        for name in _GROUPS.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(name))
+        shared = _GROUPS.intersection(getattr(item, "fixturenames", ()))
+        item.add_marker(pytest.mark.xdist_group(min(shared, default=item.nodeid.partition("::")[0])))
     config.hook.pytest_deselected(items=left)
     config.stash[_LEFT] = len(left)
 

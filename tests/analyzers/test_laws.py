@@ -22,7 +22,7 @@ from analyzers.recommend.ranking import recommend
 from logparse.store import Store
 from tests.analyzers.build import NUMBERS, call, measurement, tables, work
 from tests.analyzers.example import everything, gemm
-from tests.conftest import sized
+from tests.conftest import NIGHTLY, sized
 
 by_name = pytest.mark.parametrize("analyzer", ANALYZERS, ids=lambda x: x.name)
 ORDERS = ("reversed", "shuffled")
@@ -92,8 +92,9 @@ def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
     given = together()
     frame = getattr(given, name)
     unknown = {column: pd.Series(pd.NA, frame.index, dtype="object") for column in set(frame) & OPEN}
-    cases = (frame.iloc[:0].astype(object), frame.assign(**unknown), frame.iloc[:1], frame.iloc[:0])
-    for changed_frame in cases[: sized(2, 4)]:
+    cases = (frame.assign(**unknown), frame.iloc[:0].astype(object), frame.iloc[:1], frame.iloc[:0])
+    first = 0 if unknown and FRAMES.index(name) % 2 else 1
+    for changed_frame in cases[first : first + 1] if not NIGHTLY else cases:
         recommend(replace(given, **{name: changed_frame}), Settings())
 
 
@@ -113,7 +114,7 @@ def test_any_two_samples_alone(samples: Store) -> None:
     given = tables_of(samples)
     names = sorted(given.sources["source_id"])
     draw = random.Random(5)
-    for _ in range(sized(3, 400)):
+    for _ in range(sized(2, 400)):
         pair = of_sources(given, draw.sample(names, 2))
         found = recommend(pair, Settings())
         measured = [x for x in found.findings if basis(x) != "inferred" and x.problem is not None]
@@ -128,7 +129,7 @@ def test_any_two_samples_alone(samples: Store) -> None:
 def test_any_two_tables_may_be_empty_of_one_row_or_unknown(how: str) -> None:
     given = together()
     pairs = [(one, two) for one in FRAMES for two in FRAMES if one < two]
-    for pair in random.Random(how).sample(pairs, sized(2, len(pairs))):
+    for pair in random.Random(how).sample(pairs, sized(1, len(pairs))):
         changed_frames = {}
         for name in pair:
             frame = getattr(given, name)
@@ -151,10 +152,10 @@ def test_names_are_distinct() -> None:
     assert len({x.name for x in ANALYZERS}) == len(ANALYZERS)
 
 
-@pytest.mark.parametrize("how", ORDERS)
-def test_recommendation_does_not_depend_on_row_order(how: str) -> None:
-    for given in (everything(), together()):
-        assert recommend(changed(given, how), Settings()) == recommend(given, Settings())
+def test_recommendation_does_not_depend_on_row_order() -> None:
+    found = recommend(together(), Settings())
+    for how in ORDERS:
+        assert recommend(changed(together(), how), Settings()) == found
 
 
 def test_recommendation_of_nothing() -> None:

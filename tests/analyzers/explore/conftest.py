@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
 
+from analyzers.explore.load import child, reader
+from analyzers.explore.load.analysis import store_points
+from analyzers.explore.load.job import Job
 from analyzers.explore.point_table import points
 from logparse.ingest import ingest, record
 from logparse.model import ConvProblem, Fact, Measurement, Message, Solution
 from logparse.store import Store, open_store
 from tests.analyzers.build import frame
 from tests.analyzers.example import B, F, W, everything
-from tests.conftest import SAMPLES
+from tests.conftest import SAMPLES, made_once
 
 if TYPE_CHECKING:
     from flask.testing import FlaskClient
@@ -78,13 +84,54 @@ def after(tmp_path_factory: pytest.TempPathFactory) -> Store:
 @pytest.fixture(scope="session")
 def sampled(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """The sample logs of one training job."""
-    store = open_store(tmp_path_factory.mktemp("sampled") / "store", create=True)
-    patterns = ("hipblaslt/*.log", "miopen/*.txt", "miopen/*.log", "tunableop/*.csv", "tunableop/*.log")
-    paths = sorted(str(path) for pattern in patterns for path in SAMPLES.glob(pattern))
-    assert paths, "the sample logs are part of the repository"
-    for result in ingest(paths, store, run="demo", jobs=1):
-        assert result.state != "failed", result.error
-    return store
+
+    def make(store: Store) -> None:
+        patterns = ("hipblaslt/*.log", "miopen/*.txt", "miopen/*.log", "tunableop/*.csv", "tunableop/*.log")
+        paths = sorted(str(path) for pattern in patterns for path in SAMPLES.glob(pattern))
+        assert paths, "the sample logs are part of the repository"
+        for result in ingest(paths, store, run="demo", jobs=1):
+            assert result.state != "failed", result.error
+
+    return made_once(tmp_path_factory, "sampled", make)
+
+
+@pytest.fixture(scope="session")
+def sampled_points(sampled: Store) -> pd.DataFrame:
+    """The page's table of ``sampled``; for reading only."""
+    return store_points(sampled)
+
+
+class _Here:
+    """Stands for a process that reads a store, and reads it in this one, which has imported all that it needs."""
+
+    def __init__(self, job: Job) -> None:
+        self.stdout = (json.dumps(step) for step in child._steps(job))
+
+    def __enter__(self) -> _Here:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    kill = wait = lambda _: None
+
+
+@contextmanager
+def reading_here() -> Iterator[None]:
+    """Pages read their stores in this process: the two processes of each would import for seconds.
+
+    What is of a process is left out: to be nice, and to hide pandas.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "_started", _Here)
+        patch.setattr(child, "os", SimpleNamespace(nice=lambda _: None))
+        patch.setattr(child, "sys", SimpleNamespace(meta_path=[]))
+        yield
+
+
+@pytest.fixture
+def read_here() -> Iterator[None]:
+    with reading_here():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -107,7 +154,12 @@ def _fields(problem: ConvProblem) -> dict[str, object]:
     return {name: value for name, value in vars(problem).items() if name not in ("layer", "text", "shape")}
 
 
-@pytest.fixture
-def example_points(example_views: dict[str, pd.DataFrame]) -> pd.DataFrame:
+@pytest.fixture(scope="session")
+def _example_points(example_views: dict[str, pd.DataFrame]) -> pd.DataFrame:
     v = example_views
     return points(v["conv_problems"], v["measurements"], facts=v["facts"])
+
+
+@pytest.fixture
+def example_points(_example_points: pd.DataFrame) -> pd.DataFrame:
+    return _example_points.copy()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from logparse.store import Store
-from tests.analyzers.explore.conftest import LINK, PLANTED
+from tests.analyzers.explore.conftest import LINK, PLANTED, reading_here
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, FloatRect, Locator, Page
@@ -125,12 +125,14 @@ def demo(sampled: Store, browser: Browser) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def attacked(planted: Store, browser: Browser) -> Iterator[Served]:
-    yield from _serve(planted)
+    with reading_here():
+        yield from _serve(planted)
 
 
 @pytest.fixture(scope="module")
 def both(planted: Store, after: Store, browser: Browser) -> Iterator[Served]:
-    yield from _serve(planted, after.url)
+    with reading_here():
+        yield from _serve(planted, after.url)
 
 
 def ready(page: Page) -> None:

@@ -105,6 +105,7 @@ def test_a_kill_leaves_nothing_that_is_read_and_it_is_swept(
     assert cache.restore(kept, tmp_path / "restored")
 
 
+@pytest.mark.usefixtures("read_here")
 def test_a_sweep_and_forget_leave_the_store_readable(store: Store) -> None:
     _, data = finished(store)
     data.close()

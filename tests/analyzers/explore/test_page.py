@@ -29,12 +29,14 @@ from logparse.errors import LogparseError, StoreError
 from logparse.ingest import record
 from logparse.store import Store, open_store
 from tests.analyzers.example import B, F, W
-from tests.analyzers.explore.conftest import asked, measured
+from tests.analyzers.explore.conftest import asked, measured, reading_here
 
 
 @pytest.fixture(scope="module")
 def client(planted: Store) -> Iterator[FlaskClient]:
-    data = PageData(planted.url)
+    with reading_here():
+        data = PageData(planted.url)
+        assert data.wait(300), data.error
     yield application(data).server.test_client()
     data.close()
 
@@ -121,6 +123,7 @@ def test_only_who_has_the_token_is_answered(planted: Store) -> None:
         data.close()
 
 
+@pytest.mark.usefixtures("read_here")
 def test_the_overview_answers_first(sampled: Store) -> None:
     data = PageData(sampled.url)
     try:
@@ -150,6 +153,7 @@ def test_a_store_that_cannot_be_read_says_why(tmp_path: object) -> None:
         data.close()
 
 
+@pytest.mark.usefixtures("read_here")
 def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -> None:
     """What the analyzers say of picks counts for both stores: a time "now" here is one "now" there."""
     url = shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore"))
@@ -193,6 +197,7 @@ def test_compare_takes_a_store_a_run_or_both(two_runs: Store, sampled: Store) ->
         explore(two_runs.url, compare="nosuch", port=0, browser=False)
 
 
+@pytest.mark.usefixtures("read_here")
 def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) -> None:
     first = PageData(two_runs.url)
     pages = Pages(first)

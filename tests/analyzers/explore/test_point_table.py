@@ -31,10 +31,9 @@ from tests.analyzers.example import B, F, W
 EVERYTHING = ("*",)
 
 
-def test_label_flops_and_bytes_are_the_models(sampled: Store) -> None:
-    made = store_points(sampled)
-    assert len(made) > 30
-    for row in made.to_dict("records"):
+def test_label_flops_and_bytes_are_the_models(sampled_points: pd.DataFrame) -> None:
+    assert len(sampled_points) > 30
+    for row in sampled_points.to_dict("records"):
         problem = problem_from_text(str(row["problem"]))
         assert isinstance(problem, GemmProblem | ConvProblem)
         if not problem.shape:
@@ -56,9 +55,8 @@ def test_w_stands_beside_its_own_f_and_b(example_points: pd.DataFrame) -> None:
     assert row["device"] == "MI300X"
 
 
-def test_no_saving_is_larger_than_the_time(sampled: Store) -> None:
-    made = store_points(sampled)
-    saving = made[made["saving_us"].notna()]
+def test_no_saving_is_larger_than_the_time(sampled_points: pd.DataFrame) -> None:
+    saving = sampled_points[sampled_points["saving_us"].notna()]
     assert len(saving)
     assert (saving["saving_us"] <= saving["total_us"]).all()
 
@@ -183,10 +181,9 @@ def test_store_and_frames_give_one_table(sampled: Store) -> None:
     pd.testing.assert_frame_equal(one, other, check_dtype=False)
 
 
-def test_two_texts_of_one_problem_are_one_row_as_in_top(sampled: Store) -> None:
+def test_two_texts_of_one_problem_are_one_row_as_in_top(sampled: Store, sampled_points: pd.DataFrame) -> None:
     """A log names the pick for one text of a problem, and another counts its calls for another text."""
-    called = store_points(sampled)
-    called = called[called["calls_from"] != "–"]
+    called = sampled_points[sampled_points["calls_from"] != "–"]
     ranked = top(sampled, n=10_000)
     ranked = ranked[ranked["calls_from"].notna()]
     assert set(called["problem"]) == set(ranked["text"])

@@ -104,7 +104,14 @@ def test_the_page_says_what_is_done_until_the_verdict_is_there(sampled: Store, t
         data.close()
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "end",
+    [
+        signal.SIGTERM,
+        signal.SIGKILL,
+        *(pytest.param(x, marks=pytest.mark.nightly) for x in (signal.SIGHUP, signal.SIGINT)),
+    ],
+)
 def test_a_page_that_is_ended_leaves_no_folder_behind(
     sampled: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: signal.Signals
 ) -> None:
