@@ -132,7 +132,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in left]
     for item in items:
         shared = _GROUPS.intersection(getattr(item, "fixturenames", ()))
-        item.add_marker(pytest.mark.xdist_group(min(shared, default=item.nodeid.partition("::")[0])))
+        if not item.get_closest_marker("xdist_group"):  # several groups of a test would be a group of their own
+            item.add_marker(pytest.mark.xdist_group(min(shared, default=item.nodeid.partition("::")[0])))
     config.hook.pytest_deselected(items=left)
     config.stash[_LEFT] = len(left)
 

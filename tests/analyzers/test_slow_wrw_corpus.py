@@ -64,6 +64,7 @@ def test_mi300x() -> None:
     assert total.recoverable_us / 1e3 == pytest.approx(520.0, abs=0.05)
 
 
+@pytest.mark.nightly
 def test_mi210() -> None:
     w = slow_wrw.backward_weights(passes(load("gfx90a68.HIP.fdb.txt.bz2")), Settings())
     [total] = slow_wrw.totals(w)

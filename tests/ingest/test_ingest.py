@@ -469,9 +469,10 @@ def test_unreadable_parts_of_the_disk_are_said(store: Store, tmp_path: Path) -> 
 @needs_corpus
 def test_conservation_on_every_file_of_the_corpus(store: Store) -> None:
     """Those of the samples: ``tests/test_goldens.py``."""
-    results = ingest([str(CORPUS)], store, jobs=1)
+    files = [path for path in CORPUS.rglob("*") if path.is_file() and path.stat().st_size < sized(200_000, 1 << 40)]
+    results = ingest(list(map(str, files)), store, jobs=1)
     assert [(result.path, result.error) for result in results if result.state != "new"] == []
-    assert len(results) == sum(path.is_file() for path in CORPUS.rglob("*"))
+    assert len(results) == len(files)
     check_conservation(store)
 
 

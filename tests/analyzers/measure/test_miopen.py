@@ -108,7 +108,7 @@ def test_all_that_apply_are_asked_of_a_process_without_the_find_db(calls: Path) 
 
 
 @pytest.mark.parametrize("layout", [{}, pytest.param(LAST, marks=pytest.mark.nightly)], ids=["NCHW", "NHWC"])
-@pytest.mark.parametrize("direction", ["F", "B", "W"])
+@pytest.mark.parametrize("direction", ["W", *(pytest.param(x, marks=pytest.mark.nightly) for x in "FB")])
 def test_find_gives_the_best_of_each_algorithm_and_runs_it(
     library: Path, calls: Path, direction: Direction, layout: dict[str, str]
 ) -> None:

@@ -13,6 +13,7 @@ from analyzers.measure.correctness import acceptable, error_bound
 from logparse.model import ConvProblem, GemmProblem
 from tests.analyzers.measure.problems import SMALL_W
 from tests.analyzers.measure.problems import gemm as small_gemm
+from tests.conftest import sized
 
 torch = pytest.importorskip("torch")
 from analyzers.measure.device.operands import ConvOperands, GemmOperands, convolve  # noqa: E402
@@ -153,7 +154,7 @@ def test_partial_sums_in_the_output_type_pass(k: int, m: int, n: int) -> None:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_sums_of_integers_stay_exact_at_any_depth(kind: str) -> None:
-    made = runnable(kind, 60_000, plain, 256, 64)
+    made = runnable(kind, sized(8_192, 60_000), plain, 256, 64)
     operands: Any = made._operands
     operands._fill_integers()
     assert 0 < float(operands._result().abs().max()) <= (256 if kind in ("bf16", "fp8") else 2048)

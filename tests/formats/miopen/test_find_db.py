@@ -574,6 +574,7 @@ def test_gfx942_file() -> None:
 
 
 @needs_corpus
+@pytest.mark.nightly
 def test_gfx90a_file() -> None:
     data, outcomes = whole("gfx90a68.HIP.fdb.txt")
     assert sum(o.lines for o in outcomes) == 193_590 == data.count(b"\n")

@@ -258,6 +258,7 @@ def test_every_classic_call_of_a_real_program_is_in_both_logs() -> None:
 
 
 @needs_corpus
+@pytest.mark.nightly
 def test_a_real_log_of_level_3_and_the_frontend_agree() -> None:
     records, units = read_lines(gzip.decompress((CORPUS / "cudnn_level3.log.gz").read_bytes()), FORMATS)
     frontend = calls(read(CORPUS / "cudnn_frontend.log")[0])
