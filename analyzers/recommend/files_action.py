@@ -72,7 +72,10 @@ def _of_the_trace(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
     if not len(traced) or not len(calls):
         return []
     links = closest(tables, pd.Series(calls.index), pd.Series(traced.index))
-    links = links[links["choices"] == 1].assign(calls=lambda x: x["problem"].map(calls))
+    links = links[links["choices"] == 1]
+    if not len(links):
+        return []  # an empty column of texts cannot become times
+    links = links.assign(calls=lambda x: x["problem"].map(calls))
     share = links["calls"] / links.groupby("other")["calls"].transform("sum")
     time = dict(zip(links["problem"], links["other"].map(traced) * share, strict=True))
     return [_scaled(x, time[x.problem.text]) for x in findings if x.problem and x.problem.text in time]
