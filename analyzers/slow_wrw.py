@@ -25,7 +25,7 @@ from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.devices import Device, device_of
 from analyzers.evidence.gpu_time import traced_calls
 from analyzers.evidence.joins import calls_of, facts_of
-from analyzers.evidence.passes import NAIVE, passes, passes_of
+from analyzers.evidence.passes import passes, passes_of
 from analyzers.evidence.program_changes import LAYOUT, may_be_so
 from analyzers.evidence.roofline import input_type, roofline_us
 from analyzers.evidence.stats import TIE
@@ -95,9 +95,7 @@ def traced_passes(tables: Tables) -> pd.DataFrame:
     as_measured = rows.assign(
         kind="conv", origin="find-db", status="ok"
     )  # as records of a file whose times are evidence
-    found = passes_of(as_measured, tables.conv_problems)
-    naive = found["solution"].str.contains(NAIVE, case=False).astype(bool)
-    return found.assign(solutions=1, second_us=np.nan, generic=False, naive=naive)
+    return passes_of(as_measured, tables.conv_problems).assign(solutions=1, second_us=np.nan, generic=False)
 
 
 def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:

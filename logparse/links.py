@@ -50,34 +50,37 @@ def _layout_known(problem: GemmProblem | ConvProblem) -> bool:
     return all(getattr(problem, name) is not None for name in names)
 
 
-def links_sql(gemms: str, convs: str) -> str:
-    """SQL of the view ``links(problem, other, level, fan)`` over two tables of these names.
+def links_sql(gemms: str, convs: str) -> dict[str, str]:
+    """SQL of the view ``links(problem, other, level, fan)`` over two tables of these names, and of ``open_links``: all
+    but those of a full problem (no ``?``) to itself, of which there may be hundreds of thousands.
 
-    A row of them is a problem with its shape and fields; a problem may have several rows.  ``fan`` is the number of
-    full problems (no ``?``) that a partial one links to, or, where there is none, of those with more fields known; 1
-    for a full problem.  Per-call values pass over a link, totals only where fan is 1.
+    A row of the tables is a problem with its shape and fields; a problem may have several rows.  ``fan`` is the number
+    of full problems that a partial one links to, or, where there is none, of those with more fields known; 1 for a full
+    problem.  Per-call values pass over a link, totals only where fan is 1.
     """
-    full = " union all ".join(
-        f"select distinct problem, problem as other, 'exact' as level, cast(1 as integer) as fan from {table} "
-        "where not contains(problem, '?')"
-        for table in (gemms, convs)
-    )
     pairs = (
         f"{_pairs(gemms, GEMM_FIELDS, _GEMM_LAYOUT_KNOWN)} union all {_pairs(convs, CONV_FIELDS, _CONV_LAYOUT_KNOWN)}"
     )
-    return f"""
+    opened = f"""
     with pairs as ({pairs}),
     known as (select *, length(problem) - length(replace(problem, '?', '')) as mine,
                      length(other) - length(replace(other, '?', '')) as theirs from pairs),
     fans as (select problem, count(*) filter (where theirs = 0) as complete,
                     count(*) filter (where theirs < mine) as fuller from known where mine > 0 group by problem)
-    {full}
-    union all
     select problem, other, level,
            cast(case when mine = 0 then 1 when complete > 0 then complete else greatest(1, fuller) end as integer)
            as fan
     from known left join fans using (problem)
     """
+    rows = f"select problem from {gemms} union all select problem from {convs}"
+    return {"open_links": opened, "links": f"from ({full_links_sql(rows)}) union all from open_links"}
+
+
+def full_links_sql(problems: str) -> str:
+    """SQL of the links of full problems to themselves; ``problems`` is SQL of the problems, which may repeat."""
+    return f"""
+        select distinct problem, problem as other, 'exact' as level, cast(1 as integer) as fan
+        from ({problems}) where not contains(problem, '?')"""
 
 
 def _equal(name: str) -> str:
@@ -96,17 +99,16 @@ def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
     """
     agree = " and ".join(f"({_equal(name).format(name=name)})" for name in names)
     known = " and ".join(rule.format(t=side) for rule in layout for side in "ab")
-    opened = f"select distinct on (problem) * from {table} where contains(problem, '?') or contains(problem, '_fnuz')"
-    near = f"select distinct on (problem) * from {table} where shape in (select shape from ({opened}))"
-    return f"""
-    select distinct problem, problem as other,
-           case when {known.replace("b.", "a.")} then 'layout' else 'shape' end as level
-    from {table} a where contains(problem, '?')
-    union all (
-        with pair as (
-            select a.problem as problem, b.problem as other, case when {known} then 'layout' else 'shape' end as level
-            from ({opened}) a join ({near}) b on a.shape = b.shape and a.problem <> b.problem and {agree})
-        select problem, other, level from pair union select other, problem, level from pair)
+    near = f"select distinct on (problem) * from {table} where shape in (select shape from opened)"
+    return f"""(
+    with opened as materialized (
+        select distinct on (problem) * from {table} where contains(problem, '?') or contains(problem, '_fnuz')),
+    pair as (
+        select a.problem as problem, b.problem as other, case when {known} then 'layout' else 'shape' end as level
+        from opened a join ({near}) b on a.shape = b.shape and a.problem <> b.problem and {agree})
+    select problem, problem as other, case when {known.replace("b.", "a.")} then 'layout' else 'shape' end as level
+    from opened a where contains(problem, '?')
+    union all (select problem, other, level from pair union select other, problem, level from pair))
     """
 
 

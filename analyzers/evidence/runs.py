@@ -20,7 +20,9 @@ from analyzers.evidence.passes import read_passes
 from analyzers.evidence.workspaces import read_workspaces
 from logparse.errors import InputError, StoreError
 from logparse.ingest import ingest
+from logparse.links import full_links_sql
 from logparse.store import FRAMES, Store, open_store
+from logparse.store.views import conv_problems_sql
 from logparse.text import printable
 
 if TYPE_CHECKING:
@@ -70,8 +72,7 @@ def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dic
     """The tables of a run, of measurements only those that concern its calls, and those of any run's replays."""
     own = ("calls", "workload", "process_messages")
     con.execute("create table called as select distinct problem from workload where run = ?", [run])
-    (calls,) = con.execute("select count(*) from called").fetchone() or (0,)
-    con.execute(f"create table linked as {links}" + (" limit 0" if links is _LINKS_OF_CALLS and not calls else ""))
+    con.execute(f"create table linked as {links}")
     con.execute(_USERS)
     con.execute(_CLOSE)
     frames = {name: con.execute(f"select * from {name} where run = ?", [run]).df() for name in own}
@@ -84,9 +85,13 @@ def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dic
     return frames
 
 
-_LINKS = "select * from links where problem <> other or problem in (select problem from called)"
-_LINKS_OF_CALLS = """
-    select * from links where problem in (select problem from called) or other in (select problem from called)"""
+_CALLED = full_links_sql("""
+    select problem from gemm_rows where problem in (from called)
+    union all select problem from conv_rows where problem in (from called)""")
+_LINKS = f"""
+    select * from open_links where problem <> other or problem in (from called) union all {_CALLED}"""
+_LINKS_OF_CALLS = f"""
+    select * from open_links where problem in (from called) or other in (from called) union all {_CALLED}"""
 _SOLVERS = "select distinct source_id, library, solution from measurements where library = 'miopen'"
 _CLOSE = f"""
     create table close as
@@ -95,14 +100,18 @@ _CLOSE = f"""
     union select other from linked union select problem from called
     union select problem from kernels where problem is not null"""
 _USERS = "create table users as select distinct source_id from facts where name = 'find_db' and value = 'user'"
-_CONVS = """
-    select problem, layer, direction, groups, dtype, flops from conv_problems where problem in (from close)"""
+_CONVS = f"""
+    select problem, layer, direction, groups, dtype, flops
+    from ({conv_problems_sql("select * from conv_rows where problem in (from close)")})"""
 """The columns of convolutions that analyzers read; a test holds the findings equal to those of the whole tables."""
-_MEASUREMENTS = f"""
+_MEASURED = f"""
     select source_id, run, origin, kind, problem, library, solution, raw, algorithm, status, time_us, min_us, max_us,
            std_us, if(origin in ('{CONFIRM}', '{ACTION}'), samples_us, null) as samples_us, workspace_bytes, error,
            ordinal, key_text
-    from measurements where origin <> 'find-db' or kind <> 'conv' or problem in (from close)"""
+    from measurements where """
+_MEASUREMENTS = f"""
+    {_MEASURED} origin <> 'find-db' or kind <> 'conv'
+    union all {_MEASURED} origin = 'find-db' and kind = 'conv' and problem in (from close)"""
 """Of convolutions that only system find-dbs know nothing but ``passes`` is read; samples are those of confirmations
 and actions."""
 

@@ -22,7 +22,6 @@ def view_sql(run: str | None) -> dict[str, str]:
     units = ", ".join(f"cast(sum({unit}_lines) as bigint) as {unit}_lines" for unit in UNITS)
     joined = "select s.source_id, s.run, t.* exclude (attempt) from {t}_ t join commits_ s using (attempt)"
     gemm_columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["gemms"].names[2:])
-    conv_columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["convs"].names[2:])
     rows = "select t.* exclude (attempt){more} from {t}_ t join commits_ using (attempt)"
     return {
         "sources": f"""
@@ -57,16 +56,10 @@ def view_sql(run: str | None) -> dict[str, str]:
             select source_id, run, category, function, text, cast(sum(count) as bigint) as count,
                    min("offset") as offset_bytes, min("offset") as "offset" from process_messages group by all""",
         "gemm_problems": f"select problem, {gemm_columns} from gemms_ join commits_ using (attempt) group by problem",
-        "conv_problems": f"""
-            select problem, {CONV_SHAPE} as shape, substr(problem, 7 + length(direction)) as layer,
-                   * exclude (problem), case when in_layout = weights_layout and in_layout = out_layout then in_layout
-                           else concat_ws('-', in_layout, weights_layout, out_layout) end as layout,
-                   case when in_type = weights_type and in_type = out_type then in_type
-                        else concat_ws('-', in_type, weights_type, out_type) end as dtype
-            from (select problem, {conv_columns} from convs_ join commits_ using (attempt) group by problem)""",
+        "conv_problems": conv_problems_sql("select t.* from convs_ t join commits_ using (attempt)"),
         "gemm_rows": rows.format(t="gemms", more=""),
         "conv_rows": rows.format(t="convs", more=f", {CONV_SHAPE} as shape"),
-        "links": links_sql("gemm_rows", "conv_rows"),
+        **links_sql("gemm_rows", "conv_rows"),
         "measurements": joined.format(t="measurements"),
         "solutions": """
             select distinct t.library, b.build, t.solution, t.name, t.kernel_name,
@@ -92,6 +85,18 @@ def view_sql(run: str | None) -> dict[str, str]:
             group by s.source_id, s.path, s.run, t.reason, coalesce(t.line, t."offset")""",
         "findings": "select * from findings_" + (f" where run = {sql_text(run)}" if run else ""),
     }
+
+
+def conv_problems_sql(rows: str) -> str:
+    """SQL of the view ``conv_problems`` of those convolutions only that the SQL ``rows`` selects of ``conv_rows``."""
+    columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["convs"].names[2:])
+    return f"""
+        select problem, {CONV_SHAPE} as shape, substr(problem, 7 + length(direction)) as layer,
+               * exclude (problem), case when in_layout = weights_layout and in_layout = out_layout then in_layout
+                       else concat_ws('-', in_layout, weights_layout, out_layout) end as layout,
+               case when in_type = weights_type and in_type = out_type then in_type
+                    else concat_ws('-', in_type, weights_type, out_type) end as dtype
+        from (select problem, {columns} from ({rows}) group by problem)"""
 
 
 def named_in(sql: str, views: Mapping[str, str]) -> dict[str, str]:
