@@ -13,7 +13,7 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.double_counts import by_log, remarks
 from analyzers.evidence.runs import tables_of_logs
-from logparse.formats.traces.torch.records import ASSIGNED, BY_ORDER
+from logparse.formats.traces.torch.records import ASSIGNED, BY_ORDER, UNREAD
 from logparse.model import Evidence, Finding
 from logparse.store import Store
 
@@ -40,7 +40,7 @@ FEW = 0.5
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Mask bits, a LEVEL that may have disabled MASK, truncated ends, uneven ranks, profile against bench."""
     out = [*_mask(tables), *_ends(tables), *_silent(tables), *_ranks(tables), *_profile(tables), *_counted(tables)]
-    out += _assigned(tables)
+    out += [*_assigned(tables), *_without_inputs(tables)]
     return [Finding(analyzer=NAME, message=message, evidence=_evidence(details)) for message, details in out]
 
 
@@ -176,6 +176,18 @@ def _assigned(tables: Tables) -> Iterator[Remark]:
                 f"B or W; {'; '.join(remarks_of)}",
                 {"source_id": source, "assigned": value, "by_order": ordered},
             )
+
+
+def _without_inputs(tables: Tables) -> Iterator[Remark]:
+    rows = tables.messages[tables.messages["text"] == UNREAD]
+    count = int(pd.to_numeric(rows["count"]).sum())
+    if count:
+        names = sorted(set(rows["function"].astype(str)))
+        yield (
+            f"no problem here, as their trace lacks the sizes or strides of their inputs: {count:,} × "
+            f"{', '.join(names[:4])}{' …' * (len(names) > 4)} (torch.profiler: record_shapes=True)",
+            {"calls": count, "operators": tuple(names)},
+        )
 
 
 ANALYZER = Analyzer(name=NAME, about="what a run's logs lack: mask bits, cut ends, missing ranks", find=find)

@@ -100,11 +100,12 @@ def _finding(
     source: str, path: str, format_: str, differ: Mapping[str, tuple[str, tuple[str, ...]]], rows: int
 ) -> Finding:
     words = [f"{name} {own} (logs: {', '.join(theirs)})" for name, (own, theirs) in differ.items()]
+    made = "1 row was" if rows == 1 else f"{rows:,} rows were"
     return Finding(
         analyzer=NAME,
         message=(
-            f"{'/'.join(path.split('/')[-2:])}: its {rows:,} rows were made for {'; '.join(words)}. {EFFECT[format_]}; "
-            "what these rows gain is unknown until they are measured here"
+            f"{'/'.join(path.split('/')[-2:])}: its {made} made for {'; '.join(words)}. {EFFECT[format_]}; "
+            "what it gains is unknown until it is measured here"
         ),
         evidence=Evidence(source_id=source, details={"format": format_, "rows": rows, "differ": dict(differ)}),
         advice="Tune again on this machine, or keep the file for the other one: logparse lint FILE --target says why.",

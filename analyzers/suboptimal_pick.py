@@ -20,6 +20,7 @@ from analyzers.evidence.miopen_tuning import completed
 from analyzers.evidence.picks import BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED, compare
 from analyzers.evidence.program_changes import advice, by_hand, may_be_so
 from analyzers.evidence.target import arch, machine, same_device, serves
+from logparse.formats.tunableop.signature import untunable
 from logparse.model import Evidence, Finding, Override, Problem, Solution, problem_from_text, solution_from_text
 
 NAME = "suboptimal-pick"
@@ -132,6 +133,7 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
     loss = pick_us - best_us
     if loss <= noise or loss <= 0:
         return None
+    measured = facts.get(str(row["source_id"]), {})
     what = str(row["pick"])
     if row["basis"] == BY_DEFAULT:
         what = "the default" if what == DEFAULT_TEXT else f"the library's own pick there, {what},"
@@ -151,8 +153,8 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
             noise_us=number_of(row["noise_us"]),
             details={**evidence.details, "pick_us": pick_us},
         ),
-        override=_override(problem, best, row, facts.get(str(row["source_id"]), {}), settings),
-        advice=advice(best),
+        override=_override(problem, best, row, measured, settings),
+        advice=advice(best) or _by_no_file(best, settings.target or measured),
     )
 
 
@@ -178,6 +180,14 @@ def _confidence(row: Mapping[str, object]) -> float:
     return level * (0.5 if row["disagree"] else 1.0) * (0.9 if row["basis"] == BY_DEFAULT else 1.0)
 
 
+def _by_no_file(best: Solution, target: Mapping[str, str]) -> str | None:
+    """The advice where no file makes the target take this solution; None where one may: only TunableOp names
+    cuBLASLt's.
+    """
+    why = untunable(target) if best.library == "cublaslt" else None
+    return why and f"Call cuBLASLt itself with this algorithm, or update PyTorch: {why}"
+
+
 def _override(
     problem: Problem, best: Solution, row: Mapping[str, object], measured: Mapping[str, str], settings: Settings
 ) -> Override | None:
@@ -185,6 +195,8 @@ def _override(
     if row["disagree"] or best.text == DEFAULT_TEXT or by_hand(best) or row["basis"] not in (MEASURED, BY_DEFAULT):
         return None
     target = settings.target or measured
+    if _by_no_file(best, target):
+        return None
     fits = serves(measured, target, best.library)
     if not (settings.same_build if fits is None else fits):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
@@ -38,6 +39,12 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def short_path(path: str) -> str:
+    """A path relative to the working folder where it is below it, else as it is."""
+    below = os.path.relpath(path) if os.path.isabs(path) else path
+    return path if below.startswith(os.pardir + os.sep) else below
+
+
 def sql_text(value: object) -> str:
     """A text, such as a path, as a literal of SQL."""
     return "'" + str(value).replace("'", "''") + "'"
@@ -71,14 +78,20 @@ def shortened(texts: Sequence[str], room: int) -> list[str]:
     long = sorted({name for name in names if len(name) > room})
     if not long:
         return names
-    head = _common(long)
-    tail = _common([name[head:][::-1] for name in long])
+    head = common_start(long)
+    tail = common_start([name[head:][::-1] for name in long])
     tries = [{name: _cut(name, room, head, tail, share) for name in long} for share in (0.67, 0.5, 0.33, 0.0)]
     best = max(tries, key=lambda cut: len(set(cut.values())))
+    alike: dict[str, list[str]] = {}
+    for name, cut in best.items():
+        alike.setdefault(cut, []).append(name)
+    for group in alike.values():
+        if 1 < len(group) < len(long):  # they differ in another part than all of them do
+            best |= zip(group, shortened(group, room), strict=True)
     return [best.get(name, name) for name in names]
 
 
-def _common(texts: Sequence[str]) -> int:
+def common_start(texts: Sequence[str]) -> int:
     """The number of first characters that several texts share; 0 for one text."""
     same = takewhile(lambda characters: len(set(characters)) == 1, zip(*texts, strict=False))
     return sum(1 for _ in same) if len(texts) > 1 else 0

@@ -28,6 +28,7 @@ from logparse.errors import LogparseError
 from logparse.ingest import ingest, lines, one_input
 from logparse.output import TABLES, Answer, TableFormat, show
 from logparse.output.answer import arrow
+from logparse.output.terminal import drawn
 from logparse.store import Store, open_store
 from logparse.text import duration, shortened
 from tests.conftest import ROOT, SAMPLES
@@ -146,6 +147,33 @@ def samples_store(samples: Store) -> str:
     return samples.url
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_problem_is_in_every_table_that_has_one(width: int) -> None:
+    numbers = {f"n{i}": [1234567.5] for i in range(9)}
+    table = drawn(pd.DataFrame({**numbers, "problem": ["W 64×128×56×56 k128 3×3 g32 FP16 NCHW"], "n9": [1]}), width)
+    assert "W 64×128×56×56 k128 3×3 g32 FP16 NCHW" in table
+    assert all(len(line) <= width for line in table.splitlines()[:-1])
+    shown, left_out = table.splitlines()[0].split(), table.splitlines()[-1]
+    assert all((f"n{i}" in shown) != (f"n{i}" in left_out) for i in range(10))
+
+
+def test_files_are_shown_below_the_folder_that_holds_all(tmp_path: Path) -> None:
+    for name in ("one.log", "two/one.log"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(LINE + "\n")
+    out = run("ingest", str(tmp_path), "--store", str(tmp_path / "s"), "--run", "r")
+    lines_ = [line.split() for line in out.stdout.splitlines()]
+    assert lines_[0] == ["in", f"{tmp_path}/"]
+    assert [lines_[3][0], lines_[4][0]] == ["one.log", "two/one.log"]
+
+
+def test_a_file_that_is_cut_in_a_foreign_line_keeps_its_formats(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text(f"{LINE}\nforeign, and without an end")
+    store = open_store(tmp_path / "s", create=True)
+    ingest([str(tmp_path / "x.log")], store, run="r")
+    assert store.query("select format from sources")["format"].tolist() == ["hipblaslt-bench"]
+
+
 def test_names_are_shortened_to_what_differs() -> None:
     kernels = [f"kernel:void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_{x}_relu>(cutlass::Params)" for x in "ab"]
     assert shortened(kernels, 60) == [f"kernel:cutlass_80_tensorop_s16816gemm_{x}_relu" for x in "ab"]
@@ -153,6 +181,9 @@ def test_names_are_shortened_to_what_differs() -> None:
         cut = shortened(kernels, room)
         assert len(set(cut)) == 2
         assert all(len(text) <= room for text in cut)
+    tables = [f"aiter/{x}_tuned_gemm.head.csv" for x in ("bf16", "a8w8_blockscale", "a8w8_bpreshuffle", "a4w4")]
+    for room in (16, 20):
+        assert len(set(shortened([*tables, "aiter/tuned_gemm_v1.csv"], room))) == len(tables) + 1
     assert shortened(["one"], 10) == ["one"]
     assert shortened(["x" * 30], 10) == ["xxxxxx…xxx"]
     label = "W 64×128×56×56 k128 3×3 g32 FP16 NCHW"

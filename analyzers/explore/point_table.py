@@ -55,7 +55,11 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("time_us", "min_us", "max_us", "std_us", "workspace_bytes", "ordinal"), _NUMBER),
     },
     "workload": {**dict.fromkeys(("run", "kind", "problem", "calls_from"), _TEXT), "pid": _NUMBER, "calls": _NUMBER},
-    "calls": {**dict.fromkeys(("run", "problem", "solution"), _TEXT), "count": _NUMBER, "by_tool": "boolean"},
+    "calls": {
+        **dict.fromkeys(("run", "category", "problem", "solution"), _TEXT),
+        "count": _NUMBER,
+        "by_tool": "boolean",
+    },
     "links": dict.fromkeys(("problem", "other", "level"), _TEXT),
     "sources": {**dict.fromkeys(("source_id", "run", "path", "format"), _TEXT)},
     "kernels": {**dict.fromkeys(("run", "problem"), _TEXT), "calls": _NUMBER, "total_us": _NUMBER},
@@ -336,8 +340,13 @@ _STAGES: Mapping[str, str] = {
         from each left join different on t = hash(source_id, origin, h)
         """,
     "traced_": """
-        select hash(coalesce(m.other, k.problem)) as h, sum(total_us) as traced_us, max(calls) as most
-        from kernels k left join means m using (problem) where run = $run and problem is not null group by 1""",
+        with counted as (
+          select hash(coalesce(m.other, c.problem)) as h, sum(count) as traced_calls
+          from calls c left join means m using (problem) where run = $run and category = 'profiler' group by 1),
+        each as (
+          select hash(coalesce(m.other, k.problem)) as h, sum(total_us) as total_us, max(calls) as most
+          from kernels k left join means m using (problem) where run = $run and problem is not null group by 1)
+        select h, total_us / coalesce(traced_calls, most) as traced_us from each left join counted using (h)""",
     "dimensions_": f"select *, hash(problem) as h, hash(layer) as layer_h from ({_DIMENSIONS})",
     "rows_": """
         with counted_ as (
@@ -347,7 +356,7 @@ _STAGES: Mapping[str, str] = {
           select hash(problem) as h, any_value(kind) as kind, sum(calls)::double as calls,
                  min(calls_from) as calls_from from counted_ group by h)
         select '' as part, true as called, w.h, w.kind, w.calls, w.calls_from,
-               k.traced_us / if(w.calls_from = 'profiler', w.calls, k.most) as traced_us, t.* exclude (h, kind)
+               k.traced_us, t.* exclude (h, kind)
         from work w left join traced_ k using (h) left join (
             select * from tried_ qualify row_number() over (
                 partition by h
@@ -413,7 +422,7 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        coalesce(nullif(split_part(case when contains(best, ':') then best when contains(pick, ':') then pick
                                        else '' end, ':', 1), ''), 'unknown') as library,
        coalesce(calls_from, '–') as calls_from, coalesce(origin, 'not measured') as origin,
-       coalesce(layout, '?') as layout,
+       coalesce(nullif(layout, ''), '?') as layout,
        coalesce(best, 'not measured') as solver, file, calls, pick, pick_us, basis, best, best_us, time_us,
        coalesce(calls, 1) * time_us as total_us, loss_us,
        coalesce(if(pick_us is null, found_us, null), coalesce(calls, 1) * loss_us) as saving_us,

@@ -29,13 +29,20 @@ FACETS: Mapping[str, str] = {
 """Columns of ``points`` that can be chosen from, with their titles."""
 
 _NONE = "–"  # a facet's value where a problem has none
+_UNKNOWN: Mapping[str, tuple[str, str]] = {
+    "layout": (
+        "unknown: no file states it",
+        "unknown: no file states it; a trace does with the strides of its operators' inputs",
+    ),
+}
+"""What stands for an unknown value, in short and whole, where there is a reason to state."""
 _MEANING_NONE = {"direction": "none (GEMM)", "calls_from": "no log", "file": "no file"}
 
 
 def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
     """A value of a facet for people; a solution in short unless ``whole``."""
-    if value == "?":
-        return "unknown"
+    if not value.strip("?"):
+        return _UNKNOWN.get(facet, ("unknown", "unknown"))[whole]
     if value == _NONE:
         return _MEANING_NONE.get(facet, value)
     return value if whole or facet != "solver" else solution_name(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -17,6 +16,7 @@ from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.verbs import Unread
 from analyzers.overrides.write import Written
 from logparse.output import CHECK_FAILED, Answer
+from logparse.text import short_path
 
 _SHOWN = 8
 _NOTE = ["file", "line", "severity", "rule", "message", "remedy"]
@@ -139,5 +139,5 @@ def export_answer(made: Exported, written: Sequence[Written]) -> Answer:
 def wrote_lines(files: Iterable[Written]) -> Iterator[str]:
     """Each file that was written, and below it what makes its library read it, unless ``apply.sh`` does that."""
     for file in files:
-        yield f"wrote {os.path.relpath(file.path)}"
+        yield f"wrote {short_path(str(file.path))}"
         yield from (f"    {line}" for line in ([] if file.applied else file.use.splitlines()))

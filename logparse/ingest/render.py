@@ -12,6 +12,7 @@ from logparse.formats.format import Unit
 from logparse.ingest.input_file import InputFile
 from logparse.ingest.one_input import Ingested
 from logparse.output import Answer, Rows
+from logparse.text import common_start, short_path
 
 _SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a first line
 _WHY_EMPTY = {
@@ -31,9 +32,10 @@ def answer(results: Sequence[Ingested], label: str | None = None) -> Answer:
 
     The exit code is 1 if an input failed, no input is of a known format, or all belong to other runs.
     """
+    folder = _common_folder(results)
     rows = [
         {
-            "file": shown(r),
+            "file": shown(r).removeprefix(folder),
             "format": r.format,
             "state": r.state,
             "lines": r.lines,
@@ -59,13 +61,21 @@ def answer(results: Sequence[Ingested], label: str | None = None) -> Answer:
     remarks += [f"and {left:,} more"] if left else []
     fine = (known and len(elsewhere) < len(results)) or all(_is_empty_results(r) for r in results)
     runs = sorted({r.run for r in results if r.run})
-    text: list[str | Rows] = [*([rows] if rows else []), *([f"run: {', '.join(runs)}"] if runs else [])]
+    text: list[str | Rows] = [f"in {folder}"] if folder and rows else []
+    text += [*([rows] if rows else []), *([f"run: {', '.join(runs)}"] if runs else [])]
     return Answer(text, errors=[*errors, *remarks], code=int(bool(errors) or not fine))
+
+
+def _common_folder(results: Sequence[Ingested]) -> str:
+    """The folder, with its last slash, that holds all of several inputs; else empty."""
+    names = [shown(x) for x in results]
+    folder = names[0][: common_start(names)] if names else ""
+    return folder[: folder.rfind("/") + 1]
 
 
 def shown(result: Ingested) -> str:
     """An input's path, relative to the working folder where it is below it."""
-    return os.path.relpath(result.path) if result.path.startswith("/") else result.path
+    return short_path(result.path)
 
 
 def _why_nothing(result: Ingested) -> str:

@@ -29,7 +29,7 @@ _PROSE = frozenset({"about", "message", "advice", "reason", "remedy", "why", "er
 _LEAST = 16
 """Minimum width of a text column; below it the last column is left out."""
 _LEASTS = {"problem": 44}
-"""Other minimum widths: a problem whose sizes are cut out is no answer, whatever stands in the columns behind it."""
+"""Minimum width of columns that are never left out: without its problem a row is no answer."""
 _GAP = 3
 
 
@@ -39,7 +39,9 @@ def terminal_width() -> int | None:
 
 
 def drawn(block: pd.DataFrame | pa.Table | Rows, width: int | None) -> str:
-    """The table as text, numbers right-aligned; last columns are left out and texts shortened to fit ``width``."""
+    """The table as text, numbers right-aligned; to fit ``width`` the last columns but a problem are left out and texts
+    shortened.
+    """
     columns = _columns(block)
     if not columns:
         return ""
@@ -63,7 +65,7 @@ def text_width(text: str) -> int:
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Column:
     name: str
     right: bool
@@ -129,7 +131,7 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Co
     if width is None or sum(c.natural + _GAP for c in shown) - _GAP <= width:
         return shown, []
     while len(shown) > 1 and sum(c.least + _GAP for c in shown) - _GAP > width:
-        shown.pop()
+        shown.remove(next((c for c in reversed(shown) if c.name not in _LEASTS), shown[-1]))
     room = width - sum(c.least + _GAP for c in shown) + _GAP
     for number, column in enumerate(order := sorted(shown, key=lambda c: c.natural - c.least)):
         more = min(column.natural - column.least, max(room, 0) // (len(order) - number))
@@ -138,7 +140,7 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Co
         if column.room < column.natural and column.name not in _PROSE:
             column.cells = shortened(column.cells, column.room)
             column.room = column.needed
-    return shown, [c.name for c in columns[len(shown) :]]
+    return shown, [c.name for c in columns if c not in shown]
 
 
 def _cell(value: object) -> str:

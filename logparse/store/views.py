@@ -26,7 +26,9 @@ def view_sql(run: str | None) -> dict[str, str]:
     return {
         "sources": f"""
             select source_id, any_value(run) as run, any_value(path) as path,
-                   replace(arg_max(format, "end"), '_', '-') as format,
+                   coalesce(array_to_string(list_sort(list_distinct(flatten(
+                       list(string_split(replace(format, '_', '-'), '+')) filter (format <> 'foreign')
+                   ))), '+'), 'foreign') as format,
                    cast(sum(bytes) as bigint) as bytes, cast(sum(lines) as bigint) as lines,
                    cast(sum(splits) as bigint) as splits, {units}, arg_max(pid, "end") as pid,
                    arg_max(pid_from, "end") as pid_from, arg_max(ended, committed_at) as ended,

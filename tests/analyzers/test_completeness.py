@@ -6,6 +6,7 @@ import pytest
 
 from analyzers import completeness
 from analyzers.analyzer import Settings, Tables
+from logparse.formats.traces.torch.records import UNREAD
 from tests.analyzers.build import call, facts, message, tables, work
 from tests.analyzers.example import gemm
 
@@ -22,6 +23,12 @@ def planted() -> Tables:
 
 def said(t: Tables) -> str:
     return "\n".join(x.message for x in completeness.find(t, Settings()))
+
+
+def test_operators_of_a_trace_without_inputs_are_remarked() -> None:
+    unread = [message("profiler", name, UNREAD) for name in ("aten::mm", "aten::addmm")]
+    assert said(tables(messages=unread)).endswith("2 × aten::addmm, aten::mm (torch.profiler: record_shapes=True)")
+    assert said(tables(messages=[message("profiler", "", "Memset (Device)")])) == ""
 
 
 def test_mask_bits() -> None:

@@ -54,6 +54,17 @@ def test_a_measured_pick_that_is_not_the_best() -> None:
     assert found.override.target["hipblaslt_revision"] == "4d62e135"
 
 
+@pytest.mark.parametrize(("version", "written"), [("2.11.0+cu130", False), ("2.14.0+cu130", True)])
+def test_a_solution_that_no_file_can_name_for_the_target_is_no_override(version: str, written: bool) -> None:
+    build = {"arch": "sm_90", "cublaslt_version": "130100", "backend": "CUDA", "pytorch_version": version}
+    rows = (measurement(G, "cublaslt:id=7", 50.0), measurement(G, "cublaslt:id=9", 40.0))
+    [found] = problems(given("cublaslt:id=7", *rows, log=build, measured=build))
+    assert found.saving_us == 1000.0
+    assert (found.override is not None) == written
+    assert written == (found.advice is None)
+    assert written or str(found.advice).startswith("Call cuBLASLt itself")
+
+
 def test_the_best_pick_is_no_finding() -> None:
     t = given("hipblaslt:9", *SLOWER)
     assert problems(t) == []

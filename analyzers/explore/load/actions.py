@@ -12,6 +12,7 @@ from analyzers.analyzer import Settings
 from analyzers.explore.load.job import Action, ComparedTime
 from analyzers.overrides import WRITERS
 from analyzers.recommend.confidence import basis
+from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation, action
 from analyzers.recommend.verb import write
 from logparse.model import Finding
@@ -35,7 +36,7 @@ def cards(recommendation: Recommendation) -> list[Action]:
             files=bool(x.application.settings or x.application.model or x.application.environment),
         )
         for x in recommendation.actions
-        if x.pays
+        if x.pays and x.action is not OVERRIDES  # the findings' own card has the files
     ]
     return whole + actions(recommendation.findings)
 

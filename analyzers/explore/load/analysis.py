@@ -113,5 +113,5 @@ def headline(result: Recommendation) -> str:
         return f"Nothing worth doing: every pick is the best known one{known}"
     return (
         f"At most {ceiling.share:.1%} of the compared time, {duration(ceiling.saving_us)} per run, can be gained{known}"
-        f"; {overrides:,} overrides are proposed"
+        f"; {overrides:,} override{' is' if overrides == 1 else 's are'} proposed"
     )

@@ -425,7 +425,7 @@ _OPEN = ("operation", "direction", "dtype", "library", "layout")
 def _entry(facet: str, value: str, share: float, chosen: Selection) -> dict[str, object]:
     return {
         "name": printable(facet_text(facet, value)),
-        "whole": printable(value),
+        "whole": printable(facet_text(facet, value, whole=True)),
         "share": f"{share:.0%}" if share >= 0.005 or share == 0 else "<1%",
         "level": f"{100 * share:.1f}%",
         "href": chosen.toggled(facet, value).url(),

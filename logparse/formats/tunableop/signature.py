@@ -213,13 +213,20 @@ def torch_version(facts: Mapping[str, str]) -> tuple[int, int] | None:
 
 
 def refuse_untunable(facts: Mapping[str, str]) -> None:
-    """Raises EmissionError for a target whose TunableOp knows no solution but ``Default``: CUDA before PyTorch 2.14."""
+    """Raises EmissionError for a target that is ``untunable``."""
+    if why := untunable(facts):
+        raise EmissionError(why)
+
+
+def untunable(facts: Mapping[str, str]) -> str | None:
+    """Why a target's TunableOp knows no solution but ``Default`` (CUDA before PyTorch 2.14); None where it may."""
     torch = torch_version(facts)
-    if facts.get("backend") == "CUDA" and torch is not None and torch < (2, 14):
-        raise EmissionError(
-            f"TunableOp: PyTorch {torch[0]}.{torch[1]} for CUDA has no candidate but Default, it takes cuBLASLt "
-            "solutions from 2.14 on: until then the program must be changed, or call the library itself"
-        )
+    if facts.get("backend") != "CUDA" or torch is None or torch >= (2, 14):
+        return None
+    return (
+        f"TunableOp of PyTorch {torch[0]}.{torch[1]} for CUDA has no candidate but Default, it takes cuBLASLt's "
+        "solutions from 2.14 on"
+    )
 
 
 def dialect(facts: Mapping[str, str]) -> Dialect | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 from analyzers.explore import queries
 from analyzers.explore.load.analysis import store_points
 from analyzers.explore.point_table import build, points
-from analyzers.explore.selection import Selection
+from analyzers.explore.selection import Selection, facet_text
 from logparse.ingest import record
 from logparse.lookup import top
 from logparse.model import (
@@ -228,6 +229,23 @@ def test_what_a_call_takes_now_is_the_runs_own(store: Store) -> None:
     stored(store, "c", Call(problem=W, category="bench", count=5), arch="gfx942", cu_count="304")
     [row] = store_points(store, "c").to_dict("records")
     assert (row["time_us"], row["own"], row["file"]) == (300.0, False, "a.csv (run a)")
+
+
+def test_a_trace_of_some_calls_times_all(store: Store) -> None:
+    """Another process's log has more calls of the problem than the trace that timed it."""
+    stored(store, "a", Call(problem=W, category="bench", count=5, pid=7), *traced(W, 800.0, 2))
+    [row] = store_points(store, "a").to_dict("records")
+    assert (row["calls"], row["time_us"], row["total_us"]) == (7, 800.0, 7 * 800.0)
+
+
+def test_an_unknown_layout_is_named_with_its_reason(store: Store) -> None:
+    open_ = replace(W, in_layout=None, weights_layout=None, out_layout=None)
+    stored(store, "a", *traced(open_, 800.0, 2))
+    [row] = store_points(store, "a").to_dict("records")
+    assert facet_text("layout", row["layout"]) == "unknown: no file states it"
+    assert "strides" in facet_text("layout", row["layout"], whole=True)
+    assert facet_text("layout", "??") == "unknown: no file states it"
+    assert facet_text("dtype", "?") == "unknown"
 
 
 def test_devices_share_no_times(store: Store) -> None:

@@ -33,6 +33,8 @@ CATEGORY = "profiler"
 ORIGIN = "trace"
 ASSIGNED, BY_ORDER = "convolution_backward_assigned", "convolution_backward_by_order"
 """Facts: shares of the kernel time of backward convolutions that are B's or W's, and those cut by order alone."""
+UNREAD = "inputs not recorded or not readable"
+"""Text of the messages of operators that are products or convolutions of unknown sizes."""
 _SAMPLES = 1000
 """Samples of one measurement that are kept; the statistics are of all."""
 
@@ -222,7 +224,7 @@ class _Records:
             is_event = int(self._op[kernels[0]]) < self._events
             if operation is None:
                 self._unread_events += is_event
-                self._unread[self._columns.names[name], "inputs not recorded or not readable"] += 1
+                self._unread[self._columns.names[name], UNREAD] += 1
             else:
                 self._call_events += is_event
                 self._operator(operation, kernels)
