@@ -54,6 +54,10 @@ class Rocm:
         return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)} | dict(more)
 
 
+class CrashError(Exception):
+    """The library ended the process that was to answer."""
+
+
 class Driver:
     """A process that answers questions: a JSON value per line, both ways.  A context: it ends with it."""
 
@@ -69,14 +73,19 @@ class Driver:
         self._process.communicate()
 
     def ask(self, question: object) -> Any:
-        """The answer.  Raises RuntimeError where the process ends without."""
+        """The answer.  Raises CrashError where the library ended the child process that was to give it (``forked.py``),
+        RuntimeError where the whole process ends.
+        """
         assert self._process.stdin
         assert self._process.stdout
         print(json.dumps(question), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the driver ended with {self._process.wait()} at {str(question)[:200]}")
-        return json.loads(line)
+        answer = json.loads(line)
+        if isinstance(answer, dict):
+            raise CrashError(f"the library ended the process with {answer['ended']}")
+        return answer
 
 
 def _launcher(folder: Path, made: Path) -> Path:

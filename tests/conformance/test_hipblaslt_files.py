@@ -130,7 +130,8 @@ def test_hipblaslt_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> No
 
         def ask(data: bytes) -> Sequence[int | None]:
             path.write_bytes(data)
-            return driver.ask(["file", str(path)]) or [None] * len(every)
+            answer: list[int | None] = driver.ask(["file", str(path)])
+            return answer
 
         target = TARGET | {"hipblaslt_version": str(driver.ask([asked(x) for x in every]))}
         choices = [x[1:] for x in driver.ask(["solutions", 6])]

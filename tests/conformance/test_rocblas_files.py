@@ -12,13 +12,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from analyzers.overrides.rocblas import OVERRIDE_FORMAT
 from logparse.formats.rocblas import HEADING, RESERVED, solution_of
 from logparse.model import GemmProblem, Solution
 from tests.conformance.look_ups import Library, differences
 from tests.conformance.mutations import Words, mutated
 from tests.conformance.report import compared
-from tests.conformance.rocm import Rocm
+from tests.conformance.rocm import CrashError, Rocm
 from tests.conftest import sized
 
 SETTINGS = {
@@ -107,7 +109,8 @@ def test_rocblas_launches_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> N
 
         def ask(data: bytes) -> Sequence[str | None]:
             path.write_bytes(data)
-            return driver.ask(["file", str(path)]) or [None] * len(every)
+            answer: list[str | None] = driver.ask(["file", str(path)])
+            return answer
 
         target = {"rocblas_version": str(driver.ask([asked(x) for x in every]))}
         listed = [x[:: max(1, len(x) // 6)] for x in driver.ask(["solutions"])]
@@ -125,3 +128,11 @@ def test_rocblas_launches_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> N
         library = Library(OVERRIDE_FORMAT, target, every, ask, partial(plain, every), good, lazy=True)
         found, hits = differences(library, files)
     compared("rocBLAS override file", len(files), len(files) * len(every), hits, found)
+
+
+def test_a_crash_of_the_library_is_no_answer(rocm: Rocm, tmp_path: Path) -> None:
+    (tmp_path / "override.csv").write_text(HEADING + "\n", encoding="utf-8")
+    with rocm.driver("rocblas_lookup", SETTINGS | {"VGPU_CRASH": "Cijk_A"}) as driver:
+        driver.ask([asked(calls()[0])])
+        with pytest.raises(CrashError, match="-6"):
+            driver.ask(["file", str(tmp_path / "override.csv")])
