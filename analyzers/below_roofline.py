@@ -25,12 +25,12 @@ ADVICE = (
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding per problem that is far from what is within its reach and has no timed alternative."""
+    """One finding per problem that is far from what is within its reach and whose alternatives nothing tried."""
     rows = efficiencies(tables.kernels, tables.calls, tables.facts)
     rows = rows[rows["far"]]
     if len(rows):
         known = compare(tables, settings)
-        rows = rows[~rows["problem"].isin(known.loc[known["candidates"] > 1, "problem"])]
+        rows = rows[~rows["problem"].isin(known.loc[known["tried"] > 1, "problem"])]
     return [_finding(row) for row in rows.to_dict("records")]
 
 

@@ -19,7 +19,7 @@ from analyzers.analyzer import Tables
 from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import timed
 from analyzers.evidence.target import Facts, same_build, same_device
-from logparse.formats.miopen import perf_db
+from logparse.formats.miopen import find_db_record, log, perf_db
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import TUNABLE
 from logparse.model import ConvProblem, Evidence, Finding, Override, Solution, solution_from_text
@@ -56,6 +56,12 @@ NOT_IN_THE_BUILD = (
 """Why an override is not proposed."""
 
 
+UNTIMED_ZEROS = "MIOpen's Find leaves the kernel that sets dW to zero out of a GEMM solver's time: a call takes longer"
+"""Seen with MIOpen 3.5.1: its time of GemmWrwUniversal and GemmWrw1x1_stride1 is that of the other kernels."""
+_FIND = frozenset({find_db_record.ORIGIN, log.ORIGIN})
+"""Origins whose times Find took."""
+
+
 def _of_miopen(finding: Finding) -> bool:
     override = finding.override
     return override is not None and isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
@@ -73,7 +79,10 @@ def _completed(finding: Finding, measurements: pd.DataFrame, tuned: _Tuned, buil
             return replace(finding, override=None, advice=NOT_IN_THE_BUILD.format(name=override.solution.id))
     second = None if second is None else _with_workspace(replace(second, parameters=tuned.parameters(second)), known)
     made = _with_workspace(replace(override, parameters=tuned.parameters(override), fallback=second), known)
-    return replace(finding, override=made)
+    untimed = override.solution.id.startswith("GemmWrw") and finding.evidence.origin in _FIND
+    return replace(
+        finding, override=made, message=f"{finding.message}; {UNTIMED_ZEROS}" if untimed else finding.message
+    )
 
 
 def _with_workspace(override: Override, known: pd.DataFrame) -> Override:

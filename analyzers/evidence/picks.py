@@ -44,7 +44,7 @@ SILENT, UNCALLED = "", "-"
 COLUMNS = (
     *("problem", "pick", "calls", "basis", "pick_us", "noise_us", "best", "best_raw", "best_us", "algorithm"),
     *("workspace_bytes", "key_text", "candidates", "source_id", "origin", "measured", "level", "choices", "fan"),
-    "disagree",
+    *("tried", "disagree"),
 )
 
 
@@ -71,16 +71,18 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     """One row per source, origin and problem: its fastest solution, how many have a time, and the default's time.
 
     Columns ``source_id, origin, measured, best, best_us, best_raw, algorithm, workspace_bytes, key_text, candidates,
-    default, default_us, noise_us``.  ``default`` is the library's own choice there; several times of it in one source
+    tried, default, default_us, noise_us``.  ``candidates`` have a time, ``tried`` counts those, too, that ran and
+    failed.  ``default`` is the library's own choice there; several times of it in one source
     are averaged, and their spread is the noise floor.
 
     Of a race only the default counts as known, and as the best: selection biases its winner's time low.  A problem
     without a better confirmed solution is measured all the same, and belongs in every sum over what was measured.
     """
-    rows = timed(measurements)
-    rows = rows[rows["origin"].isin(EVIDENCE | {RACE})]
+    of_evidence = measurements[measurements["origin"].isin(EVIDENCE | {RACE})]
+    rows = timed(of_evidence)
     default, raced = is_default(rows, facts), rows["origin"] == RACE
-    tried = rows.groupby(["source_id", "origin", "problem"])["solution"].nunique()
+    with_time = _solutions_of(rows).rename("candidates")
+    tried = _solutions_of(of_evidence[of_evidence["status"].isin(_TRIED)]).rename("tried")
     rows = rows.assign(own=default)[~raced | default].rename(columns={"problem": "measured", "solution": "best"})
     keys = ["source_id", "origin", "measured"]
     rows = rows.sort_values([*keys, "time_us", "best", "ordinal"])
@@ -91,11 +93,16 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     times = own["time_us"]
     spread = (times.max() - times.min()).rename("noise_us")
     name, mean = own["best"].first().rename("default"), times.mean().rename("default_us")
-    candidates = tried.rename_axis(index={"problem": "measured"}).rename("candidates")
-    columns = [candidates, name, mean, spread]
+    columns = [with_time, tried, name, mean, spread]
     for column in columns:
         out = out.merge(column.reset_index(), on=keys, how="left")
     return out
+
+
+def _solutions_of(rows: pd.DataFrame) -> pd.Series:
+    """How many solutions each source and origin has of a problem."""
+    count: pd.Series = rows.groupby(["source_id", "origin", "problem"])["solution"].nunique()
+    return count.rename_axis(index={"problem": "measured"})
 
 
 @once
@@ -138,6 +145,7 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 _RECORD = ["source_id", "origin", "measured"]
+_TRIED = frozenset({"ok", "failed", "unsupported", "wrong", "timeout", "out_of_memory"})
 
 
 def _processes(tables: Tables) -> dict[str, int]:
@@ -189,7 +197,7 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
     """Problems that the run measured against their default but never logged: the loss of one call is still reported."""
-    known = known[known["default_us"].notna() & (known["candidates"] > 1)]
+    known = known[known["default_us"].notna() & (known["tried"] > 1)]
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
     known = known[known["source_id"].isin(own) | known["measured"].isin(called_problems(tables))]
     measured = known["measured"].drop_duplicates()
@@ -243,10 +251,11 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     """``basis``, ``pick_us``, ``noise_us`` per row.
 
     A file that holds one solution of a problem (a tuner's winner) shows no regret: counting the picks that happen
-    to equal it as no regret, and the others as unmeasured, would bias the regret low.
+    to equal it as no regret, and the others as unmeasured, would bias the regret low.  Where all others were tried and
+    failed, the one that is left is the best.
     """
     index = rows["pick"] != DEFAULT_TEXT
-    choice = rows["device"] & (rows["candidates"] > 1)
+    choice = rows["device"] & (rows["tried"] > 1)
     measured = index & rows["same"] & rows["own_us"].notna() & choice
     default = ~measured & rows["default_us"].notna() & choice
     incomparable = ~measured & ~default & index & ~(rows["same"] & rows["device"])

@@ -373,14 +373,20 @@ def _is_text(path: str) -> bool:
     return True
 
 
+_LEFT_OUT = re.compile(r"/\.|/miopen-lockfiles/|db\.txt\.(?:lock|time)$")
+"""Below a folder: hidden files, and what MIOpen keeps beside its databases (a lock, and when it last wrote)."""
+
+
 def _walk(folder: Path) -> Iterator[Path]:
-    """Regular files below a folder, without hidden files, files of stores, and links to folders (they may loop)."""
+    """Regular files below a folder, without ``_LEFT_OUT``, files of stores, and links to folders (they may loop)."""
     for root, folders, files in os.walk(folder):
         if META in files:
             folders.clear()
             continue
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(root, name) for name in files if not name.startswith(".") and Path(root, name).is_file())
+        folders[:] = sorted(name for name in folders if not _LEFT_OUT.search(f"/{name}/"))
+        yield from (
+            Path(root, name) for name in files if not _LEFT_OUT.search(f"/{name}") and Path(root, name).is_file()
+        )
 
 
 def _expand_url(url: str) -> dict[str, int]:
@@ -407,9 +413,9 @@ def _expand_url(url: str) -> dict[str, int]:
 
 
 def _without_stores(names: Sequence[str]) -> list[str]:
-    """The names without hidden files and files of stores, as ``_walk`` leaves them out."""
+    """The names without ``_LEFT_OUT`` and files of stores, as ``_walk`` leaves them out."""
     stores = tuple(name.removesuffix(META) for name in names if name.endswith("/" + META))
-    return [name for name in names if "/." not in name and not name.startswith(stores)]
+    return [name for name in names if not _LEFT_OUT.search(name) and not name.startswith(stores)]
 
 
 def _glob_regex(pattern: str) -> re.Pattern[str]:

@@ -107,6 +107,19 @@ def test_a_tuners_lone_winner_tells_no_regret() -> None:
     assert (found.evidence["agreeing"], found.evidence["unmeasured"]) == (1, 0)
 
 
+@pytest.mark.parametrize(("status", "unmeasured"), [("failed", 0), ("wrong", 0), ("timeout", 0), ("skipped", 1)])
+def test_where_all_others_failed_the_pick_is_measured_and_the_best(status: str, unmeasured: int) -> None:
+    """What was skipped was not tried."""
+    other = measurement(G, "hipblaslt:9", None, origin="replay", status=status)
+    made = given(
+        None, measurement(G, "hipblaslt:7", 50.0, origin="replay"), other, measured=BUILD | {"pick": "hipblaslt:7"}
+    )
+    [found] = suboptimal_pick.find(made, Settings())
+    assert found.problem is None
+    assert found.evidence["unmeasured"] == unmeasured
+    assert found.evidence.get("problems", 0) == 1 - unmeasured
+
+
 def test_default_of_a_verbose_log_and_its_noise() -> None:
     def of(second: float) -> list[Finding]:
         default = (measurement(G, "Default", 50.0), measurement(G, "Default", second, ordinal=5))

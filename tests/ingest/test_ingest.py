@@ -261,6 +261,16 @@ def test_half_escapes_of_json_are_stored_as_escapes(store: Store, tmp_path: Path
     assert "re\\udc80lu" in set(store.kernels()["op"])
 
 
+def test_what_miopen_keeps_beside_its_databases_is_left_out(store: Store, tmp_path: Path) -> None:
+    locks = tmp_path / "db/miopen-lockfiles"
+    locks.mkdir(parents=True)
+    name = "gfx942130.HIP.3_5_1_.ufdb.txt"
+    for path in (tmp_path / "db" / name, tmp_path / "db" / f"{name}.time", locks / f"{name}.lock"):
+        path.write_text("3589174079795\n")
+    assert [Path(r.path).name for r in ingest([str(tmp_path / "db")], store)] == [name]
+    assert [Path(r.path).name for r in ingest([str(tmp_path / "db" / f"{name}.time")], store)] == [f"{name}.time"]
+
+
 def test_folders_are_walked_without_loops_and_without_stores(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "logs" / "deep"
     folder.mkdir(parents=True)

@@ -4,8 +4,8 @@ The list is the find-db's where that holds the problem (fastest first, by its re
 the first entry is what a user gets in both cases.  ``exhaustive`` adds every solver that applies, also those that the
 find-db does not hold; MIOpen reads the switches for that once per process, so another process is asked
 (``miopen_candidates``).  A solver runs with the parameters of the perf-db, or with its default ones.  ``exhaustive``
-also asks Find 2.0, whose solutions stand last, as ``miopen-find:SOLVER`` (``miopen_find``): no find-db row is made of
-them.
+also asks Find 2.0.  Solvers that only it offers stand last, as ``miopen-find:SOLVER`` (``miopen_find``): no find-db row
+is made of them.  A solver that both offer is the same kernel with the same parameters, so it is listed once.
 """
 
 from __future__ import annotations
@@ -51,14 +51,15 @@ class Miopen(DeviceBackend):
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
         """Those that fit the workspace (None: whatever they need, as PyTorch gives it)."""
         conv = conv_of(problem, TYPES)
-        out = [
-            _solution(conv, "miopen", name, offer)
+        offered = {
+            name: offer
             for name, offer in self._offered(conv).items()
             if workspace_bytes is None or offer.workspace_bytes <= workspace_bytes
-        ]
+        }
+        out = [_solution(conv, "miopen", name, offer) for name, offer in offered.items()]
         found = self._find(conv, workspace_bytes)
-        out += [_solution(conv, FIND, _name(offer), offer) for offer in found.offers] if found else []
-        return out[:limit]
+        more = [offer for offer in found.offers if _name(offer) not in offered] if found else []
+        return [*out, *(_solution(conv, FIND, _name(offer), offer) for offer in more)][:limit]
 
     def build(self, problem: Problem, solution: Solution, conditions: Conditions) -> None:
         """Compile the solver's kernels; a find has compiled those of its own."""

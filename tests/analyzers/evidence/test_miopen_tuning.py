@@ -156,3 +156,20 @@ def test_without_a_solver_of_the_build_nothing_is_proposed() -> None:
     assert done.override is None
     assert done.advice is not None
     assert CK in done.advice
+
+
+@pytest.mark.parametrize(("solver", "origin", "noted"), [(GEMM, "find-db", 1), (CK, "find-db", 0), (GEMM, "driver", 0)])
+def test_what_find_does_not_time_is_noted(solver: str, origin: str, noted: int) -> None:
+    """A GEMM solver of backward weights sets dW to zero first; a call takes that time too."""
+    row = record(solver, 200.0, "GEMM", 128) | {"origin": origin}
+    given = tables(
+        measurements=[
+            measurement(W.text, f"miopen:{NAIVE}", None, origin="miopen-chosen", source_id="log"),
+            row,
+            record(NAIVE, 3900.0, "Direct", 0) | {"origin": origin},
+        ],
+        workload=[work(W.text, 10)],
+        facts=[*facts("ufdb", **DEVICE, **BUILD), *facts("log", **DEVICE)],
+    )
+    (found,) = (x for x in recommend(given, Settings()).findings if x.override is not None)
+    assert found.message.count("sets dW to zero") == noted

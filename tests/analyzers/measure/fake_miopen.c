@@ -1,6 +1,7 @@
 /* A libMIOpen.so for tests: two-dimensional convolutions in single precision on the CPU, in all three directions.
  * Of its solvers the first is slow, one is wrong, one needs a workspace, one only shows with the find-db off, one fails.
- * Every run is written to the file that FAKE_MIOPEN_LOG names.  Find 2.0 gives one solution per algorithm. */
+ * Find 2.0 gives one solution per algorithm, of which immediate mode does not offer the second.
+ * Every run is written to the file that FAKE_MIOPEN_LOG names. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ typedef struct { float time; size_t workspace; uint64_t id; int algorithm; } Sol
 
 enum { OK = 0, BAD = 3, INTERNAL = 5, UNSUPPORTED = 8 };
 enum { F, B, W };
-enum { UNKNOWN = 900, HIDDEN = 16, FAILING = 25 };
+enum { UNKNOWN = 900, FOUND_ONLY = 901, HIDDEN = 16, FAILING = 25 };
 static const uint64_t SLOW[3] = {91, 97, 102}, FAST[3] = {137, 155, 156}, WRONG[3] = {85, 86, 87};
 static uint64_t compiled[16];
 static int compiled_count;
@@ -94,7 +95,7 @@ static int run(int direction, const Conv *c, const Tensor *tx, float *x, const T
     const char *path = getenv("FAKE_MIOPEN_LOG");
     int built = 0;
     for (int i = 0; i < 16; ++i) built |= compiled[i] == id;
-    if (!built || (id == UNKNOWN && (size < 4096 || !workspace))) return BAD;
+    if (!built || ((id == UNKNOWN || id == FOUND_ONLY) && (size < 4096 || !workspace))) return BAD;
     if (path) {
         FILE *log = fopen(path, "a");
         fprintf(log, "%c %d %zu\n", "FBW"[direction], (int)id, size);
@@ -167,12 +168,12 @@ int miopenFindSolutions(void *h, Problem *p, Options *o, Found **out, size_t *co
     if (!p->tensor[1].n || !p->tensor[2].n || !p->tensor[3].n || o->tuning != 0 || most < 2) return BAD;
     *count = 0;
     out[(*count)++] = found(p, FAST[p->direction], 0);
-    if (o->limit >= 4096) out[(*count)++] = found(p, UNKNOWN, 4096);
+    if (o->limit >= 4096) out[(*count)++] = found(p, FOUND_ONLY, 4096);
     return OK;
 }
 int miopenGetSolutionWorkspaceSize(Found *f, size_t *size) { *size = f->workspace; return OK; }
 int miopenGetSolutionSolverId(Found *f, uint64_t *id) { *id = f->id; return OK; }
-int miopenGetSolverIdConvAlgorithm(uint64_t id, int *algorithm) { *algorithm = id == UNKNOWN ? 1 : 5; return OK; }
+int miopenGetSolverIdConvAlgorithm(uint64_t id, int *algorithm) { *algorithm = id == FOUND_ONLY ? 1 : 5; return OK; }
 int miopenDestroySolution(Found *f) { free(f), --living; return OK; }
 int miopenRunSolution(void *h, Found *f, size_t n, const Argument *arguments, void *workspace, size_t size) {
     const Tensor *t[4] = {0};
