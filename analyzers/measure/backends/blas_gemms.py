@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from analyzers.measure.backend import UnsupportedError
 from analyzers.measure.device.operands import matrices
@@ -13,9 +14,8 @@ EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GE
 
 
 def epilogue(gemm: GemmProblem) -> str:
-    """The library's word for activation and bias."""
-    words = (gemm.activation if gemm.activation not in (None, "none") else "", "bias" if gemm.bias else "")
-    return "_".join(filter(None, words)).upper() or "DEFAULT"
+    """The library's word for the epilogue; what is not known of it is taken for absent."""
+    return replace(gemm, activation=gemm.activation or "none", bias=bool(gemm.bias)).epilogue or "DEFAULT"
 
 
 def scale_type(gemm: GemmProblem) -> int:
@@ -24,12 +24,16 @@ def scale_type(gemm: GemmProblem) -> int:
 
 
 def supported_gemm(
-    problem: Problem, types: Collection[str], compute_types: Collection[str], scales: Collection[str | None]
+    problem: Problem,
+    types: Collection[str],
+    compute_types: Collection[str],
+    scales: Collection[str | None],
+    epilogues: Collection[str] = EPILOGUES,
 ) -> GemmProblem:
     """The problem, where a library of these type words runs it.  Raises UnsupportedError."""
     if not isinstance(problem, GemmProblem):
         raise UnsupportedError(f"a {problem.kind}")
-    if problem.gradient or problem.aux or epilogue(problem) not in EPILOGUES:
+    if epilogue(problem) not in epilogues:
         raise UnsupportedError(f"epilogue {problem.epilogue}")
     used = (problem.scale_a, problem.scale_b, problem.scale_c, problem.scale_d)
     if any(x not in scales for x in used) or problem.scale_alpha_vector:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
@@ -280,8 +280,12 @@ def _set(function: Any, target: int, attribute: Any, value: Any) -> None:
 
 
 def _gemm(problem: Problem) -> GemmProblem:
-    """The problem, where this backend runs it.  Raises UnsupportedError."""
-    return supported_gemm(problem, _TYPES, _COMPUTE, (None, "none", "scalar"))
+    """The problem, where this backend runs it.  Raises UnsupportedError.
+
+    Scalar factors stay at 1, as they are without a pointer.
+    """
+    gemm = supported_gemm(problem, _TYPES, _COMPUTE, (None, "none", "scalar"))
+    return replace(gemm, scale_a=None, scale_b=None, scale_c=None, scale_d=None)
 
 
 def _open(place: Place) -> Backend:

@@ -14,7 +14,7 @@ from typing import Any
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.blas_gemms import EPILOGUES, epilogue, scale_type, supported_gemm
 from analyzers.measure.device.device_backend import DeviceBackend
-from analyzers.measure.device.operands import GemmOperands, Matrix, matrices
+from analyzers.measure.device.operands import GemmOperands, Matrix, matrices, vectors
 from analyzers.measure.device.torch_device import Call, TorchRunnable, marker_of
 from logparse.model import GemmProblem, Problem, Solution
 
@@ -32,6 +32,21 @@ _TYPES = {
 """hipDataType (library_types.h)."""
 _COMPUTE = {"f16_r": 0, "f32_r": 2, "f32_f16_r": 4, "f32_bf16_r": 5, "xf32_r": 6, "f64_r": 7}
 """hipblasComputeType_t (hipblas-common.h)."""
+_EPILOGUES = EPILOGUES | {
+    "RELU_AUX": 130,
+    "RELU_AUX_BIAS": 134,
+    "GELU_AUX": 160,
+    "GELU_AUX_BIAS": 164,
+    "DGELU": 192,
+    "DGELU_BGRAD": 208,
+    "BGRADA": 256,
+    "BGRADB": 512,
+}
+"""hipblasLtEpilogue_t (hipblaslt.h); the aux matrix of RELU_AUX holds values, where cuBLASLt's holds bits."""
+_POINTERS = {"bias": "BIAS_POINTER", "aux": "EPILOGUE_AUX_POINTER"}
+_POINTERS |= {f"scale_{x}": f"{x.upper()}_SCALE_POINTER" for x in "abcd"}
+_OUTER_VECTOR = 3
+"""HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F: a factor per row of op(A) or column of op(B)."""
 _RESULT_BYTES, _WORKSPACE_AT, _STATE_AT = 56, 24, 32
 _MOST = 20_000
 _WORKSPACE_BYTES = 76 << 20
@@ -115,14 +130,23 @@ class HipblasLt(DeviceBackend):
         return self._results[key]
 
     def _described(self, gemm: GemmProblem) -> tuple[Any, dict[str, Any]]:
+        """The operation and the layouts.  Which kernels fit depends on which pointers are set, wherever they point."""
         compute = self._compute(_COMPUTE[gemm.compute_type or "f32_r"])
         (operation,) = self._ask("hipblasLtMatmulDescCreate", compute, self._data(scale_type(gemm)))
         for name, trans in (("TRANSA", gemm.trans_a), ("TRANSB", gemm.trans_b)):
             self._attribute(operation, name, ctypes.c_int32(111 if trans == "N" else 112))  # HIPBLAS_OP_N, _T
-        self._attribute(operation, "EPILOGUE", ctypes.c_int32(EPILOGUES[epilogue(gemm)]))
+        self._attribute(operation, "EPILOGUE", ctypes.c_int32(_EPILOGUES[epilogue(gemm)]))
+        batch = gemm.batch_count or 1
         if gemm.bias and gemm.bias_type in _TYPES:
             self._attribute(operation, "BIAS_DATA_TYPE", ctypes.c_int32(_TYPES[gemm.bias_type]))
-        batch = gemm.batch_count or 1
+        for name, (_, kind) in vectors(gemm, batch).items():
+            self._attribute(operation, _POINTERS[name], ctypes.c_void_p(self._reserve(1).data_ptr()))
+            if name == "aux":
+                self._attribute(operation, "EPILOGUE_AUX_DATA_TYPE", ctypes.c_int32(_TYPES[kind]))
+                self._attribute(operation, "EPILOGUE_AUX_LD", ctypes.c_int64(gemm.m or 0))
+                self._attribute(operation, "EPILOGUE_AUX_BATCH_STRIDE", ctypes.c_int64((gemm.m or 0) * (gemm.n or 0)))
+            if getattr(gemm, name) == "row":
+                self._attribute(operation, f"{name[-1].upper()}_SCALE_MODE", ctypes.c_int32(_OUTER_VECTOR))
         return operation, {name: self._layout(matrix, batch) for name, matrix in matrices(gemm).items()}
 
     def _attribute(self, operation: Any, name: str, value: Any) -> None:
@@ -151,10 +175,11 @@ class HipblasLt(DeviceBackend):
         one, zero = number(0x3C00 if gemm.compute_type == "f16_r" else 1), number(0)
         scalars = (ctypes.addressof(one), ctypes.addressof(one if gemm.beta == "nonzero" else zero))
         c_memory = memory.get("c", memory["d"])
+        vectors_of_sets = [(name, memory[name]) for name in vectors(gemm, 1)]
 
         def call(i: int) -> Any:
-            if operands.bias:
-                self._attribute(operation, "BIAS_POINTER", ctypes.c_void_p(operands.bias[i].data_ptr()))
+            for name, held in vectors_of_sets:
+                self._attribute(operation, _POINTERS[name], ctypes.c_void_p(held[i].data_ptr()))
             a, b, c, d = (x[i].data_ptr() for x in (memory["a"], memory["b"], c_memory, memory["d"]))
             ab = (scalars[0], a, layouts["a"], b, layouts["b"])
             cd = (scalars[1], c, layouts["c"], d, layouts["d"])
@@ -168,7 +193,7 @@ class HipblasLt(DeviceBackend):
 
 def _gemm(problem: Problem) -> GemmProblem:
     """The problem, where this backend runs it.  Raises UnsupportedError."""
-    return supported_gemm(problem, _TYPES, _COMPUTE, (None, "none"))
+    return supported_gemm(problem, _TYPES, _COMPUTE, (None, "none", "scalar", "row"), _EPILOGUES)
 
 
 def _open(place: Place) -> Backend:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from analyzers.measure.backend import Conditions, UnsupportedError
-from analyzers.measure.correctness import approximate, integer_choices, tolerance
+from analyzers.measure.correctness import Tolerance, approximate, integer_choices, tolerance
 from analyzers.measure.device.torch_device import Tensor, TorchDevice
 from logparse.model import ConvProblem, GemmProblem, Problem
 
@@ -90,10 +91,25 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
     return out
 
 
+@dataclass(frozen=True)
+class SideResult:
+    """What a call writes besides its result: its name, the first set's memory, and what must be in it."""
+
+    name: str
+    written: Tensor
+    reference: Tensor
+    magnitudes: Tensor
+    tolerance: Tolerance
+
+    def inexact(self) -> int:
+        """How many elements are not the reference, rounded to their type."""
+        return int((self.written != self.reference.to(self.written.dtype)).sum())
+
+
 class OperandSets:
     """Operand sets of a problem: their number, the copies derived from them, and the reference result.
 
-    A subclass has ``_result`` and ``_inputs``.
+    A subclass has ``_result`` and ``_inputs``, and ``_beside`` where a call writes more than its result.
     """
 
     def __init__(self, device: TorchDevice, problem: GemmProblem | ConvProblem, conditions: Conditions) -> None:
@@ -110,6 +126,10 @@ class OperandSets:
     def _result(self, *, magnitudes: bool = False) -> Tensor:
         """The first set's result in higher precision; with ``magnitudes`` the sum of the magnitudes of its products."""
         raise NotImplementedError
+
+    def _beside(self) -> Sequence[SideResult]:
+        """What a call writes besides its result."""
+        return ()
 
     def fill(self, seed: int) -> None:
         """Random normal values in all inputs.  Every memory has a seed of its own, so that one can be restored."""
@@ -137,18 +157,25 @@ class OperandSets:
 
     def error(self, output: Tensor) -> float:
         """‖out − ref‖ / ‖ref‖ of the first set, the reference in higher precision."""
-        return relative_error(self._device, output, self._reference())
+        errors = [relative_error(self._device, output, self._reference())]
+        errors += [relative_error(self._device, x.written, x.reference) for x in self._beside()]
+        return math.nan if any(map(math.isnan, errors)) else max(errors)
 
     def fault(self, run: Callable[[], Tensor]) -> str:
         """See ``Operands``: on random data each element, then integers on which every result is exact."""
-        excess = self._excess(run())
+        output = run()
+        excess = self._excess(output, self._reference(), self._reference(magnitudes=True), self._tolerance)
         if not excess <= 1:
             return f"an element differs {excess:.1f} times as much as rounding explains"
+        for side in self._beside():
+            excess = self._excess(side.written, side.reference, side.magnitudes, side.tolerance)
+            if not excess <= 1:
+                return f"an element of {side.name} differs {excess:.1f} times as much as rounding explains"
         if approximate(self._problem):
             return ""
         try:
             self._fill_integers()
-            wrong = self._inexact(run())
+            wrong = self._inexact(run()) + sum(x.inexact() for x in self._beside())
         finally:
             self._fill_set(0)
         return f"{wrong} elements are wrong on integers, whose sums are exact" if wrong else ""
@@ -159,16 +186,15 @@ class OperandSets:
             self._references[name] = self._result(magnitudes=magnitudes)
         return self._references[name]
 
-    def _excess(self, output: Tensor) -> float:
+    def _excess(self, output: Tensor, reference: Tensor, magnitudes: Tensor, allowed: Tolerance) -> float:
         """The largest |out − ref| over what is tolerated, over all elements; NaN where one is not finite."""
-        reference, magnitudes = self._reference(), self._reference(magnitudes=True)
         scale = float(self._device.torch.linalg.vector_norm(reference)) / math.sqrt(max(1, reference.numel()))
-        allowed, worst = self._tolerance, 0.0
-        slack = _GELU_SLACK if approximate(self._problem) else 0.0
+        worst, slack = 0.0, _GELU_SLACK if approximate(self._problem) else 0.0
+        of_products = slack if isinstance(self._problem, GemmProblem) and self._problem.gradient else 0.0
         rows = max(1, _STRIPE // max(1, reference[0].numel()))
         for out, ref, size in zip(*(x.split(rows) for x in (output, reference, magnitudes)), strict=True):
             limit = allowed.output * ref.abs() + allowed.partials * scale + allowed.products * size
-            limit += slack * (1 + ref.abs())
+            limit += slack * (1 + ref.abs()) + of_products * size  # an approximate derivative multiplies the products
             share = float(((out.to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
             if math.isnan(share):
                 return share
@@ -198,7 +224,12 @@ class OperandSets:
 
 
 class GemmOperands(OperandSets):
-    """Operand sets of a GEMM.  ``x, y, c, d, bias`` are lists over the sets, in torch's row-major terms."""
+    """Operand sets of a GEMM.  ``x, y, c, d, bias`` are lists over the sets, in torch's row-major terms.
+
+    ``memory`` holds the same as the library's pointers; besides them ``aux`` (tight, of D's shape), ``scale_a`` …
+    (single precision: one factor, or one per row of op(A) or column of op(B)).  ``written`` are the names of what a
+    call writes: besides d a forward epilogue's aux, or a gradient's bias.
+    """
 
     def __init__(self, device: TorchDevice, problem: GemmProblem, conditions: Conditions) -> None:
         super().__init__(device, problem, conditions)
@@ -208,16 +239,14 @@ class GemmOperands(OperandSets):
         torch = device.torch
         names = "abcd" if problem.beta == "nonzero" else "abd"
         self.memory: dict[str, list[Tensor]] = {name: [] for name in (*names, "bias")}
-        bias_type = problem.bias_type or problem.d_type or problem.a_type
+        beside = {"aux": problem.aux and not problem.gradient, "bias": problem.bias and problem.gradient}
+        self.written = ("d", *(name for name, wrote in beside.items() if wrote))
+        shapes = {name: (self.matrices[name].elements(self.batch), self.matrices[name].dtype) for name in names}
+        shapes |= vectors(problem, self.batch)
         with device.memory_errors((problem.bytes or 0.0) * conditions.sets):
-            for _ in range(conditions.sets):
-                for name in names:
-                    shape, dtype = self.matrices[name].elements(self.batch), self.matrices[name].dtype
-                    self.memory[name].append(torch.empty(shape, dtype=dtype_of(device, dtype), device=device.device))
-                if problem.bias:
-                    self.memory["bias"].append(
-                        torch.empty(problem.m, dtype=dtype_of(device, bias_type), device=device.device)
-                    )
+            for name, (elements, kind) in shapes.items():
+                make = partial(torch.empty, elements, dtype=dtype_of(device, kind), device=device.device)
+                self.memory[name] = [make() for _ in range(conditions.sets)]
             self.fill(conditions.seed)
         turned_b, turned_a = problem.trans_b != "N", problem.trans_a != "N"
         self.x = [self._view("b", i, turned_b) for i in range(conditions.sets)]
@@ -225,6 +254,11 @@ class GemmOperands(OperandSets):
         self.d = [self._view("d", i, False) for i in range(conditions.sets)]
         self.c = [self._view("c", i, False) for i in range(conditions.sets)] if "c" in names else []
         self.bias = self.memory["bias"]
+        self.aux = [self._tight(x) for x in self.memory.get("aux", ())]
+
+    def _tight(self, memory: Tensor) -> Tensor:
+        shape = (self.problem.n, self.problem.m)
+        return memory.view(self.batch, *shape) if self.batch > 1 else memory.view(shape)
 
     def _view(self, name: str, index: int, turned: bool) -> Tensor:
         matrix, memory = self.matrices[name], self.memory[name][index]
@@ -235,11 +269,12 @@ class GemmOperands(OperandSets):
         return view.transpose(-1, -2) if turned else view
 
     def _inputs(self) -> Sequence[Sequence[Tensor]]:
-        return [memories for name, memories in self.memory.items() if name != "d" and memories]
+        return [memories for name, memories in self.memory.items() if name not in self.written and memories]
 
     def poison(self) -> None:
-        """NaN in the first set's output (0 is written over it where the type has no NaN)."""
-        self.memory["d"][0].fill_(math.nan)
+        """NaN in what the first set's call writes (0 is written over it where the type has no NaN)."""
+        for name in self.written:
+            self.memory[name][0].fill_(math.nan)
 
     def _result(self, *, magnitudes: bool = False) -> Tensor:
         torch, p = self._device.torch, self.problem
@@ -247,16 +282,76 @@ class GemmOperands(OperandSets):
         def wide(tensor: Tensor) -> Tensor:
             return tensor.float().abs() if magnitudes else tensor.double()
 
+        out = self._before_activation(wide)
+        if p.gradient and p.activation == "gelu":
+            return wide(torch.ops.aten.gelu_backward(out, self.aux[0].to(out.dtype), approximate="tanh"))
+        if not magnitudes and p.activation == "relu":
+            out = torch.relu(out)
+        elif not magnitudes and p.activation == "gelu":
+            out = torch.nn.functional.gelu(out, approximate="tanh")
+        return out * wide(self.memory["scale_d"][0]) if "scale_d" in self.memory else out
+
+    def _before_activation(self, wide: Callable[[Tensor], Tensor]) -> Tensor:
+        """α·op(A)·op(B)·scales + β·C + bias, in torch's terms: rows are D's columns."""
+        scales = {name: wide(held[0]) for name, held in self.memory.items() if name.startswith("scale_")}
         out = wide(self.x[0]) @ wide(self.y[0])
+        out = out * scales["scale_a"] if "scale_a" in scales else out
+        out = out * scales["scale_b"].unsqueeze(-1) if "scale_b" in scales else out
         if self.c:
-            out += wide(self.c[0])
-        if self.bias:
-            out += wide(self.bias[0])
-        if magnitudes:
-            return out
-        if p.activation == "relu":
-            return torch.relu(out)
-        return torch.nn.functional.gelu(out, approximate="tanh") if p.activation == "gelu" else out
+            out += wide(self.c[0]) * scales.get("scale_c", 1)
+        return out + wide(self.bias[0]) if self.bias and "bias" not in self.written else out
+
+    def _beside(self) -> Sequence[SideResult]:
+        p, found = self.problem, []
+        for name in self.written[1:]:
+            like = replace(p, d_type=vectors(p, self.batch)[name][1], k=(p.k or 0) + (p.n or 0))  # sums over N, too
+            reference, magnitudes = (self._side(name, magnitudes=x) for x in (False, True))
+            written = self.aux[0] if name == "aux" else self.bias[0]
+            found.append(SideResult(name, written, reference, magnitudes, tolerance(like)))
+        return found
+
+    def _side(self, name: str, *, magnitudes: bool) -> Tensor:
+        def wide(tensor: Tensor) -> Tensor:
+            return tensor.float().abs() if magnitudes else tensor.double()
+
+        if name == "aux":
+            return self._before_activation(wide)
+        if self.problem.bias_source in ("a", "b"):
+            return wide(self.y[0]).sum(0) if self.problem.bias_source == "a" else wide(self.x[0]).sum(1)
+        return self._result(magnitudes=magnitudes).sum(0)
+
+    def _fill_set(self, index: int) -> None:
+        """Scales are powers of two near 1: random normal ones would make most of a result vanish."""
+        super()._fill_set(index)
+        for memories in self._scales():
+            memories[index].clamp_(-2, 2).round_().exp2_()
+
+    def _fill_integers(self) -> None:
+        super()._fill_integers()
+        for memories in self._scales():
+            memories[0].fill_(1)
+
+    def _scales(self) -> Sequence[Sequence[Tensor]]:
+        return [memories for name, memories in self.memory.items() if name.startswith("scale_")]
+
+
+def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
+    """Elements and type of what a GEMM's epilogue and scales have besides the matrices.  Raises UnsupportedError."""
+    p, found = problem, {}
+    m, n, out_type = p.m or 0, p.n or 0, p.d_type or p.a_type or ""
+    if p.bias:
+        if p.gradient and batch > 1:
+            raise UnsupportedError("the gradient of a bias of a batch")
+        found["bias"] = (n if p.gradient and p.bias_source == "b" else m, p.bias_type or out_type)
+    if p.aux or (p.gradient and p.activation not in (None, "none")):
+        found["aux"] = (batch * m * n, p.aux_type or out_type)
+    for name, rows in (("scale_a", m), ("scale_b", n), ("scale_c", 0), ("scale_d", 0)):
+        word = getattr(p, name)
+        if word not in (None, "none"):
+            if word != "scalar" and not (word == "row" and rows):
+                raise UnsupportedError(f"{name} {word}")
+            found[name] = (1 if word == "scalar" else rows, "f32_r")
+    return found
 
 
 class ConvOperands(OperandSets):

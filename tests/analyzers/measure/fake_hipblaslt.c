@@ -1,4 +1,5 @@
-/* A libhipblaslt.so for tests: single precision on the CPU, three solutions, the first one slow, the last one wrong.
+/* A libhipblaslt.so for tests: single precision on the CPU, three solutions, the first one slow, the last one wrong
+ * (with an epilogue that writes more than D that alone).
  * Every matmul is written to the file that FAKE_HIPBLASLT_LOG names. */
 #include <math.h>
 #include <stdint.h>
@@ -8,7 +9,7 @@
 #include <time.h>
 
 typedef struct { int type; uint64_t rows, cols; int64_t ld, stride; int32_t batch; } Layout;
-typedef struct { int32_t trans_a, trans_b, epilogue; float *bias; } Desc;
+typedef struct { int32_t trans_a, trans_b, epilogue, mode_a, mode_b; float *bias, *scale_a, *scale_b, *aux; int64_t aux_ld; } Desc;
 typedef struct { int32_t index; uint8_t rest[12]; size_t max_workspace; size_t workspace; int32_t state; float waves; int32_t reserved[4]; } Result;
 
 enum { SLOW = 4711, FAST = 17, WRONG = 23 };
@@ -42,7 +43,13 @@ int hipblasLtMatmulDescSetAttribute(Desc *desc, int attr, const void *buf, size_
     case 1: memcpy(&desc->trans_b, buf, 4); return size == 4 ? 0 : 3;
     case 2: memcpy(&desc->epilogue, buf, 4); return size == 4 ? 0 : 3;
     case 3: memcpy(&desc->bias, buf, 8); return size == 8 ? 0 : 3;
-    case 4: return 0;
+    case 4: case 12: case 22: return 0;
+    case 5: memcpy(&desc->scale_a, buf, 8); return size == 8 ? 0 : 3;
+    case 6: memcpy(&desc->scale_b, buf, 8); return size == 8 ? 0 : 3;
+    case 10: memcpy(&desc->aux, buf, 8); return size == 8 ? 0 : 3;
+    case 11: memcpy(&desc->aux_ld, buf, 8); return size == 8 ? 0 : 3;
+    case 31: memcpy(&desc->mode_a, buf, 4); return size == 4 ? 0 : 3;
+    case 32: memcpy(&desc->mode_b, buf, 4); return size == 4 ? 0 : 3;
     }
     return 3;
 }
@@ -86,14 +93,22 @@ int hipblasLtMatmul(void *handle, Desc *desc, const float *alpha, const float *a
         for (int64_t j = 0; j < (int64_t)ld->cols; ++j)
             for (int64_t i = 0; i < (int64_t)ld->rows; ++i) {
                 double sum = 0;
-                for (int64_t p = 0; p < k - (algo->index == WRONG ? k / 2 : 0); ++p)
+                for (int64_t p = 0; p < k - (algo->index == WRONG && !(desc->epilogue & 384) ? k / 2 : 0); ++p)
                     sum += (double)element(a + g * la->stride, la->ld, desc->trans_a != 111, i, p) *
                            element(b + g * lb->stride, lb->ld, desc->trans_b != 111, p, j);
                 sum *= *alpha;
+                if (desc->scale_a) sum *= desc->scale_a[desc->mode_a == 3 ? i : 0];
+                if (desc->scale_b) sum *= desc->scale_b[desc->mode_b == 3 ? j : 0];
                 if (*beta != 0) sum += *beta * c[g * lc->stride + i + j * lc->ld];
                 if (desc->epilogue & 4) sum += desc->bias[i];
+                if (desc->epilogue & 128) desc->aux[i + j * desc->aux_ld] = (float)sum * (algo->index == WRONG && j == 3 ? 2 : 1);
                 if ((desc->epilogue & 2) && sum < 0) sum = 0;
                 d[g * ld->stride + i + j * ld->ld] = (float)sum;
             }
+    for (int64_t i = 0; (desc->epilogue & 256) && i < (int64_t)ld->rows; ++i) {
+        double sum = 0;
+        for (int64_t p = 0; p < k - (algo->index == WRONG && i == 3); ++p) sum += element(a, la->ld, desc->trans_a != 111, i, p);
+        desc->bias[i] = (float)sum;
+    }
     return 0;
 }

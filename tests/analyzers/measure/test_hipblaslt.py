@@ -10,8 +10,9 @@ pytest.importorskip("torch")
 pytest.importorskip("rocm.bindings.hipblaslt")
 
 from analyzers.evidence.confirmations import judge
-from analyzers.measure.backend import Backend, Place
+from analyzers.measure.backend import Backend, Conditions, Place
 from analyzers.measure.backends.hipblaslt import BACKEND
+from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
 from logparse.model import GemmProblem, Solution
@@ -63,6 +64,23 @@ def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(
     assert called == {("4711", "0"), ("17", "64"), ("23", "128")}
     assert context.facts["hipblaslt_version"] == "100200"
     assert context.facts["hipblaslt_revision"] == "fa4e"
+
+
+@pytest.mark.parametrize(
+    ("problem", "fault"),
+    [
+        (gemm(bias=True, activation="relu", bias_type="f32_r", aux=True, aux_type="f32_r"), "an element of aux "),
+        (gemm(trans_a="T", gradient=True, bias=True, bias_type="f32_r", bias_source="a"), "an element of bias "),
+        (gemm(scale_a="row", scale_b="scalar"), "an element differs "),
+    ],
+    ids=["RELU_AUX_BIAS", "BGRADA", "scaled"],
+)
+def test_what_is_written_besides_the_result_is_checked(backend: Backend, problem: GemmProblem, fault: str) -> None:
+    """The wrong solution's result is right there, and one element of the rest is not."""
+    right, wrong = (backend.prepare(problem, x, Conditions()) for x in (FAST, WRONG))
+    assert (right.fault(), acceptable(right.error(), error_bound(problem))) == ("", True)
+    assert wrong.fault().startswith(fault)
+    assert not acceptable(wrong.error(), error_bound(problem))
 
 
 def test_a_solution_that_needs_more_workspace_is_not_offered(backend: Backend) -> None:

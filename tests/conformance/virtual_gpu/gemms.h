@@ -1,5 +1,6 @@
-// The GEMM kernels of hipBLASLt and rocBLAS that the virtual GPU computes: plain products in fp32 of f16, bf16 and f32
-// operands, also those that split K over a workspace and the kernels that add the slices up.
+// The GEMM kernels of hipBLASLt and rocBLAS that the virtual GPU computes: products in fp32 of f16, bf16, f32 and 8-bit
+// operands with their scales, biases, activations and gradients, also those that split K over a workspace and the
+// kernels that add the slices up.
 //
 // A kernel is known by its name and its operands by the argument buffer of the launch.  The layouts were read from what
 // the libraries print under TENSILE_DB=0x40 (hipBLASLt 1.2.2, rocBLAS 5.2); numbers are little-endian u32, p is a
@@ -7,11 +8,18 @@
 //
 //   Cijk_A{ilk|lik}_B{ljk|jlk}_<in><out>S_BH…_UserArgs…  (lik, jlk: transposed)
 //      gemm count, internal arguments (bits 0-13: slices of K), 8 more bytes, M, N, batch, K, p D, p C, p A, p B,
-//      strides D1 D2 C1 C2 A1 A2 B1 B2, f32 alpha, f32 beta, [p scaleAlphaVec], [p bias, type, stride], …
-//      With more than one slice D is the workspace, [slice][batch][N][M] of f32, and alpha and beta are not applied.
+//      strides D1 D2 C1 C2 A1 A2 B1 B2, f32 alpha, f32 beta, [_SAB, _SABV: p scaleA, p scaleB], [_SCD: p scaleC,
+//      p scaleD], [_SAV: p scaleAlphaVec], [_Bias: p bias, type, stride; _Bias_D: p sums alone],
+//      [_Aux, _Grad: p E, strides E1 E2], [_HA: f32, f32, activation]
+//      With more than one slice D is the workspace, [slice][batch][N][M] of f32, and nothing else is applied.
 //   Cijk_<compute><out>…_PostGSU…
-//      p D, p workspace, p C, [p bias], [p scaleAlphaVec], f32 alpha, f32 beta, [f32, f32, activation],
-//      strides D1 D2 W1 W2 C1 C2, [bias stride], M, N, batch, slices
+//      p D, p workspace, p C, [p bias], [_ScaleAB: p scaleA, p scaleB], [_ScaleCD: p scaleC, p scaleD],
+//      [p scaleAlphaVec], f32 alpha, f32 beta, [f32, f32, activation], strides D1 D2 W1 W2 C1 C2, [bias stride], M, N,
+//      batch, slices
+//   Dijk_<sums><bias>_…_Reduction    p sums, p bias, M, N, leading dimension of the sums
+//
+// A gradient's bias (_Bias_A, _Bias_B) holds the sums over K of op(A)'s rows or op(B)'s columns; _Bias_D writes what D is
+// before it is rounded, M by N in fp32, and _Reduction adds up its rows.
 //
 // rocBLAS, without _UserArgs:
 //
@@ -21,6 +29,8 @@
 //      strides D1 D2 C1 C2, M, N, batch
 //   Cijk_<out>_PostGSU…   p D, p workspace, p C, f32 alpha, f32 beta, strides D1 D2 W1 W2 C1 C2, M, N, batch, slices
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -28,14 +38,40 @@
 
 namespace vgpu {
 
-enum class Type { f32, f16, bf16, none };
+enum class Type { f32, f16, bf16, f8, bf8, none };  // 8 bits as OCP defines them: e4m3fn and e5m2
 
 inline Type type_of(char letter) {
     return letter == 'S' ? Type::f32 : letter == 'H' ? Type::f16 : letter == 'B' ? Type::bf16 : Type::none;
 }
-inline size_t bytes_of(Type type) { return type == Type::f32 ? 4 : 2; }
+inline Type type_of_number(uint32_t tensiles) {
+    return tensiles == 0 ? Type::f32 : tensiles == 4 ? Type::f16 : tensiles == 7 ? Type::bf16 : Type::none;
+}
+
+inline float from_8_bits(Type type, uint8_t bits) {
+    const int fraction = type == Type::f8 ? 3 : 2, bias = type == Type::f8 ? 7 : 15;
+    const int exponent = (bits & 0x7f) >> fraction, mantissa = bits & ((1 << fraction) - 1);
+    if (type == Type::f8 ? (bits & 0x7f) == 0x7f : exponent == 31)
+        return type == Type::f8 || mantissa ? NAN : bits & 0x80 ? -INFINITY : INFINITY;
+    const int hidden = exponent ? 1 << fraction : 0;
+    const float size = std::ldexp(float(hidden + mantissa), std::max(exponent, 1) - bias - fraction);
+    return bits & 0x80 ? -size : size;
+}
+// To nearest, ties to even; what is too large becomes the largest.
+inline uint8_t to_8_bits(Type type, float value) {
+    const int fraction = type == Type::f8 ? 3 : 2, bias = type == Type::f8 ? 7 : 15;
+    const uint8_t sign = std::signbit(value) ? 0x80 : 0;
+    if (value != value) return 0x7f;
+    if (value == 0) return sign;
+    const float size = std::min(std::fabs(value), type == Type::f8 ? 448.f : 57344.f);
+    int exponent = 0;
+    std::frexp(size, &exponent);
+    const int unit = std::max(exponent - 1, 1 - bias) - fraction;  // the last place's exponent
+    const int steps = int(std::nearbyint(std::ldexp(size, -unit)));
+    return uint8_t(sign | (steps + ((unit + fraction + bias - 1) << fraction)));
+}
 
 inline float load(Type type, const char* memory, int64_t index) {
+    if (type == Type::f8 || type == Type::bf8) return from_8_bits(type, uint8_t(memory[index]));
     if (type == Type::f32) return reinterpret_cast<const float*>(memory)[index];
     if (type == Type::f16) return float(reinterpret_cast<const _Float16*>(memory)[index]);
     const uint32_t bits = uint32_t(reinterpret_cast<const uint16_t*>(memory)[index]) << 16;
@@ -46,6 +82,7 @@ inline float load(Type type, const char* memory, int64_t index) {
 inline void store(Type type, char* memory, int64_t index, float value) {
     if (type == Type::f32) reinterpret_cast<float*>(memory)[index] = value;
     if (type == Type::f16) reinterpret_cast<_Float16*>(memory)[index] = _Float16(value);
+    if (type == Type::f8 || type == Type::bf8) memory[index] = char(to_8_bits(type, value));
     if (type != Type::bf16) return;
     uint32_t bits;
     std::memcpy(&bits, &value, 4);
@@ -84,12 +121,24 @@ struct Matrix {
     }
 };
 
+struct Scales {  // of one factor, or of one per row (or column); null: none
+    char* memory = nullptr;
+    bool each = false;
+    float of(uint32_t index) const { return memory ? load(Type::f32, memory, each ? index : 0) : 1; }
+};
+
+enum class Activation : uint32_t { none = 0, gelu = 3, relu = 5, gelu_gradient = 8 };
+
 struct Gemm {
     bool computed = false;  // false: a kernel of a kind that is not known here
     bool adds_up = false, trans_a = false, trans_b = false;
     uint32_t m = 0, n = 0, k = 0, batch = 0, slices = 1;
     float alpha = 1, beta = 0;
-    Matrix a, b, c, d;
+    Matrix a, b, c, d, e;  // e: what the activation's gradient reads, else what the activation read
+    Scales scale_a, scale_b, scale_c, scale_d, scale_alpha;
+    Matrix bias;             // its stride is that of a batch
+    char bias_sums = 0;      // of what a gradient's bias holds the sums: a, b or d
+    Activation activation = Activation::none;
     char* workspace = nullptr;
 
     std::string sizes() const {
@@ -108,6 +157,18 @@ inline bool has(const std::string& name, const char* word) { return name.find(wo
 inline bool read_name(const std::string& name, Gemm& gemm) {
     gemm.trans_a = name.compare(5, 4, "Alik") == 0;
     gemm.trans_b = name.compare(10, 4, "Bjlk") == 0;
+    std::vector<Type> types;
+    for (size_t at = 15; at < name.size() && name[at] != '_'; at++) {
+        const bool short_ = name[at + 1] == '8';
+        types.push_back(!short_ ? type_of(name[at]) : name[at] == 'F' ? Type::f8 : Type::bf8);
+        at += short_;
+    }
+    if (has(name, "_BH_") && (types.size() == 3 || types.size() == 4)) {  // [A] B D compute
+        gemm.a.type = types[0], gemm.b.type = types[types.size() - 3];
+        gemm.c.type = gemm.d.type = types[types.size() - 2];
+        const bool known = std::find(types.begin(), types.end(), Type::none) == types.end();
+        return known && types.back() == Type::f32;
+    }
     gemm.a.type = gemm.b.type = type_of(name[15]);
     const bool mixed = has(name, "_BH_"), single = name.compare(15, 4, "S_B_") == 0 || name.compare(15, 3, "SB_") == 0;
     gemm.c.type = gemm.d.type = mixed ? type_of(name[16]) : gemm.a.type;
@@ -137,6 +198,12 @@ inline Gemm read_rocblas_product(const std::string& name, Buffer in) {
     return gemm;
 }
 
+inline bool known_activation(const Gemm& gemm) {
+    const Activation x = gemm.activation;
+    return x == Activation::none || x == Activation::gelu || x == Activation::relu ||
+           (x == Activation::gelu_gradient && gemm.e.memory);
+}
+
 inline Gemm read_product(const std::string& name, Buffer in) {
     Gemm gemm;
     if (in.u32() != 1) return gemm;  // grouped, or arguments in device memory
@@ -148,10 +215,23 @@ inline Gemm read_product(const std::string& name, Buffer in) {
     gemm.a.memory = in.pointer(), gemm.b.memory = in.pointer();
     for (Matrix* matrix : {&gemm.d, &gemm.c, &gemm.a, &gemm.b}) matrix->layout(in);
     gemm.alpha = in.next<float>(), gemm.beta = in.next<float>();
-    bool plain = !has(name, "_SAB") && !has(name, "_Grad");
-    if (has(name, "_SAV_")) plain &= !in.pointer();
-    if (has(name, "_Bias_")) plain &= !in.pointer();
-    if (gemm.slices > 1) gemm.workspace = gemm.d.memory, plain = has(name, "_GSUAMB_");
+    const bool gradient = has(name, "_Grad"), vectors = has(name, "_SABV");
+    if (has(name, "_SAB")) gemm.scale_a = {in.pointer(), vectors}, gemm.scale_b = {in.pointer(), vectors};
+    if (has(name, "_SCD")) gemm.scale_c.memory = in.pointer(), gemm.scale_d.memory = in.pointer();
+    if (has(name, "_SAV_")) gemm.scale_alpha = {in.pointer(), true};
+    const size_t bias = name.find("_Bias_");
+    if (bias != std::string::npos) {
+        gemm.bias.memory = in.pointer();
+        const std::string source = name.substr(bias + 6, 2);
+        if (source == "A_" || source == "B_" || source == "D_") gemm.bias_sums = char(source[0] - 'A' + 'a');
+        if (gemm.bias_sums != 'd') gemm.bias.type = type_of_number(in.u32()), gemm.bias.stride = in.u32();
+    }
+    if (gradient || has(name, "_Aux")) gemm.e.memory = in.pointer(), gemm.e.layout(in);
+    const size_t letter = gradient ? name.find("_Grad") + 5 : name.find("_Aux") + 4;
+    if (gemm.e.memory) gemm.e.type = type_of(name[letter]);
+    if (has(name, "_HA_")) in.next<uint64_t>(), gemm.activation = Activation(in.u32());
+    bool plain = gemm.bias.type != Type::none && gemm.e.type != Type::none && known_activation(gemm);
+    if (gemm.slices > 1) gemm.workspace = gemm.d.memory, plain = has(name, "_GSUAMB_") && !gradient && !gemm.e.memory;
     gemm.computed = plain && known && in.complete();
     return gemm;
 }
@@ -160,20 +240,40 @@ inline Gemm read_sum(const std::string& name, Buffer in) {
     Gemm gemm;
     gemm.adds_up = true;
     const bool rocblas = name[6] == '_';  // it names the type that it writes alone
-    bool plain = (rocblas || name[5] == 'S') && !has(name, "_Scale") && !has(name, "_GG") && !has(name, "_Grad");
-    gemm.c.type = gemm.d.type = type_of(rocblas ? name[5] : name[6]);
+    const bool plain = (rocblas || name[5] == 'S') && !has(name, "_GG") && !has(name, "_Grad") && !has(name, "_Aux");
+    const bool short_ = !rocblas && name[7] == '8';
+    const Type type = !short_ ? type_of(rocblas ? name[5] : name[6]) : name[6] == 'F' ? Type::f8 : Type::bf8;
+    gemm.c.type = gemm.d.type = type;
     gemm.d.memory = in.pointer(), gemm.workspace = in.pointer(), gemm.c.memory = in.pointer();
     const bool bias = has(name, "_Bias");
-    if (bias) plain &= !in.pointer();
-    if (has(name, "_ScaleAlphaVec")) plain = !has(name, "_ScaleAB") && !has(name, "_ScaleCD") && !in.pointer();
+    if (bias) gemm.bias.memory = in.pointer(), gemm.bias.type = type_of(name[name.find("_Bias") + 5]);
+    const bool vectors = has(name, "_ScaleABVec");
+    if (has(name, "_ScaleAB")) gemm.scale_a = {in.pointer(), vectors}, gemm.scale_b = {in.pointer(), vectors};
+    if (has(name, "_ScaleCD")) gemm.scale_c.memory = in.pointer(), gemm.scale_d.memory = in.pointer();
+    if (has(name, "_ScaleAlphaVec")) gemm.scale_alpha = {in.pointer(), true};
     gemm.alpha = in.next<float>(), gemm.beta = in.next<float>();
-    if (has(name, "_HA")) in.next<uint64_t>(), plain &= in.u32() == 0;
+    if (has(name, "_HA")) in.next<uint64_t>(), gemm.activation = Activation(in.u32());
     Matrix slices;
     for (Matrix* matrix : {&gemm.d, &slices, &gemm.c}) matrix->layout(in);
-    if (bias) in.u32();
+    if (bias) gemm.bias.stride = in.u32();
     gemm.m = in.u32(), gemm.n = in.u32(), gemm.batch = in.u32(), gemm.slices = in.u32();
-    gemm.computed = plain && gemm.d.type != Type::none && in.complete();
+    const bool known = gemm.d.type != Type::none && gemm.bias.type != Type::none && known_activation(gemm);
+    gemm.computed = plain && known && in.complete();
     return gemm;
+}
+
+// Dijk_…_Reduction: the bias of a gradient from what the product's kernel left.
+inline void add_up_rows(const std::string& name, Buffer in, bool wrong) {
+    if (name.compare(0, 6, "Dijk_S") != 0 || !has(name, "_Reduction")) return;
+    char *const sums = in.pointer(), *const bias = in.pointer();
+    const uint32_t m = in.u32(), n = in.u32(), ld = in.u32();
+    const Type type = type_of(name[6]);
+    if (!in.complete() || type == Type::none) return;
+    for (uint32_t i = 0; i < m; i++) {
+        double sum = 0;
+        for (uint32_t j = 0; j < n; j++) sum += load(Type::f32, sums, i + int64_t(j) * ld);
+        store(type, bias, i, float(wrong ? 2 * sum + 1 : sum));
+    }
 }
 
 inline Gemm read_gemm(const std::string& name, const char* buffer, size_t bytes) {
@@ -182,13 +282,46 @@ inline Gemm read_gemm(const std::string& name, const char* buffer, size_t bytes)
     return has(name, "_UserArgs") ? read_product(name, {buffer, bytes}) : read_rocblas_product(name, {buffer, bytes});
 }
 
+// GELU by tanh, and its derivative.
+inline float gelu(float x) { return 0.5f * x * (1 + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x))); }
+inline float gelu_gradient(float x) {
+    const float t = std::tanh(0.7978845608f * (x + 0.044715f * x * x * x));
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+}
+
 inline void finish(const Gemm& gemm, uint32_t z, const std::vector<float>& product) {
+    const Activation activation = gemm.activation;
     for (uint32_t j = 0; j < gemm.n; j++)
         for (uint32_t i = 0; i < gemm.m; i++) {
             float value = gemm.alpha * product[size_t(j) * gemm.m + i];
-            if (gemm.beta != 0) value += gemm.beta * load(gemm.c.type, gemm.c.memory, gemm.c.at(i, j, z));
+            value *= gemm.scale_a.of(i) * gemm.scale_b.of(j) * gemm.scale_alpha.of(i);
+            const auto c = [&] { return load(gemm.c.type, gemm.c.memory, gemm.c.at(i, j, z)); };
+            if (gemm.beta != 0) value += gemm.beta * gemm.scale_c.of(0) * c();
+            if (gemm.bias.memory && !gemm.bias_sums) value += load(gemm.bias.type, gemm.bias.memory, gemm.bias.at(i, 0, z));
+            const int64_t kept = gemm.e.at(i, j, z);
+            if (activation == Activation::gelu_gradient)
+                value *= gelu_gradient(load(gemm.e.type, gemm.e.memory, kept));
+            else if (gemm.e.memory)
+                store(gemm.e.type, gemm.e.memory, kept, value);
+            if (activation == Activation::gelu) value = gelu(value);
+            if (activation == Activation::relu) value = std::max(value, 0.f);
+            value *= gemm.scale_d.of(0);
+            if (gemm.bias_sums == 'd' && gemm.bias.memory)
+                store(Type::f32, gemm.bias.memory, i + int64_t(j) * gemm.m, value);
             store(gemm.d.type, gemm.d.memory, gemm.d.at(i, j, z), value);
         }
+}
+
+// The sums over K of op(A)'s rows or of op(B)'s columns.
+inline void sum_inputs(const Gemm& gemm) {
+    const bool of_a = gemm.bias_sums == 'a';
+    const Matrix& x = of_a ? gemm.a : gemm.b;
+    const bool along_rows = of_a ? gemm.trans_a : !gemm.trans_b;  // K is the first index
+    for (uint32_t i = 0; i < (of_a ? gemm.m : gemm.n); i++) {
+        double sum = 0;
+        for (uint32_t l = 0; l < gemm.k; l++) sum += load(x.type, x.memory, along_rows ? x.at(l, i, 0) : x.at(i, l, 0));
+        store(gemm.bias.type, gemm.bias.memory, i, float(sum));
+    }
 }
 
 inline void multiply(const Gemm& gemm, uint32_t z, uint32_t from, uint32_t to, std::vector<float>& product) {
@@ -206,6 +339,7 @@ inline void multiply(const Gemm& gemm, uint32_t z, uint32_t from, uint32_t to, s
 }
 
 inline void compute(const Gemm& gemm, bool wrong) {
+    if (gemm.bias.memory && (gemm.bias_sums == 'a' || gemm.bias_sums == 'b')) sum_inputs(gemm);
     std::vector<float> product(size_t(gemm.m) * gemm.n);
     for (uint32_t z = 0; z < gemm.batch; z++) {
         if (gemm.adds_up) {

@@ -111,6 +111,7 @@ std::pair<double, double> run(const Function& function, const Arguments& given, 
     while (hanging.contain(launch)) pause();
     if (gemm.computed && gemm.multiplications() <= most) vgpu::compute(gemm, wrong.contain(launch));
     if (conv.direction && conv.multiplications() <= most) vgpu::compute(conv, wrong.contain(launch));
+    if (given.buffer) vgpu::add_up_rows(function.name, {given.buffer, given.bytes}, wrong.contain(launch));
     if (function.module && given.buffer)
         vgpu::compute_beside(function.name, function.module->options, {given.buffer, given.bytes}, groups);
     const std::lock_guard<std::mutex> lock(mutex);

@@ -1,0 +1,85 @@
+"""The hipBLASLt backend on epilogues and scaled 8-bit products: the real library's solutions against the reference.
+
+The virtual GPU computes the kernels, so each result is compared as on a GPU, also the matrix and the vector that an
+epilogue writes besides D.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzers.measure.correctness import error_bound
+from logparse.model import GemmProblem
+from tests.conformance.loop import Loop
+from tests.conformance.rocm import Rocm
+
+GFX90A = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-", "VGPU_CUS": "104"}
+GFX1201 = {"VGPU_ARCH": "gfx1201", "VGPU_CUS": "64"}
+"""Of the GPUs that Debian's build is for, the one whose matrix units take 8-bit floats."""
+KEPT: Mapping[str, Any] = {"aux": True, "aux_type": "f16_r"}
+SUMS: Mapping[str, Any] = {"gradient": True, "bias": True, "bias_type": "f32_r"}
+EPILOGUES: Mapping[str, Mapping[str, Any]] = {
+    "GELU_BIAS": {"activation": "gelu", "bias": True, "bias_type": "f16_r"},
+    "RELU_AUX": {"activation": "relu", **KEPT},
+    "GELU_AUX": {"activation": "gelu", **KEPT},
+    "GELU_AUX_BIAS": {"activation": "gelu", "bias": True, "bias_type": "f16_r", **KEPT},
+    "DGELU": {"activation": "gelu", "gradient": True, **KEPT},
+    "DGELU_BGRAD": {"activation": "gelu", **KEPT, **SUMS, "bias_source": "d"},
+    "BGRADA": {**SUMS, "bias_source": "a"},
+    "BGRADB": {**SUMS, "bias_source": "b"},
+}
+INTO_BF16: Mapping[str, Any] = {"c_type": "bf16_r", "d_type": "bf16_r"}
+SCALED: Sequence[Mapping[str, Any]] = (
+    {"scale_a": "scalar", "scale_b": "scalar", **INTO_BF16},
+    {"scale_a": "row", "scale_b": "row", **INTO_BF16},
+    {"scale_a": "scalar", "scale_b": "scalar", "scale_d": "scalar"},
+    {"scale_a": "scalar", "scale_b": "scalar", "m": 32, "n": 32, "k": 4096, **INTO_BF16},
+)
+
+
+def product(kind: str, trans: str, **fields: Any) -> GemmProblem:
+    plain: dict[str, Any] = {"m": 97, "n": 61, "k": 131, "batch_count": 1, "beta": "zero", "compute_type": "f32_r"}
+    plain |= {"activation": "none", "bias": False} | dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), kind)
+    return GemmProblem(**plain | {"trans_a": trans[0], "trans_b": trans[1]} | fields)
+
+
+def judged(loop: Loop, problems: Sequence[GemmProblem], most: int) -> list[list[tuple[float, str]]]:
+    """Per problem the error and the fault of each of the library's first solutions."""
+    lines = loop.run(*loop.job("hipblaslt_checks", [x.text for x in problems], most)).splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def all_right(loop: Loop, problems: Sequence[GemmProblem], most: int) -> None:
+    for problem, found in zip(problems, judged(loop, problems, most), strict=True):
+        assert found, problem
+        assert all(error < error_bound(problem) and not fault for error, fault in found), (problem, found)
+
+
+def test_epilogues_are_right(rocm: Rocm, tmp_path: Path) -> None:
+    problems = [product("f16_r", "NN", **fields) for fields in EPILOGUES.values()]
+    assert [x.epilogue for x in problems] == list(EPILOGUES)
+    all_right(Loop(rocm, tmp_path, dict(GFX90A)), problems, 8)
+
+
+def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
+    """Of the sum of 4,096 products some solutions split K, and scale what they add up."""
+    all_right(Loop(rocm, tmp_path, dict(GFX1201)), [product("f8_r", "TN", **fields) for fields in SCALED], 40)
+
+
+@pytest.mark.parametrize(
+    ("names", "kernel", "fault"),
+    [
+        (["GELU_AUX", "DGELU"], "Cijk_A", "an element differs"),
+        (["DGELU_BGRAD"], "Reduction", "an element of bias differs"),
+    ],
+)
+def test_a_wrong_kernel_is_found(rocm: Rocm, tmp_path: Path, names: Sequence[str], kernel: str, fault: str) -> None:
+    """Also one that spoils nothing but what is written besides D."""
+    problems = [product("f16_r", "NN", **EPILOGUES[name]) for name in names]
+    for ((_, text),) in judged(Loop(rocm, tmp_path, GFX90A | {"VGPU_WRONG": kernel}), problems, 1):
+        assert text.startswith(fault)
