@@ -8,6 +8,8 @@
 //   Im2d2Col_v2    i32 elements, p image, u64 offset, i32 h w, filter, output, pad, stride, dilation (two each),
 //      p columns, i32 channels of a group, blocks in x, blocks
 //   Col2Im2dU      p columns, i32 output, filter, pad, stride, dilation (two each), c h w, p image, u32 offset
+//   Im3d2Col       p image, u32 offset, channels, size, filter, output, pad, stride, dilation (three each), p columns
+//   Col2Im3dU      p columns, u32 output, filter, pad, stride, dilation (three each), channels, size, p image, u64 offset
 //   SubTensorOpWithScalar1d   p tensor, a scalar of its type, at 12: i32 offset, stride, length
 //
 // All but the first name no element type: the options with which their module was compiled do.
@@ -157,58 +159,100 @@ inline void compute(const Conv& conv, bool wrong) {
     }
 }
 
-struct Columns {  // an image as columns [channel][tap][output pixel], 2-D
+struct Axes {  // depth, height, width; in 2-D the depth is 1
+    int64_t d = 1, h = 1, w = 1;
+    int64_t all() const { return d * h * w; }
+    Axes at(int64_t flat) const { return {flat / (h * w), flat / w % h, flat % w}; }
+    int64_t flat(const Axes& x) const { return (x.d * h + x.h) * w + x.w; }
+    bool hold(const Axes& x) const { return x.d >= 0 && x.d < d && x.h >= 0 && x.h < h && x.w >= 0 && x.w < w; }
+};
+
+struct Columns {  // an image as columns [channel][tap][output pixel]
     char *image = nullptr, *columns = nullptr;
     int64_t offset = 0, channels = 0;
-    int32_t h = 0, w = 0, filter[2] = {}, out[2] = {}, pad[2] = {}, stride[2] = {}, dilation[2] = {};
+    Axes size, filter, out, pad{0, 0, 0}, stride, dilation;
 
     // visit(column's element, image's element, whether it lies inside)
     template <class Visit>
     void each(Visit visit) const {
-        const int64_t taps = filter[0] * filter[1], outs = out[0] * out[1];
+        const int64_t taps = filter.all(), outs = out.all();
         for (int64_t row = 0; row < channels * taps; row++)
             for (int64_t o = 0; o < outs; o++) {
-                const int64_t y = o / out[1] * stride[0] - pad[0] + row % taps / filter[1] * dilation[0];
-                const int64_t x = o % out[1] * stride[1] - pad[1] + row % filter[1] * dilation[1];
-                const bool inside = y >= 0 && y < h && x >= 0 && x < w;
-                visit(row * outs + o, offset + (row / taps * h + y) * w + x, inside);
+                const Axes to = out.at(o), tap = filter.at(row % taps);
+                const Axes from{to.d * stride.d - pad.d + tap.d * dilation.d,
+                                to.h * stride.h - pad.h + tap.h * dilation.h,
+                                to.w * stride.w - pad.w + tap.w * dilation.w};
+                visit(row * outs + o, offset + row / taps * size.all() + size.flat(from), size.hold(from));
             }
     }
 };
 
-inline void pair(Buffer& in, int32_t* values) { values[0] = in.next<int32_t>(), values[1] = in.next<int32_t>(); }
+inline Axes pair(Buffer& in) {
+    const int64_t h = in.next<int32_t>();
+    return {1, h, in.next<int32_t>()};
+}
+inline Axes triple(Buffer& in) {
+    const int64_t d = in.u32(), h = in.u32();
+    return {d, h, in.u32()};
+}
 
-inline void image_to_columns(Buffer in, size_t groups, Type type) {
-    Columns c;
-    in.next<uint64_t>();  // its elements, and padding
-    c.image = in.pointer(), c.offset = in.next<int64_t>();
-    c.h = in.next<int32_t>(), c.w = in.next<int32_t>();
-    pair(in, c.filter), pair(in, c.out), pair(in, c.pad), pair(in, c.stride), pair(in, c.dilation);
-    c.columns = in.pointer();
-    const int32_t of_group = in.next<int32_t>();
-    in.next<int32_t>();
-    const int32_t blocks = in.next<int32_t>();
-    if (!in.complete() || blocks <= 0) return;
-    c.channels = int64_t(groups) / blocks * (blocks == 1 && c.stride[0] * c.stride[1] == 1 ? of_group : 1);
+inline void to_columns(const Columns& c, Type type) {
     c.each([&](int64_t column, int64_t image, bool inside) {
         store(type, c.columns, column, inside ? load(type, c.image, image) : 0);
     });
 }
 
+inline void image_to_columns(Buffer in, size_t groups, Type type) {
+    Columns c;
+    in.next<uint64_t>();  // its elements, and padding
+    c.image = in.pointer(), c.offset = in.next<int64_t>();
+    c.size = pair(in), c.filter = pair(in), c.out = pair(in);
+    c.pad = pair(in), c.pad.d = 0, c.stride = pair(in), c.dilation = pair(in);
+    c.columns = in.pointer();
+    const int32_t of_group = in.next<int32_t>();
+    in.next<int32_t>();
+    const int32_t blocks = in.next<int32_t>();
+    if (!in.complete() || blocks <= 0) return;
+    c.channels = int64_t(groups) / blocks * (blocks == 1 && c.stride.h * c.stride.w == 1 ? of_group : 1);
+    to_columns(c, type);
+}
+
+inline void deep_image_to_columns(Buffer in, Type type) {
+    Columns c;
+    c.image = in.pointer(), c.offset = in.u32(), c.channels = in.u32();
+    c.size = triple(in), c.filter = triple(in), c.out = triple(in);
+    c.pad = triple(in), c.stride = triple(in), c.dilation = triple(in);
+    in.align();
+    c.columns = in.pointer();
+    if (in.complete()) to_columns(c, type);
+}
+
+inline void to_image(const Columns& c, Type type) {
+    std::vector<double> sums(size_t(c.channels * c.size.all()));
+    c.each([&](int64_t column, int64_t image, bool inside) {
+        if (inside) sums[size_t(image - c.offset)] += load(type, c.columns, column);
+    });
+    for (size_t i = 0; i < sums.size(); i++) store(type, c.image, c.offset + int64_t(i), float(sums[i]));
+}
+
 inline void columns_to_image(Buffer in, Type type) {
     Columns c;
     c.columns = in.pointer();
-    pair(in, c.out), pair(in, c.filter), pair(in, c.pad), pair(in, c.stride), pair(in, c.dilation);
-    c.channels = in.next<int32_t>(), c.h = in.next<int32_t>(), c.w = in.next<int32_t>();
-    in.next<uint32_t>();  // padding
-    c.image = in.pointer();
-    const int64_t offset = in.u32();
-    if (!in.complete()) return;
-    std::vector<double> sums(size_t(c.channels) * c.h * c.w);
-    c.each([&](int64_t column, int64_t image, bool inside) {
-        if (inside) sums[image] += load(type, c.columns, column);
-    });
-    for (size_t i = 0; i < sums.size(); i++) store(type, c.image, offset + int64_t(i), float(sums[i]));
+    c.out = pair(in), c.filter = pair(in), c.pad = pair(in), c.pad.d = 0, c.stride = pair(in), c.dilation = pair(in);
+    c.channels = in.next<int32_t>(), c.size = pair(in);
+    in.align();
+    c.image = in.pointer(), c.offset = in.u32();
+    if (in.complete()) to_image(c, type);
+}
+
+inline void columns_to_deep_image(Buffer in, Type type) {
+    Columns c;
+    c.columns = in.pointer();
+    c.out = triple(in), c.filter = triple(in), c.pad = triple(in), c.stride = triple(in), c.dilation = triple(in);
+    c.channels = in.u32(), c.size = triple(in);
+    in.align();
+    c.image = in.pointer(), c.offset = in.next<int64_t>();
+    if (in.complete()) to_image(c, type);
 }
 
 inline void set_to_zero(Buffer in, Type type) {
@@ -224,7 +268,9 @@ inline void compute_beside(const std::string& name, const std::string& options, 
     const Type type = type_of_options(options);
     if (type == Type::none) return;
     if (name == "Im2d2Col_v2") image_to_columns(in, groups, type);
+    if (name == "Im3d2Col") deep_image_to_columns(in, type);
     if (name == "Col2Im2dU") columns_to_image(in, type);
+    if (name == "Col2Im3dU") columns_to_deep_image(in, type);
     if (name == "SubTensorOpWithScalar1d") set_to_zero(in, type);
 }
 

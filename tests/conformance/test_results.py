@@ -1,4 +1,4 @@
-"""The hipBLASLt backend on epilogues and scaled 8-bit products: the real library's solutions against the reference.
+"""Results of the real libraries' solutions against the reference: epilogues, scaled 8-bit products, 3-D convolutions.
 
 The virtual GPU computes the kernels, so each result is compared as on a GPU, also the matrix and the vector that an
 epilogue writes besides D.
@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from analyzers.measure.correctness import error_bound
-from logparse.model import GemmProblem
+from logparse.formats.miopen.problem_key import problem_from_key
+from logparse.model import GemmProblem, Problem
 from tests.conformance.loop import Loop
 from tests.conformance.rocm import Rocm
 
@@ -41,6 +42,19 @@ SCALED: Sequence[Mapping[str, Any]] = (
     {"scale_a": "scalar", "scale_b": "scalar", "m": 32, "n": 32, "k": 4096, **INTO_BF16},
 )
 
+MIOPEN = {
+    "VGPU_ARCH": "gfx942:sramecc+:xnack-",
+    "VGPU_CUS": "304",
+    "MIOPEN_DEBUG_GCN_ASM_KERNELS": "0",
+    "MIOPEN_DEBUG_CONV_WINOGRAD": "0",  # Debian has no assembler sources
+}
+DEEP = [
+    (direction, f"{first}-{filter_}-{last}-2-{pad}-1x1x1-1x1x1")
+    for direction, first, last in [("F", "4-6-14-12", "8-6-14-12"), *((x, "8-6-14-12", "4-6-14-12") for x in "BW")]
+    for filter_, pad in (("3x3x3", "1x1x1"), ("1x1x1", "0x0x0"))
+]
+"""Direction, and the beginning of MIOpen's key, whose first tensor is the image or, backward, the output."""
+
 
 def product(kind: str, trans: str, **fields: Any) -> GemmProblem:
     plain: dict[str, Any] = {"m": 97, "n": 61, "k": 131, "batch_count": 1, "beta": "zero", "compute_type": "f32_r"}
@@ -48,14 +62,14 @@ def product(kind: str, trans: str, **fields: Any) -> GemmProblem:
     return GemmProblem(**plain | {"trans_a": trans[0], "trans_b": trans[1]} | fields)
 
 
-def judged(loop: Loop, problems: Sequence[GemmProblem], most: int) -> list[list[tuple[float, str]]]:
+def judged(loop: Loop, backend: str, problems: Sequence[Problem], most: int) -> list[list[tuple[float, str]]]:
     """Per problem the error and the fault of each of the library's first solutions."""
-    lines = loop.run(*loop.job("hipblaslt_checks", [x.text for x in problems], most)).splitlines()
+    lines = loop.run(*loop.job("checks", backend, [x.text for x in problems], most)).splitlines()
     return [json.loads(line) for line in lines]
 
 
-def all_right(loop: Loop, problems: Sequence[GemmProblem], most: int) -> None:
-    for problem, found in zip(problems, judged(loop, problems, most), strict=True):
+def all_right(loop: Loop, backend: str, problems: Sequence[Problem], most: int) -> None:
+    for problem, found in zip(problems, judged(loop, backend, problems, most), strict=True):
         assert found, problem
         assert all(error < error_bound(problem) and not fault for error, fault in found), (problem, found)
 
@@ -63,12 +77,20 @@ def all_right(loop: Loop, problems: Sequence[GemmProblem], most: int) -> None:
 def test_epilogues_are_right(rocm: Rocm, tmp_path: Path) -> None:
     problems = [product("f16_r", "NN", **fields) for fields in EPILOGUES.values()]
     assert [x.epilogue for x in problems] == list(EPILOGUES)
-    all_right(Loop(rocm, tmp_path, dict(GFX90A)), problems, 8)
+    all_right(Loop(rocm, tmp_path, dict(GFX90A)), "hipblaslt", problems, 8)
 
 
 def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
     """Of the sum of 4,096 products some solutions split K, and scale what they add up."""
-    all_right(Loop(rocm, tmp_path, dict(GFX1201)), [product("f8_r", "TN", **fields) for fields in SCALED], 40)
+    problems = [product("f8_r", "TN", **fields) for fields in SCALED]
+    all_right(Loop(rocm, tmp_path, dict(GFX1201)), "hipblaslt", problems, 40)
+
+
+def test_deep_convolutions_are_right(rocm: Rocm, tmp_path: Path) -> None:
+    """3-D, by MIOpen's GEMM solvers (columns of the image in 3-D, or none) and its naive ones."""
+    folders = {f"MIOPEN_{name}": str(tmp_path) for name in ("SYSTEM_DB_PATH", "USER_DB_PATH", "CUSTOM_CACHE_DIR")}
+    problems = [problem_from_key(f"{key}-0-NCDHW-FP16-{direction}") for direction, key in DEEP]
+    all_right(Loop(rocm, tmp_path, MIOPEN | folders), "miopen", problems, 9)
 
 
 @pytest.mark.parametrize(
@@ -81,5 +103,6 @@ def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
 def test_a_wrong_kernel_is_found(rocm: Rocm, tmp_path: Path, names: Sequence[str], kernel: str, fault: str) -> None:
     """Also one that spoils nothing but what is written besides D."""
     problems = [product("f16_r", "NN", **EPILOGUES[name]) for name in names]
-    for ((_, text),) in judged(Loop(rocm, tmp_path, GFX90A | {"VGPU_WRONG": kernel}), problems, 1):
+    loop = Loop(rocm, tmp_path, GFX90A | {"VGPU_WRONG": kernel})
+    for ((_, text),) in judged(loop, "hipblaslt", problems, 1):
         assert text.startswith(fault)

@@ -1,6 +1,6 @@
-"""How the replay's backend judges the real hipBLASLt's solutions of products with epilogues and scales.
+"""How a backend of the replay judges the results of the real library's solutions.
 
-``hipblaslt_checks.py PROBLEMS MOST``: of each problem (texts, a JSON list) the first so many solutions.  Prints a JSON
+``checks.py BACKEND PROBLEMS MOST``: of each problem (texts, a JSON list) the first so many solutions.  Prints a JSON
 value per problem: of each solution its relative error and what is wrong with its results (empty: nothing).
 """
 
@@ -8,13 +8,14 @@ import json
 import sys
 
 from analyzers.measure.backend import Conditions, Place
-from analyzers.measure.backends.hipblaslt import BACKEND
+from analyzers.measure.backends import BACKENDS
 from logparse.model import problem_from_text
 
 
 def main():
-    texts, most = map(json.loads, sys.argv[1:])
-    backend = BACKEND.open(Place(device="cpu"))
+    name, texts, most = map(json.loads, sys.argv[1:])
+    (kind,) = (x for x in BACKENDS if x.name == name)
+    backend = kind.open(Place(device="cpu"))
     for text in texts:
         problem = problem_from_text(text)
         found = []
