@@ -5,10 +5,11 @@ elements as the product wrote (``formats/traces/torch_epilogues.py``); or ``aten
 of its addend before the product.  Why it costs time: the result goes through memory once more in each direction, while
 cuBLASLt and hipBLASLt do the same in registers (epilogues BIAS, RELU_BIAS, GELU_BIAS …).
 
-What fusing saves is measured, never estimated.  A replay of the torch backend times ``torch:fused``
-(``_addmm_activation``) against ``Default`` (``addmm``, then the activation) for the problem with that epilogue; a
-confirmed pair gives default − fused per call.  Where there is none the finding has no saving, only a bound: the time of
-those kernels themselves, since the product is not made faster.
+What fusing saves is measured, never estimated.  A replay times the pair as it ran and its fused forms for the actions
+``fused_epilogue``, ``fused_gelu_tanh`` and ``compiled_epilogue``, which state the saving; where none of them is faster
+there is no finding.  A race of the problem with that epilogue times ``torch:fused`` (``_addmm_activation``) against
+``Default`` (``addmm``, then the activation); a confirmed pair gives default − fused per call.  Without either the
+finding has no saving, only a bound: the time of those kernels themselves, since the product is not made faster.
 
 Evidence needed: a trace with ``record_shapes=True``.  The trace contains the order, not the data flow: two unrelated
 kernels of equal size that follow one another would be taken for a tail.  GELU in the epilogue is the tanh
@@ -17,100 +18,41 @@ approximation; where the model's is the exact one the numbers change, and the fi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.action_times import Samples, samples_of
 from analyzers.evidence.joins import calls_by_problem, facts_of
 from analyzers.evidence.program_changes import FUSION
+from analyzers.evidence.stats import median
+from analyzers.evidence.tails import Tail, tails
 from analyzers.evidence.what_ifs import WhatIf, evidence, what_ifs
 from logparse.links import linked
 from logparse.model import Evidence, Finding, GemmProblem, problem_from_text
 
 NAME = "missed-fusion"
 FUSED = r"torch:fused"
-FACT = "epilogue_kernels"
 COPY = "elementwise_kernel"
 """In the name of PyTorch's kernels that copy or fill element by element (``ATen/native/cuda/CUDALoops.cuh``)."""
-ACTIVATIONS: Mapping[str, str] = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu"}
-"""Steps that are an epilogue, and its activation."""
-BY_HAND = ("mul", "pow", "mul", "add", "mul", "tanh", "add", "mul")
-"""½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) written out; the first product with ½ may stand elsewhere."""
-
-
-@dataclass(frozen=True)
-class Tail:
-    """What follows ``calls`` calls of a product and could be its epilogue; ``us`` is what those kernels took in all.
-
-    ``asked`` is the product with that epilogue, ``steps`` the words of the trace, ``exact`` whether GELU is by erf.
-    """
-
-    problem: GemmProblem
-    asked: GemmProblem
-    steps: tuple[str, ...]
-    calls: int
-    us: float
-    exact: bool = False
-
-
-def tails(tables: Tables) -> list[Tail]:
-    """The run's tails that an epilogue could do, those of all its traces added."""
-    rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == FACT)]
-    found: dict[tuple[str, tuple[str, ...]], Tail] = {}
-    for text in sorted(rows["value"]):
-        tail = _tail(json.loads(text))
-        if tail is None:
-            continue
-        old = found.get((tail.problem.text, tail.steps))
-        if old is not None:
-            tail = replace(tail, calls=tail.calls + old.calls, us=tail.us + old.us)
-        found[tail.problem.text, tail.steps] = tail
-    return [found[key] for key in sorted(found)]
-
-
-def _tail(value: Mapping[str, object]) -> Tail | None:
-    words, times = value["tail"], value["us"]
-    problem = problem_from_text(str(value["problem"]))
-    if not isinstance(problem, GemmProblem) or not isinstance(words, list) or not isinstance(times, list):
-        return None
-    taken = 1 if words[:1] == ["bias"] else 0
-    activation, exact = "none", False
-    rest = words[taken:]
-    if rest[:1] and rest[0] in ACTIVATIONS:
-        activation, exact, taken = ACTIVATIONS[rest[0]], rest[0] == "gelu", taken + 1
-    elif _by_hand(rest):
-        activation, taken = "gelu", taken + _by_hand(rest)
-    if not taken:
-        return None
-    # What the operator leaves open (an addend may be a bias) stays open; so does what the tail settles for the replay.
-    asked = replace(problem, activation=activation, bias=None, bias_type=None, bias_source=None, beta=None)
-    return Tail(problem, asked, tuple(words[:taken]), int(str(value["calls"])), float(sum(times[:taken])), exact)
-
-
-def _by_hand(words: Sequence[str]) -> int:
-    """How many steps form a GELU that is written out (0: none); copies of type between them belong to it."""
-    places = [i for i, word in enumerate(words) if word != "copy"]
-    if not words or words[0] == "copy":
-        return 0
-    for formula in (BY_HAND, BY_HAND[1:]):
-        if tuple(words[i] for i in places[: len(formula)]) == formula:
-            return places[len(formula) - 1] + 1
-    return 0
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """One finding per product and tail, and one per product whose ``addmm`` copies its addend."""
     found = tails(tables)
     measured = what_ifs(tables, settings, FUSED) if found else {}
+    samples = samples_of(tables, settings) if found else {}
     facts, counts = facts_of(tables), _counts(tables)
     out = []
     for tail in found:
+        timed = _timed(tail, samples)
+        if timed is not None and not timed.pays(settings.floor_share):
+            continue
         way = _measured(tail, measured) if tail.asked.activation != "none" else None
         if way is not None and way.confirmed and not way.faster(settings.floor_share):
             continue  # measured, and not worth it
         shown = evidence(way, facts) if way is not None and way.confirmed else _UNMEASURED
-        out.append(_finding(tail, way if way is not None and way.confirmed else None, counts, shown))
+        out.append(_finding(tail, way if way is not None and way.confirmed else None, timed, counts, shown))
     return [*out, *_copies(tables, counts)]
 
 
@@ -122,6 +64,31 @@ def _measured(tail: Tail, measured: Mapping[str, list[WhatIf]]) -> WhatIf | None
         if isinstance(problem, GemmProblem) and problem.activation == tail.asked.activation:
             ways += known if linked(tail.asked, problem) else []
     return min(ways, key=lambda x: (not x.confirmed, x.saving_us, x.problem, x.source_id)) if ways else None
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """The fastest fused form that a replay timed beside the pair as it ran, µs per call."""
+
+    solution: str
+    now_us: float
+    then_us: float
+    most_us: float
+
+    def pays(self, floor: float) -> bool:
+        """Whether each of its samples is faster than the pair as it ran by more than ``floor`` of that."""
+        return self.now_us - self.most_us > floor * self.now_us
+
+
+def _timed(tail: Tail, samples: Samples) -> _Timed | None:
+    """What a replay timed for the actions that fuse this tail; None without both times."""
+    before = samples.get((tail.fused.text, tail.as_run))
+    forms = {x: held for x in tail.fused_forms if (held := samples.get((tail.fused.text, x))) is not None}
+    if before is None or not forms:
+        return None
+    best = min(sorted(forms), key=lambda x: median(forms[x][1]))
+    times = forms[best][1]
+    return _Timed(best, median(before[1]), median(times), max(times))
 
 
 @dataclass(frozen=True)
@@ -143,15 +110,17 @@ def _counts(tables: Tables) -> _Counts:
     return _Counts(*({str(k): int(v) for k, v in x.items()} for x in (run, traced)))
 
 
-def _finding(tail: Tail, way: WhatIf | None, counts: _Counts, shown: Evidence) -> Finding:
+def _finding(tail: Tail, way: WhatIf | None, timed: _Timed | None, counts: _Counts, shown: Evidence) -> Finding:
     calls = counts.of(tail.problem.text, tail.calls)
     each = tail.us / tail.calls
     steps = " and ".join(tail.steps) if len(tail.steps) < 3 else "a GELU that is written out"
     kernels = "a kernel" if len(tail.steps) == 1 else f"{len(tail.steps)} kernels"
     message = f"{steps} after it: {kernels} more, {each:.4g} µs per call"
-    if way is None:
+    if way is None and timed is not None:
+        message += f"; timed: {timed.then_us:.4g} µs by {timed.solution}, {timed.now_us:.4g} µs as it runs"
+    elif way is None:
         message += "; in the epilogue it would save at most that, which is not measured"
-    else:
+    if way is not None:
         message += f"; measured: {way.solution} takes {way.time_us:.4g} µs, the default {way.default_us:.4g} µs"
     if tail.exact:
         message += "; the epilogue's GELU is the tanh approximation, the model's is exact"
@@ -163,7 +132,7 @@ def _finding(tail: Tail, way: WhatIf | None, counts: _Counts, shown: Evidence) -
         calls=calls,
         saving_us=way.saving_us * calls if way is not None and calls is not None else None,
         evidence=_with_steps(shown, tail.steps, tail.us, tail.calls),
-        advice=_ADVICE,
+        advice=_ADVICE if timed is None else _TIMED_ADVICE,
     )
 
 
@@ -173,7 +142,8 @@ def _with_steps(shown: Evidence, steps: tuple[str, ...], us: float, calls: int) 
 
 _UNMEASURED = Evidence(best="torch:fused", details={"confidence": 0.4})
 """The evidence of a remedy of which no time is known."""
-_ADVICE = f"{FUSION} Measure it by a replay of the problem with this bias and activation."
+_ADVICE = f"{FUSION} `logparse replay` times the pair as it runs and fused, where a trace marks its GPU time."
+_TIMED_ADVICE = f"{FUSION} The actions state what it saves in all, and the lines to change."
 
 
 def _copies(tables: Tables, counts: _Counts) -> Iterator[Finding]:

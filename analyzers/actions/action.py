@@ -33,13 +33,14 @@ class Application:
     """How an action is applied.
 
     ``settings`` and ``model`` are lines of Python for the functions ``settings()`` and ``model(model)`` of a generated
-    ``apply.py``, ``environment`` holds variables for the job, ``by_hand`` what a person changes where no such line can.
-    ``line`` is the one line that does it.
+    ``apply.py``, ``helpers`` definitions that they use, ``environment`` holds variables for the job, ``by_hand`` what a
+    person changes where no such line can.  ``line`` is the one line that does it.
     """
 
     line: str
     settings: tuple[str, ...] = ()
     model: tuple[str, ...] = ()
+    helpers: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     by_hand: str = ""
 
@@ -49,7 +50,8 @@ class Action:
     """A member of ``ACTIONS``.
 
     ``change`` returns what a call becomes (None: it stays as it is), ``application`` how it is done in this job (None:
-    it cannot be).  ``added`` are calls that only the action makes, such as a conversion of the job's inputs.  An
+    it cannot be).  ``added`` are calls that only the action makes, such as a conversion of the job's inputs; ``works``
+    what it may change, where that is not each problem for itself.  An
     action that ``contains`` others is a combination of them; of those that name the same thing in ``excludes`` only one
     can be applied; one that is not ``exact`` changes results by more than the order of sums.  ``needs`` is for people.
     """
@@ -60,6 +62,7 @@ class Action:
     change: Callable[[Work, Job], Change | None]
     application: Callable[[Job], Application | None]
     added: Callable[[Job], tuple[Work, ...]] = lambda job: ()
+    works: Callable[[Job], tuple[Work, ...]] = lambda job: job.work
     contains: tuple[str, ...] = ()
     excludes: str | None = None
     exact: bool = True

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pandas as pd
@@ -11,7 +11,8 @@ import pandas as pd
 from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.gpu_time import kernels_of_run, steps, traced_us
 from analyzers.evidence.joins import calls_by_problem
-from logparse.model import ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
+from analyzers.evidence.tails import Tail, tails
+from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 
 Image = tuple[int, int, int, int]
 """Sizes n, c, h, w of a tensor that a convolution reads or writes."""
@@ -19,23 +20,33 @@ Image = tuple[int, int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """All calls of one problem.  ``us`` is their GPU time in the run's traces; None: no trace counts them."""
+    """All calls of one problem.  ``us`` is their GPU time in the run's traces; None: no trace counts them.
+
+    ``solution`` is what runs now, as a replay's text.  A product with what follows it is the problem that does both,
+    with its ``tail``; its time is counted once more where the product and the operators after it stand alone.
+    """
 
     problem: Problem
     calls: float | None
     us: float | None
     kernels: str = ""
+    solution: str = DEFAULT.text
+    tail: Tail | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """``total_us`` is the GPU time of the run's traces, None without one; ``backend`` is CUDA, HIP, CPU or unknown."""
+    """``total_us`` is the GPU time of the run's traces, None without one; ``backend`` is CUDA, HIP, CPU or unknown.
+
+    ``pairs`` are products with what follows them, of the calls that ``work`` holds one by one.
+    """
 
     work: tuple[Work, ...]
     total_us: float | None
     steps: float | None
     backend: str | None
     arch: str | None = None
+    pairs: tuple[Work, ...] = ()
 
     @cached_property
     def convolutions(self) -> tuple[ConvProblem, ...]:
@@ -55,6 +66,12 @@ class Job:
         """PyTorch's name of the type of most convolutions."""
         types = pd.Series([p.in_type for p in self.convolutions if p.in_type], dtype="object")
         return _TORCH.get(str(types.mode().iloc[0])) if len(types) else None
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether gradients are computed."""
+        names = (x.problem.name for x in self.work if isinstance(x.problem, OperatorProblem))
+        return any("backward" in name for name in names) or any(x.direction != "F" for x in self.convolutions)
 
     @property
     def is_gpu(self) -> bool:
@@ -100,7 +117,23 @@ def job_of(tables: Tables, settings: Settings) -> Job:
         steps=steps(tables, settings)[0],
         backend=_backend(facts),
         arch=_only(facts, "arch"),
+        pairs=_pairs(tables, work),
     )
+
+
+def _pairs(tables: Tables, work: Sequence[Work]) -> tuple[Work, ...]:
+    """Of each product's time the part of those calls that have a tail, and the tail's."""
+    found = tails(tables)
+    traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
+    us = {x.problem.text: x.us for x in work if x.us is not None}
+    out = []
+    for tail in found:
+        text = tail.problem.text
+        if text in us and text in traced and tail.problem.batch_count == 1:
+            product = us[text] * min(1.0, tail.calls / float(traced[text]))
+            one = Work(problem=tail.fused, calls=float(tail.calls), us=product + tail.us, solution=tail.as_run)
+            out.append(replace(one, tail=tail))
+    return tuple(out)
 
 
 def _backend(facts: pd.DataFrame) -> str | None:

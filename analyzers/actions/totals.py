@@ -8,21 +8,15 @@ alike: of each it is that between the least and the largest of its samples' rati
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from analyzers.actions.action import Action, ActionResult, Change, Part
 from analyzers.actions.job import Job, Work, job_of, typed
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.joins import facts_of, timed
-from analyzers.evidence.origins import ACTION
+from analyzers.evidence.action_times import Samples, samples_of
 from analyzers.evidence.stats import median
-from analyzers.evidence.target import same_device
 from logparse.model import DEFAULT, ConvProblem, Family, GemmProblem, OperatorProblem, Problem
-
-Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
-"""By problem text and solution text: the source, and its samples in µs."""
 
 CONVOLUTION, GEMM = "convolution", "GEMM"
 _MOST = 600
@@ -43,14 +37,18 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
         solutions.setdefault(problem.text, [DEFAULT.text]).append(solution)
 
     chosen = [x for x in actions if x.application(job) is not None]
-    for work in sorted(job.work, key=_weight, reverse=True)[:_MOST]:
-        for action in chosen:
+    actions_of: dict[Work, list[Action]] = {}
+    for action in chosen:
+        for work in action.works(job):
+            actions_of.setdefault(work, []).append(action)
+    for work in sorted(actions_of, key=_weight, reverse=True)[:_MOST]:
+        for action in actions_of[work]:
             if work.us is not None and work.us < least:
                 continue
             for one in _passes(work, job):
                 change = action.change(one, job)
                 if change is not None:
-                    add(one.problem, DEFAULT.text)
+                    add(one.problem, one.solution)
                     if change.problem is not None:
                         add(change.problem, change.solution)
     for added in (x for action in chosen for x in action.added(job)):
@@ -76,7 +74,7 @@ def _passes(work: Work, job: Job) -> tuple[Work, ...]:
 
 def results(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[ActionResult]:
     """The actions of which a replay timed something, the largest saving first."""
-    samples = _samples(tables, settings)
+    samples = samples_of(tables, settings)
     if not samples:
         return []
     job = job_of(tables, settings)
@@ -89,11 +87,12 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
     application = action.application(job)
     if application is None:
         return None
-    now = low = high = then = changed = measured = 0.0
+    now = sum(_now_us(work, job, samples) for work in job.work)
+    then = low = high = now
+    changed = measured = 0.0
     parts = []
-    for work in job.work:
+    for work in action.works(job):
         us = _now_us(work, job, samples)
-        now, then, low, high = now + us, then + us, low + us, high + us
         passes = _passes(work, job)
         changes = [change for one in passes if (change := action.change(one, job)) is not None]
         if not changes:
@@ -163,7 +162,7 @@ class _Ratio:
 
 def _ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -> _Ratio | None:
     """Time of what a call becomes over time of what it is; None where one of them is not timed."""
-    before = [samples.get((one.problem.text, DEFAULT.text)) for one in passes]
+    before = [samples.get((one.problem.text, one.solution)) for one in passes]
     now = sum(median(x[1]) for x in before if x is not None)
     then = low = high = 0.0
     for was, change in zip(before, changes, strict=True):
@@ -184,27 +183,6 @@ def _times(was: tuple[str, Sequence[float]], after: tuple[str, Sequence[float]])
         return then, min(after[1]), max(after[1])
     ratios = [now * y / x for x, y in zip(was[1], after[1], strict=True)]
     return then, min(*ratios, then), max(*ratios, then)
-
-
-def _samples(tables: Tables, settings: Settings) -> Samples:
-    """What replays timed for actions, of the target's device and the environment that timed most."""
-    rows = timed(tables.measurements[(tables.measurements["origin"] == ACTION).to_numpy(dtype=bool)])
-    if not len(rows):
-        return {}
-    facts = facts_of(tables)
-    environment = rows["source_id"].map(lambda x: facts.get(str(x), {}).get("environment", ""))
-    usable = rows["source_id"].map(lambda x: same_device(facts.get(str(x), {}), settings.target) is not False)
-    rows = rows.assign(environment=environment)[usable.to_numpy(dtype=bool)]
-    if not len(rows):
-        return {}
-    most = rows["environment"].value_counts().sort_index().idxmax()
-    rows = rows[rows["environment"] == most].sort_values("source_id")
-    columns = (rows[name] for name in ("problem", "solution", "source_id", "samples_us"))
-    return {
-        (str(problem), str(solution)): (str(source), tuple(map(float, taken)))
-        for problem, solution, source, taken in zip(*columns, strict=True)
-        if taken is not None and not isinstance(taken, float) and len(taken)
-    }
 
 
 def row(x: ActionResult) -> dict[str, object]:

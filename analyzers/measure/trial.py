@@ -350,8 +350,9 @@ class Trial:
         wanted = [x for x in self._only if x.text not in self._rows]
         sampler = self._sampler()
         taken: dict[str, list[float]] = {x.text: [] for x in wanted}
-        for backend in self._context.backends.values():
-            self._owners.update({x.text: backend for x in wanted if x.text not in self._owners})
+        backends = self._context.backends  # actions name solutions of torch's, which may not be the first one open
+        backend = backends.get("torch", next(iter(backends.values())))
+        self._owners.update({x.text: backend for x in wanted})
         for turn in range(1 + self._context.method.turns):
             for solution in wanted:
                 if solution.text in sampler.refused:

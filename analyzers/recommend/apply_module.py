@@ -53,6 +53,7 @@ def module(results: Sequence[ActionResult]) -> Emission | None:
         actions="".join(_entry(x) for x in usable),
         settings="".join(_branch(x, x.application.settings) for x in usable),
         model="".join(_branch(x, x.application.model) for x in usable),
+        helpers="".join(f"\n{x}\n" for x in dict.fromkeys(x for y in usable for x in y.application.helpers)),
     )
     return Emission(NAME, text.encode(), _USE)
 
@@ -140,7 +141,7 @@ def _with_rows(tensor, rows):
     out[: len(tensor)] = tensor.detach()
     return out
 
-
+{helpers}
 if __name__ == "__logparse__" and ALONE:  # logparse run --with
     settings(*ALONE)
 '''

@@ -7,7 +7,10 @@ heuristic, the activation as a kernel of its own.
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 from analyzers.measure.backend import Place, UnsupportedError
@@ -34,9 +37,9 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
     if device.is_gpu and _in_full(problem) and not place.gemm_tf32:
         short = _precision(device, problem, place, tf32=True)
         ways.append(Way(named("tf32"), lambda o: _default(device, o), short, raced=False))
+    if problem.batch_count == 1 and problem.beta != "nonzero":
+        ways += _epilogue_ways(device, problem, around)
     if problem.bias and problem.batch_count == 1:
-        if problem.activation in ("relu", "gelu") and problem.beta != "nonzero":
-            ways.append(Way(named("fused"), lambda o: _fused(device, o), around))
         ways.append(Way(named("unfused"), lambda o: _unfused(device, o), around))
     if device.is_gpu:
         for word in _BLAS[device.is_rocm]:
@@ -58,6 +61,23 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
     return ways
 
 
+def _epilogue_ways(device: TorchDevice, problem: GemmProblem, around: Around) -> list[Way]:
+    """Bias and activation in the epilogue, and forms of the pair that a program may contain, which do not race."""
+    ways = []
+    if problem.activation in ("relu", "gelu"):
+        ways.append(Way(named("fused"), lambda o: _fused(device, o), around, raced=bool(problem.bias)))
+    for form in (None, "erf", "written") if problem.activation == "gelu" else (None,):
+        words = [] if form is None else [f"gelu={form}"]
+        ways.append(Way(named("compiled", *words), lambda o, f=form: _compiled(device, o, f), around, raced=False))  # type: ignore[misc]
+        if form is not None:
+            ways.append(Way(named(*words), lambda o, f=form: _default(device, o, f), around, raced=False))  # type: ignore[misc]
+        if form is not None and problem.bias:
+            ways.append(
+                Way(named("unfused", *words), lambda o, f=form: _unfused(device, o, f), around, raced=False)  # type: ignore[misc]
+            )
+    return ways
+
+
 def _refuse(device: TorchDevice, p: GemmProblem) -> None:
     if p.gradient or p.aux:
         raise UnsupportedError("a gradient or auxiliary epilogue")
@@ -71,9 +91,9 @@ def _refuse(device: TorchDevice, p: GemmProblem) -> None:
         raise UnsupportedError("mixed or 8-bit types")
 
 
-def _default(device: TorchDevice, o: GemmOperands) -> Call:
+def _default(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> Call:
     product = _product(device, o)
-    activate = _activation(device, o.problem.activation)
+    activate = _activation(device, o.problem.activation, gelu)
     if activate is None:
         return product
     return lambda i: activate(product(i), o.d[i])
@@ -95,24 +115,59 @@ def _product(device: TorchDevice, o: GemmOperands) -> Call:
     return lambda i: torch.mm(o.x[i], o.y[i], out=o.d[i])
 
 
-def _activation(device: TorchDevice, name: str | None) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """An activation as a kernel of its own, in place."""
+def _activation(
+    device: TorchDevice, name: str | None, gelu: str | None = None
+) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """An activation as a kernel of its own, in place; a ``gelu`` by ``erf``, or ``written`` out as many kernels."""
     if name == "relu":
         return lambda value, out: value.relu_()
+    if gelu == "written":
+        return lambda value, out: _written_gelu(device.torch, value)
     if name == "gelu":
-        return lambda value, out: device.torch.ops.aten.gelu.out(value, approximate="tanh", out=out)
+        approximate = "none" if gelu == "erf" else "tanh"
+        return lambda value, out: device.torch.ops.aten.gelu.out(value, approximate=approximate, out=out)
     return None
 
 
+def _written_gelu(torch: Any, x: Tensor) -> Tensor:
+    """½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) as programs write it."""
+    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3))))
+
+
 def _fused(device: TorchDevice, o: GemmOperands) -> Call:
-    """Bias and activation in the epilogue of the product; a private function of torch, public in its compiler."""
+    """Bias and activation in the epilogue of the product; a private function of torch, public in its compiler.
+
+    It has no form without a bias, so a product without one gets zeros.
+    """
     gelu = o.problem.activation == "gelu"
-    return lambda i: device.torch._addmm_activation(o.bias[i], o.x[i], o.y[i], use_gelu=gelu, out=o.d[i])
+    bias = o.bias or [o.d[0].new_zeros(o.d[0].shape[-1])] * o.sets
+    return lambda i: device.torch._addmm_activation(bias[i], o.x[i], o.y[i], use_gelu=gelu, out=o.d[i])
 
 
-def _unfused(device: TorchDevice, o: GemmOperands) -> Call:
+def _compiled(device: TorchDevice, o: GemmOperands, gelu: str | None) -> Call:
+    """The product and what follows it through torch.compile, for these sizes alone."""
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # read at its first import: no processes that stay
+    torch, name = device.torch, o.problem.activation
+
+    def pair(x: Tensor, y: Tensor, bias: Tensor | None) -> Tensor:
+        out = torch.mm(x, y) if bias is None else torch.addmm(bias, x, y)
+        if name == "relu":
+            return torch.relu(out)
+        if gelu == "written":
+            return _written_gelu(torch, out)
+        if name == "gelu":
+            return torch.nn.functional.gelu(out, approximate="none" if gelu == "erf" else "tanh")
+        return out
+
+    # Beyond eight compilations of one code object PyTorch runs it uncompiled: each problem has an object of its own.
+    own = FunctionType(pair.__code__.replace(), pair.__globals__, closure=pair.__closure__)
+    compiled = torch.compile(own, fullgraph=True, dynamic=False)
+    return lambda i: compiled(o.x[i], o.y[i], o.bias[i] if o.bias else None)
+
+
+def _unfused(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> Call:
     """Product, bias and activation one after another."""
-    torch, activate = device.torch, _activation(device, o.problem.activation)
+    torch, activate = device.torch, _activation(device, o.problem.activation, gelu)
 
     def call(i: int) -> Tensor:
         out = torch.mm(o.x[i], o.y[i], out=o.d[i])

@@ -31,10 +31,11 @@ class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
     def __init__(self) -> None:
         super().__init__()
         self.conv, self.norm = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8)
-        self.head = torch.nn.Linear(8, OUTPUTS, bias=False)
+        self.inner = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU())
+        self.head = torch.nn.Linear(16, OUTPUTS, bias=False)
 
     def forward(self, x: Any) -> Any:
-        return self.head(torch.relu(self.norm(self.conv(x))).mean((2, 3)))
+        return self.head(self.inner(torch.relu(self.norm(self.conv(x))).mean((2, 3))))
 
 
 def traced(model: Any, path: Path, as_device: Any) -> None:
@@ -73,7 +74,10 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     store, out, as_device = loop
     found = advise(store, Settings(), "before")
     results = {x.action.name: x for x in found.actions}
-    assert set(results) == {"channels_last", "padded_output"}, "what a CPU can do"
+    assert set(results) == {"channels_last", "padded_output", "fused_epilogue"}, "what a CPU can do"
+    (pair,) = results["fused_epilogue"].parts
+    assert pair.label == "TN 16×4×8 f32_r RELU_BIAS"
+    assert pair.now_us == pytest.approx(results["fused_epilogue"].changed_us), "the product's time and the ReLU's"
     for result in results.values():
         assert result.steps == 2
         assert result.then_us - result.now_us == pytest.approx(sum(x.then_us - x.now_us for x in result.parts))
@@ -91,12 +95,13 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     assert spec.loader is not None
     apply: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(apply)
-    apply.settings("channels_last", "padded_output")
+    apply.settings("channels_last", "padded_output", "fused_epilogue")
     model, images = Net().eval(), torch.randn(2, 3, 16, 16)
     with torch.no_grad():
         before = model(images)
-        model = apply.model(model, "channels_last", "padded_output")
+        model = apply.model(model, "channels_last", "padded_output", "fused_epilogue")
         after = model(images)
+    assert type(model.inner[0]).__name__ == "_LinearRelu"
     assert model.conv.weight.is_contiguous(memory_format=torch.channels_last)
     assert after.shape == (2, PADDED)
     assert torch.allclose(after[:, :OUTPUTS], before, atol=1e-5)

@@ -1,0 +1,155 @@
+"""Products with what follows them: a bias, ReLU or GELU in the library's epilogue, or compiled into one kernel.
+
+The epilogue writes only its result.  That is all that the gradient of a bias and of ReLU needs; that of GELU needs its
+input, so in training a GELU stays a kernel of its own, and what compiling does depends on what it keeps for the
+backward pass, which a replay of the forward pass does not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from analyzers.actions.action import Action, Application, Change
+from analyzers.actions.job import Job, Work
+from analyzers.evidence.tails import Tail
+
+HELPERS = '''
+class _Relu(torch.autograd.Function):
+    """ReLU of a linear layer in the epilogue of its product; the gradient needs the result alone."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        out = torch._addmm_activation(bias, x, weight.t())
+        ctx.save_for_backward(x, weight, out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight, out = ctx.saved_tensors
+        to_x, to_weight, to_bias = ctx.needs_input_grad
+        grad = torch.ops.aten.threshold_backward(grad, out, 0)
+        return grad @ weight if to_x else None, grad.t() @ x if to_weight else None, grad.sum(0) if to_bias else None
+
+
+def linear(x, weight, bias=None, activation="relu"):
+    """A linear layer with ReLU or GELU (tanh) in the epilogue of its product; GELU there only without a gradient."""
+    bias = weight.new_zeros(len(weight)) if bias is None else bias
+    needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (x, weight, bias))
+    if activation == "gelu" and needs_grad:
+        return torch.nn.functional.gelu(torch.nn.functional.linear(x, weight, bias), approximate="tanh")
+    if torch.is_autocast_enabled(x.device.type):
+        x, weight, bias = (t.to(torch.get_autocast_dtype(x.device.type)) for t in (x, weight, bias))
+    rows = x.reshape(-1, x.shape[-1])
+    if activation == "gelu":
+        out = torch._addmm_activation(bias, rows, weight.t(), use_gelu=True)
+    else:
+        out = _Relu.apply(rows, weight, bias)
+    return out.reshape(*x.shape[:-1], -1)
+
+
+class _LinearRelu(torch.nn.Linear):
+    def forward(self, x):
+        return linear(x, self.weight, self.bias, "relu")
+
+
+class _LinearGelu(torch.nn.Linear):
+    def forward(self, x):
+        return linear(x, self.weight, self.bias, "gelu")
+
+
+def _fused(model, approximate):
+    """Linear layers that a torch.nn.Sequential holds right before a ReLU, or a GELU of these forms."""
+    changed = 0
+    for parent in [x for x in model.modules() if isinstance(x, torch.nn.Sequential)]:
+        for (_, first), (name, second) in list(zip(parent.named_children(), list(parent.named_children())[1:])):
+            gelu = isinstance(second, torch.nn.GELU) and second.approximate in approximate
+            if type(first) is torch.nn.Linear and (gelu or isinstance(second, torch.nn.ReLU)):
+                first.__class__ = _LinearGelu if gelu else _LinearRelu
+                setattr(parent, name, torch.nn.Identity())
+                changed += 1
+    if not changed:
+        import warnings
+
+        warnings.warn("no torch.nn.Sequential holds a Linear and its activation: call apply.linear in the model")
+    return model
+'''
+_LINE = {
+    "none": "torch.nn.functional.linear(x, weight, bias) instead of an addition after the product",
+    "relu": 'apply.linear(x, weight, bias, "relu") instead of relu(linear(x, weight, bias))',
+    "gelu": 'apply.linear(x, weight, bias, "gelu") instead of gelu(linear(x, weight, bias))',
+}
+
+
+def _exact(tail: Tail, job: Job) -> bool:
+    """Whether the library's epilogue computes what the kernels after the product do."""
+    return not tail.exact and (tail.asked.activation != "gelu" or not job.trains)
+
+
+def _tanh(tail: Tail, job: Job) -> bool:
+    """Whether only GELU's form differs."""
+    return tail.exact and not job.trains
+
+
+def _compilable(tail: Tail, job: Job) -> bool:
+    return not job.trains
+
+
+def _change(work: Work, job: Job, suits: Callable[[Tail, Job], bool], solution: Callable[[Tail], str]) -> Change | None:
+    tail = work.tail
+    return None if tail is None or not suits(tail, job) else Change(work.problem, solution(tail))
+
+
+def _activations(job: Job, suits: Callable[[Tail, Job], bool]) -> list[str]:
+    tails = [x.tail for x in job.pairs if x.tail is not None and suits(x.tail, job)]
+    return sorted({x.asked.activation or "none" for x in tails})
+
+
+def _fused(job: Job, suits: Callable[[Tail, Job], bool], approximate: tuple[str, ...]) -> Application | None:
+    found = _activations(job, suits)
+    if not found:
+        return None
+    in_model = found != ["none"]
+    return Application(
+        line="; ".join(_LINE[x] for x in found),
+        model=(f"model = _fused(model, {approximate!r})",) if in_model else (),
+        helpers=(HELPERS,) if in_model else (),
+    )
+
+
+def _compile(job: Job) -> Application | None:
+    if not _activations(job, _compilable):
+        return None
+    return Application(line="put the product and what follows it into a function of their own under @torch.compile")
+
+
+EPILOGUE = Action(
+    name="fused_epilogue",
+    kind="program",
+    about="let the library's epilogue do what kernels of their own do after a product",
+    change=lambda work, job: _change(work, job, _exact, lambda tail: tail.epilogue),
+    application=lambda job: _fused(job, _exact, ("tanh",)),
+    works=lambda job: job.pairs,
+    excludes="epilogue",
+)
+TANH = Action(
+    name="fused_gelu_tanh",
+    kind="program",
+    about="let the library's epilogue compute GELU, by its tanh approximation",
+    change=lambda work, job: _change(work, job, _tanh, lambda tail: tail.epilogue),
+    application=lambda job: _fused(job, _tanh, ("none",)),
+    works=lambda job: job.pairs,
+    excludes="epilogue",
+    exact=False,
+    needs="a model that bears the tanh approximation of GELU, which differs by up to 5e-4",
+)
+COMPILED = Action(
+    name="compiled_epilogue",
+    kind="program",
+    about="let torch.compile make one kernel of what follows a product",
+    change=lambda work, job: _change(work, job, _compilable, lambda tail: tail.compiled),
+    application=_compile,
+    works=lambda job: job.pairs,
+    excludes="epilogue",
+    needs="sizes that do not vary: each new size is compiled again, for seconds",
+)
+ALL = (EPILOGUE, TANH, COMPILED)

@@ -1,0 +1,35 @@
+"""What replays timed for actions: samples of each problem's default and of the solutions that actions lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.joins import facts_of, timed
+from analyzers.evidence.origins import ACTION
+from analyzers.evidence.target import same_device
+
+Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
+"""By problem text and solution text: the source, and its samples in µs."""
+
+
+def samples_of(tables: Tables, settings: Settings) -> Samples:
+    """What replays timed for actions, of the target's device and the environment that timed most."""
+    rows = timed(tables.measurements[(tables.measurements["origin"] == ACTION).to_numpy(dtype=bool)])
+    if not len(rows):
+        return {}
+    facts = facts_of(tables)
+    environment = rows["source_id"].map(lambda x: facts.get(str(x), {}).get("environment", ""))
+    usable = rows["source_id"].map(lambda x: same_device(facts.get(str(x), {}), settings.target) is not False)
+    rows = rows.assign(environment=environment)[usable.to_numpy(dtype=bool)]
+    if not len(rows):
+        return {}
+    most = rows["environment"].value_counts().sort_index().idxmax()
+    rows = rows[rows["environment"] == most].sort_values("source_id")
+    columns = (rows[name] for name in ("problem", "solution", "source_id", "samples_us"))
+    return {
+        (str(problem), str(solution)): (str(source), tuple(map(float, taken)))
+        for problem, solution, source, taken in zip(*columns, strict=True)
+        if taken is not None and not isinstance(taken, float) and len(taken)
+    }

@@ -1,0 +1,127 @@
+"""Products with kernels after them that an epilogue could do, as a trace shows them (``torch/epilogues.py``).
+
+The pair as it ran, and the same with the work in the epilogue, are solutions of one problem, so a replay times both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from analyzers.analyzer import Tables
+from logparse.model import DEFAULT, GemmProblem, problem_from_text
+
+FACT = "epilogue_kernels"
+ACTIVATIONS: Mapping[str, str] = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu"}
+"""Steps that are an epilogue, and its activation."""
+BY_HAND = ("mul", "pow", "mul", "add", "mul", "tanh", "add", "mul")
+"""½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) written out; the first product with ½ may stand elsewhere."""
+
+Form: TypeAlias = Literal["", "erf", "written"]
+"""How a GELU is computed: the tanh approximation in one kernel, exactly by erf, or the approximation written out."""
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What follows ``calls`` calls of a product and could be its epilogue; ``us`` is what those kernels took in all.
+
+    ``asked`` is the product with that epilogue, ``steps`` the words of the trace, ``form`` how GELU is computed there.
+    """
+
+    problem: GemmProblem
+    asked: GemmProblem
+    steps: tuple[str, ...]
+    calls: int
+    us: float
+    form: Form = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether GELU is by erf, which no epilogue computes."""
+        return self.form == "erf"
+
+    @property
+    def fused(self) -> GemmProblem:
+        """The product with that epilogue as a replay runs it: an addend of ``addmm`` is taken to be a bias."""
+        bias = self.problem.bias is not False or self.adds_bias
+        kind = self.problem.d_type if bias else None
+        return replace(self.asked, bias=bias, bias_type=kind, beta="zero")
+
+    @property
+    def adds_bias(self) -> bool:
+        """Whether a kernel of its own adds the bias."""
+        return "bias" in self.steps
+
+    @property
+    def as_run(self) -> str:
+        """The solution of ``fused`` that runs the kernels of the trace."""
+        words = [*(["unfused"] if self.adds_bias else []), *self.form_words]
+        return f"torch:{','.join(words)}" if words else DEFAULT.text
+
+    @property
+    def epilogue(self) -> str:
+        """The solution of ``fused`` in the library's epilogue, whose GELU is by tanh; a bias alone is the default."""
+        return DEFAULT.text if self.asked.activation == "none" else "torch:fused"
+
+    @property
+    def compiled(self) -> str:
+        """The solution of ``fused`` through torch.compile, which computes what the program does."""
+        return ",".join(("torch:compiled", *self.form_words))
+
+    @property
+    def fused_forms(self) -> tuple[str, ...]:
+        """The solutions of ``fused`` in which no kernel of its own follows each step."""
+        return (self.epilogue, self.compiled)
+
+    @property
+    def form_words(self) -> tuple[str, ...]:
+        """Words of a solution that name the form of GELU; none for the library's own."""
+        return (f"gelu={self.form}",) if self.form else ()
+
+
+def tails(tables: Tables) -> list[Tail]:
+    """The run's tails that an epilogue could do, those of all its traces added."""
+    rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == FACT)]
+    found: dict[tuple[str, tuple[str, ...]], Tail] = {}
+    for text in sorted(rows["value"]):
+        tail = _tail(json.loads(text))
+        if tail is None:
+            continue
+        old = found.get((tail.problem.text, tail.steps))
+        if old is not None:
+            tail = replace(tail, calls=tail.calls + old.calls, us=tail.us + old.us)
+        found[tail.problem.text, tail.steps] = tail
+    return [found[key] for key in sorted(found)]
+
+
+def _tail(value: Mapping[str, object]) -> Tail | None:
+    words, times = value["tail"], value["us"]
+    problem = problem_from_text(str(value["problem"]))
+    if not isinstance(problem, GemmProblem) or not isinstance(words, list) or not isinstance(times, list):
+        return None
+    taken = 1 if words[:1] == ["bias"] else 0
+    activation: str = "none"
+    form: Form = ""
+    rest = words[taken:]
+    if rest[:1] and rest[0] in ACTIVATIONS:
+        activation, form, taken = ACTIVATIONS[rest[0]], "erf" if rest[0] == "gelu" else "", taken + 1
+    elif _by_hand(rest):
+        activation, form, taken = "gelu", "written", taken + _by_hand(rest)
+    if not taken:
+        return None
+    # What the operator leaves open (an addend may be a bias) stays open; so does what the tail settles for the replay.
+    asked = replace(problem, activation=activation, bias=None, bias_type=None, bias_source=None, beta=None)
+    return Tail(problem, asked, tuple(words[:taken]), int(str(value["calls"])), float(sum(times[:taken])), form)
+
+
+def _by_hand(words: Sequence[str]) -> int:
+    """How many steps form a GELU that is written out (0: none); copies of type between them belong to it."""
+    places = [i for i, word in enumerate(words) if word != "copy"]
+    if not words or words[0] == "copy":
+        return 0
+    for formula in (BY_HAND, BY_HAND[1:]):
+        if tuple(words[i] for i in places[: len(formula)]) == formula:
+            return places[len(formula) - 1] + 1
+    return 0
