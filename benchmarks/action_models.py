@@ -20,10 +20,13 @@ Made = tuple[nn.Module, tuple[torch.Tensor, ...], Callable[[Any], torch.Tensor]]
 
 @dataclass(frozen=True)
 class Model:
-    """How a model is made (device, small → ``Made``) and in which type its step runs (autocast; None: float32)."""
+    """How a model is made (device, small → ``Made``), in which type its step runs (autocast; None: float32), and
+    whether it trains or only infers.
+    """
 
     make: Callable[[torch.device, bool], Made]
     autocast: torch.dtype | None = None
+    trains: bool = True
 
 
 def _classified(model: nn.Module, device: torch.device, batch: int, size: int, classes: int) -> Made:
@@ -318,6 +321,23 @@ def llama(device: torch.device, small: bool) -> Made:
     return _language(model.to(torch.bfloat16), device, *sizes)
 
 
+def _perceptron(device: torch.device, small: bool, act: Callable[[], nn.Module]) -> Made:
+    """Wide layers with an activation after each but the last, as on top of a recommender (Naumov et al. 2019)."""
+    width, depth, batch = (32, 2, 8) if small else (4096, 6, 8192)
+    layers = [x for _ in range(depth) for x in (nn.Linear(width, width), act())]
+    model = nn.Sequential(*layers, nn.Linear(width, 1)).to(device)
+    inputs = torch.randn(batch, width, device=device)
+    return model, (inputs,), lambda scores: scores.float().square().mean()
+
+
+def mlp(device: torch.device, small: bool) -> Made:
+    return _perceptron(device, small, nn.ReLU)
+
+
+def mlp_inference(device: torch.device, small: bool) -> Made:
+    return _perceptron(device, small, lambda: nn.GELU(approximate="tanh"))
+
+
 MODELS: dict[str, Model] = {
     "resnet50": Model(resnet50, torch.bfloat16),
     "resnext50": Model(resnext50),
@@ -327,4 +347,6 @@ MODELS: dict[str, Model] = {
     "vit_b": Model(vit_b),
     "gpt2": Model(gpt2, torch.bfloat16),
     "llama": Model(llama),
+    "mlp": Model(mlp, torch.bfloat16),
+    "mlp_inference": Model(mlp_inference, torch.bfloat16, trains=False),
 }

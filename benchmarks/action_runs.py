@@ -62,8 +62,10 @@ def _train(run: Run) -> None:
         cast = contextlib.nullcontext()
         if chosen.autocast is not None:
             cast = torch.autocast(device.type, dtype=chosen.autocast)  # type: ignore[assignment]
-        with cast:
+        with cast, torch.set_grad_enabled(chosen.trains):
             output = model(*inputs)
+        if not chosen.trains:
+            return
         loss_of(output).backward()
         optimizer.step()
         optimizer.zero_grad()

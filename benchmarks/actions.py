@@ -43,6 +43,7 @@ from analyzers.evidence.runs import tables_of
 from analyzers.measure.replay import Options, replay
 from analyzers.measure.results import Method
 from analyzers.proof.verify_actions import by_group
+from analyzers.recommend import apply_module
 from analyzers.recommend.apply_module import NAME
 from analyzers.recommend.render import lines
 from analyzers.recommend.verb import advise, write
@@ -78,7 +79,7 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[d
     for line in lines(found):
         _say(f"  {line}")
     now = _per_step(store, "as_is")
-    module, names = folder / "overrides" / NAME, [x.action.name for x in found.actions]
+    module, usable = folder / "overrides" / NAME, [x for x in found.actions if apply_module.has_lines(x)]
     rows: list[dict[str, Any]] = []
 
     def record() -> dict[str, Any]:
@@ -90,14 +91,16 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[d
             "runs_s": round(time.monotonic() - replayed, 1),
             "problems": len({x.label for y in found.actions for x in y.parts}),
             "actions": rows,
-            "not_run": names[len(rows) :],
-            "not_offered": [x.name for x in ACTIONS if x.name not in names],
+            "not_run": [x.action.name for x in usable[len(rows) :]],
+            "by_hand": [x.action.name for x in found.actions if x not in usable],
+            "not_offered": [x.name for x in ACTIONS if x.name not in {y.action.name for y in found.actions}],
         }
 
     yield record()
     with ThreadPoolExecutor(1) as runs:  # one after another; each is ingested while the next one runs
-        ran = [runs.submit(_run, name, options, folder / f"{x}.json", module, x) for x in names]
-        for x, run in zip(found.actions, ran, strict=True):
+        traces = [(x.action.name, folder / f"{x.action.name}.json") for x in usable]
+        ran = [runs.submit(_run, name, options, trace, module, action) for action, trace in traces]
+        for x, run in zip(usable, ran, strict=True):
             rows.append(_row(name, x, now, folder, store, run))
             yield record()
 

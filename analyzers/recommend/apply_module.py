@@ -41,9 +41,15 @@ def without_a_change(results: Sequence[ActionResult]) -> tuple[ActionResult, ...
     return chosen([x for x in results if x.action.kind == "setting" and x.application.settings])
 
 
+def has_lines(result: ActionResult) -> bool:
+    """Whether lines of Python or the environment can apply it."""
+    application = result.application
+    return bool(application.settings or application.model or application.environment)
+
+
 def module(results: Sequence[ActionResult]) -> Emission | None:
     """The module; None where no action can be applied by lines of Python."""
-    usable = [x for x in results if x.application.settings or x.application.model or x.application.environment]
+    usable = [x for x in results if has_lines(x)]
     if not usable:
         return None
     alone = without_a_change(usable)

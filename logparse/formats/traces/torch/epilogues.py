@@ -11,13 +11,15 @@ The fact ``epilogue_kernels`` (one value per problem and tail, JSON)::
 
 ``tail`` names the steps in order: ``bias`` (a vector added to every row), ``add`` (of two tensors, or a number),
 ``relu``, ``gelu`` (exact, by erf), ``gelu_tanh`` and other operators by their name; ``us`` is what the kernels of each
-step took over all calls.
+step took over all calls.  A trace does not record the string that chooses GELU's form: PyTorch's kernel names it by the
+place of its lambda, the first for tanh (``aten/src/ATen/native/cuda/ActivationGeluKernel.cu``).
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +43,14 @@ STEPS: Mapping[str, str] = {
     "aten::copy_": "copy",  # of type or layout; autocast puts it between the steps of a formula
 }
 """Operators that may be a step, and their word."""
+
+
+_TANH = re.compile(r"\bGeluCUDAKernelImpl\([^)]*\)::\{lambda\(\)#1\}")
+
+
+def is_tanh(kernel: str) -> bool:
+    """Whether a kernel of PyTorch computes GELU by its tanh approximation."""
+    return _TANH.search(kernel) is not None
 
 
 @dataclass(frozen=True)
@@ -73,8 +83,8 @@ def _sizes(dims: object) -> bool:
 
 @dataclass(frozen=True)
 class Kernels:
-    """Kernels of a trace as columns: start and duration (µs), device, operator, and the indices of the problem and the
-    step that each belongs to (-1: none).
+    """Kernels of a trace as columns: start and duration (µs), device, operator, the indices of the problem and the
+    step that each belongs to (-1: none), and whether it is a GELU by tanh.
     """
 
     start: npt.NDArray[np.float64]
@@ -83,6 +93,7 @@ class Kernels:
     operator: npt.NDArray[np.int64]
     problem: npt.NDArray[np.int64]
     step: npt.NDArray[np.int64]
+    tanh: npt.NDArray[np.bool_]
 
 
 def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Step]) -> list[Fact]:
@@ -90,7 +101,7 @@ def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Step]) 
     if not steps or not len(kernels.us):
         return []
     order = np.lexsort((kernels.start, kernels.device))
-    problem, at, device = kernels.problem[order], kernels.step[order], kernels.device[order]
+    problem, at, device, tanh = (x[order] for x in (kernels.problem, kernels.step, kernels.device, kernels.tanh))
     written = np.array([*(_written(x) for x in problems), -1], dtype=np.int64)[problem]
     read = np.array([*(x.elements for x in steps), 0], dtype=np.int64)[at]
     follows = np.zeros(len(order), dtype=bool)
@@ -105,7 +116,8 @@ def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Step]) 
             if operator != last:
                 if len(words) == LONGEST:
                     break
-                words.append(steps[at[i]].word)
+                word = steps[at[i]].word
+                words.append("gelu_tanh" if word == "gelu" and tanh[i] else word)
                 us.append(0.0)
             us[-1] += float(kernels.us[order[i]])
             last, i = operator, i + 1

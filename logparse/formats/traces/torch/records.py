@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from logparse.formats.format import Outcome
 from logparse.formats.traces.torch.busy import BEFORE, Timeline, before, busy
-from logparse.formats.traces.torch.epilogues import Kernels, Step, tails
+from logparse.formats.traces.torch.epilogues import Kernels, Step, is_tanh, tails
 from logparse.formats.traces.torch.gradients import split
 from logparse.formats.traces.torch.inputs import Operation
 from logparse.model import (
@@ -280,7 +280,8 @@ class _Records:
         index = np.full(len(self._columns.kinds) + 1, -1, dtype=np.int64)
         index[list(steps)] = np.arange(len(steps))
         kind = np.where(self._op >= 0, self._op_kind[self._op] if len(self._op_kind) else -1, -1)
-        kernels = Kernels(self._start, self._us, self._device, self._op, self._problem_of, index[kind])
+        tanh = np.array([*map(is_tanh, self._columns.names), False])[self._name]
+        kernels = Kernels(self._start, self._us, self._device, self._op, self._problem_of, index[kind], tanh)
         return tails(kernels, self._problems, list(steps.values()))
 
     def _kernels(self) -> Iterator[Kernel]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.formats.traces.torch.epilogues import LONGEST, STEPS, Kernels, Step, step, tails
+from logparse.formats.traces.torch.epilogues import LONGEST, STEPS, Kernels, Step, is_tanh, step, tails
 from logparse.model import GemmProblem
 
 PRODUCT = GemmProblem(m=3, n=2, k=5, batch_count=1, a_type="bf16_r")
@@ -23,7 +23,7 @@ PROBLEMS, ALL_STEPS = [PRODUCT, BATCHED, PARTIAL], [GELU, BIAS, OTHER]
 
 def found(*rows: tuple[str, str], devices: str = "") -> list[tuple[int, list[str], list[float]]]:
     """Tails of kernels of 1 µs, one after another.  A row is the kernel's operator and what it is: a problem (p, b, ?)
-    or a step (g, i, r), else nothing.
+    or a step (g, i, r; t: a GELU by tanh), else nothing.
     """
     count = len(rows)
     operators = {name: i for i, name in enumerate(dict.fromkeys(x for x, _ in rows))}
@@ -33,7 +33,8 @@ def found(*rows: tuple[str, str], devices: str = "") -> list[tuple[int, list[str
         device=np.array([int(x) for x in devices] or [0] * count, dtype=np.int64),
         operator=np.array([operators[x] for x, _ in rows], dtype=np.int64),
         problem=np.array(["pb?".find(y) for _, y in rows], dtype=np.int64),
-        step=np.array(["gir".find(y) for _, y in rows], dtype=np.int64),
+        step=np.array(["gir".find(y.replace("t", "g")) for _, y in rows], dtype=np.int64),
+        tanh=np.array([y == "t" for _, y in rows]),
     )
     values = [json.loads(x.value) for x in tails(kernels, PROBLEMS, ALL_STEPS)]
     return [(x["calls"], x["tail"], x["us"]) for x in values]
@@ -44,6 +45,18 @@ def test_tails() -> None:
     assert found(("a", "p"), ("b", "i"), ("c", "g"), ("d", "-"), ("e", "g")) == [(1, ["bias", "gelu"], [1.0, 1.0])]
     assert found(("a", "p"), ("b", "g"), ("c", "p"), ("d", "g")) == [(2, ["gelu"], [2.0])]
     assert found(("a", "b"), ("b", "g")) == [(1, ["gelu"], [1.0])]  # a batch of two rows of three
+    assert found(("a", "p"), ("b", "t"), ("c", "p"), ("d", "g")) == [(1, ["gelu_tanh"], [1.0]), (1, ["gelu"], [1.0])]
+
+
+def test_the_form_of_gelu_is_in_its_kernels_name() -> None:
+    name = (
+        "void at::native::vectorized_elementwise_kernel<8, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, "
+        "at::native::GeluType)::{lambda()#2}::operator()() const::{lambda()#3}::operator()() const::"
+        "{lambda(c10::Half)#1}, std::array<char*, 2ul> >"
+    )
+    assert not is_tanh(name)
+    assert is_tanh(name.replace("GeluType)::{lambda()#2}", "GeluType)::{lambda()#1}"))
+    assert not is_tanh(name.replace("Gelu", "GeluBackward").replace("{lambda()#2}", "{lambda()#1}"))
 
 
 def test_a_step_of_several_kernels_is_one_step() -> None:

@@ -1,0 +1,194 @@
+"""Products with what follows them: which forms are timed, that each computes the same, and what the actions state."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzers import missed_fusion
+from analyzers.actions import fused_epilogue
+from analyzers.actions.action import ActionResult
+from analyzers.actions.job import job_of
+from analyzers.actions.totals import result, wanted
+from analyzers.analyzer import Settings
+from analyzers.evidence.action_times import samples_of
+from analyzers.evidence.origins import ACTION
+from analyzers.evidence.tails import Tail
+from analyzers.measure.results import measured
+from logparse.ingest import ingest, record
+from logparse.model import DEFAULT, Fact, GemmProblem, solution_from_text
+from logparse.store import Store
+from tests.analyzers.ingested import HERE, tables_of
+from tests.analyzers.measure.problems import gemm
+from tests.analyzers.test_missed_fusion import BY_HAND, OUT, K, M, N, addmm, after, kernel, operator, trace
+
+SMALL = Settings(floor_share=0.03)
+
+
+def tail(*steps: str, bias: bool | None = None, activation: str = "none", form: Any = "") -> Tail:
+    problem = replace(gemm(), bias=bias, beta=None if bias is None else "zero", activation="none")
+    return Tail(problem, replace(problem, activation=activation, bias=None, beta=None), steps, 1, 1.0, form)
+
+
+def test_the_pair_is_a_problem_and_two_solutions() -> None:
+    linear = tail("relu", activation="relu")
+    assert (linear.fused.bias, linear.fused.activation, linear.fused.beta) == (True, "relu", "zero")
+    assert (linear.as_run, linear.fused_forms) == (DEFAULT.text, ("torch:fused", "torch:compiled"))
+    plain = tail("relu", bias=False, activation="relu")
+    assert (plain.fused.bias, plain.as_run) == (False, DEFAULT.text)
+    added = tail("bias", bias=False)
+    assert (added.fused.bias, added.as_run, added.epilogue) == (True, "torch:unfused", DEFAULT.text)
+    written = tail("bias", *BY_HAND, bias=False, activation="gelu", form="written")
+    assert (written.as_run, written.compiled) == ("torch:unfused,gelu=written", "torch:compiled,gelu=written")
+
+
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_every_form_computes_the_same(activation: str, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    from analyzers.measure.backend import Conditions, Place
+    from analyzers.measure.backends.pytorch import BACKEND
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    problem = gemm(bias=bias, activation=activation)
+    backend = BACKEND.open(Place(device="cpu"))
+    words = {"": ["compiled", "fused"] if activation != "none" else ["compiled"]}
+    if activation == "gelu":
+        words |= {form: ["", "compiled", *(["unfused"] if bias else [])] for form in ("gelu=erf", "gelu=written")}
+    offered = {x.text for x in backend.solutions(problem, 100)}
+    for form, names in words.items():
+        for name in names:
+            solution = solution_from_text("torch:" + ",".join(x for x in (name, form) if x))
+            made = backend.prepare(problem, solution, Conditions(sets=2))
+            assert made.error() < (1e-3 if activation == "gelu" else 1e-5), solution.text
+            assert (solution.text in offered) is (solution.text == "torch:fused" and bias), "the rest is only timed"
+    backend.release()
+
+
+# ------------------------------------------------------------------------------------------------ what actions state
+
+
+def traced(store: Store, folder: Path, steps: list[tuple[Any, ...]], trains: bool = False) -> None:
+    """Two calls of a linear layer of 20 µs, after one of them these operators of 10 µs each."""
+    events = [after(2 + i, name, dims, 10.0, *values) for i, (name, dims, *values) in enumerate(steps)]
+    back = [operator(90, "aten::threshold_backward", OUT), kernel(90, 5.0)] if trains else []
+    text = trace(addmm(1), *events, addmm(50), back)
+    (folder / "t.json").write_text(text, encoding="utf-8")
+    ingest([str(folder / "t.json")], store, run="run")
+
+
+def timed(store: Store, problem: GemmProblem, times: dict[str, list[float]]) -> None:
+    rows = [measured(problem, solution_from_text(x), samples, origin=ACTION) for x, samples in times.items()]
+    facts = [Fact(name, value) for name, value in (HERE | {"environment": "e"}).items()]
+    record(store, [*facts, *rows], run="run", name="timed", format="replay")
+
+
+def stated(store: Store, action: Any) -> ActionResult | None:
+    tables = tables_of(store)
+    return result(action, job_of(tables, Settings()), samples_of(tables, Settings()))
+
+
+RELU = ("aten::relu", OUT)
+
+
+def test_a_tail_is_replayed_and_its_saving_stated(store: Store, tmp_path: Path) -> None:
+    traced(store, tmp_path, [RELU])
+    tables = tables_of(store)
+    problem = missed_fusion.tails(tables)[0].fused
+    ((asked, solutions),) = wanted(tables, [fused_epilogue.EPILOGUE, fused_epilogue.COMPILED], SMALL)
+    assert (asked, solutions) == (problem, ("Default", "torch:fused", "torch:compiled"))
+    assert stated(store, fused_epilogue.EPILOGUE) is None, "nothing was timed"
+
+    times = {"Default": [30.0, 30.3], "torch:fused": [20.0, 20.2], "torch:compiled": [29.9, 30.4]}
+    timed(store, problem, times)
+    found, compiled = (stated(store, x) for x in (fused_epilogue.EPILOGUE, fused_epilogue.COMPILED))
+    assert found is not None
+    assert compiled is not None
+    assert (found.now_us, found.then_us) == (50.0, pytest.approx(50.0 - 30.0 / 3)), "one of two calls, and its ReLU"
+    assert found.pays
+    assert not compiled.pays
+    (finding,) = missed_fusion.find(tables_of(store), SMALL)
+    assert "torch:fused" in finding.message
+    assert "not measured" not in finding.message
+    assert finding.saving_us is None, "the action states it, and it counts once"
+
+
+def test_what_is_not_worth_it_is_no_finding(store: Store, tmp_path: Path) -> None:
+    traced(store, tmp_path, [RELU])
+    problem = missed_fusion.tails(tables_of(store))[0].fused
+    timed(store, problem, {"Default": [30.0, 30.0], "torch:fused": [29.9, 30.1], "torch:compiled": [31.0, 31.0]})
+    assert missed_fusion.find(tables_of(store), SMALL) == []
+    found = stated(store, fused_epilogue.EPILOGUE)
+    assert found is not None
+    assert not found.pays
+
+
+@pytest.mark.parametrize(
+    ("step", "trains", "offered"),
+    [
+        (RELU, False, {"fused_epilogue", "compiled_epilogue"}),
+        (RELU, True, {"fused_epilogue"}),
+        (("aten::gelu", OUT, ["", "tanh"]), False, {"fused_epilogue", "compiled_epilogue"}),
+        (("aten::gelu", OUT, ["", "tanh"]), True, set()),
+        (("aten::gelu", OUT, ["", "none"]), False, {"fused_gelu_tanh", "compiled_epilogue"}),
+        (("aten::gelu", OUT, ["", "none"]), True, set()),
+    ],
+)
+def test_what_can_be_fused(
+    step: tuple[Any, ...], trains: bool, offered: set[str], store: Store, tmp_path: Path
+) -> None:
+    traced(store, tmp_path, [step], trains)
+    job = job_of(tables_of(store), Settings())
+    assert job.trains is trains
+    assert {x.name for x in fused_epilogue.ALL if x.application(job) is not None} == offered
+    text = json.dumps([x.problem.text for x in job.pairs])
+    assert f"mnk={M},{N},{K}" in text
+
+
+# ------------------------------------------------------------------------------------------------ what apply.py holds
+
+
+def helpers() -> dict[str, Any]:
+    names: dict[str, Any] = {"torch": pytest.importorskip("torch")}
+    exec(fused_epilogue.HELPERS, names)
+    return names
+
+
+def test_the_fused_layer_has_the_gradient_of_the_plain_one() -> None:
+    torch = pytest.importorskip("torch")
+    names = helpers()
+    plain = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Linear(7, 3, bias=False)).double()
+    fused = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Linear(7, 3, bias=False)).double()
+    fused.load_state_dict(plain.state_dict())
+    fused = names["_fused"](fused, ("tanh",))
+    x = torch.randn(2, 4, 5, dtype=torch.float64, requires_grad=True)
+    y = x.detach().clone().requires_grad_()
+    out, same = plain(x), fused(y)
+    assert torch.allclose(out, same)
+    (out**2).sum().backward()
+    (same**2).sum().backward()
+    pairs = zip([x, *plain.parameters()], [y, *fused.parameters()], strict=True)
+    assert all(torch.allclose(a.grad, b.grad) for a, b in pairs)
+    assert list(fused.state_dict()) == ["0.weight", "0.bias", "2.weight"], "checkpoints keep their names"
+
+
+def test_a_gelu_is_fused_only_without_a_gradient_and_where_its_form_is_meant() -> None:
+    torch = pytest.importorskip("torch")
+    names = helpers()
+    model = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.GELU(approximate="tanh"), torch.nn.GELU())
+    x = torch.randn(4, 5)
+    before = model(x)
+    model = names["_fused"](model, ("tanh",))
+    assert torch.allclose(model(x), before, atol=1e-6)
+    model(x).sum().backward()
+    with torch.no_grad():
+        assert torch.allclose(model(x), before, atol=1e-3), "on a CPU this function takes erf"
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert model[0](x).dtype == torch.bfloat16
+    with pytest.warns(UserWarning, match="call apply.linear"):
+        names["_fused"](torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.GELU()), ("tanh",))
