@@ -2,9 +2,9 @@
 
     python benchmarks/proposers.py [--html docs/proposers.html] [--results FOLDER]
 
-* ``cudnn W``: the backward weights whose every cuDNN plan an H200 record holds (``results/wgrads-*``; plans that
-  refused to run are left out); ``cudnn F`` and ``cudnn B`` likewise where there are records (``fprops-*`` and
-  ``dgrads-*``, made by ``gpu_replay.py wgrads --direction F --find-db …``).  No such record was made yet.
+* ``cudnn F``, ``cudnn B``, ``cudnn W``: the convolutions whose every cuDNN plan an H200 record holds
+  (``results/fprops-*``, ``dgrads-*`` and ``wgrads-*``, made by ``gpu_replay.py wgrads --direction F --find-db …``);
+  plans that refused to run are left out.
 * ``hipblaslt (simulated)``: 2,226 solutions a problem with planted times: tiles, waves and split-K make them smooth in
   the sizes, and cliffs (a solution that is slow wherever a size has some remainder) are drawn on top.  The problems are
   the GEMMs of language models of nine widths.
@@ -17,8 +17,12 @@ Each strategy chooses the solutions of each problem; these are raced as ``replay
 record.  ``plans`` is the share that is built, ``gpu`` the GPU time of exhaustive timing (16 samples of everything),
 ``lost`` the total above the best solutions, ``worst`` that of one problem.  Anchors: TunableOp's two screens (pytorch
 ``TunableOp.h``) over everything, the first plans in cuDNN's order as ``torch.backends.cudnn.benchmark_limit`` has them,
-the nearest neighbour alone, and random samples (KernelTuner's ``random_sample``; its other strategies search a grid of
-parameters, which a list of plans is not).
+the nearest neighbour alone, random samples, and for cuDNN's plans KernelTuner's strategies where it is installed
+(``kernel_tuner_anchor.py``).
+
+Beside ``--counts`` each record has one of its own: a tenth of the mean length of its lists, so that a tenth of all
+plans is built.  As many are tried of a short list as of a long one, because that loses less.  It follows from the
+target and from nothing that was measured; no other setting was chosen by these records.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import kernel_tuner_anchor
 import numpy as np
 from racing import Bench, Metered, Simulated, _record
 
@@ -44,6 +49,8 @@ from analyzers.measure.trial import REFERENCE
 from logparse.model import ConvProblem, Problem, Solution, solution_from_text
 
 RESULTS = Path(__file__).parent / "results"
+DIRECTIONS = {"F": "fprops", "B": "dgrads", "W": "wgrads"}
+"""Names of the records."""
 COUNTS = (4, 8, 12, 16, 24, 32, 48)
 PLANS, GPU, LOST, WORST = 0.10, 0.01, 0.01, 0.05
 """The targets of ``neighbours``: at most this share of plans and of GPU time; at most this is lost in all, and once."""
@@ -200,6 +207,17 @@ def at_random(count: int, seed: int) -> Chosen:
     return chosen
 
 
+def kernel_tuned(strategy: str, count: int, seed: int) -> Chosen:
+    """The pick and what a strategy of KernelTuner's evaluates."""
+
+    def chosen(case: Case, near: Sequence[Measured]) -> list[Solution]:
+        others = {x: us for x, us in case.times_us.items() if x != case.offered[0].text}
+        found = kernel_tuner_anchor.evaluated(others, strategy, count - 1, seed)
+        return [case.offered[0], *map(solution_from_text, found)]
+
+    return chosen
+
+
 def near_of(case: Case, cases: Sequence[Case]) -> list[Measured]:
     """The nearest measured problems outside the case's group."""
     here = coordinates(case.problem)
@@ -228,6 +246,11 @@ class Table:
         self._backend = Restricted({"environment": {}, "results": results}, seed)
         self._bench = Bench(Metered(self._backend), Method(limit=10_000), math.inf)
         self._exhaustive_us = sum(self._timed(x, self._bench.exhaustive)[1] for x in cases)
+
+    @property
+    def tenth(self) -> int:
+        """Solutions per problem that are a tenth of all in total."""
+        return max(1, int(PLANS * sum(len(x.times_us) for x in self.cases) / len(self.cases)))
 
     def row(self, strategy: str, count: int, chosen: Chosen) -> dict[str, Any]:
         """A strategy's shares and losses; lost is what the fastest of the tried ones takes more than the best."""
@@ -270,12 +293,15 @@ class Table:
 def rows_of(table: Table, counts: Sequence[int], seed: int) -> Iterator[dict[str, Any]]:
     """Every strategy at every count."""
     yield table.screened()
-    for count in counts:
+    for count in sorted({*counts, table.tenth}):
         for name in ("neighbours", "portfolio", "heuristic"):
             yield table.row(name, count, proposing(name, count))
         yield table.row("library's order", count, library_order(count))
         yield table.row("nearest alone", count, nearest_alone(count))
         yield table.row("random", count, at_random(count, seed))
+    if kernel_tuner_anchor.available() and "cudnn" in table.name:
+        for strategy in kernel_tuner_anchor.STRATEGIES:
+            yield table.row(f"KernelTuner {strategy}", table.tenth, kernel_tuned(strategy, table.tenth, seed))
     yield table.row("all", 0, lambda case, near: case.offered)
 
 
@@ -316,10 +342,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def sources(seed: int, few: slice) -> Iterator[tuple[str, Sequence[Case], Sequence[Mapping[str, Any]]]]:
     """Name, cases and results of each record."""
-    for name, kind in (("cudnn F", "fprops"), ("cudnn B", "dgrads"), ("cudnn W", "wgrads")):
+    for direction, kind in DIRECTIONS.items():
         cases, results = recorded(sorted(RESULTS.glob(f"{kind}-*.json.gz")))
-        if cases:
-            yield name, cases[few], results[few]
+        yield f"cudnn {direction}", cases[few], results[few]
     planted = simulated(seed)[few]
     yield "hipblaslt (simulated)", planted, as_record(planted, seed)
 
@@ -327,7 +352,7 @@ def sources(seed: int, few: slice) -> Iterator[tuple[str, Sequence[Case], Sequen
 def line(row: Mapping[str, Any]) -> str:
     """A row as text."""
     shares = f"plans {row['plans']:6.1%}  gpu {row['gpu']:6.2%}  lost {row['lost']:6.2%}  worst {row['worst']:6.1%}"
-    return f"  {row['strategy']:20} {row['count'] or '':>4}  {shares}  {row['above_3_percent']:3} above 3 %"
+    return f"  {row['strategy']:32} {row['count'] or '':>4}  {shares}  {row['above_3_percent']:3} above 3 %"
 
 
 def met(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -35,7 +35,7 @@ FASTEST = 200
 WIDELY = 10
 """One problem in so many is searched widely."""
 _BY_INDEX = frozenset({"hipblaslt", "rocblas"})
-_NAME = re.compile(r"(?P<layout>layout=\w+,stored,)?(?P<family>eng\d+|id=\d+|)")
+_LAYOUT = re.compile(r"layout=\w+,stored,")
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,10 @@ class Proposer:
 
 def heuristic(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:
     """The library's order; where it has one per layout, by turns."""
-    layouts: dict[str | None, list[Solution]] = {}
+    layouts: dict[str, list[Solution]] = {}
     for solution in offered:
-        layouts.setdefault(_parts(solution)[0], []).append(solution)
+        found = _LAYOUT.match(solution.id)
+        layouts.setdefault(found[0] if found else "", []).append(solution)
     return in_turn(*layouts.values())
 
 
@@ -96,17 +97,12 @@ _WORST = 10.0
 
 
 def neighbours(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:
-    """By turns: the winners of near problems, the families of solutions that none of them had, the library's order."""
-    timed = {_parts(solution_from_text(x)) for y in near[:NEAR] for x in y.times_us}
-    unseen: dict[tuple[str, str], Solution] = {}
-    for solution in heuristic(offered, near):
-        if _parts(solution)[1] and _parts(solution) not in timed:
-            unseen.setdefault(_parts(solution), solution)
-    return in_turn(winners(offered, near), list(unseen.values()), heuristic(offered, near))
+    """By turns: the winners of near problems, and the library's order, which holds what none of them had."""
+    return in_turn(winners(offered, near), heuristic(offered, near))
 
 
 PROPOSERS: tuple[Proposer, ...] = (
-    Proposer("neighbours", "what was fastest for similar problems, and what they did not have", neighbours),
+    Proposer("neighbours", "what was fastest for similar problems, and the first of the library's order", neighbours),
     Proposer("portfolio", "the fewest solutions that serve all similar problems well", portfolio),
     Proposer("heuristic", "the first ones of the library's own order", heuristic, learns=False),
     Proposer("all", "every solution that is offered", lambda offered, near: offered, learns=False),
@@ -238,9 +234,3 @@ def _fastest(measured: Measured) -> Measured:
 def in_turn(*lists: Sequence[S]) -> list[S]:
     """One of each list by turns, each value once."""
     return list(dict.fromkeys(x for row in itertools.zip_longest(*lists) for x in row if x is not None))
-
-
-def _parts(solution: Solution) -> tuple[str, str]:
-    """Layout and family of a plan's name: cuDNN's engine, cuBLASLt's algorithm; empty for names without knobs."""
-    found = _NAME.match(solution.id)
-    return (found["layout"] or "", found["family"]) if found else ("", "")

@@ -44,13 +44,13 @@ def script(plan: Sequence[Item], log: str = "logparse-tune.log") -> str:
             lines.append(f"# left out: {str(error).splitlines()[0]}")
             continue
         count += 1
-        lines.append(f"# {item.problem.label}: {_expected(item)}")
+        lines.append(f"# {item.problem.label}: {expected(item)}")
         lines.append(f"echo {shlex.quote(command)} >> {quoted}")
         lines.append(f"{command} >> {quoted} 2>&1 || echo 'failed: command {count}' >&2")
     return _HEAD.format(count=count, log=quoted) + "\n".join(lines) + "\n"
 
 
-def _expected(item: Item) -> str:
+def expected(item: Item) -> str:
     """What is expected of an item: no saving where its time is no measured one."""
     if item.basis == "measured":
         return f"about {item.saving_us:,.0f} µs per run to save"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import pandas as pd
@@ -21,7 +21,7 @@ from analyzers.evidence.gpu_time import GpuTime, gpu_time, gpu_us
 from analyzers.evidence.joins import called_problems, calls_by_problem, timed
 from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.evidence.program_changes import by_hand, out_of_reach
-from analyzers.measure.plan import plan
+from analyzers.measure.plan import Item, plan
 from analyzers.recommend.ceiling import BreakEven, Ceiling, break_even, ceiling
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, pre_us
 from analyzers.recommend.files_action import files_action
@@ -41,6 +41,7 @@ class Recommendation:
     rows are chosen by.  ``gpu_time`` is where the time of the run's traces goes, ``to_measure`` what a replay would
     measure first.  ``cuda``: the run's files are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables
     lack.  ``actions``: what override files, settings and changes of the program do to the job, the best first.
+    ``plan``: the order of a replay of all problems, by their text.
     """
 
     run: str
@@ -57,6 +58,7 @@ class Recommendation:
     cuda: bool = False
     aiter_misses: tuple[str, ...] = ()
     actions: tuple[ActionResult, ...] = ()
+    plan: Mapping[str, Item] = field(default_factory=dict)
 
     @property
     def overrides(self) -> tuple[Override, ...]:
@@ -80,6 +82,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     kept = sorted((_with_share(x, total) for x, why in zip(about, reasons, strict=True) if why is None), key=rank)
     rows = compare(tables, settings)
     most = ceiling(rows, kept, tables, settings)
+    planned = plan({name: getattr(tables, name) for name in _PLANNED})
     return Recommendation(
         run=tables.run,
         ceiling=most,
@@ -91,10 +94,11 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         calls={str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()},
         times=_times(rows, tables),
         gpu_time=gpu_time(tables),
-        to_measure=_to_measure(tables, rows),
+        to_measure=_to_measure(planned, rows),
         cuda=_of_cuda(tables),
         aiter_misses=_aiter_misses(tables),
         actions=_actions(kept, most.default_us, tables, settings),
+        plan={x.problem.text: x for x in planned},
     )
 
 
@@ -119,11 +123,10 @@ _FIRST = 3
 _PLANNED = ("calls", "workload", "measurements", "facts", "links", "kernels")
 
 
-def _to_measure(tables: Tables, compared: pd.DataFrame) -> tuple[Problem, ...]:
+def _to_measure(planned: Sequence[Item], compared: pd.DataFrame) -> tuple[Problem, ...]:
     """The problems that a replay would measure first, of those that have no two times in one file."""
     compared_ = set(compared.loc[compared["pick_us"].notna(), "problem"])
-    frames = {name: getattr(tables, name) for name in _PLANNED}
-    left = (x.problem for x in plan(frames) if x.problem.text not in compared_)
+    left = (x.problem for x in planned if x.problem.text not in compared_)
     return tuple(islice((x for x in left if getattr(x, "direction", None) != "B+W"), _FIRST))
 
 

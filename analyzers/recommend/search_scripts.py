@@ -6,12 +6,16 @@ A search writes into a database or tuning file of its own, never into the user's
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from analyzers import below_roofline
+from analyzers.measure.plan import Item
+from analyzers.measure.tune_script import expected
 from analyzers.overrides.commands import COMMANDS
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission
 from logparse.model import ConvProblem, Finding, GemmProblem, Problem
+from logparse.text import printable
 
 _MIOPEN = """\
 #!/bin/sh
@@ -77,12 +81,19 @@ def to_tune(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def scripts(
-    findings: Sequence[Finding], commands: Mapping[str, Callable[[Problem], str]] = COMMANDS
+    findings: Sequence[Finding],
+    commands: Mapping[str, Callable[[Problem], str]] = COMMANDS,
+    plan: Mapping[str, Item] = MappingProxyType({}),
 ) -> tuple[list[Emission], list[str]]:
-    """``tune_miopen.sh`` and ``tune_hipblaslt.sh`` for the findings without a measured better solution, in their
-    order, and notes on the problems for which no command could be made.
+    """``tune_miopen.sh`` and ``tune_hipblaslt.sh`` for the findings without a measured better solution, and notes on
+    the problems for which no command could be made.
+
+    The order is that of ``plan`` (items by problem text), which predicts what nothing measured; what it lacks follows
+    in the order of the findings.
     """
-    wanted = [x.problem for x in to_tune(findings)]
+    wanted = [x.problem for x in to_tune(findings) if x.problem is not None]
+    place = {text: number for number, text in enumerate(plan)}
+    wanted.sort(key=lambda x: place.get(x.text, len(place)))
     convs = [x for x in wanted if isinstance(x, ConvProblem)]
     gemms = [x for x in wanted if isinstance(x, GemmProblem)]
     made, notes = [], []
@@ -93,7 +104,8 @@ def scripts(
         lines, refused = _lines(problems, commands.get(library))
         if lines:
             body = "".join(
-                f"{line} {log} || echo 'failed: {n} of {len(lines)}' >&2\n" for n, line in enumerate(lines, 1)
+                _remark(problem, plan) + f"{line} {log} || echo 'failed: {n} of {len(lines)}' >&2\n"
+                for n, (line, problem) in enumerate(lines.items(), 1)
             )
             text = head.format(count=len(lines)) + body
             use = f"run ./{name} on the GPU (hours, most valuable first; stop when you like), then ingest what it wrote"
@@ -103,15 +115,23 @@ def scripts(
     return made, notes
 
 
-def _lines(problems: Sequence[Problem], command: Callable[[Problem], str] | None) -> tuple[list[str], list[str]]:
-    """One command per distinct problem, first come first, and the reasons of those that have none."""
-    lines: dict[str, None] = {}
+def _remark(problem: Problem, plan: Mapping[str, Item]) -> str:
+    """A comment line on what is expected of a problem; empty where the plan lacks it."""
+    item = plan.get(problem.text)
+    return "" if item is None else f"# {printable(problem.label)}: {expected(item)}\n"
+
+
+def _lines(
+    problems: Sequence[Problem], command: Callable[[Problem], str] | None
+) -> tuple[dict[str, Problem], list[str]]:
+    """The distinct commands, first come first, with their problems, and the reasons of the problems without one."""
+    lines: dict[str, Problem] = {}
     refused: list[str] = []
     for problem in problems:
         try:
             if command is None:
                 raise EmissionError("its tool is not known")
-            lines.setdefault(command(problem))
+            lines.setdefault(command(problem), problem)
         except EmissionError as error:
             refused.append(str(error))
-    return list(lines), refused
+    return lines, refused

@@ -11,11 +11,12 @@ import pytest
 
 from analyzers.analyzer import Settings
 from analyzers.evidence.target import comparable, folder, same_device, serves, target_from
-from analyzers.measure.plan import plan
+from analyzers.measure.plan import Item, plan
 from analyzers.recommend import render
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.override_files import emissions, targets
 from analyzers.recommend.ranking import recommend, told_once
+from analyzers.recommend.search_scripts import scripts
 from logparse.errors import EmissionError, InputError
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission, Writer
@@ -192,6 +193,25 @@ def test_emissions_of_the_target() -> None:
     assert "run 'W 64×256×56×56" in files["tune_miopen.sh"]
     assert files["tune_hipblaslt.sh"].count("\nrun ") == 1  # the pick without a time; the measured ones need no search
     assert "export OUT=" in files["apply.sh"]
+
+
+def test_what_is_searched_first_is_what_a_replay_would_measure_first() -> None:
+    problems = [replace(W, n=n) for n in (1, 2, 3)]
+    findings = [Finding(analyzer="a", message="slow", problem=x) for x in problems]
+    item = {"calls": 1, "regret": 0.2, "solutions": 8, "cost_s": 1.0}
+    planned = [
+        Item(problem=problems[2], time_us=50.0, basis="predicted", risk=0.25, **item),  # type: ignore[arg-type]
+        Item(problem=problems[0], time_us=40.0, basis="measured", **item),  # type: ignore[arg-type]
+    ]
+    [made], notes = scripts(findings, commands(), {x.problem.text: x for x in planned})  # type: ignore[arg-type]
+    lines = made.data.decode().splitlines()
+    assert [x.partition(" >&3")[0] for x in lines if x.startswith("run ")] == [
+        f"run '{problems[n].label}'" for n in (2, 0, 1)
+    ], "what the plan lacks comes last"
+    expectation = "never measured; predicted: 50 µs per call, more than 10% too slow with a probability of 25%"
+    assert f"# {problems[2].label}: {expectation}" in lines
+    assert f"# {problems[0].label}: about 8 µs per run to save" in lines
+    assert notes == []
 
 
 def test_another_target_gets_no_override() -> None:
