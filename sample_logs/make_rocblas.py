@@ -6,6 +6,7 @@ imports nothing of logparse, so that the samples are evidence independent of the
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 OUT = Path(__file__).parent / "rocblas"
@@ -84,10 +85,72 @@ def bench() -> list[str]:
     ]
 
 
+def launch(kernel: str, arguments: list[tuple[str, int | float]]) -> list[str]:
+    """A kernel's arguments, as Tensile prints them: offsets, bytes, value."""
+    lines, at = [f"Kernel {kernel}", " l(256, 1, 1) x g(12, 4, 1) = (3072, 4, 1)"], 0
+    for name, value in arguments:
+        wide = name in ("d", "c", "a", "b", "D", "C", "WS", "tensor2dSizeA", "tensor2dSizeB")
+        data = struct.pack("<f" if name in ("alpha", "beta") else "<Q" if wide else "<I", value)
+        shown = hex(int(value)) if wide and not name.startswith("tensor") else f"{value:g}"
+        lines.append(f"[{at}..{at + len(data) - 1}] {name}: {data.hex(' ')} ({shown})")
+        at += len(data)
+    return lines
+
+
+def numbered(*names: str, values: list[int]) -> list[tuple[str, int | float]]:
+    return list(zip(names, values, strict=True))
+
+
+def launches() -> list[str]:
+    """A plain product twice, one whose slices of K are added up, one of preloaded arguments, hipBLASLt's, one cut."""
+    outputs, inputs = ("strideD1", "strideD2", "strideC1", "strideC2"), ("strideA1", "strideA2", "strideB1", "strideB2")
+    pointers = numbered("d", "c", "a", "b", values=[0x7F2A00018000, 0x7F2A00018000, 0x7F2A00028000, 0x7F2A00038000])
+    sizes = numbered("size_0", "size_1", "size_2", "size_3", values=[96, 64, 1, 128])
+    strides = numbered(*outputs, *inputs, values=[96, 1, 96, 1, 128, 1, 64, 1])
+    scalars: list[tuple[str, int | float]] = [("alpha", 1.0), ("beta", 0.0)]
+    tensors = numbered("tensor2dSizeA", "tensor2dSizeB", values=[12288, 8192])
+    tail = "MI16x16x16x1_SN_1LDSB0_GSU1_GSUASB_GLS0_ISA942_IU1_K1_KLA_LBSPPA256"
+    plain = launch(f"Cijk_Alik_Bjlk_BBS_BH_MT128x256x32_{tail}", [*tensors, *pointers, *scalars, *strides, *sizes])
+    batched = numbered("size_0", "size_1", "size_2", "size_3", values=[96, 64, 3, 4096])
+    scratch = numbered(
+        *(name.replace("stride", "strideW_") for name in outputs), *inputs,
+        values=[96, 6144, 96, 6144, 4096, 393216, 4100, 262400],
+    )  # fmt: skip
+    doubled: list[tuple[str, int | float]] = [("alpha", 1.0), ("beta", 2.0)]
+    names = numbered("D", "WS", "C", values=[0x7F2A00018000, 0x7F2A00048000, 0x7F2A00058000])
+    added = numbered(*outputs, "strideW1", "strideW2", values=[100, 6400, 100, 6400, 96, 6144])
+    split = [
+        *launch(
+            f"Cijk_Alik_Bljk_HHS_BH_MT144x128x64_{tail.replace('GSU1_GSUASB', 'GSU4_GSUAMB')}",
+            [*tensors, *pointers, *doubled, *scratch, *batched],
+        ),
+        *launch("Cijk_H_PostGSU4", [*names, *doubled, *added, *batched[:3], ("gsu", 4)]),
+    ]
+    preloaded = launch(
+        f"Cijk_Ailk_Bljk_S_B_Bias_PKA1_MT64x64x16_{tail}",
+        [
+            *(*tensors, *pointers[2:], ("alpha", 1.0), *strides[4:], ("size_3", 128)),
+            *(*pointers[:2], ("beta", 0.0), *strides[:4], *sizes[:3]),
+        ],
+    )
+    other = launch("Cijk_Ailk_Bljk_HHS_BH_Bias_HA_S_SAV_UserArgs_MT64x16x32_MI16x16x1", [("gemm_count", 1), *sizes])
+    return [
+        "loaded code object /opt/rocm/lib/rocblas/library/Kernels.so-000-gfx942.hsaco",
+        *plain,
+        "Occupancy = 2",
+        *plain,
+        *split,
+        "step 1 took 12 ms",
+        *preloaded,
+        *other,
+        *plain[:12],
+    ]
+
+
 def main() -> None:
     """Write all files."""
     OUT.mkdir(exist_ok=True)
-    for name, lines in (("trace.log", trace()), ("bench_output.txt", bench())):
+    for name, lines in (("trace.log", trace()), ("bench_output.txt", bench()), ("launches.txt", launches())):
         (OUT / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
 
 

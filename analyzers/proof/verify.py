@@ -182,9 +182,12 @@ class _Ran:
 
     @classmethod
     def of(cls, tables: Tables) -> _Ran:
-        picks = {str(text): str(pick) for text, pick in main_pick(tables).items()}
+        named = {str(text): str(pick) for text, pick in main_pick(tables).items()}
+        # Tensile prints its kernels, which no library takes for a solution's name.
+        launched = {text: pick for text, pick in named.items() if solution_from_text(pick).library == "tensile"}
+        picks = {text: pick for text, pick in named.items() if text not in launched}
         calls = {str(x): count_of(n) for x, n in calls_by_problem(tables.workload).items()}
-        return cls(picks, kernels_of(tables), calls)
+        return cls(picks, launched | kernels_of(tables), calls)
 
 
 @dataclass(frozen=True)
@@ -304,7 +307,8 @@ def _failures(files: Sequence[OverrideFile], outcomes: Sequence[Outcome], compla
             yield f"{outcome.label}: slower with the override, {outcome.before_us:.4g} to {outcome.after_us:.4g} µs"
     if not any(outcome.effect in ("applied", "changed kernel") for outcome in outcomes):
         shown = any(outcome.effect == "unknown" for outcome in outcomes)
-        how = "a trace with kernels does" if _of_rocblas(outcomes) else "a bench or verbose log does"
+        rocblas = "what TENSILE_DB=0x40 prints before and after does, as does a trace with kernels"
+        how = rocblas if _of_rocblas(outcomes) else "a bench or verbose log does"
         yield (
             f"no row can be shown to have taken effect: the logs after name no pick ({how})"
             if shown

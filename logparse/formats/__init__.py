@@ -15,6 +15,7 @@ from logparse.formats import (
     rocblas_bench_output,
     rocblas_trace,
     tensile,
+    tensile_launches,
 )
 from logparse.formats.format import Format
 from logparse.formats.hipblaslt import bench as hipblaslt_bench
@@ -70,6 +71,7 @@ FORMATS: tuple[Format, ...] = (
     rocblas.TUNE,
     rocblas_trace.FORMAT,
     rocblas_bench_output.FORMAT,
+    tensile_launches.FORMAT,
     tensile.FORMAT,
     ck_profiler.FORMAT,
     aiter.FORMAT,

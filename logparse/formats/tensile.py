@@ -145,6 +145,11 @@ def _problem(row: Mapping[str, str], name: str) -> GemmProblem:
     return GemmProblem(**values, **_of_name(found))
 
 
+def fields_of_kernel(name: str) -> dict[str, Any]:
+    """Transposes and types of a problem that a kernel computes, by its name; empty for any other text."""
+    return _of_name(_NAME.match(name))
+
+
 def _of_name(found: re.Match[str] | None) -> dict[str, Any]:
     """Transposes and types of a kernel, by its name."""
     if found is None:

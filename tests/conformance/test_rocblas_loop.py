@@ -44,6 +44,14 @@ def planted(times: Mapping[int, float], names: Mapping[int, str]) -> Sequence[tu
     return [*((us, names[index]) for index, us in times.items()), (OTHER_US, "Cijk_A")]
 
 
+def with_kernels(loop: Loop, run: str, sourced: str = "true") -> None:
+    """The job once more for what Tensile prints of its launches, which no log of rocBLAS names, in the same run."""
+    loop.settings["TENSILE_DB"] = "0x40"
+    (loop.folder / f"kernels of {run}").write_text(loop.run(*loop.job("rocblas_job", CALL, 2), sourced=sourced))
+    del loop.settings["TENSILE_DB"]
+    loop.logparse("ingest", "--run", run, f"kernels of {run}")
+
+
 def before(loop: Loop) -> None:
     loop.settings.update(DISTURBED)
     loop.capture("before", loop.job("rocblas_job", CALL, CALLS))
@@ -65,7 +73,23 @@ def test_the_planted_best_is_found_written_and_used(loop: Loop) -> None:
     loop.logparse("recommend")
     (written,) = loop.folder.glob("overrides/*/rocblas_override.csv")
     assert written.read_text(encoding="utf-8").splitlines()[1].endswith(f",{-best - RESERVED}")
-    lines = loop.launches("after", loop.job("rocblas_job", CALL, CALLS), f". {written.parent / 'apply.sh'}")
+    applied = f". {written.parent / 'apply.sh'}"
+    lines = loop.launches("after", loop.job("rocblas_job", CALL, CALLS), applied)
     assert [line.split()[0] for line in lines] == [names[best]] * CALLS
-    with pytest.raises(AssertionError, match=r"no row can be shown .*\(a trace with kernels does\)"):
+    with pytest.raises(AssertionError, match=r"no row can be shown .*TENSILE_DB=0x40"):
         loop.logparse("verify", "before", "after", str(written))  # rocBLAS's logs do not name what it took
+    with_kernels(loop, "before")
+    with_kernels(loop, "after")
+    with pytest.raises(AssertionError, match="the same kernel as before ran"):
+        loop.logparse("verify", "before", "after", str(written))
+    with_kernels(loop, "proven", applied)
+    verdict = loop.logparse("verify", "before", "proven", str(written))
+    assert verdict.splitlines()[-1] == "verified"
+
+
+def test_nothing_better_is_nothing_worth_doing(loop: Loop) -> None:
+    names = solutions(loop)
+    loop.plant(planted({0: OWN_US}, names))
+    before(loop)
+    assert "nothing worth doing" in loop.logparse("recommend")
+    assert not list(loop.folder.glob("overrides/*/rocblas_override.csv"))
