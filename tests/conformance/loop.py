@@ -14,6 +14,8 @@ from tests.conformance.rocm import HERE, Rocm
 DISTURBED = {"VGPU_NOISE": "0.02", "VGPU_DRIFT": "0.5", "VGPU_STEPS": "4000:1.1;20000:0.95"}
 """2 % noise, times that grow by half in a second of kernels, and two steps of the clock."""
 FAULTS = ("WRONG", "HANG", "CRASH")
+OWN_US, BEST_US, OTHER_US, WRONG_US = 40, 25, 60, 10
+"""Planted times of a product: by the library's own choice, the best solution, the others, and one that is wrong."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +76,25 @@ class Loop:
         self.capture(run, job, sourced)
         del self.settings["VGPU_LOG"]
         return path.read_text(encoding="utf-8").splitlines()
+
+    def plant_product(self, words: Mapping[int, str], *, better: bool) -> tuple[int, ...]:
+        """Times and faults of a product's solutions, by words of their kernels, the library's own choice first.
+
+        Where one is to be ``better``, it is the second; a faster one computes wrong values, one hangs, one crashes.
+        Returns the numbers of these four.
+        """
+        own, best, wrong, hanging, crashing = list(words)[:5]
+        times = {own: OWN_US} | ({best: BEST_US, wrong: WRONG_US} if better else {})
+        faults = {"WRONG": [words[wrong]], "HANG": [words[hanging]], "CRASH": [words[crashing]]}
+        others = [(OTHER_US, "Cijk_A"), (2, "PostGSU")]
+        self.plant([*((us, words[x]) for x, us in times.items()), *others], faults if better else None)
+        self.settings.update(DISTURBED)
+        return best, wrong, hanging, crashing
+
+    def faults_found(self, library: str, wrong: int, hanging: int, crashing: int) -> None:
+        """The replay gave each of the faulty solutions its word."""
+        rows = self.rows("select distinct solution, status from measurements where status <> 'ok'")
+        statuses = {row["solution"]: row["status"] for row in rows}
+        assert statuses[f"{library}:{wrong}"] == "wrong"
+        assert statuses[f"{library}:{hanging}"] == "timeout"
+        assert statuses[f"{library}:{crashing}"] == "failed"

@@ -6,18 +6,16 @@ The times of its kernels are planted, so it is known what must come out.  Each p
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.loop import DISTURBED, Loop
+from tests.conformance.loop import Loop
 from tests.conformance.rocm import Rocm
 
 BF16, F32 = 14, 0
 CALL = ["T", "N", 96, 64, 128, 1, [BF16, BF16, F32, F32], 2, 0]
 CALLS = 40
-PICK_US, BEST_US, OTHER_US, WRONG_US = 40, 25, 60, 10
 
 
 @pytest.fixture
@@ -31,14 +29,8 @@ def solutions(loop: Loop) -> dict[int, str]:
     return {index: launches[0] for index, launches in map(json.loads, lines)}
 
 
-def planted(times: Mapping[int, float], words: Mapping[int, str]) -> Sequence[tuple[float, str]]:
-    """All other solutions get a time that is worse."""
-    return [*((us, words[index]) for index, us in times.items()), (OTHER_US, "Cijk_A"), (2, "PostGSU")]
-
-
 def before(loop: Loop) -> None:
     """The job under ``capture``, then a replay with the real library's solutions."""
-    loop.settings.update(DISTURBED)
     loop.capture("before", loop.job("hipblaslt_job", CALL, CALLS))
     loop.replay("hipblaslt")
 
@@ -46,15 +38,9 @@ def before(loop: Loop) -> None:
 def test_the_planted_best_is_found_written_used_and_verified(loop: Loop) -> None:
     """Also where a faster kernel computes wrong values, one hangs, one crashes, and the clock is unsteady."""
     words = solutions(loop)
-    pick, best, wrong, hanging, crashing = list(words)[:5]
-    faults = {"WRONG": [words[wrong]], "HANG": [words[hanging]], "CRASH": [words[crashing]]}
-    loop.plant(planted({pick: PICK_US, best: BEST_US, wrong: WRONG_US}, words), faults)
+    best, *faulty = loop.plant_product(words, better=True)
     before(loop)
-    rows = loop.rows("select distinct solution, status from measurements where status <> 'ok'")
-    statuses = {row["solution"]: row["status"] for row in rows}
-    assert statuses[f"hipblaslt:{wrong}"] == "wrong"
-    assert statuses[f"hipblaslt:{hanging}"] == "timeout"
-    assert statuses[f"hipblaslt:{crashing}"] == "failed"
+    loop.faults_found("hipblaslt", *faulty)
     loop.logparse("recommend")
     (tuning,) = loop.folder.glob("overrides/*/hipblaslt_tuning.txt")
     assert f",{best},gfx90a" in tuning.read_text(encoding="utf-8")
@@ -65,8 +51,7 @@ def test_the_planted_best_is_found_written_used_and_verified(loop: Loop) -> None
 
 
 def test_nothing_better_is_nothing_worth_doing(loop: Loop) -> None:
-    words = solutions(loop)
-    loop.plant(planted({next(iter(words)): PICK_US}, words))
+    loop.plant_product(solutions(loop), better=False)
     before(loop)
     assert "nothing worth doing" in loop.logparse("recommend")
     assert not list(loop.folder.glob("overrides/*/hipblaslt_tuning.txt"))

@@ -6,13 +6,12 @@ The times of its kernels are planted.  The product has 68 solutions.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from logparse.formats.rocblas import RESERVED
-from tests.conformance.loop import DISTURBED, Loop
+from tests.conformance.loop import Loop
 from tests.conformance.rocm import Rocm
 
 SETTINGS = {
@@ -23,7 +22,6 @@ SETTINGS = {
 }
 CALL = ["T", "T", 96, 64, 128, 1, [128, 64, 96], [0, 0, 0], 0, "bf16_r", "bf16_r", "f32_r"]
 CALLS = 40
-OWN_US, BEST_US, OTHER_US, WRONG_US = 40, 25, 60, 10
 
 
 @pytest.fixture
@@ -39,11 +37,6 @@ def solutions(loop: Loop) -> dict[int, str]:
     return {x: name for x, name in names.items() if not x or sum(name in other for other in all_names) == 1}
 
 
-def planted(times: Mapping[int, float], names: Mapping[int, str]) -> Sequence[tuple[float, str]]:
-    """All other solutions get a time that is worse."""
-    return [*((us, names[index]) for index, us in times.items()), (OTHER_US, "Cijk_A")]
-
-
 def with_kernels(loop: Loop, run: str, sourced: str = "true") -> None:
     """The job once more for what Tensile prints of its launches, which no log of rocBLAS names, in the same run."""
     loop.settings["TENSILE_DB"] = "0x40"
@@ -53,7 +46,6 @@ def with_kernels(loop: Loop, run: str, sourced: str = "true") -> None:
 
 
 def before(loop: Loop) -> None:
-    loop.settings.update(DISTURBED)
     loop.capture("before", loop.job("rocblas_job", CALL, CALLS))
     loop.replay("rocblas")
 
@@ -61,15 +53,9 @@ def before(loop: Loop) -> None:
 def test_the_planted_best_is_found_written_and_used(loop: Loop) -> None:
     """Also where a faster kernel computes wrong values, one hangs, one crashes, and the clock is unsteady."""
     names = solutions(loop)
-    own, best, wrong, hanging, crashing = list(names)[:5]
-    faults = {"WRONG": [names[wrong]], "HANG": [names[hanging]], "CRASH": [names[crashing]]}
-    loop.plant(planted({own: OWN_US, best: BEST_US, wrong: WRONG_US}, names), faults)
+    best, *faulty = loop.plant_product(names, better=True)
     before(loop)
-    rows = loop.rows("select distinct solution, status from measurements where status <> 'ok'")
-    statuses = {row["solution"]: row["status"] for row in rows}
-    assert statuses[f"rocblas:{wrong}"] == "wrong"
-    assert statuses[f"rocblas:{hanging}"] == "timeout"
-    assert statuses[f"rocblas:{crashing}"] == "failed"
+    loop.faults_found("rocblas", *faulty)
     loop.logparse("recommend")
     (written,) = loop.folder.glob("overrides/*/rocblas_override.csv")
     assert written.read_text(encoding="utf-8").splitlines()[1].endswith(f",{-best - RESERVED}")
@@ -88,8 +74,7 @@ def test_the_planted_best_is_found_written_and_used(loop: Loop) -> None:
 
 
 def test_nothing_better_is_nothing_worth_doing(loop: Loop) -> None:
-    names = solutions(loop)
-    loop.plant(planted({0: OWN_US}, names))
+    loop.plant_product(solutions(loop), better=False)
     before(loop)
     assert "nothing worth doing" in loop.logparse("recommend")
     assert not list(loop.folder.glob("overrides/*/rocblas_override.csv"))
