@@ -1,40 +1,148 @@
 """Make the pictures of the README: ``python docs/screenshots.py FOLDER [--out docs/images]``.
 
-They show real files.  ``FOLDER`` holds MIOpen's find-db of the MI300X as ROCm ships it
-(``miopen/gfx942130.HIP.fdb.txt.bz2``), and of one training job on an H200 cuBLASLt's log, the profiler's trace and
-TunableOp's untuned CSV (``h200/cublaslt_*.log.gz``, ``h200/gpt2*``).  Needs the extra ``explore``, Playwright and
+All but the demo show real files.  ``FOLDER`` holds MIOpen's find-db of the MI300X as ROCm ships it
+(``miopen/gfx942130.HIP.fdb.txt.bz2``), of one training job on an H200 cuBLASLt's log, the profiler's trace and
+TunableOp's untuned CSV (``h200/cublaslt_*.log.gz``, ``h200/gpt2*``), a trace of an MI300X
+(``tracelens/mi300_resnet_train.json.gz``) and a find-db of a gfx1201 (``field/miopen-finddb-gfx12``); the times of a
+replay and of jobs before and after are those of ``benchmarks/results``.  Needs the extra ``explore``, Playwright and
 chromium.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import logging
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 from werkzeug.serving import make_server
 
+from analyzers.evidence.confirmations import Pairs, confirmation_text, judge
+from analyzers.evidence.origins import PICK
+from analyzers.evidence.stats import median
 from analyzers.explore.page.app import application
 from analyzers.explore.page.data import PageData
-from logparse.ingest import ingest
-from logparse.store import open_store
+from analyzers.measure.results import Confirmed, environment_key, measured
+from logparse.ingest import ingest, record
+from logparse.model import DEFAULT, Call, Fact, Measurement, Problem, problem_from_text, solution_from_text
+from logparse.store import Store, open_store
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-TRAINING = ("h200/cublaslt_*.log.gz", "h200/gpt2*")
-MI300X = ("miopen/gfx942130.HIP.fdb.txt.bz2",)
-PICTURES = {
-    TRAINING: {"overview": ("light", "?view=overview")},
-    MI300X: {
-        "roofline": ("light", "?view=roofline"),
-        "regret": ("light", "?view=regret"),
-        "backward-weights": ("dark", "?view=weights"),
-    },
-}
 LARGEST = 200_000
+RECORDS = Path(__file__).parents[1] / "benchmarks" / "results"
+SAMPLES = Path(__file__).parents[1] / "sample_logs"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A store and what is shown of it: name of the picture → theme and query.  ``fill`` makes the store."""
+
+    fill: Callable[[Store, Path], None]
+    views: Mapping[str, tuple[str, str]]
+
+
+def demo(store: Store, folder: Path) -> None:
+    """The sample logs of one job, as ``make demo`` reads them."""
+    patterns = (
+        "hipblaslt/*.log",
+        "hipblaslt/*.txt",
+        "miopen/*.log",
+        "miopen/*.txt",
+        "tunableop/*.csv",
+        "tunableop/*.log",
+    )
+    ingest([str(x) for y in patterns for x in sorted(SAMPLES.glob(y))], store, run="demo", jobs=1)
+
+
+def training(store: Store, folder: Path) -> None:
+    """A log and a trace of GPT-2 steps on an H200, with the record of the replay of its products."""
+    _ingest(store, folder, "gpt2", "h200/cublaslt_*.log.gz", "h200/gpt2*")
+    _replayed(store, RECORDS / "gemms-NVIDIA-H200-2026-11-21.json", "gpt2")
+
+
+def find_db(store: Store, folder: Path) -> None:
+    """MIOpen's find-db of the MI300X, as ROCm ships it."""
+    _ingest(store, folder, "mi300x", "miopen/gfx942130.HIP.fdb.txt.bz2")
+
+
+def three_devices(store: Store, folder: Path) -> None:
+    """Convolutions of six models on an H200 before and after a change of layout, in a store that also holds runs of an
+    MI300X and of a gfx1201.
+    """
+    _ingest(store, folder, "mi300x", "tracelens/mi300_resnet_train.json.gz")
+    _ingest(store, folder, "gfx1201", "field/miopen-finddb-gfx12/*.ufdb.txt")
+    _in_job(store, RECORDS / "in-job-NVIDIA-H200-2026-11-22.json.gz")
+
+
+STORES = (
+    Shown(demo, {"demo": ("light", "?view=overview")}),
+    Shown(training, {"overview": ("light", "?view=overview")}),
+    Shown(
+        find_db,
+        {
+            "roofline": ("light", "?view=roofline"),
+            "regret": ("light", "?view=regret"),
+            "backward-weights": ("dark", "?view=weights"),
+        },
+    ),
+    Shown(three_devices, {"before-after": ("light", "?view=compare&run=before&compare=after")}),
+)
+
+
+def _ingest(store: Store, folder: Path, run: str, *patterns: str) -> None:
+    files = [str(x) for pattern in patterns for x in sorted(folder.glob(pattern))]
+    if not files:
+        raise SystemExit(f"{folder} holds no {' or '.join(patterns)}")
+    ingest(files, store, run=run, jobs=1)
+
+
+def _replayed(store: Store, path: Path, run: str) -> None:
+    """A record of ``benchmarks/gpu_replay.py`` as the replay would have written it into the store."""
+    made = json.loads(path.read_text())
+    known = made["environment"] | made["before"] | {"environment": environment_key(made["environment"])}
+
+    def write(problem: Problem, rows: Sequence[Measurement], **extra: str) -> None:
+        facts = [Fact(name, str(value)) for name, value in sorted((known | extra).items())]
+        record(store, [*rows, *facts], run=run, name=f"replay/cuda:0/{problem.label}", format="replay")
+
+    for race in made["results"]:
+        problem = problem_from_text(race["problem"])
+        timed = [x for x in race["rows"] if x["status"] == "ok"]
+        rows = [measured(problem, solution_from_text(x["solution"]), x["samples_us"]) for x in timed]
+        write(problem, rows, **{PICK: race["pick"]})
+    for one in made["confirmations"]:
+        problem, pairs = problem_from_text(one["problem"]), Pairs(tuple(one["pick_us"]), tuple(one["winner_us"]))
+        pick, winner = solution_from_text(one["pick"]), solution_from_text(one["winner"])
+        done = Confirmed(problem=problem, pick=pick, winner=winner, pairs=pairs)
+        verdict = confirmation_text(
+            problem.text, pick.text, winner.text, pairs, judge(pairs, floor=0.03), complete=True
+        )
+        write(problem, done.rows, **{PICK: pick.text, "confirmation": verdict})
+
+
+def _in_job(store: Store, path: Path) -> None:
+    """The calls' times in the traces of ``benchmarks/in_job.py``, before and after, as two runs."""
+    with gzip.open(path) as file:
+        made = json.load(file)
+    facts = [Fact(name, made["environment"][name]) for name in ("arch", "cu_count", "device", "pytorch_version")]
+    for run, column in (("before", "job_before_us"), ("after", "job_after_us")):
+        times: dict[str, list[float]] = {}
+        for pair in made["pairs"]:
+            if pair["problem"].startswith("conv"):
+                times.setdefault(pair["problem"], []).extend(pair[column])
+        problems = {text: problem_from_text(text) for text in times}
+        rows = [
+            Measurement(problem=problems[text], solution=DEFAULT, origin="table", time_us=median(us))
+            for text, us in times.items()
+        ]
+        calls = [Call(problem=problem, category="table", count=1) for problem in problems.values()]
+        record(store, [*rows, *calls, *facts], run=run, name=f"{run}.csv", format="table")
 
 
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -50,8 +158,9 @@ def pictures(store: str, views: Mapping[str, tuple[str, str]], out: Path, chromi
             browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
             for name, (theme, query) in views.items():
                 page = browser.new_page(viewport={"width": 1120, "height": 870}, color_scheme=theme)  # type: ignore[arg-type]
+                page.set_default_timeout(180_000)
                 page.goto(f"http://127.0.0.1:{server.port}/{query}")
-                page.wait_for_selector("#chart-0 .main-svg", timeout=60_000)
+                page.wait_for_selector("#chart-0 .main-svg")
                 page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
                 page.evaluate("document.querySelector('.store').textContent = ''")  # a temporary folder's name
                 page.wait_for_timeout(2_500)
@@ -72,14 +181,11 @@ def main() -> None:
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    for patterns, views in PICTURES.items():
-        files = [str(x) for pattern in patterns for x in sorted(given.folder.glob(pattern))]
-        if not files:
-            parser.error(f"{given.folder} holds no {' or '.join(patterns)}")
+    for shown in STORES:
         with tempfile.TemporaryDirectory() as folder:
             store = open_store(f"{folder}/store", create=True)
-            ingest(files, store, run="real files", jobs=1)
-            pictures(store.url, views, given.out, given.chromium)
+            shown.fill(store, given.folder)
+            pictures(store.url, shown.views, given.out, given.chromium)
 
 
 if __name__ == "__main__":

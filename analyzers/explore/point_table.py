@@ -406,13 +406,15 @@ merged as (
   from bases b left join picks p on p.problem = b.problem and (b.called or p.source_id = b.source_id)
   left join (select *, row_number() over (partition by problem) as place from found_) f
     on f.problem = b.problem and if(b.called, f.place = 1, coalesce(f.found_in, b.source_id) = b.source_id)),
+known as (  -- the pick's own time is no better solution where another run, or another try of it, was faster
+  select * replace (if(best = pick, coalesce(pick_us, best_us), best_us) as best_us) from merged),
 timed as (
   select *, coalesce(traced_us, pick_us, if(per_call_us > 0, held_us, null), best_us) as time_us,
          greatest(f_us, b_us) as sibling_us,
          flops / nullif(bytes, 0) as intensity,
          case when pick_us > best_us * (1 + {_SAME}) then coalesce(traced_us, pick_us) * (1 - best_us / pick_us)
               when pick_us is not null then 0.0 else least(per_call_us, traced_us) end as loss_us
-  from merged),
+  from known),
 placed as (
   select t.*, coalesce(s.file, '–') as file, s.device, traced_us is not null or s.own as own,
          least(x.peak_tflops, t.intensity * s.hbm_gbs / 1e3) as roof_tflops

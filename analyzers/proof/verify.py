@@ -64,8 +64,8 @@ class Outcome:
 
     @property
     def inside(self) -> bool | None:
-        """Whether the gain lies there; None where either is unknown."""
-        if self.gained_us is None or self.expected_us is None:
+        """Whether the gain lies there; None where either is unknown, or the kernel is the one of before."""
+        if self.gained_us is None or self.expected_us is None or self.effect in ("not applied", "unchanged kernel"):
             return None
         return self.expected_us[0] <= self.gained_us <= self.expected_us[1]
 

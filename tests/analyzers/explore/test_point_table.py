@@ -238,6 +238,14 @@ def test_a_trace_of_some_calls_times_all(store: Store) -> None:
     assert (row["calls"], row["time_us"], row["total_us"]) == (7, 800.0, 7 * 800.0)
 
 
+def test_a_faster_run_of_the_pick_is_no_better_solution(store: Store) -> None:
+    for run, us in (("before", 100.0), ("after", 150.0)):
+        row = replace(timed(W, "Default", us), origin="table")
+        stored(store, run, Call(problem=W, category="table", count=1), row, arch="gfx942", cu_count="304")
+    [row] = store_points(store, "after").to_dict("records")
+    assert (row["time_us"], row["best_us"], row["saving_us"], row["regret"]) == (150.0, 150.0, 0.0, 0.0)
+
+
 def test_an_unknown_layout_is_named_with_its_reason(store: Store) -> None:
     open_ = replace(W, in_layout=None, weights_layout=None, out_layout=None)
     stored(store, "a", *traced(open_, 800.0, 2))
