@@ -1,6 +1,7 @@
-"""PyTorch on an H200 read 247 files: today's predictions of those files still add up to what it did with them.
+"""PyTorch on an H200 read 247 files, PyTorch 2.15's reader 4,094: today's predictions still add up to what they did.
 
-``benchmarks/gpu_tunableop.py`` made the record, with no disagreement in any single file; its files are made here again.
+``benchmarks/gpu_tunableop.py`` and ``torch_reader.py`` made the records, with no disagreement in any single file; their
+files are made here again.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import json
 from collections import Counter
 from types import ModuleType
 
+import pytest
+
 from analyzers.overrides import tunableop_reader
 from tests.conftest import ROOT
 
 
-def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gpu_tunableop", ROOT / "benchmarks/gpu_tunableop.py")
+def benchmark(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"benchmarks/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -26,7 +29,7 @@ def benchmark() -> ModuleType:
 def test_the_record_is_of_the_reader_as_it_is() -> None:
     record = json.loads((ROOT / "benchmarks/results/tunableop_predictions.json").read_text())
     assert record["disagreements"] == {}
-    made = benchmark()
+    made = benchmark("gpu_tunableop")
     running = record["validators"]
     head = "".join(f"Validator,{key},{value}\n" for key, value in running.items())
     valid = head + "".join(f"{row}\n" for row in (*made.OTHERS[:2], f"{made.KEY},Default,0.01", made.OTHERS[2]))
@@ -38,3 +41,19 @@ def test_the_record_is_of_the_reader_as_it_is() -> None:
         counts["accepted" if predicted.accepted else "rejected"] += 1
         counts[tunableop_reader.lookup(predicted, made.OP, made.PARAMS, {"Default"}, (2, 11))] += 1
     assert counts == record["observed"]
+
+
+def test_the_record_of_torch_2_15_is_of_the_reader_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = json.loads((ROOT / "benchmarks/results/tunableop_reader_torch2.15.json").read_text())
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    made = benchmark("torch_reader")
+    assert (record["disagreements"], record["seeds"]) == ({}, list(made.SEEDS))
+    counts: Counter[str] = Counter()
+    for more in ({}, made.ROCM):
+        running = {"PT_VERSION": record["torch"], **more}
+        for data in made.files(running).values():
+            predicted = tunableop_reader.predict(data, running)
+            counts["files"] += 1
+            counts["accepted" if predicted.accepted else "rejected"] += 1
+            counts["rows"] += len(predicted.rows)
+    assert counts == {name: record[name] for name in counts}
