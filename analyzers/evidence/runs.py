@@ -117,15 +117,16 @@ and actions."""
 
 
 def tables_to_compare(store: Store, run: str | None = None) -> Tables:
-    """What ``diff`` reads of a run (by default the latest): of measurements only the fastest times of each problem and
-    origin, where neither a pick nor a default says more.  Tables that it does not read are empty.  Raises StoreError.
+    """What ``diff`` reads of a run (by default the latest): of measurements one fastest of each problem and origin,
+    where neither a pick nor a default says more.  Tables that it does not read are empty.  Raises StoreError.
     """
     run = store.latest_run(run)
     read = store.frames(run, ("calls", "workload", "kernels", "facts"))
     with store.connect(run, sql=f"{_PICKED} {_FASTEST}") as con:
+        con.execute("set preserve_insertion_order = false")
         con.execute(_PICKED)
-        measured = con.sql(_FASTEST).to_arrow_table().to_pandas()
-    return Tables(run=run, **dict.fromkeys(FRAMES, pd.DataFrame()) | read | {"measurements": measured})
+        measured = con.sql(_FASTEST).to_arrow_table().to_pandas(split_blocks=True, self_destruct=True)
+    return Tables(run=run, **dict.fromkeys(FRAMES, pd.DataFrame()) | read | {"measurements": measured.assign(run=run)})
 
 
 _PICKED = """
@@ -135,12 +136,15 @@ _PICKED = """
     where solution = 'Default' or origin = 'miopen-chosen'
        or source_id in (select source_id from facts where name = 'pick')"""
 _FASTEST = """
-    with fastest as (
-        select problem, origin, min(time_us) as best_us from measurements
-        where status = 'ok' and time_us > 0 and isfinite(time_us) group by all)
-    select source_id, run, m.origin, kind, m.problem, solution, status, time_us, std_us, samples_us
-    from measurements m left join fastest f on f.problem = m.problem and f.origin = m.origin and time_us = best_us
-    where f.problem is not null or m.problem in (from picked)"""
+    select source_id, origin, kind, problem, solution, status, time_us, std_us, samples_us
+    from measurements where problem in (from picked)
+    union all by name
+    select problem, origin, any_value(kind) as kind, 'ok' as status, unnest(min({
+        'time_us': time_us, 'solution': solution, 'source_id': source_id, 'std_us': std_us, 'samples_us': samples_us}))
+    from measurements
+    where status = 'ok' and time_us > 0 and isfinite(time_us) and problem not in (from picked)
+    group by problem, origin"""
+"""Of several fastest ones the solution of the smaller text, then the smaller source; a problem has one kind."""
 
 
 def tables_at(word: str, store: str | None = None, read: Read = tables_of) -> Tables:

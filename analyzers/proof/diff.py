@@ -142,7 +142,7 @@ def _coded(a: Tables, b: Tables) -> tuple[Tables, Tables, pd.Index]:
     frames = [(side, name, getattr(side, name)) for side in (a, b) for name in _CODED]
     held = [(side, name, frame.dropna(subset=["problem"])) for side, name, frame in frames if len(frame)]
     columns = [pa.array(frame["problem"], type=pa.large_string(), from_pandas=True) for _, _, frame in held]
-    coded = pa.chunked_array(columns, type=pa.large_string()).combine_chunks().dictionary_encode()
+    coded = pa.chunked_array(columns, type=pa.large_string()).dictionary_encode().combine_chunks()
     order = pc.sort_indices(coded.dictionary)
     place = np.empty(len(order), dtype="int64")
     place[order.to_numpy()] = np.arange(len(order))
@@ -151,7 +151,7 @@ def _coded(a: Tables, b: Tables) -> tuple[Tables, Tables, pd.Index]:
     made: dict[int, dict[str, Any]] = {id(a): {}, id(b): {}}
     for (side, name, frame), codes in zip(held, places, strict=True):
         made[id(side)][name] = frame.assign(problem=codes)
-    texts = pd.Index(coded.dictionary.take(order).to_pandas(), dtype="object")
+    texts = pd.Index(coded.dictionary.take(order).to_pandas(), dtype="str")
     return replace(a, **made[id(a)]), replace(b, **made[id(b)]), texts
 
 

@@ -42,10 +42,10 @@ def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, st
 
 def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
     """The same comparison as ``logparse diff``.  Raises StoreError for a run that does not exist."""
-    from analyzers.evidence.runs import tables_of
+    from analyzers.evidence.runs import tables_to_compare
     from analyzers.proof.diff import diff
 
-    return diff(tables_of(store, run), tables_of(other, other_run))
+    return diff(tables_to_compare(store, run), tables_to_compare(other, other_run))
 
 
 def keep(found: Diff, folder: Path) -> Path:
