@@ -165,9 +165,11 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
         {"run": run},
     )
     con.execute(f"create or replace table means as {_means(con, run)}", {"run": run})
-    for name, sql in _STAGES.items():
+    for name, stage in _STAGES.items():
+        sql = stage.replace("{repeated}", _repeated(con)) if "{repeated}" in stage else stage
         con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
-    con.execute("drop table tried_; drop table traced_")
+    for name in _INNER:
+        con.execute(f"drop table {name}")
     con.execute(f"create or replace view bases as {_BASES}")
     con.unregister("made_")
     con.unregister("rates_")
@@ -185,6 +187,12 @@ def _means(con: duckdb.DuckDBPyConnection, run: str) -> str:
     if con.execute(sql, {"run": run}).fetchone() != (True,):
         return "select null::varchar as problem, null::varchar as other where $run is null"
     return f"with {MEANS} select problem, other from means"
+
+
+def _repeated(con: duckdb.DuckDBPyConnection) -> str:
+    """The SQL of the number of solutions where one may come twice; most files hold each once."""
+    some = con.execute("select 1 from each_ where times > solutions limit 1").fetchone()
+    return _REPEATED if some else _NONE_REPEATED
 
 
 @contextmanager
@@ -318,27 +326,44 @@ _DIMENSIONS = """
 ``concat`` takes half as long as ``||``, each of which makes a text of its own, but sees no part that is missing.
 """
 
+_TRIES = """
+  select f.file, hash(problem) as h, s.solver, o.solver as own, time_us,
+         coalesce(status = 'ok' and time_us > 0 and isfinite(time_us), false) as good
+  from measurements m join files_ f on f.source_id is not distinct from m.source_id and f.kind = m.kind
+      and f.run is not distinct from m.run and f.origin is not distinct from m.origin
+  join solvers_ s on s.solution is not distinct from m.solution
+  left join own_ o on o.file = f.file and o.solver = s.solver"""
+"""The measurements, with numbers for their long or many texts; ``own``: the solver where it is the library's choice."""
+
+_REPEATED = f"""
+  select file, h, count(distinct solver) as solutions
+  from ({_TRIES}) semi join (select file, h from each_ where times > solutions) using (file, h)
+  where good group by all"""
+_NONE_REPEATED = "select file, h, null as solutions from each_ limit 0"
+
 _STAGES: Mapping[str, str] = {
+    "files_": """
+        select *, cast(row_number() over () as integer) as file
+        from (select distinct source_id, run, origin, kind from measurements
+              where kind <> 'family' and source_id not in (select source_id from foreign_))""",
+    "solvers_": """
+        select solution, cast(row_number() over (order by solution) as integer) as solver
+        from (select distinct solution from measurements where kind <> 'family')""",
+    "own_": """
+        select distinct file, solver from files_ left join facts f on f.source_id = files_.source_id and f.name = 'pick'
+        join solvers_ on solution = coalesce(f.value, 'Default')""",
+    "each_": f"""
+        select file, h, count(*) filter (not good) as failed, count(*) filter (good) as times,
+               min({{'us': time_us, 'solver': solver}}) filter (good) as best,
+               any_value(own) filter (good) as own, avg(time_us) filter (good and own is not null) as default_us,
+               bit_count(bit_or(1::hugeint << solver % 126) filter (good)) as solutions
+        from ({_TRIES}) group by file, h""",
     "tried_": """
-        with tries as (
-          select m.source_id, m.run, origin, hash(problem) as h, kind, solution, time_us,
-                 coalesce(status = 'ok' and time_us > 0 and isfinite(time_us), false) as good,
-                 solution = coalesce(f.value, 'Default') as own
-          from measurements m left join facts f on f.source_id = m.source_id and f.name = 'pick'
-          where kind <> 'family' and m.source_id not in (select source_id from foreign_)),
-        each as (
-          select source_id, origin, h, any_value(kind) as kind, coalesce(any_value(run) = $run, true) as own_run,
-                 count(*) filter (not good) as failed,
-                 min(time_us) filter (good) as best_us,
-                 arg_min(solution, {'t': time_us, 's': solution}) filter (good) as best,
-                 any_value(solution) filter (good and own) as own, avg(time_us) filter (good and own) as default_us
-          from tries group by source_id, origin, h),
-        different as (
-          select t, count(*) as solutions
-          from (select distinct hash(source_id, origin, h) as t, hash(solution) from tries where good) group by t)
-        select each.*, coalesce(solutions, 0) as solutions
-        from each left join different on t = hash(source_id, origin, h)
-        """,
+        select f.source_id, f.origin, e.h, f.kind, coalesce(f.run = $run, true) as own_run, e.failed,
+               e.best.us as best_us, b.solution as best, o.solution as own, e.default_us,
+               coalesce(r.solutions, e.times) as solutions
+        from each_ e join files_ f using (file) left join ({repeated}) r using (file, h)
+        left join solvers_ b on b.solver = e.best.solver left join solvers_ o on o.solver = e.own""",
     "traced_": """
         with counted as (
           select hash(coalesce(m.other, c.problem)) as h, sum(count) as traced_calls
@@ -371,8 +396,11 @@ _STAGES: Mapping[str, str] = {
                min(best_us) filter (d.direction = 'B') as b_us
         from tried_ t join dimensions_ d using (h) where d.direction in ('F', 'B') group by all""",
 }
-"""Tables made one after the other; the problems' texts are long, so they go by their hash, and so are solutions
-counted: ``count(distinct …)`` of texts takes twice as long."""
+"""Tables made one after the other.  Texts go by numbers: the problems' long ones by their hash, the few solutions in
+the order of their texts, so that the smallest struct is the fastest solution.  Where as many solutions as times are
+seen in 126 classes, no solution comes twice; only elsewhere they are counted, which takes four times as long.
+"""
+_INNER = ("files_", "solvers_", "own_", "each_", "tried_", "traced_")
 
 _BASES = """
     select left(md5(d.problem || r.part), 12) as id, r.* exclude (part, h), d.* exclude (h, layer, layer_h),

@@ -58,7 +58,7 @@ def restore(kept: Path | None, folder: Path) -> bool:
     if kept is None or not kept.is_dir():
         return False
     try:
-        shutil.copytree(kept, folder, dirs_exist_ok=True)
+        shutil.copytree(kept, folder, copy_function=_linked, dirs_exist_ok=True)
     except OSError:  # swept meanwhile, or no room
         return False
     return True
@@ -69,12 +69,22 @@ def keep(folder: Path, kept: Path) -> None:
     with contextlib.suppress(OSError):
         kept.parent.mkdir(exist_ok=True)
         fresh = kept.parent / f"{_NEW}{secrets.token_hex(8)}"
-        shutil.copytree(folder, fresh)
+        shutil.copytree(folder, fresh, copy_function=_linked)
         try:
             fresh.rename(kept)
         except OSError:  # another page kept the same
             shutil.rmtree(fresh, ignore_errors=True)
         _sweep(kept)
+
+
+def _linked(source: str, target: str) -> None:
+    """The same file under another name, as none is ever changed: a page that ends while hundreds of megabytes are
+    copied keeps nothing, and the next look would wait for another copy.  A copy where there can be no link.
+    """
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target)
 
 
 def _sweep(newest: Path) -> None:

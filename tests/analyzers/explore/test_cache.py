@@ -86,7 +86,7 @@ def test_a_kill_leaves_nothing_that_is_read_and_it_is_swept(
 
     copy = shutil.copytree
 
-    def half(source: Path, target: Path) -> None:
+    def half(source: Path, target: Path, **how: object) -> None:
         copy(source, target)
         raise Killed
 
@@ -103,6 +103,27 @@ def test_a_kill_leaves_nothing_that_is_read_and_it_is_swept(
     cache.keep(made, kept)
     assert sorted(x.name for x in kept.parent.iterdir()) == sorted([kept.name, "old"])
     assert cache.restore(kept, tmp_path / "restored")
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_what_is_kept_takes_no_room_twice_where_the_file_system_has_links(
+    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that is closed right after its verdict had no time to copy hundreds of megabytes, and kept nothing."""
+    made, kept, again = (tmp_path / name for name in ("made", "explore/key", "again"))
+    made.mkdir()
+    (made / "judged.duckdb").write_text("rows")
+
+    def none(source: str, target: str) -> None:
+        raise OSError
+
+    if not links:
+        monkeypatch.setattr("os.link", none)
+    kept.parent.mkdir()
+    cache.keep(made, kept)
+    assert cache.restore(kept, again)
+    assert (again / "judged.duckdb").read_text() == "rows"
+    assert (again / "judged.duckdb").samefile(made / "judged.duckdb") == links
 
 
 @pytest.mark.usefixtures("read_here")

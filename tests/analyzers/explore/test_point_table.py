@@ -56,6 +56,17 @@ def test_w_stands_beside_its_own_f_and_b(example_points: pd.DataFrame) -> None:
     assert row["device"] == "MI300X"
 
 
+@pytest.mark.parametrize(("names", "times"), [(2, 3), (130, 130), (130, 131)])
+def test_a_solution_counts_once(example_views: dict[str, pd.DataFrame], names: int, times: int) -> None:
+    """Also beside so many others that two share a class of the count."""
+    mine = example_views["measurements"].query("problem == @W.text and status == 'ok'").head(1)
+    rows = [mine.assign(solution=f"miopen:S{i % names}", time_us=1000.0 - i % names) for i in range(times)]
+    made = points(example_views["conv_problems"], pd.concat(rows, ignore_index=True))
+    (row,) = made.to_dict("records")
+    assert row["solutions"] == names
+    assert (row["best"], row["best_us"]) == (f"miopen:S{names - 1}", 1001.0 - names)
+
+
 def test_no_saving_is_larger_than_the_time(sampled_points: pd.DataFrame) -> None:
     saving = sampled_points[sampled_points["saving_us"].notna()]
     assert len(saving)
