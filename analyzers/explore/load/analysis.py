@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from logparse.store import Store
 
 
+LIMITS = ("threads = 2", "memory_limit = '400MB'", "preserve_insertion_order = false")
+"""Settings of DuckDB under which the page's child stays small."""
+
+
 @dataclass(frozen=True)
 class Analysis:
     """``compared`` as of ``picks.compare``, ``found`` one row per problem with a finding, sentences for the top."""
@@ -34,10 +38,14 @@ class Analysis:
     recommendation: Recommendation
 
 
-def analyse(store: Store, run: str | None = None, settings: Settings | None = None) -> Analysis:
-    """Run every analyzer over a run of the store (default the latest).  Raises StoreError where there is none."""
+def analyse(
+    store: Store, run: str | None = None, settings: Settings | None = None, limits: Sequence[str] = LIMITS
+) -> Analysis:
+    """Run every analyzer over a run of the store (default the latest), read under these settings of DuckDB.  Raises
+    StoreError where there is none.
+    """
     settings = settings or Settings()
-    tables = tables_to_analyse(store, run, _LIMITS)
+    tables = tables_to_analyse(store, run, limits)
     result = recommend(tables, settings, [_isolated(x) for x in ANALYZERS])
     nothing = not len(tables.workload) and not tables.sources["measurement_lines"].sum()
     return Analysis(
@@ -71,8 +79,6 @@ def store_points(store: Store, run: str | None = None) -> pd.DataFrame:
         return con.execute("select * from points order by total_us desc nulls last, id").df()
 
 
-_LIMITS = ("threads = 2", "memory_limit = '400MB'", "preserve_insertion_order = false")
-"""Settings of DuckDB under which the page's child stays small."""
 NOTHING = (
     "This run holds no call and no timing. Next: log calls (HIPBLASLT_LOG_MASK=32 writes bench lines), "
     "or ingest tuning files"
