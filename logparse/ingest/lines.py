@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from typing import BinaryIO, NamedTuple, cast
 
@@ -117,8 +118,8 @@ class LineReader:
         self._records = [(f, re.compile(f.start), f.markers) for f in formats if isinstance(f, LineFormat)]
         blocks = [f for f in formats if isinstance(f, BlockFormat)]
         self._blocks: list[tuple[BlockFormat, BlockReader]] = [(f, f.begin()) for f in blocks]
-        records = _shortest([m for f, _, _ in self._records for m in f.markers])
-        block = _shortest([m for f in blocks for m in f.markers])
+        records = _shortest(tuple(m for f, _, _ in self._records for m in f.markers))
+        block = _shortest(tuple(m for f in blocks for m in f.markers))
         starts = tuple(m for f, _, _ in self._records if f.prefixed for m in f.markers if m.startswith(b"]["))
         self._marker = any_of((*records, *block))
         self._block_marker = any_of(block)
@@ -336,7 +337,8 @@ class LineReader:
                 yield block
 
 
-def _shortest(markers: Sequence[bytes]) -> tuple[bytes, ...]:
+@cache  # the formats are always the same: of a small file this would be a tenth of the work
+def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """The markers without those that contain another one: a line bears one of them iff it bears one of all."""
     return tuple(dict.fromkeys(m for m in markers if not any(other in m for other in markers if other != m)))
 
