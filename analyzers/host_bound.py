@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.gpu_time import GpuTime, gpu_time
+from analyzers.evidence.gpu_time import GpuTime, gpu_time, launches_graphs
 from logparse.model import Evidence, Finding
 from logparse.text import duration
 
 NAME = "host-bound"
-BUSY = 0.8
-"""Share of the time below which the GPU is taken to wait: above it, gaps between kernels are what launches leave."""
 GRAPHS = (
     "Let the host launch less: torch.compile(mode='reduce-overhead') or CUDA graphs (torch.cuda.graph) for what "
     "repeats, a larger batch, a data loader with workers and pinned memory; look for synchronisation (.item(), .cpu(), "
@@ -33,13 +31,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """One finding, or none: without a trace's window nothing is known."""
     time = gpu_time(tables)
     share = time.busy_share if time else None
-    if time is None or share is None or share >= BUSY:
+    if time is None or share is None or not time.waits:
         return []
     launches = sum(x.kernels for x in time.parts)
     if not launches:  # a trace whose kernels no row counts
         return []
-    own = tables.facts[tables.facts["run"] == tables.run]
-    graphs = bool(own["name"].eq("graph_launches").any())
     return [
         Finding(
             analyzer=NAME,
@@ -54,7 +50,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
                     "mean_kernel_us": time.kernels_us / launches,
                 }
             ),
-            advice=BEYOND_GRAPHS if graphs else GRAPHS,
+            advice=BEYOND_GRAPHS if launches_graphs(tables) else GRAPHS,
         )
     ]
 

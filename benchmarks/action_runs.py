@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +18,10 @@ from action_models import MODELS
 from logparse.formats.traces.torch.operands import WITHOUT_KERNELS
 from logparse.formats.traces.torch.operators import OPERATORS
 
-_WARM_UP = 2
-"""Before the profiler's own first step, which is not recorded either."""
+_WARM_UP = 3
+"""Steps before any is timed: a compiled model records its graphs in the second."""
+_TIMED = 10
+"""Steps whose wall time is taken, without the profiler."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +76,21 @@ def _train(run: Run) -> None:
     for _ in range(_WARM_UP):
         step()
     trace = Path(run.trace)
+    trace.with_suffix(".step_us").write_text(str(_step_us(step, device)), encoding="utf-8")
     _profiled(step, device, run.steps).export_chrome_trace(str(trace))
     if device.type != "cuda":
         trace.write_text(json.dumps(as_device(json.loads(trace.read_text(encoding="utf-8")))), encoding="utf-8")
+
+
+def _step_us(step: Callable[[], None], device: torch.device) -> float:
+    """Wall time of a step without the profiler, µs: the mean of several that follow one another."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait()
+    begun = time.perf_counter_ns()
+    for _ in range(_TIMED):
+        step()
+    wait()
+    return (time.perf_counter_ns() - begun) / 1e3 / _TIMED
 
 
 def _profiled(step: Callable[[], None], device: torch.device, count: int) -> torch.profiler.profile:

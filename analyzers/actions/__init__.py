@@ -1,6 +1,14 @@
 """Actions: what a person does once, and what that does to all problems of a job (see ``action.py``)."""
 
-from analyzers.actions import blas_library, channels_last, cudnn_benchmark, fused_epilogue, padded_output, tf32
+from analyzers.actions import (
+    blas_library,
+    channels_last,
+    compiled,
+    cudnn_benchmark,
+    fused_epilogue,
+    padded_output,
+    tf32,
+)
 from analyzers.actions.action import Action, ActionResult, Application, Change
 
 ACTIONS: tuple[Action, ...] = (
@@ -11,6 +19,7 @@ ACTIONS: tuple[Action, ...] = (
     channels_last.WITH_BENCHMARK,
     padded_output.ACTION,
     *fused_epilogue.ALL,
+    *compiled.ALL,
 )
 """All members, in no particular order.  A new one is a file of this folder and a line here."""
 

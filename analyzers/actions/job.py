@@ -9,7 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.gpu_time import kernels_of_run, steps, traced_us
+from analyzers.evidence.gpu_time import gpu_time, kernels_of_run, launches_graphs, steps, traced_us
 from analyzers.evidence.joins import calls_by_problem
 from analyzers.evidence.tails import Tail, tails
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
@@ -38,7 +38,8 @@ class Work:
 class Job:
     """``total_us`` is the GPU time of the run's traces, None without one; ``backend`` is CUDA, HIP, CPU or unknown.
 
-    ``pairs`` are products with what follows them, of the calls that ``work`` holds one by one.
+    ``pairs`` are products with what follows them, of the calls that ``work`` holds one by one.  ``idle_us`` is the part
+    of the traces' window (µs) in which the GPU waits for the host, None where it is busy or launches graphs already.
     """
 
     work: tuple[Work, ...]
@@ -47,6 +48,8 @@ class Job:
     backend: str | None
     arch: str | None = None
     pairs: tuple[Work, ...] = ()
+    idle_us: float | None = None
+    window_us: float | None = None
 
     @cached_property
     def convolutions(self) -> tuple[ConvProblem, ...]:
@@ -111,6 +114,8 @@ def job_of(tables: Tables, settings: Settings) -> Job:
             Work(problem=problem_from_text(str(text)), calls=None, us=float(time))
             for text, time in operators["total_us"].sum().items()
         ]
+    time = gpu_time(tables)
+    waits = time is not None and time.waits and not launches_graphs(tables)
     return Job(
         work=tuple(work),
         total_us=total,
@@ -118,6 +123,8 @@ def job_of(tables: Tables, settings: Settings) -> Job:
         backend=_backend(facts),
         arch=_only(facts, "arch"),
         pairs=_pairs(tables, work),
+        idle_us=time.idle_us if waits and time else None,
+        window_us=time.window_us if waits and time else None,
     )
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from analyzers.actions.action import Action, ActionResult, Change, Part
+from analyzers.actions.action import Action, ActionResult, Application, Change, Part
 from analyzers.actions.job import Job, Work, job_of, typed
 from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.action_times import Samples, samples_of
+from analyzers.evidence.gpu_time import gpu_time
 from analyzers.evidence.stats import median
 from logparse.model import DEFAULT, ConvProblem, Family, GemmProblem, OperatorProblem, Problem
 
@@ -73,13 +74,18 @@ def _passes(work: Work, job: Job) -> tuple[Work, ...]:
 
 
 def results(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[ActionResult]:
-    """The actions of which a replay timed something, the largest saving first."""
-    samples = samples_of(tables, settings)
-    if not samples:
+    """Actions against waiting where the job waits, then those of which a replay timed something, the best first."""
+    samples, time = samples_of(tables, settings), gpu_time(tables)
+    if not samples and not (time and time.waits):
         return []
     job = job_of(tables, settings)
     found = [x for action in actions if (x := result(action, job, samples)) is not None]
-    return sorted(found, key=lambda x: (-x.saving_us, x.action.name))
+    return sorted(found, key=rank)
+
+
+def rank(result: ActionResult) -> tuple[bool, float, str]:
+    """By what a step gains: where the GPU waits for the host, less GPU time does not show in it."""
+    return not result.action.waits, -result.saving_us, result.action.name
 
 
 def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
@@ -87,6 +93,8 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
     application = action.application(job)
     if application is None:
         return None
+    if action.waits:
+        return _waiting(action, application, job)
     now = sum(_now_us(work, job, samples) for work in job.work)
     then = low = high = now
     changed = measured = 0.0
@@ -123,6 +131,22 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
         measured_us=measured,
         parts=tuple(sorted(parts, key=lambda x: x.now_us - x.then_us)),
         steps=job.steps,
+    )
+
+
+def _waiting(action: Action, application: Application, job: Job) -> ActionResult | None:
+    if job.idle_us is None or job.total_us is None:
+        return None
+    return ActionResult(
+        action=action,
+        application=application,
+        **dict.fromkeys(("now_us", "then_us", "low_us", "high_us"), job.total_us),
+        changed_us=0.0,
+        measured_us=0.0,
+        parts=(),
+        steps=job.steps,
+        idle_us=job.idle_us,
+        window_us=job.window_us,
     )
 
 
@@ -200,6 +224,7 @@ def row(x: ActionResult) -> dict[str, object]:
         "measured_share": x.measured_share,
         "losers": len(x.losers),
         "lost_us": sum(y.then_us - y.now_us for y in x.losers),
+        "idle_us": x.idle_us,
         "exact": x.action.exact,
         "line": x.application.line,
     }

@@ -24,6 +24,8 @@ STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"
 UNTRACED_STEP_US = "untraced_step_us"
 """Fact of a trace: the wall time of a step without the profiler (µs), of ``logparse capture --trace`` and ``tune``."""
 
+BUSY = 0.8
+"""Share of the time below which the GPU is taken to wait for the host."""
 GEMM, COPIES, OTHER = "GEMM", "transposes and copies", "other"
 CONVOLUTION = "convolution {}"
 TRANSPOSE = re.compile(r"transpose|nchwToNhwc|nhwcToNchw|NCHW2CNHW|CNHW2NCHW|tensorTransform", re.IGNORECASE)
@@ -94,6 +96,11 @@ class GpuTime:
         return self.busy_us / self.window_us if self.busy_us is not None and self.window_us else None
 
     @property
+    def waits(self) -> bool:
+        """Whether the GPU waits for the host: gaps between kernels are more than what launches leave."""
+        return self.busy_share is not None and self.busy_share < BUSY
+
+    @property
     def idle_us(self) -> float | None:
         """The time of the window in which no kernel ran."""
         return max(self.window_us - self.busy_us, 0.0) if self.busy_us is not None and self.window_us else None
@@ -137,6 +144,11 @@ def gpu_us(tables: Tables) -> float | None:
     A log's calls are of the whole job, a trace's time of the steps that it saw: their quotient would mean nothing.
     """
     return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
+
+
+def launches_graphs(tables: Tables) -> bool:
+    """Whether the run's traces show launches of graphs."""
+    return bool(tables.facts.loc[tables.facts["run"] == tables.run, "name"].eq("graph_launches").any())
 
 
 def traced_us(tables: Tables) -> float | None:

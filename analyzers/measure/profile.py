@@ -75,7 +75,7 @@ def _place(solution: Solution, device: str) -> Place:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one solution a few times between the profiler's start and stop.
 
-    Returns 1 where its result is wrong, 2 where it is not offered.
+    Returns 1 where its result is wrong, 2 where it cannot run here.
     """
     parser = argparse.ArgumentParser(description="Run one solution of one problem, for a profiler.")
     parser.add_argument("problem", help="the problem's text, as in the store")
@@ -86,12 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     problem, solution = problem_from_text(options.problem), solution_from_text(options.solution)
     place = _place(solution, options.device)
-    backend = backend_named(options.backend).open(place)
-    context = WorkerContext({options.backend: backend}, place, Method(), lambda what: None)
     try:
+        backend = backend_named(options.backend).open(place)
+        context = WorkerContext({options.backend: backend}, place, Method(), lambda what: None)
         runnable = backend.prepare(problem, solution, context.conditions(problem))
-    except UnsupportedError as why:
-        print(f"error: {solution.text}: {why}", file=sys.stderr)
+    except Exception as why:  # a missing device or library, a plan that the library refuses, a kernel that raises
+        print(f"error: {solution.text}: {why or type(why).__name__}", file=sys.stderr)
         return 2
     error = runnable.error()
     with _collected(options.device):

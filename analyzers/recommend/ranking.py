@@ -15,6 +15,7 @@ import pandas as pd
 
 from analyzers import ANALYZERS, below_roofline, library_hint, suboptimal_pick
 from analyzers.actions import ACTIONS, ActionResult
+from analyzers.actions.totals import rank as rank_of_actions
 from analyzers.actions.totals import results
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.gpu_time import GpuTime, gpu_time, gpu_us
@@ -107,7 +108,7 @@ def _actions(
 ) -> tuple[ActionResult, ...]:
     files = files_action(findings, default_us, tables, settings)
     found = results(tables, ACTIONS, settings) + ([] if files is None else [files])
-    return tuple(sorted(found, key=lambda x: (-x.saving_us, x.action.name)))
+    return tuple(sorted(found, key=rank_of_actions))
 
 
 def _potential(finding: Finding) -> Finding:

@@ -15,6 +15,27 @@ _LOSERS = 3
 
 def lines(results: Sequence[ActionResult], traced: bool) -> list[str]:
     """These actions, the best first; empty without any.  ``traced``: a trace of the run has its whole GPU time."""
+    waiting, timed = ([x for x in results if x.action.waits is waits] for waits in (True, False))
+    return [*_waiting(waiting), *_timed(timed, traced)]
+
+
+def _waiting(results: Sequence[ActionResult]) -> list[str]:
+    """Those against waiting for the host, with the most that they can gain."""
+    if not results:
+        return []
+    first, step = results[0], "step" if results[0].steps else "run"
+    idle, window = ((x or 0.0) / (first.steps or 1.0) for x in (first.idle_us, first.window_us))
+    out = [
+        f"actions against waiting for the host, {duration(idle)} of {duration(window)} per {step}: at most that is "
+        "gained, which no replay measures and no sum of GPU time includes:"
+    ]
+    for result in results:
+        out += [f"  {result.action.name}: {result.application.line}", f"      {result.action.about}"]
+        out.append(f"      needs {result.action.needs}")
+    return [*out, f"      or {first.application.by_hand}"]
+
+
+def _timed(results: Sequence[ActionResult], traced: bool) -> list[str]:
     if not results:
         return []
     step = "step" if results[0].steps else "run"

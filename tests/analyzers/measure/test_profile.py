@@ -45,6 +45,22 @@ def test_a_solution_that_is_not_offered_is_an_error(capsys: pytest.CaptureFixtur
     assert "error: torch:none: torch:none is not offered here" in capsys.readouterr().err
 
 
+def test_what_a_library_raises_is_an_error_of_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    for solution, device in (("kernel:tests.analyzers.measure.test_profile:broken", "cpu"), ("Default", "cuda:99")):
+        assert main([gemm().text, solution, "--device", device]) == 2
+        (line, *_) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"error: {solution}: ")
+    items = [Item(problem=gemm(), calls=1, time_us=1.0, regret=0.1, solutions=2, cost_s=1.0)]
+    with pytest.raises(InputError, match=r"no solution tests\.analyzers\.measure\.test_profile:missing"):
+        profile_lines(items, "kernel:tests.analyzers.measure.test_profile:missing", Options(devices=("cpu",)))
+
+
+def broken(x, y, **_):  # type: ignore[no-untyped-def]
+    """A user's own solution that refuses."""
+    raise ValueError("no such sizes")
+
+
 def test_the_program_runs_and_checks(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     assert main([gemm().text, DEFAULT.text, "--device", "cpu", "--count", "2"]) == 0

@@ -7,6 +7,10 @@ PyTorch computes B, then W, each by one main kernel or more with helpers of the 
         SubTensorOpWithCastTensor1d  batched_transpose…  │  SubTensorOpWithScalar1d  batched_transpose…
         batched_transpose…  igemm_wrw_gtcx3_nhwc_…  SubTensorOpWithCastTensor1d  batched_transpose…
 
+PyTorch's own depthwise kernels come the other way round (``aten/src/ATen/native/cuda/DepthwiseConv2d.cu``)::
+
+    conv_depthwise2d_grad_weight_kernel  │  conv_depthwise2d_backward_kernel
+
 So an operator is cut once.  Main kernels are assigned by their names (MIOpen, CK, MLIR, cuDNN, CUTLASS, PyTorch's own
 depthwise ones); kernels of GEMM libraries (Tensile, nvjet) bear no direction and are assigned by their place.  A helper
 goes to the main kernel that it serves: what prepares an operand or clears a result to the next one, what converts or
@@ -25,7 +29,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 BACKWARD_DATA = re.compile(
-    r"dgrad|bwd_?data|backward_?data|igemm_bwd_|conv2d_(?:v\dr\d_)?bwd|naive_conv_(?:ab_)?(?:\w*packed_)?bwd_"
+    r"dgrad|bwd_?data|backward_?(?:data|input)|igemm_bwd_|conv2d_(?:v\dr\d_)?bwd|naive_conv_(?:ab_)?(?:\w*packed_)?bwd_"
     r"|depthwise[23]d_backward_kernel",
     re.IGNORECASE,
 )
@@ -43,19 +47,24 @@ _OUTPUT = re.compile(
     r"nhwcToNchw|CNHW2NCHW|splitKreduce|ReduceSplitK|col2im|SubTensorOpWithCastTensor|fft2d_c2r|kernel_elementwise",
     re.IGNORECASE,
 )
+_WEIGHTS_FIRST = re.compile(r"W+B+")
+"""Roles of an operator without helpers, whose sides the names alone decide."""
 _EITHER = re.compile(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECASE)
 
 
 class Split(NamedTuple):
-    """Where W begins, and whether a kernel's side follows from the order alone."""
+    """Where the second gradient begins, W unless ``weights_first``, and whether a side follows from the order alone."""
 
-    first_of_weights: int
+    second: int
     by_order: bool = False
+    weights_first: bool = False
 
 
 def split(kernels: Sequence[str]) -> Split | None:
     """How an operator's kernels (in order of time) are cut; None where B or W has no main kernel of its own."""
     roles = "".join(map(_role, kernels))
+    if _WEIGHTS_FIRST.fullmatch(roles):
+        return Split(roles.index("B"), weights_first=True)
     mains = _mains(roles, kernels)
     if mains is None:
         return None

@@ -240,8 +240,9 @@ class _Records:
             self._assigned_us += us if cut else 0.0
             self._by_order_us += us if cut and cut.by_order else 0.0
         if cut is not None:
-            self._count(operation.problems[0], kernels[: cut.first_of_weights])
-            self._count(operation.problems[1], kernels[cut.first_of_weights :])
+            first, second = reversed(operation.problems) if cut.weights_first else operation.problems
+            self._count(first, kernels[: cut.second])
+            self._count(second, kernels[cut.second :])
         elif operation.whole is not None or len(operation.problems) == 1:
             self._count(operation.whole or operation.problems[0], kernels)
         else:  # a transposed convolution ran F and W, and the model has no word for both

@@ -297,14 +297,18 @@ CK = "_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weightINS_
         (["igemm_bwd_gtcx3", CLEAR, "igemm_wrw_gtcx3"], Split(1)),
         (["naive_conv_ab_nonpacked_bwd_nchw_half", "naive_conv_ab_nonpacked_wrw_nchw_half"], Split(1)),
         (["kernel_grouped_conv_bwd_data_multiple_d_xdl", "kernel_grouped_conv_bwd_weight_xdl"], Split(1)),
-        (["conv_depthwise2d_backward_kernel", "conv_depthwise2d_grad_weight_kernel"], Split(1)),
+        (["conv_depthwise2d_grad_weight_kernel", "conv_depthwise2d_backward_kernel"], Split(1, weights_first=True)),
+        (["conv_depthwise3d_cuda_backward_input_kernel", "conv_depthwise3d_cuda_backward_weight_kernel"], Split(1)),
+        (["void dgrad2d_grouped_direct_kernel<float>", "void wgrad2d_grouped_direct_kernel<float>"], Split(1)),
+        (["void conv2d_grouped_direct_kernel<float>", "void wgrad2d_grouped_direct_kernel<float>"], Split(1)),
         ([D, G, W], Split(2, by_order=True)),
         ([D, IN, OUT, W], Split(1, by_order=True)),
         ([D, G, "nvjet_other"], Split(1, by_order=True)),
         ([G, "nvjet_other", W], Split(2, by_order=True)),
         ([G, "nvjet_other", "nvjet_third"], None),
         ([G, G, G], None),
-        ([W, D], None),
+        ([W, D], Split(1, weights_first=True)),
+        ([W, IN, D], None),
         ([G], None),
         ([W], None),
         ([], None),
@@ -321,6 +325,18 @@ def test_the_share_that_was_cut_by_order_is_a_fact() -> None:
     found = facts(outcomes(FORMAT, text.encode()))
     assert float(found["convolution_backward_by_order"]) == pytest.approx(168 / (168 + 163), abs=1e-4)
     assert found["convolution_backward_assigned"] == "1.0000"
+
+
+def test_weight_gradients_that_come_first_count_as_such() -> None:
+    names = ("igemm_bwd_gtcx3_nhwc_fp16_bx0_ex1_bt256x128x32", "igemm_wrw_gtcx3_nhwc_fp16_bx0_ex1_bt256x128x32")
+    events = [e for e in CONTENT["traceEvents"] if "SubTensorOp" not in str(e)]
+    text = json.dumps({**CONTENT, "traceEvents": events}).replace(names[0], "conv_depthwise2d_grad_weight_kernel")
+    found = outcomes(FORMAT, text.replace(names[1], "conv_depthwise2d_backward_kernel").encode())
+    kernels = {x.kernel: x for x in records_of(found, Kernel)}
+    for name, direction in (("conv_depthwise2d_grad_weight_kernel", "W"), ("conv_depthwise2d_backward_kernel", "B")):
+        problem = kernels[name].problem
+        assert isinstance(problem, ConvProblem)
+        assert problem.direction == direction
 
 
 def problems(found: list[Any]) -> set[Problem]:

@@ -1,0 +1,45 @@
+"""Actions against waiting for the host: what they promise at most, and that no saving of GPU time includes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzers.actions import ACTIONS
+from analyzers.actions.totals import results, row
+from analyzers.analyzer import Settings
+from analyzers.recommend import apply_module, render_actions
+from tests.analyzers.test_host_bound import traced
+
+STEPS = {"profiler_steps": "2", "profiler_steps_us": "1000.0"}
+
+
+def test_the_time_that_the_gpu_waits_is_the_most_that_is_gained() -> None:
+    found = results(traced(540.0, arch="sm_90", **STEPS), ACTIONS, Settings())
+    assert [x.action.name for x in found] == ["compiled", "cuda_graphs"]
+    for result in found:
+        assert (result.saving_us, result.pays, result.loses) == (0.0, False, False)
+        assert (result.idle_us, row(result)["idle_us"]) == (460.0, 460.0)
+    first, *rest = render_actions.lines(found, traced=True)
+    assert first == (
+        "actions against waiting for the host, 230 µs of 500 µs per step: at most that is gained, which no replay "
+        "measures and no sum of GPU time includes:"
+    )
+    assert rest[0] == "  compiled: model.compile()"
+    made = apply_module.module(found)
+    assert made is not None
+    text = made.data.decode()
+    assert "if 'cuda_graphs' in names:\n        model.compile(mode=\"reduce-overhead\")" in text
+    assert "CHOSEN = ()" in text, "applied only where it is named"
+    compile(text, "apply.py", "exec")
+
+
+@pytest.mark.parametrize(
+    ("busy", "facts"),
+    [
+        (900.0, {"arch": "sm_90"}),  # the GPU is busy
+        (540.0, {"arch": "sm_90", "graph_launches": "7"}),  # graphs are launched already
+        (540.0, {"backend": "CPU"}),
+    ],
+)
+def test_where_they_do_not_help_they_are_not_offered(busy: float, facts: dict[str, str]) -> None:
+    assert results(traced(busy, **STEPS, **facts), ACTIONS, Settings()) == []
