@@ -45,8 +45,21 @@ def tune(
     command: Sequence[str], store: Store, tuning: Tuning, say: Say, environ: Mapping[str, str] = os.environ
 ) -> int:
     """Tune a job; returns its exit code, 130 where Ctrl-C ended a stage.  Raises InputError, MeasuringError."""
-    stamp = datetime.datetime.now().strftime("%Y%m%dT%H%M%S")
-    before, after = f"tune-{stamp}", f"tune-{stamp}-after"
+    before = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
+    try:
+        return _tuned(command, store, tuning, say, environ, before)
+    except KeyboardInterrupt:
+        say(
+            f"interrupted: the store holds what was done until now; `logparse replay --run {before}` goes on, and "
+            f"`logparse recommend --run {before}` uses what there is"
+        )
+        return 130
+
+
+def _tuned(
+    command: Sequence[str], store: Store, tuning: Tuning, say: Say, environ: Mapping[str, str], before: str
+) -> int:
+    after = f"{before}-after"
     say("1/5 capture: the job as it is, with its libraries' logs and a profiler over a few steps")
     code = _captured(command, store, before, tuning, environ, say)
     if code:
