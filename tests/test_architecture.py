@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,19 +26,20 @@ PROGRAM = ("logparse.cli", "logparse.api")
 """The verbs, for the shell and for Python: these import all, and nothing imports them."""
 
 
-def imports(path: Path, *, everywhere: bool = True) -> set[str]:
+@cache
+def imports(path: Path) -> frozenset[str]:
     """Our own modules that a file imports, also inside functions; imports for type checking only are left out."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             node.body = []
     found: set[str] = set()
-    for node in ast.walk(tree) if everywhere else tree.body:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
-    return {name for name in found if name in MODULES}
+    return frozenset(name for name in found if name in MODULES)
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)
@@ -75,7 +77,7 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
 
 
 def test_no_import_circles() -> None:
-    graph = {name: imports(path) - {name} for name, path in MODULES.items()}
+    graph = {name: set(imports(path) - {name}) for name, path in MODULES.items()}
     for name, used in graph.items():  # a package's __init__ lists its members and is imported with each of them
         used -= {other for other in used if name.startswith(other + ".")}
     assert not circle(graph)
