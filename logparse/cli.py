@@ -3,7 +3,6 @@
 # No `from __future__ import annotations`: typer would compile two hundred texts back into types at every start.
 
 import sys
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 
 from logparse.output import CHECK_FAILED, ROWS, Answer, Bar
 from logparse.output import options as opt
-from logparse.output.options import argument, opened, option, program_of
+from logparse.output.options import argument, names_in, opened, option, program_of
 from logparse.output.program import run_program
 from logparse.text import parse_share, printable
 
@@ -22,31 +21,13 @@ app, verb = program_of(
     "A first session: `logparse ingest hipblaslt_*.log *.fdb.txt tunableop_*.csv`, then `logparse recommend`.",
 )
 
-
-def _names(of: str) -> "Callable[[], Iterable[str]]":
-    """A function that lists an option's values; called only to check or complete one, as it imports slow modules."""
-
-    def names() -> "Iterable[str]":
-        if of == "format":
-            from logparse.formats import FORMATS
-
-            return [format.name for format in FORMATS]
-        if of == "backend":
-            from analyzers.measure.backends import BACKENDS
-
-            return [backend.name for backend in BACKENDS]
-        if of == "proposer":
-            from analyzers.measure.proposer import PROPOSERS
-
-            return [proposer.name for proposer in PROPOSERS]
-        from analyzers.overrides import OVERRIDE_FORMATS, export
-
-        if of == "export":
-            return [*export.KINDS, *export.OTHERS]
-        converted = [x.conversion.word for x in OVERRIDE_FORMATS if x.conversion and x.writer]
-        return converted if of == "convert" else [x.name for x in OVERRIDE_FORMATS]
-
-    return names
+_FORMATS = names_in("logparse.formats:FORMATS")
+_BACKENDS = names_in("analyzers.measure.backends:BACKENDS")
+_PROPOSERS = names_in("analyzers.measure.proposer:PROPOSERS")
+_OVERRIDES = names_in("analyzers.overrides:OVERRIDE_FORMATS")
+_TARGETS = names_in("analyzers.overrides.convert:TARGETS")
+_EXPORTS = names_in("analyzers.overrides.export:NAMES")
+"""Values of options: the module of each is imported only to check or complete one."""
 
 
 @verb("logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv")
@@ -54,7 +35,7 @@ def ingest(
     paths: Annotated[list[str], argument("Files, folders, globs, URLs; `-` for standard input.")],
     store: opt.Store = None,
     run: opt.Label = None,
-    format: Annotated[str | None, option("Format. [default: recognised]", values=_names("format"), check=False)] = None,
+    format: Annotated[str | None, option("Format. [default: recognised]", values=_FORMATS, check=False)] = None,
     jobs: Annotated[int, option("Files at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
     max_ratio: Annotated[float, option("Refuse compressed files that expand more than this.")] = 2000.0,
     engine: opt.Engine = "local",
@@ -184,7 +165,7 @@ def recommend(
 def replay(
     store: opt.Store = None,
     run: opt.Run = None,
-    backend: Annotated[str, option("torch, cublaslt …", values=_names("backend"), several=True, own=True)] = "torch",
+    backend: Annotated[str, option("torch, cublaslt …", values=_BACKENDS, several=True, own=True)] = "torch",
     device: Annotated[str | None, option("0,1 or cpu. [default: every GPU, else cpu]")] = None,
     engine: opt.Engine = "local",
     kind: Annotated[str | None, option("gemm or conv.", values=("gemm", "conv"))] = None,
@@ -197,18 +178,14 @@ def replay(
     resume: Annotated[bool, option("Skip what this machine has measured.", "--resume/--again")] = True,
     workers: Annotated[int, option("Workers of a device: one measures, the others build.", min=1)] = 1,
     exhaustive: Annotated[bool, option("Enumerate, not only the heuristic's list.", "--exhaustive")] = False,
-    propose: Annotated[str, option("Which solutions to try.", values=_names("proposer"))] = "all",
+    propose: Annotated[str, option("Which solutions to try.", values=_PROPOSERS)] = "all",
     hot: Annotated[bool, option("Leave operands in the last-level cache.", "--hot")] = False,
-    flush_instructions: Annotated[
-        bool, option("Empty the instruction caches before each timed execution.", "--flush-instructions")
-    ] = False,
+    flush_instructions: Annotated[bool, option("Clear the instruction caches, too.", "--flush-instructions")] = False,
     markers: Annotated[bool, option("NVTX/roctx range around each solution.", "--markers")] = False,
     only: Annotated[str | None, option("actions: no search. races: nothing else.", values=("actions", "races"))] = None,
     dry_run: Annotated[bool, option("Print the plan and stop.", "--dry-run")] = False,
     script: Annotated[Path | None, option("Write the plan as a script for another machine.")] = None,
-    profile_command: Annotated[
-        str | None, option("Print profilers' command lines for the plan's first problem.", metavar="SOLUTION")
-    ] = None,
+    profile_command: Annotated[str | None, option("Print profilers' command lines.", metavar="SOLUTION")] = None,
 ) -> Answer:
     """Measure the problems on this machine's GPUs, the most valuable first."""
     from analyzers.measure import replay as measuring
@@ -349,9 +326,7 @@ def lint(
     files: opt.Files,
     against: Annotated[str | None, option("The workload: " + opt.RUN_HELP)] = None,
     target: opt.Target = None,
-    as_format: Annotated[
-        str | None, option("Its format, instead of recognising it.", "--as", values=_names("lint"))
-    ] = None,
+    as_format: Annotated[str | None, option("Its format. [default: recognised]", "--as", values=_OVERRIDES)] = None,
     rows: Annotated[bool, option("One row per row of the file, with its verdicts.", "--rows")] = False,
 ) -> Answer:
     """Check per row whether the library will read, match and honour it; exit code 3 on errors, 1 for another file."""
@@ -436,7 +411,7 @@ def merge(
 @verb("logparse convert tunableop_results0.csv --to hipblaslt --out tuning")
 def convert(
     files: opt.Files,
-    to: Annotated[str, option("tunableop, hipblaslt, aiter or rocblas.", values=_names("convert"))],
+    to: Annotated[str, option("tunableop, hipblaslt, aiter or rocblas.", values=_TARGETS)],
     target: opt.Target = None,
     same_build: Annotated[bool, option("Vouch for a device or build that no file states.", "--same-build")] = False,
     gpus: opt.Gpus = 1,
@@ -452,9 +427,7 @@ def convert(
 
 @verb("logparse export --as yaml --kind gemm -n 50 --out problems")
 def export(
-    as_: Annotated[
-        str, option("bench, yaml, yaml-block, driver, untuned, csv or moe.", "--as", values=_names("export"))
-    ],
+    as_: Annotated[str, option("bench, yaml, yaml-block, driver, untuned, csv or moe.", "--as", values=_EXPORTS)],
     store: opt.Store = None,
     run: opt.Run = None,
     kind: opt.Kind = None,

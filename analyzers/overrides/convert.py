@@ -32,6 +32,9 @@ from logparse.formats.tunableop import validators
 from logparse.ingest.input_file import InputFile
 from logparse.model import Fact, Measurement, Override, Record, Solution, SolutionName
 
+TARGETS = tuple(x.conversion.word for x in OVERRIDE_FORMATS if x.conversion and x.writer)
+"""Values of ``convert --to``."""
+
 
 @dataclass(frozen=True)
 class Converted:

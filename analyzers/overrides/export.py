@@ -131,6 +131,8 @@ KINDS: Mapping[str, str] = {"bench": "gemm", "yaml": "gemm", "yaml-block": "gemm
 """The kind of problem that a tool runs."""
 OTHERS = ("csv", "moe")
 """What is exported besides: problems of any kind, and what are no problems."""
+NAMES = (*KINDS, *OTHERS)
+"""Values of ``export --as``."""
 
 _LINES: Mapping[str, tuple[str, Callable[[Problem, int | None], str], str]] = {
     "bench": ("bench.sh", _bench, "sh {path}"),

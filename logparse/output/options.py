@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial, wraps
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,6 +58,19 @@ def option(
         return [done + comma + name for name in known() if name.startswith(last)]
 
     return typer.Option(*names, help=help, callback=refuse_others if check else None, autocompletion=complete, **more)
+
+
+def names_in(place: str) -> Callable[[], list[str]]:
+    """A function that lists the names of the members of a list, ``module:LIST`` (or the list, where it holds names).
+
+    The module is imported only when the function is called, to check or to complete a value: it may be slow.
+    """
+
+    def names() -> list[str]:
+        module, _, name = place.partition(":")
+        return [x if isinstance(x, str) else x.name for x in getattr(import_module(module), name)]
+
+    return names
 
 
 def argument(help: str) -> Any:
