@@ -101,6 +101,8 @@ def closest(tables: Tables, problems: pd.Series, others: pd.Series) -> pd.DataFr
     own = mine.intersection(theirs).difference(pd.Index(links.loc[links["problem"] == links["other"], "problem"]))
     level = ["shape" if "?" in problem else "exact" for problem in own]
     out = pd.concat([pd.DataFrame({"problem": own, "other": own, "level": level}), links], ignore_index=True)
+    if (out["problem"] == out["other"]).all():
+        return out.sort_values("problem", ignore_index=True).assign(choices=1, fan=1)
     rank = out["level"].map({level: i for i, level in enumerate(LEVELS)}).fillna(len(LEVELS))
     rank = rank.mask(out["problem"] == out["other"], -1)
     out = out[rank == rank.groupby(out["problem"]).transform("min")]

@@ -91,11 +91,10 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     ].rename(columns={"time_us": "best_us", "raw": "best_raw"})
     own = rows[rows["own"]].groupby(keys)
     times = own["time_us"]
-    spread = (times.max() - times.min()).rename("noise_us")
-    name, mean = own["best"].first().rename("default"), times.mean().rename("default_us")
-    columns = [with_time, tried, name, mean, spread]
-    for column in columns:
-        out = out.merge(column.reset_index(), on=keys, how="left")
+    spread = times.max() - times.min()
+    defaults = pd.DataFrame({"default": own["best"].first(), "default_us": times.mean(), "noise_us": spread})
+    for columns in (with_time, tried, defaults):
+        out = out.merge(columns.reset_index(), on=keys, how="left")
     return out
 
 

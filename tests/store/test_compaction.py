@@ -32,6 +32,12 @@ def three_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return store
 
 
+@pytest.fixture(scope="module")
+def wanted(three_runs: Store) -> dict[str, pd.DataFrame]:
+    """The views of a store before anything is done to it."""
+    return views(three_runs)
+
+
 @pytest.fixture
 def store(three_runs: Store, tmp_path: Path) -> Store:
     return open_store(shutil.copytree(three_runs.url, tmp_path / "store"))
@@ -59,8 +65,7 @@ def age(store: Store, seconds: float = 7200) -> None:
         os.utime(path, (then, then))
 
 
-def test_the_views_stay_as_they_are_and_few_files_remain(store: Store) -> None:
-    wanted = views(store)
+def test_the_views_stay_as_they_are_and_few_files_remain(store: Store, wanted: dict[str, pd.DataFrame]) -> None:
     told: list[tuple[int, int]] = []
     done = compact(store, lambda *at: told.append(at))
     assert told[-1][0] == told[-1][1] == len(told)
@@ -91,7 +96,7 @@ def test_what_comes_later_is_merged_with_what_is_there(store: Store, tmp_path: P
     same(store, wanted)
 
 
-def test_compacted_without_readers_any_reader_sums_what_counts(store: Store) -> None:
+def test_compacted_without_readers_any_reader_sums_what_counts(store: Store, wanted: dict[str, pd.DataFrame]) -> None:
     """Also after a run was forgotten: no file of a table holds a row that does not count, or one twice."""
     tables = ("calls/*/*", "messages/*/*", "measurements/*", "facts/*", "kernels/*", "rejects/*")
 
@@ -102,13 +107,13 @@ def test_compacted_without_readers_any_reader_sums_what_counts(store: Store) -> 
     whole = by_hand()
     compact(store, unread=True)
     assert by_hand() == whole
-    wanted = views(store)
     store.forget("three")
     ingest([str(SAMPLES / "miopen")], store, run="three")
     compact(store, unread=True)
     assert by_hand() == whole
+    found = views(store)
     for name in ("calls", "measurements", "conv_problems"):
-        assert len(views(store)[name]) == len(wanted[name])
+        assert len(found[name]) == len(wanted[name])
 
 
 def test_readers_of_the_old_parts_can_finish(store: Store) -> None:
@@ -119,9 +124,9 @@ def test_readers_of_the_old_parts_can_finish(store: Store) -> None:
         assert con.execute("select count(*) from measurements").fetchone() == before
 
 
-def test_a_killed_compaction_leaves_what_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = views(store)
-
+def test_a_killed_compaction_leaves_what_was(
+    store: Store, wanted: dict[str, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def killed(*_: object) -> bool:
         raise KeyboardInterrupt
 
@@ -140,8 +145,10 @@ def test_a_killed_compaction_leaves_what_was(store: Store, monkeypatch: pytest.M
     assert parts == store.manifest().parts
 
 
-def test_of_two_at_once_one_changes_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted, slow = views(store), store.manifest()
+def test_of_two_at_once_one_changes_nothing(
+    store: Store, wanted: dict[str, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = store.manifest()
     compact(store)
     with monkeypatch.context() as patch:
         patch.setattr(Store, "manifest", lambda self: slow)
