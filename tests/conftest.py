@@ -28,7 +28,7 @@ NIGHTLY = "LOGPARSE_NIGHTLY" in os.environ
 """Whether this is ``make nightly``, all tests at full size."""
 
 # No deadline: a shared machine is slow at moments.
-settings.register_profile("ci", max_examples=25, deadline=None)
+settings.register_profile("ci", max_examples=15, deadline=None)
 settings.register_profile("nightly", max_examples=1000, deadline=None)
 settings.load_profile("nightly" if NIGHTLY else "ci")
 

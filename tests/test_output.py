@@ -57,7 +57,10 @@ VERBS: dict[str, tuple[str, ...]] = {
 WITHOUT_STORE = ("formats", "lint", "lint --rows")
 
 
-@pytest.fixture(scope="module", params=["empty", "no findings", "one row", "foreign", "damaged"])
+@pytest.fixture(
+    scope="module",
+    params=["empty", "no findings", "one row", pytest.param("foreign", marks=pytest.mark.nightly), "damaged"],
+)
 def kind_of_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("kinds")
     store = open_store(folder / "store", create=True)

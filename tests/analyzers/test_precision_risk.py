@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers import precision_risk
@@ -13,6 +13,7 @@ from logparse.store import Store
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH
 from tests.analyzers.ingested import bench, product, read, replayed, tables_of
+from tests.conftest import sized
 
 G = product(64, 512, 8192)
 BUILD = {"arch": ARCH, "hipblaslt_version": "1201"}
@@ -83,6 +84,7 @@ def test_what_names_tell(solution: str, name: str | None, sign: str | None) -> N
     assert all(str(sign) in x.message for x in found)
 
 
+@settings(max_examples=sized(5, 1000))
 @given(st.dictionaries(st.sampled_from(["Default", "hipblaslt:1", "cublaslt:id=6,splitk=4"]), st.floats(1, 100)))
 def test_only_what_is_faster_than_the_pick_is_warned_of(times: dict[str, float]) -> None:
     rows = [measurement(G.text, solution, us) for solution, us in times.items()]
