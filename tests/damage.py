@@ -19,8 +19,8 @@ PIECES: tuple[bytes, ...] = (
     *(b"-1", b"0", b"99999999999999999999999", b"1e999", b"nan", b"inf", b"-0.0", b"1_000", b"\xd9\xa3", b"true"),
     *(b"null", b"hipblaslt-bench ", b"[HIPBLASLT]", b"- { function: matmul", b"MIOpen(HIP): ", b"GemmTunableOp_"),
 )
-"""What is put into the middle of real text: control bytes, marks of every grammar, numbers that are none or too large
-(one in Arabic digits), beginnings of other languages.
+"""What is put into the middle of real text: control bytes, marks of every grammar, texts in place of numbers, numbers
+that are too large (one in Arabic digits), beginnings of other languages.
 """
 
 

@@ -37,7 +37,7 @@ def planted() -> Tables:
         (product(68, 64, 64), ("m 68",)),
         (product(68, 64, 64, a_type="f32_r", b_type="f32_r", c_type="f32_r", d_type="f32_r"), ()),  # 16 bytes are 4
         (product(72, 64, 72, a_type="f8_r", b_type="f8_r"), ("k 72",)),  # of A and B 16 elements, of D 8
-        (GemmProblem(m=63, n=63, k=63, a_type="bf16_r"), ()),  # no transposes, so nobody knows what a row is
+        (GemmProblem(m=63, n=63, k=63, a_type="bf16_r"), ()),  # without transposes it is unknown what a row is
     ],
 )
 def test_what_is_unaligned(problem: GemmProblem, what: tuple[str, ...]) -> None:

@@ -411,7 +411,7 @@ def test_the_jobs_own_interpreter_is_asked(tmp_path: Path) -> None:
 
 
 def test_facts_come_from_a_process_that_may_have_torch(tmp_path: Path) -> None:
-    """A torch as the job's interpreter would find it; what it says becomes facts under the names that formats use."""
+    """A torch as the job's interpreter would find it; its values become facts under the names that formats use."""
     (tmp_path / "torch.py").write_text(
         textwrap.dedent("""
         import sys

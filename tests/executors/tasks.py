@@ -42,7 +42,7 @@ def die(number: int) -> int:
 
 
 def stay(path: str) -> None:
-    """Run until killed; the file tells who."""
+    """Run until killed; the file holds its process id."""
     Path(path + ".part").write_text(str(os.getpid()))
     os.replace(path + ".part", path)
     while True:

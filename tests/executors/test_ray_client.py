@@ -30,7 +30,7 @@ CONTRACT = (
 
 @pytest.fixture(scope="module")
 def address(cluster: None) -> Iterator[str]:
-    """What ``ray start --head`` runs at port 10001, for the cluster of the tests; a port that nobody is given."""
+    """What ``ray start --head`` runs at port 10001, for the cluster of the tests; a port that nothing else uses."""
     import ray
 
     port = next(port for port in random.sample(range(20_000, 30_000), 99) if _is_free(port))

@@ -25,7 +25,7 @@ def call(text: str) -> Call:
 def test_bench_and_profile_say_the_same_problem() -> None:
     bench, profile = call(LOG[0]), call(LOG[6])
     assert bench.problem.text == profile.problem.text
-    assert "?" not in bench.problem.text.replace("compute=f32_r,?", "")  # only the scale type is not told
+    assert "?" not in bench.problem.text.replace("compute=f32_r,?", "")  # only the scale type is unknown
     assert (bench.category, bench.count, bench.solution) == ("rocblas_bench", 1, None)
     assert (profile.category, profile.count) == ("rocblas_profile", 16)
     assert call(LOG[2]).solution == Solution("rocblas", "-3798")

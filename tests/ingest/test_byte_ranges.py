@@ -1,4 +1,4 @@
-"""A file in ranges says what it says as a whole, however it is cut and whatever dies on the way."""
+"""A file gives the same in ranges as whole, however it is cut and whichever process dies meanwhile."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def said(results: list[Ingested]) -> list[Ingested]:
 
 
 def both(folder: Path, logs: list[Path], nodes: int) -> tuple[Store, Store]:
-    """Files read as a whole and in ranges; what was said of them is equal."""
+    """Files read whole and in ranges, with equal results."""
     whole, ranged = (open_store(folder / name, create=True) for name in ("whole", "ranged"))
     cluster, paths = Cluster(nodes), [str(log) for log in logs]
     results = ingest(paths, ranged, run="r", executor=cluster)

@@ -56,7 +56,7 @@ Taken = tuple[list[object], dict[tuple[bytes, bytes, bytes, bytes], int]]
 
 
 def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], Taken]:
-    """What a counter says of each block, and its entries with their cells in a form that knows no numbers."""
+    """What a counter returns for each block, and its entries with their cells in a form that knows no numbers."""
     counter = new_counter(*MARKERS, native=is_native)
     said: list[object] = [counter.count(block, at) for block, at in blocks(io.BytesIO(data), size=size)]
     entries, places, cells = counter.take()
@@ -105,7 +105,7 @@ def test_they_do_on_long_lines(head: bytes, length: int) -> None:
 
 @given(st.lists(PIECES, max_size=12).map(b"".join).map(lambda text: text.replace(b"\n", b"")))
 def test_a_line_is_cut_where_its_reader_would_split_it(line: bytes) -> None:
-    """``pieces`` says the same of the torn part and the record alone as of the whole line."""
+    """``pieces`` returns the same for the torn part and the record alone as for the whole line."""
     reader = LineReader(STREAMS, native=False)
     counter = reader._counters[0]
     assert isinstance(counter, PlainCounter)
@@ -258,7 +258,7 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_block_readers_follow_in_order(threads: int) -> None:
-    """An Info message whose lines lie in different blocks, and lines of nobody after its end."""
+    """An Info message whose lines lie in different blocks, and foreign lines after its end."""
     opening = b"[2026-02-03 04:05:06][HIPBLASLT][7][Info][isSolutionSupported] Hardware match: Solution Index: 1\n"
     text = b"nobody\n" + (opening + b"Software match: 0\n" * 50 + b"\n" + b"nobody\n" * 50) * 20
     reader = LineReader(STREAMS, threads)

@@ -1,4 +1,4 @@
-"""Compaction changes what is read, and nothing of what it says."""
+"""Compaction changes the files, and no row of any view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The views are a contract, the schema is versioned, and SQL of strangers can do no harm."""
+"""The views are a contract, the schema is versioned, and untrusted SQL can do no harm."""
 
 from __future__ import annotations
 

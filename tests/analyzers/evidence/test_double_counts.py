@@ -1,4 +1,4 @@
-"""Logs that do not tell their process: what is added, left out or may be one log twice is said, and nothing else."""
+"""Logs that do not state their process: remarks name what is added, left out or may be one log twice."""
 
 from __future__ import annotations
 

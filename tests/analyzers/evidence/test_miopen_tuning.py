@@ -36,7 +36,7 @@ def tuned(source: str, parameters: str, solver: str = CK) -> dict[str, object]:
 
 
 def run(*perf: Mapping[str, object], **of: Mapping[str, str]) -> Tables:
-    """A log that says that the slow solver was chosen, and a user find-db that knows three."""
+    """A log in which the slow solver was chosen, and a user find-db that knows three."""
     chosen = measurement(W.text, f"miopen:{GEMM}", None, origin="miopen-chosen", source_id="log")
     found = [record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)]
     found.append(record(CK, 200.0, "ImplicitGEMM", 128))
@@ -78,7 +78,7 @@ def test_both_files_are_written() -> None:
 @pytest.mark.parametrize(
     ("told", "taken"),
     [
-        (DEVICE, "theirs"),  # a system perf-db's name tells no build
+        (DEVICE, "theirs"),  # a system perf-db's name states no build
         (DEVICE | BUILD | {"miopen_tweak": "other"}, "theirs"),
         (DEVICE | BUILD | {"miopen_version": "3.3.0"}, None),
         (DEVICE | {"cu_count": "80"}, None),

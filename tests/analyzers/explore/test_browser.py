@@ -136,7 +136,7 @@ def both(planted: Store, after: Store, browser: Browser) -> Iterator[Served]:
 
 
 def ready(page: Page) -> None:
-    """Everything of the view is drawn, and the analyzers have spoken."""
+    """Everything of the view is drawn, and the analyzers' results are there."""
     page.wait_for_selector("#charts .main-svg, #charts .no-webgl, #sql-text:visible")
     page.wait_for_selector("#verdict strong")
     page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
@@ -290,7 +290,7 @@ def test_a_closed_problem_opens_again_and_back_restores_it(seen: Visit, demo: Se
     page = seen.page
     page.goto(demo.url + "?view=overview&search=NT+4096")
     ready(page)
-    assert page.input_value("#search") == "NT 4096", "what the link says stands in the box"
+    assert page.input_value("#search") == "NT 4096", "the search of the link stands in the box"
     row = page.locator("#table .ag-row[row-index='0'] [col-id=label]")
     row.click()
     page.wait_for_selector("#problem")

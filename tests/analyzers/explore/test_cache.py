@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def finished(store: Store) -> tuple[pd.DataFrame, PageData]:
-    """The page's table once the analyzers have spoken."""
+    """The page's table once the analyzers' results are there."""
     data = PageData(store.url)
     data.wait(60.0)
     assert data.error == ""

@@ -155,7 +155,7 @@ def test_a_store_that_cannot_be_read_says_why(tmp_path: object) -> None:
 
 @pytest.mark.usefixtures("read_here")
 def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -> None:
-    """What the analyzers say of picks counts for both stores: a time "now" here is one "now" there."""
+    """The analyzers' picks count for both stores: a time "now" in one is a time "now" in the other."""
     url = shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore"))
     data = PageData(str(url), other=str(url))
     try:

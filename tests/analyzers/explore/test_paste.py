@@ -1,4 +1,4 @@
-"""What stands beside one problem: a sentence, a command and an override row, or why there is none."""
+"""What stands beside one problem: a sentence, a command and an override row, or the reason why it has no such row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of problems says in SQL what the model says in Python."""
+"""The table of problems computes in SQL what the model computes in Python."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_the_page_says_what_is_done_until_the_verdict_is_there(sampled: Store, t
 def test_a_page_that_is_ended_leaves_no_folder_behind(
     sampled: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: signal.Signals
 ) -> None:
-    """One that is killed cannot remove its own: the next one does, and nobody's who lives."""
+    """A killed page cannot remove its folder: the next one does, and leaves those of living pages."""
     alive = tmp_path / "logparse-explore-alive"
     alive.mkdir()
     lock = _locked(alive)

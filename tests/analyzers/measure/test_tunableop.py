@@ -1,4 +1,4 @@
-"""TunableOp as a backend: its log tells the candidates; where PyTorch has none of it, that is said."""
+"""TunableOp as a backend: its log names the candidates; a PyTorch without TunableOp is an error that states it."""
 
 from __future__ import annotations
 

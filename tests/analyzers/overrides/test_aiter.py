@@ -147,7 +147,7 @@ def test_what_is_particular_to_a_table() -> None:
 
 
 def test_calls_of_the_other_tables_are_unknown_not_missed() -> None:
-    """No log tells which of aiter's operators a call came through."""
+    """No log states which of aiter's operators a call came through."""
     (row,) = inspect("x.csv", TABLES["blockscale"].encode(), TARGET).rows
     assert row.problem is not None
     t = tables(workload=[work(row.problem.text, 5)])

@@ -1,4 +1,4 @@
-"""Conversions: the same index under another library's key, never across builds, and what cannot be said is left out."""
+"""Conversions: the same index under another library's key, never across builds; what it cannot express is left out."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_call_is_compared_as_tensile_does() -> None:
         assert key(replace(call, **change), {}) is None  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------------------------------- Tensile's reader, said again
+# ------------------------------------------------------------------------------------- Tensile's reader, transcribed
 
 TYPES = {"f16_r": ("h", 2), "bf16_r": ("b", 2), "f32_r": ("s", 4), "f64_r": ("d", 8), "h": ("h", 2), "s": ("s", 4)}
 

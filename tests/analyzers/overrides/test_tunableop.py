@@ -1,4 +1,4 @@
-"""What PyTorch does with a results file, case by case as torch 2.11 on a GPU answered, and what lint says of it."""
+"""What PyTorch does with a results file, case by case as torch 2.11 on a GPU answered, and what lint reports."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_what_is_not_checked_is_said(file: str, said: str) -> None:
 
 
 def test_of_several_files_those_that_are_none_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``lint dir/*``: every file gets its verdict, and the exit code says that some had none."""
+    """``lint dir/*``: every file gets its verdict, and the exit code shows that some could not be read."""
     (tmp_path / "b").mkdir()
     for name, text in {"a.csv": Path(TUNED).read_text(), "b/a.csv": Path(TUNED).read_text(), "notes.txt": "x"}.items():
         (tmp_path / name).write_text(text)

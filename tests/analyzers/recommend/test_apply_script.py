@@ -1,4 +1,4 @@
-"""``apply.sh``: sourced for real, in dash and bash, beside faked tools that say what the machine is."""
+"""``apply.sh``: sourced for real, in dash and bash, beside fake tools that report a machine."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def tool(folder: Path, name: str, output: str, code: int = 0) -> None:
 
 
 def machine(tmp_path: Path, rocminfo: str | None = ROCMINFO, torch: Mapping[str, str] | None = TORCH) -> dict[str, str]:
-    """The environment of a shell on a machine whose tools say this; None: there is no such tool, or no PyTorch."""
+    """The environment of a shell on a machine whose tools report this; None: there is no such tool, or no PyTorch."""
     tools = tmp_path / "bin"
     if rocminfo is not None:
         tool(tools, "rocminfo", rocminfo)
@@ -102,7 +102,7 @@ def machine(tmp_path: Path, rocminfo: str | None = ROCMINFO, torch: Mapping[str,
 
 
 def source(shell: str, path: Path | str, env: Mapping[str, str], cwd: Path, options: str = "-u") -> tuple[str, str]:
-    """What a shell says that sources a script: its new environment with the exit status first, and its errors."""
+    """What a shell that sources a script returns: its new environment with the exit status first, and its errors."""
     text = f'set {options}\nif . "$1"; then echo "status 0"; else echo "status $?"; fi\n'
     text += 'set +u\nenv\necho "all variables"\nset'
     words = [shell, *(["sh"] if shell == "busybox" else []), "-c", text, "shell", str(path)]
@@ -201,7 +201,7 @@ def test_one_of_several_gpus_is_enough(shell: str, folder: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_copied_folder(shell: str, folder: Path, tmp_path: Path) -> None:
-    """Bash tells where the script lies; the others find it in the working directory, or say what to do."""
+    """Bash knows where the script lies; others find it in the working directory, or an error states what to do."""
     moved = tmp_path / "moved"
     shutil.move(folder, moved)
     env = machine(tmp_path)

@@ -131,7 +131,7 @@ def test_what_is_measured_costs_nothing_more() -> None:
 
 
 def test_measured_findings_are_below_the_ceiling() -> None:
-    """A problem whose pick no log names counts as its finding says; a guess does not, and no problem counts twice."""
+    """A problem whose pick no log names counts as in its finding; a guess does not, and no problem counts twice."""
     t = tables(
         workload=[work(ONE, 10), work(W.text, 5)],
         measurements=[measurement(ONE, "Default", 9.0), measurement(ONE, "hipblaslt:1", 8.0)],

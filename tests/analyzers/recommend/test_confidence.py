@@ -1,4 +1,4 @@
-"""Intervals and p-values: what each kind of measurement allows to say."""
+"""Intervals and p-values: what each kind of measurement allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``findings.json`` and ``report.md``: the written files against the schema that is shipped, and what they say."""
+"""``findings.json`` and ``report.md``: the written files against the shipped schema, and their content."""
 
 from __future__ import annotations
 

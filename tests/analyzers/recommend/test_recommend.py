@@ -228,7 +228,7 @@ def test_what_a_writer_refuses_is_a_note() -> None:
     )
     assert [x.split(":")[0] for x in made.notes[2:]] == ["tune_miopen.sh", "tune_hipblaslt.sh"]
     assert made.files == ()
-    # Two overrides that nobody writes, two scripts, and that nothing confirms the two.
+    # Two overrides without a writer, two scripts, and no confirmation of the two.
     assert len(emissions(found, HERE, [], Settings(), commands={}).notes) == 5
 
 
@@ -413,7 +413,7 @@ def test_agreement_of_facts() -> None:
 
 
 def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
-    """What another run of the store measured of problems that this one never called says nothing about it."""
+    """What another run of the store measured of problems that this one never called is no finding about it."""
     mine, other = gemm(64), gemm(96)
     rows = [
         measurement(problem.text, solution, time, run="elsewhere", source_id="theirs")

@@ -68,7 +68,7 @@ def rejects_of(outcomes: list[Outcome]) -> list[tuple[int, int, str]]:
 
 
 def plainly(data: bytes) -> list[Outcome]:
-    """What the plain reader says, line by line, with the first record of a key winning."""
+    """What the plain reader returns, line by line, with the first record of a key winning."""
     out: list[Outcome] = []
     seen: set[str] = set()
     offset = 0
@@ -89,7 +89,7 @@ def plainly(data: bytes) -> list[Outcome]:
 
 
 def agree(data: bytes) -> list[Outcome]:
-    """The columns of this text are what the plain reader says of it, whoever makes them."""
+    """The columns of this text are those of the plain reader, whichever reader made them."""
     return [agree_by(data, native) for native in READERS][-1]
 
 

@@ -1,4 +1,4 @@
-"""The perf-db: text and sqlite say the same, keys round-trip, damage is rejected."""
+"""The perf-db: text and sqlite are read alike, keys round-trip, damage is rejected."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_conjugate_is_c_in_the_parameters_and_t_in_the_op() -> None:
     [
         ("GemmTunableOp_tf32_NN,nn_80_48_64_ld_80_64_80", "xf32_r"),
         ("GemmTunableOp_float_NN,nn_80_48_64_ld_80_64_80", "f32_r"),
-        ("GemmTunableOp_float_NN,nn_80_48_64", None),  # up to 2.6 float is said of tf32 too
+        ("GemmTunableOp_float_NN,nn_80_48_64", None),  # up to 2.6 float may mean tf32 too
         ("GemmTunableOp_bfx9_NN,nn_80_48_64_ld_80_64_80", "bf16x9"),
         ("GemmTunableOp_float_NN,nn_80_48_64_ld_80_64_80_compute_bf16x9_r", "bf16x9"),
     ],

@@ -88,7 +88,7 @@ def test_the_oldest_form_leaves_slower_candidates_without_a_time() -> None:
 
 def test_a_cut_log_names_the_candidate_that_was_running() -> None:
     taken, rest = stream(FORMAT, (FOLDER / "damaged/tunableop_verbose_cut.log").read_bytes())
-    assert taken[-1] is None  # the runtime's own line is nobody's
+    assert taken[-1] is None  # a line of the runtime is foreign
     message, culprit = rest
     assert isinstance(message, Message)
     assert message.category == "partial"
