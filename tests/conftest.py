@@ -18,6 +18,7 @@ from hypothesis import settings
 
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
+from logparse.store.compaction import compact
 
 # A shell's background job ignores SIGINT, under nohup SIGHUP too, and so would the processes that tests start and end.
 for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -75,10 +76,11 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Store]
 
 @pytest.fixture(scope="session")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """All sample logs as one run; for reading only."""
+    """All sample logs as one run; for reading only.  It is compacted, as most tests wait for its reading."""
 
     def make(store: Store) -> None:
         assert {result.state for result in ingest([str(SAMPLES)], store, run="samples", jobs=1)} == {"new"}
+        compact(store, unread=True)
 
     return made_once(tmp_path_factory, "samples", make)
 

@@ -396,12 +396,14 @@ def test_a_line_longer_than_the_bound_is_a_counted_reject(
     assert max(map(len, blocks)) < 4 << 20
 
 
-def test_many_small_files_give_a_hint(samples_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_files_give_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from logparse import lookup
 
-    assert "compact" not in run("status", "--store", samples_store).stdout
-    monkeypatch.setattr(lookup, "MANY_FILES", 10)
-    assert "`logparse compact` merges them" in run("status", "--store", samples_store).stdout
+    store = open_store(tmp_path / "s", create=True)
+    ingest([LOG, FIND_DB, TUNED], store, jobs=1)
+    assert "compact" not in run("status", "--store", store.url).stdout
+    monkeypatch.setattr(lookup, "MANY_FILES", 2)
+    assert "`logparse compact` merges them" in run("status", "--store", store.url).stdout
 
 
 @pytest.mark.parametrize("module", [logparse, api])
