@@ -26,7 +26,8 @@ COMPILED = Action(
     change=lambda work, job: None,
     application=lambda job: _application(job, "model.compile()"),
     excludes="compile",
-    needs="sizes that do not vary: each new size is compiled again, for seconds to minutes",
+    needs="sizes that do not vary (each new size is compiled again, for seconds to minutes), and a look at the step's "
+    "time before and after: on an H200 small models became 17% faster and 31% slower",
     waits=True,
 )
 GRAPHS = Action(

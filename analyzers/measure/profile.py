@@ -31,13 +31,16 @@ TOOLS = {
 """Each tool's command in front of a program; options of Nsight Compute 2024, Nsight Systems 2024 and ROCm 6.3 on."""
 
 _EXECUTIONS = 10
+_FEWER = {"ncu": 2}
+"""Executions under a tool that runs each of them some 38 times: ten took over a minute on an H200."""
 
 
 def profile_command(
     problem: Problem, solution: Solution, *, backend: str, device: str = "cuda:0", tool: str = "ncu"
 ) -> str:
     """The line to paste.  Raises KeyError on a tool that is not in ``TOOLS``."""
-    words = (sys.executable, "-m", __name__, problem.text, solution.text, "--backend", backend, "--device", device)
+    words = [sys.executable, "-m", __name__, problem.text, solution.text, "--backend", backend, "--device", device]
+    words += ["--count", str(_FEWER[tool])] if tool in _FEWER else []
     return f"{TOOLS[tool]} {shlex.join(words)}"
 
 

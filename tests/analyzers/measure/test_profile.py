@@ -23,14 +23,15 @@ def test_the_line_survives_a_shell(tool: str) -> None:
     at = words.index("-m")
     assert words[at + 1] == "analyzers.measure.profile"
     assert problem_from_text(words[at + 2]) == SMALL_W
-    assert words[at + 3 :] == [NAMED.text, "--backend", "cudnn", "--device", "cuda:0"]
+    few = ["--count", "2"] if tool == "ncu" else []
+    assert words[at + 3 :] == [NAMED.text, "--backend", "cudnn", "--device", "cuda:0", *few]
 
 
 def test_lines_are_of_the_first_problem_of_the_plan() -> None:
     items = [Item(problem=p, calls=1, time_us=1.0, regret=0.1, solutions=2, cost_s=1.0) for p in (gemm(), SMALL_W)]
     lines = profile_lines(items, "Default", Options(devices=("cuda:1",)))
     assert [line.split()[0] for line in lines] == list(TOOLS)
-    assert all(gemm().text in shlex.split(line) and line.endswith("torch --device cuda:1") for line in lines)
+    assert all(gemm().text in shlex.split(line) and "torch --device cuda:1" in line for line in lines)
     with pytest.raises(InputError, match="empty"):
         profile_lines([], "Default", Options())
 
