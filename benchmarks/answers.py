@@ -389,7 +389,7 @@ both['ratio'] = both.b / both.a
 print(both[both.ratio > 1.03].sort_values('ratio'))"""
 MERGE_SQL = """
     copy (select key_text, solution, min(time_us) as us from {measurements} where time_us > 0 group by all)
-    to 'merged.csv'"""
+    to 'merged.csv' """
 MERGE_PANDAS = """
 rows = read('measurements', ['key_text', 'solution', 'time_us'])
 rows = rows[rows.time_us > 0].groupby(['key_text', 'solution']).time_us.min()

@@ -17,7 +17,7 @@ from logparse.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-MEANS = """
+_MEANS = """
      picked as (
         select problem, solution, sum(count) as n from calls
         where run = $run and solution is not null and not by_tool group by all
@@ -27,22 +27,34 @@ MEANS = """
      near as (
         select l.problem, l.other, rank() over (
             partition by l.problem order by list_position(['exact', 'layout', 'shape'], l.level)) as place
-        from links l semi join picks p on p.problem = l.other anti join picks q on q.problem = l.problem),
+        from {links} l semi join picks p on p.problem = l.other anti join picks q on q.problem = l.problem),
      means as (
         select problem, any_value(other) as other from near where place = 1 group by problem having count(*) = 1)"""
+MEANS = _MEANS.format(links="links")
 """Common table expressions; ``means`` maps a problem without a pick to the one linked problem of the run with one."""
+_ROWS = """
+    select {problem} as problem, kind, own and time_us > 0 as own, device, solution,
+           solution = by_default as by_default, case when time_us > 0 then time_us end as us, {subject} as subject
+    from measurements m join files using (source_id) {linked} where status = 'ok'"""
+_OF_ITSELF = _ROWS.format(
+    problem="problem", linked="", subject="own and kind <> 'family' and (kind = 'conv') not in (from called)"
+)
+_OF_LINKED = _ROWS.format(
+    problem="o.problem",
+    linked="join linked o on o.other = m.problem",
+    subject="false",
+)
+_LINKED = "create temp table linked as select problem, other, level from open_links where problem <> other"
+"""A table, so that DuckDB knows how few these are: of a view it may hash the millions of times instead."""
+_TIMED = f"{_OF_ITSELF} union all {_OF_LINKED}"
+"""SQL of the times that may be of a problem: its own and those of linked ones; two scans, as a common table expression
+would hold all texts in memory."""
 _RANKED = f"""
-with {MEANS},
-     ids as materialized (
-        select problem, cast(row_number() over () as integer) as id from (
-            select problem from conv_rows union select problem from gemm_rows union select problem from workload
-            union select problem from measurements where kind <> 'conv')),
+with {_MEANS.format(links="linked")},
      w as (
-        select any_value(kind) as kind, id, cast(sum(calls) as bigint) as calls,
+        select any_value(kind) as kind, coalesce(m.other, problem) as problem, cast(sum(calls) as bigint) as calls,
                string_agg(distinct calls_from, '+' order by calls_from) as calls_from
-        from (select kind, coalesce(m.other, problem) as problem, calls, calls_from
-              from workload left join means m using (problem) where run = $run) join ids using (problem)
-        group by id),
+        from workload left join means m using (problem) where run = $run group by coalesce(m.other, problem)),
      called as (select distinct kind = 'conv' as conv from w),
      places as (
         select source_id, any_value(regexp_extract(value, '^[^:]*')) filter (name = 'arch') as arch,
@@ -51,47 +63,46 @@ with {MEANS},
      here as (
         select distinct arch, cu from places
         where arch is not null and source_id in (select source_id from sources where run = $run)),
-     elsewhere as (
-        select source_id from places p where arch is not null and exists (from here)
-          and not exists (from here h where h.arch = p.arch and coalesce(h.cu = p.cu, true))),
-     measured as materialized (
-        select id, kind, m.run = $run as own, m.solution, m.solution = coalesce(f.value, 'Default') as by_default,
-               time_us,
-               coalesce(d.arch || coalesce(d.cu, ''), (select min(arch || coalesce(cu, '')) from here)) as device
-        from measurements m join ids using (problem)
-             left join facts f on f.source_id = m.source_id and f.name = 'pick'
-             left join places d on d.source_id = m.source_id
-        where status = 'ok' and m.source_id not in (select source_id from elsewhere)),
+     files as materialized (
+        select s.source_id, s.run = $run as own, coalesce(f.value, 'Default') as by_default,
+               dense_rank() over (order by coalesce(
+                   d.arch || coalesce(d.cu, ''), (select min(arch || coalesce(cu, '')) from here))) as device
+        from sources s left join facts f on f.source_id = s.source_id and f.name = 'pick'
+             left join places d on d.source_id = s.source_id
+        where d.arch is null or not exists (from here)
+           or exists (from here h where h.arch = d.arch and coalesce(h.cu = d.cu, true))),
+     of_device as (
+        select problem, device, any_value(kind) as kind, bool_or(subject) as subject, bool_or(own) as own,
+               count(us) as times, min(us) as best_us, min(us) filter (by_default) as default_us,
+               min(us) filter (solution = pick) as picked_us
+        from ({_TIMED}) left join picks using (problem) group by problem, device),
+     judged as (
+        select *, coalesce(picked_us, default_us) as pick_us, device - (times << 16) - (own::bigint << 60) as place
+        from of_device),
+     known as (
+        select problem, any_value(kind) as kind, bool_or(subject) as subject,
+               arg_min(best_us, place) as best_us, arg_min_null(pick_us, place) filter (times > 0) as pick_us,
+               arg_min(device, place) filter (times > 0) as device
+        from judged group by problem),
      subjects as (
-        select * from w
-        union all select any_value(kind), id, cast(null as bigint), null from measured
-        where own and kind <> 'family' and (kind = 'conv') not in (select conv from called)
-        group by id),
-     other as (
-        select a.id, b.id as other from links join ids a using (problem) join ids b on b.problem = links.other
-        where links.problem <> links.other),
-     timed as (
-        select id, solution, by_default, time_us, device, own from measured where time_us > 0
-        union all
-        select o.id, solution, by_default, time_us, device, own
-        from measured m join other o on o.other = m.id where time_us > 0),
-     chosen as (select id, pick from picks join ids using (problem)),
-     best as (
-        select id, min(time_us) as best_us, arg_min(solution, (time_us, solution)) as best,
-               min(time_us) filter (by_default) as default_us, min(time_us) filter (solution = pick) as picked_us
-        from timed left join chosen using (id) group by id, device
-        qualify row_number() over (partition by id order by bool_or(own) desc, count(*) desc, device) = 1),
+        select w.kind, problem, w.calls, w.calls_from, best_us, pick_us, device from w left join known using (problem)
+        union all select kind, problem, null, null, best_us, pick_us, device from known where subject),
      ranked as materialized (
-        select id, s.kind, s.calls, s.calls_from, p.pick, coalesce(b.picked_us, b.default_us) as pick_us,
-               b.best, b.best_us, coalesce(s.calls, 1) * coalesce(b.picked_us, b.default_us, b.best_us) as total_us
-        from subjects s left join chosen p using (id) left join best b using (id)
-        where $kind is null or s.kind = $kind or ($kind = 'gemm' and s.kind = 'grouped'))
-select calls, {{key}} / nullif((select sum({{key}}) from ranked), 0) as share, problem, pick, pick_us, best, best_us,
-       total_us, kind, calls_from, problem as text
-from ranked join ids using (id) order by {{key}} desc nulls last, {{other}} desc nulls last, problem limit $n
+        select kind, problem, calls, calls_from, pick, pick_us, best_us, device,
+               coalesce(calls, 1) * coalesce(pick_us, best_us) as total_us
+        from subjects left join picks using (problem)
+        where $kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped')),
+     shown as materialized (
+        from ranked order by {{key}} desc nulls last, {{other}} desc nulls last, problem limit $n),
+     best as (
+        select problem, min(solution) as best from ({_TIMED}) t join shown using (problem, device)
+        where us = best_us group by problem)
+select calls, {{key}} / nullif((select sum({{key}}) from ranked), 0) as share, problem, pick, pick_us,
+       best, best_us, total_us, kind, calls_from, problem as text
+from shown left join best using (problem) order by {{key}} desc nulls last, {{other}} desc nulls last, problem
 """
-"""Problems are joined and grouped by numbers in place of texts of 150 characters, at half the memory.  DuckDB's hash
-is no such number: texts that differ by the same digits 16 characters apart have equal hashes.
+"""Millions of times become a row per problem and device before anything is joined to them; of these the device counts
+on which the run measured, then that with the most times.  Only of the problems that are shown the solution is read.
 """
 
 
@@ -108,9 +119,10 @@ def top(
     kind, calls_from, text.
     """
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
-    frame = store.query(
-        _RANKED.format(key=key, other=other), parameters={"run": store.latest_run(run), "kind": kind, "n": n}
-    )
+    sql, wanted = _RANKED.format(key=key, other=other), {"run": store.latest_run(run), "kind": kind, "n": n}
+    with store.connect(sql=f"{_LINKED} {sql}") as con:
+        con.execute(_LINKED)
+        frame: pd.DataFrame = con.execute(sql, wanted).df()
     frame["problem"] = [problem_from_text(text).label for text in frame["text"]]
     return frame
 
