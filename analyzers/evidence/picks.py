@@ -81,8 +81,8 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     of_evidence = measurements[measurements["origin"].isin(EVIDENCE | {RACE})]
     rows = timed(of_evidence)
     default, raced = is_default(rows, facts), rows["origin"] == RACE
-    with_time = _solutions_of(rows).rename("candidates")
-    tried = _solutions_of(of_evidence[of_evidence["status"].isin(_TRIED)]).rename("tried")
+    with_time, every = _solutions_of(rows), of_evidence[of_evidence["status"].isin(_TRIED)]
+    tried = with_time if len(every) == len(rows) else _solutions_of(every)
     rows = rows.assign(own=default)[~raced | default].rename(columns={"problem": "measured", "solution": "best"})
     keys = ["source_id", "origin", "measured"]
     rows = rows.sort_values([*keys, "time_us", "best", "ordinal"])
@@ -93,7 +93,7 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     times = own["time_us"]
     spread = times.max() - times.min()
     defaults = pd.DataFrame({"default": own["best"].first(), "default_us": times.mean(), "noise_us": spread})
-    for columns in (with_time, tried, defaults):
+    for columns in (with_time.rename("candidates"), tried.rename("tried"), defaults):
         out = out.merge(columns.reset_index(), on=keys, how="left")
     return out
 
