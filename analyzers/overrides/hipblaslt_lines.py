@@ -24,6 +24,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from analyzers.overrides.reading import whole
 from logparse.formats.fp8 import FNUZ, fnuz_only
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
 
@@ -139,7 +140,7 @@ def _why_not_collected(header: Sequence[str], values: Sequence[str]) -> str:
 def number(text: str, bits: int = 64) -> int | None:
     """C++'s ``std::stol`` (or ``stoi``): the number at the start, None where it would throw."""
     match = _INT.match(text)
-    return int(match[1]) if match and -(1 << (bits - 1)) <= int(match[1]) < 1 << (bits - 1) else None
+    return whole(match[1], bits) if match else None
 
 
 def _parsed(cells: Mapping[str, str], version: Version, by_name: bool, arch: str | None) -> Taken | Dropped:

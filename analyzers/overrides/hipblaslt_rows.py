@@ -28,6 +28,7 @@ from analyzers.overrides.hipblaslt_lines import (
     number,
     split,
 )
+from analyzers.overrides.reading import whole
 
 SCHEMA = "schema_version"
 _SCHEMAS = ("1", "2")
@@ -122,5 +123,4 @@ def _invalid(cells: Mapping[str, str]) -> list[str]:
 
 def _exact(text: str) -> int | None:
     """A cell that is a number of 64 bits and nothing else."""
-    value = int(text) if _INTEGER.fullmatch(text) else None
-    return value if value is not None and -(1 << 63) <= value < 1 << 63 else None
+    return whole(text) if _INTEGER.fullmatch(text) else None

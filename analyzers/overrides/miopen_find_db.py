@@ -22,7 +22,7 @@ from analyzers.overrides import miopen_records
 from analyzers.overrides.miopen_find_db_file import FindDbFile, Judged
 from analyzers.overrides.miopen_records import Item, items_of, line_notes, other_machine, wanted
 from analyzers.overrides.override_format import Merging, OverrideFormat
-from analyzers.overrides.reading import Breach, Note, Offer, Reading, Row, Rule, Verdicts, judge, text_of
+from analyzers.overrides.reading import Breach, Note, Offer, Reading, Row, Rule, Verdicts, judge, text_of, whole
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db
@@ -151,16 +151,18 @@ def _negative(item: Item, target: Facts) -> str | None:
 
 
 def _workspace(item: Item, target: Facts) -> str | None:
-    if len(item.values) < 2 or item.values[1].isdigit():
+    if len(item.values) < 2 or (item.values[1].isascii() and item.values[1].isdigit()):
         return None
     return f"the workspace {item.values[1]!r} is no number of bytes, and MIOpen checks it"
 
 
 def _beyond_memory(item: Item, target: Facts) -> str | None:
     space = item.values[1].strip(BLANKS) if len(item.values) > 2 else ""
-    if not space.isdigit() or int(space) <= _MOST_MEMORY:
+    size = whole(space)
+    if not (space.isascii() and space.isdigit()) or (size is not None and size <= _MOST_MEMORY):
         return None
-    return f"a workspace of {int(space):,} bytes, more than any GPU has: MIOpen drops the solver"
+    shown = f"{size:,}" if size is not None else f"{space[:24]}{'…' * (len(space) > 24)}"
+    return f"a workspace of {shown} bytes, more than any GPU has: MIOpen drops the solver"
 
 
 def _default_parameters(item: Item, target: Facts) -> str | None:

@@ -25,6 +25,19 @@ C = TypeVar("C")
 S_co = TypeVar("S_co", covariant=True)
 
 
+def whole(text: str, bits: int = 64) -> int | None:
+    """The number of a text of ASCII digits, with a sign or not, in a signed type of so many bits; else None.
+
+    Python's ``int`` raises at some thousand digits, and takes the digits of all scripts.
+    """
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    significant = digits.lstrip("0") or "0"
+    if not (digits.isascii() and digits.isdigit()) or len(significant) > 20:
+        return None
+    value = -int(significant) if text[0] == "-" else int(significant)
+    return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """Something about a file (``line`` None) or about one of its lines (counted from 1), and what to do."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from analyzers.evidence.target import Facts
 from analyzers.overrides.override_format import Conversion, Merging, OverrideFormat, bytes_of
-from analyzers.overrides.reading import Note, Offer, Reading, Row, Rule, judge, text_of
+from analyzers.overrides.reading import Note, Offer, Reading, Row, Rule, judge, text_of, whole
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.formats import rocblas
 from logparse.formats.format import Emission, Head, Source
@@ -52,11 +52,11 @@ class Entry:
         """The sizes, leading dimensions, strides (None where they are no numbers) and the index."""
         c = self.cells
         out = {
-            name: _int(c[i], 63) for i, name in zip((2, 3, 4, 5, 8, 9, 10), (*_SIZES, "lda", "ldb", "ldc"), strict=True)
+            name: _int(c[i], 64) for i, name in zip((2, 3, 4, 5, 8, 9, 10), (*_SIZES, "lda", "ldb", "ldc"), strict=True)
         }
         if len(c) == _COUNTS[1]:
-            out |= {name: _int(c[i], 63) for i, name in zip((11, 12, 13), ("sa", "sb", "sc"), strict=True)}
-        return out | {"index": _int(c[-1], 31)}
+            out |= {name: _int(c[i], 64) for i, name in zip((11, 12, 13), ("sa", "sb", "sc"), strict=True)}
+        return out | {"index": _int(c[-1], 32)}
 
     @property
     def types(self) -> tuple[str, str, str]:
@@ -85,7 +85,7 @@ class _Context:
 
 def _int(text: str, bits: int) -> int | None:
     match = _INT.match(text)
-    return int(match[1]) if match and -(1 << bits) <= int(match[1]) < 1 << bits else None
+    return whole(match[1], bits) if match else None
 
 
 # ------------------------------------------------------------------------------------------------ rules about rows

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analyzers.overrides.miopen_find_db import OVERRIDE_FORMAT
-from analyzers.overrides.reading import Reading
+from analyzers.overrides.reading import Reading, whole
 from logparse.formats.miopen.problem_key import key_of, problem_from_key
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.model import ConvProblem, Problem, Solution
@@ -90,7 +90,7 @@ def expected(reading: Reading[Any], call: Problem) -> str | None:
     }
     found = [name for words, name in names.items() if any(words in why for why in whys)]
     workspaces = [row.text.split(",")[1:2] for row in rows]
-    if any(x.isdigit() and int(x) >= 1 << 64 for (x,) in filter(None, workspaces)):
+    if any(x.isdigit() and x.isascii() and whole(x, 65) is None for (x,) in filter(None, workspaces)):
         found.append("workspace above 64 bits")
     return next(iter(found), None)
 

@@ -67,12 +67,14 @@ _SCALE_TYPES: Mapping[str, str] = {"f64_r": "f64_r", "bf16_r": "f32_r", "f32_r":
 _TYPE = "|".join(sorted(map(re.escape, _OP_TYPES), key=len, reverse=True))
 _PLAIN = re.compile(rf"(Gemm|GemmStridedBatched|GemmAndBias)TunableOp_({_TYPE})_([NT])([NT])\Z")
 _SCALED = re.compile(rf"(ScaledGemm)TunableOp_({_TYPE})_({_TYPE})_({_TYPE})_([NT])([NT])\Z")
-_SIZE = r"(\d+|\*)"
+_SIZE = r"(\d{1,19}|\*)"  # of 64 bits: Python's int raises at some thousand digits
 _PARAMS = re.compile(
     rf"([ntc])([ntc])_{_SIZE}_{_SIZE}_{_SIZE}(?:_B_{_SIZE})?(?:_ld_{_SIZE}_{_SIZE}_{_SIZE})?(?P<tail>_.*)?\Z", re.DOTALL
 )
-_ROCM_TAIL = re.compile(r"_rw_([01])_bias_(\w+?)(?:_swz_(\d+)_(\d+))?\Z")
-_CUDA_TAIL = re.compile(r"_a_\w+_b_\w+_c_\w+_as_\w+_bs_\w+_ast_(\d+)_bst_(\d+)_dscale_([01])_fast_[01]_bias_(\w+)\Z")
+_ROCM_TAIL = re.compile(r"_rw_([01])_bias_(\w+?)(?:_swz_(\d{1,9})_(\d{1,9}))?\Z")
+_CUDA_TAIL = re.compile(
+    r"_a_\w+_b_\w+_c_\w+_as_\w+_bs_\w+_ast_(\d{1,9})_bst_(\d{1,9})_dscale_([01])_fast_[01]_bias_(\w+)\Z"
+)
 _BF16X9_TAIL = "_compute_bf16x9_r"
 _SIZES = ("m", "n", "k", "batch_count", "lda", "ldb", "ldc")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -93,6 +94,14 @@ def test_no_damage_raises(data: st.DataObject) -> None:
     judged = format.inspect(file.name, damaged, target)
     assert all(not row.live for row in judged.rows) or judged.accepted is not False
     assert all(row.verdicts.why for row in judged.reading.dropped), "a dropped row has a reason"
+
+
+def test_numbers_of_thousands_of_digits_do_not_raise(format: OverrideFormat) -> None:
+    """Python's ``int`` raises at them."""
+    file, target = samples()[format.name][0]
+    for number in list(re.finditer(rb"[0-9]+", file.data[-600:]))[-24:]:
+        start, end = (len(file.data[:-600]) + at for at in number.span())
+        assert format.inspect(file.name, file.data[:start] + b"7" * 5_000 + file.data[end:], target).rows is not None
 
 
 def test_what_is_written_is_live_and_has_the_key_of_its_call(format: OverrideFormat) -> None:
