@@ -120,7 +120,8 @@ def _serve(store: Store, other: str | None = None) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def demo(sampled: Store, browser: Browser) -> Iterator[Served]:
-    yield from _serve(sampled)
+    with reading_here():
+        yield from _serve(sampled)
 
 
 @pytest.fixture(scope="module")
