@@ -9,17 +9,12 @@
     python benchmarks/scale.py --parts       # views over 10,000 part files, before and after `logparse compact`
     python benchmarks/scale.py --gpu 1,2 --find-db gfx942130.HIP.fdb.txt.bz2    # the same replay on 1 GPU and on 2
     python benchmarks/scale.py --gpu 1,2 --smoke                                # that, with a backend that sleeps
-    python benchmarks/scale.py --turns 1,4 --backend torch,cudnn --find-db …    # 1 worker on a GPU, and 4 in turns
 
 ``--gpu`` measures how long one GPU takes for a few of a find-db's backward weights, then gives as many as should keep
 one GPU busy for ``--busy`` seconds to each number of GPUs in turn, and to one GPU once more: the faster of its two runs
 is what the others are compared with.  It prints the ratio of the wall times with the start of the worker processes
 (torch alone takes seconds) and without it, that is without the time in which none was open.  Exit status 1 below 1.9 (2
 GPUs) or 3.7 (4 GPUs) without it, and where under 95 % of the findings come again.
-
-``--turns`` replays the first ``--problems`` of the same sample with each number of workers on one GPU, and with the
-first number once more: how much two equal replays differ anyway.  It prints the ratio of the wall times, how many
-findings come again, the total of the best times, and the spread of the samples.
 
 Everything goes into one JSON file per call in ``--results``.
 """
@@ -29,7 +24,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import math
 import os
 import platform
 import re
@@ -39,7 +33,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -48,9 +42,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from analyzers.evidence.confirmations import judge_all
-from analyzers.evidence.stats import median
 from analyzers.measure.backend import BackendType, Conditions, Place
-from analyzers.measure.device_workers import LocalDevice, shared_places
+from analyzers.measure.device_workers import LocalDevice
 from analyzers.measure.results import Confirmed, Method, Result
 from analyzers.measure.scheduler import Limits, Outcome, Scheduler
 from analyzers.measure.worker import Handle, Ready, Reply, Worker
@@ -74,8 +67,6 @@ def main() -> int:
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--gpu", metavar="1,2", help="numbers of GPUs, ascending, the first one 1")
-    parser.add_argument("--turns", metavar="1,4", help="numbers of workers that share one GPU, the first one 1")
-    parser.add_argument("--problems", type=int, default=16, help="problems of --turns")
     parser.add_argument("--files", type=int, default=200, help="logs of --ingest")
     parser.add_argument("--sources", type=int, default=5_000, help="logs of --parts, two part files and more each")
     parser.add_argument("--megabytes", type=float, default=8.0, help="size of each")
@@ -98,16 +89,13 @@ def main() -> int:
         "command": " ".join(word for word in sys.argv[1:] if word not in ("--results", options.results)),
     }
     sections = [
-        name
-        for name in ("ingest", "ranges", "cores", "memory", "plan", "parts", "gpu", "turns")
-        if getattr(options, name)
+        name for name in ("ingest", "ranges", "cores", "memory", "plan", "parts", "gpu") if getattr(options, name)
     ]
     failed = []
     for name in sections:
         record[name] = globals()[f"{name}_section"](options)
         failed += record[name].pop("failed", [])
-    measured = record.get("gpu", record.get("turns", {}))
-    device = measured.get("environment", {}).get("device", "host").replace(" ", "-")
+    device = record.get("gpu", {}).get("environment", {}).get("device", "host").replace(" ", "-")
     folder = Path(options.results)
     folder.mkdir(parents=True, exist_ok=True)
     target = (
@@ -486,41 +474,7 @@ def gpu_section(options: argparse.Namespace) -> dict[str, Any]:
     return out | {"failed": failed}
 
 
-def turns_section(options: argparse.Namespace) -> dict[str, Any]:
-    """The same replay on one GPU by each number of workers that share it."""
-    counts = [int(x) for x in options.turns.split(",")]
-    problems = _problems(options)[: options.problems]
-    runs = [(count, _replayed(options, 1, problems, count)) for count in (*counts, counts[0])]
-    first = runs[0][1]
-    rows = [{"workers": count, **_compared(first, run)} for count, run in runs]
-    for row in rows:
-        print(f"{row['workers']} worker(s): {row['wall_s']:.1f} s (×{row['faster']:.2f}), {row['findings']} findings, "
-              f"{row['findings_again']:.0%} of the first run's again, ratio of their gains {row['gains']:.4f}, "
-              f"best times {row['best_us']:.4f} of the first run's, spread of samples {row['spread']:.2%}",
-              flush=True)  # fmt: skip
-    environment = dict(next((x.facts for x in first.outcomes if x.facts), {}))
-    return {"backend": options.backend, "environment": environment, "compared": rows,
-            "runs": [_of_run(run) for _, run in runs], "failed": []}  # fmt: skip
-
-
-def _compared(first: Run, run: Run) -> dict[str, Any]:
-    """A run beside the first one: means of ratios are geometric."""
-    best = [{x.problem.text: x.best_us for x in y.results if x.best_us} for y in (first, run)]
-    both = [math.log(best[1][x] / best[0][x]) for x in best[0] if x in best[1]]
-    again = [math.log(run.findings[x] / first.findings[x]) for x in first.findings if x in run.findings]
-    spreads = [y.std_us / y.time_us for x in run.results for y in x.rows if y.std_us and y.time_us]
-    return {
-        "wall_s": run.wall_s,
-        "faster": first.wall_s / run.wall_s,
-        "findings": len(run.findings),
-        "findings_again": len(again) / max(1, len(first.findings)),
-        "gains": math.exp(sum(again) / max(1, len(again))),
-        "best_us": math.exp(sum(both) / max(1, len(both))),
-        "spread": median(spreads) if spreads else math.nan,
-    }
-
-
-def _replayed(options: argparse.Namespace, gpus: int, problems: Sequence[Problem], workers: int = 1) -> Run:
+def _replayed(options: argparse.Namespace, gpus: int, problems: Sequence[Problem]) -> Run:
     clock = Clock()
     outcomes: list[Outcome] = []
     devices: list[str] = []
@@ -530,21 +484,15 @@ def _replayed(options: argparse.Namespace, gpus: int, problems: Sequence[Problem
         devices.append(device)
 
     kind = "cpu" if options.smoke else "cuda"
+    workers = [ClockedDevice(Place(device=f"{kind}:{index}"), clock) for index in range(gpus)]
     backends = ["scale:SLEEPER"] if options.smoke else options.backend.split(",")
-    with ExitStack() as stack:
-        places = [
-            place
-            for index in range(gpus)
-            for place in stack.enter_context(shared_places(Place(device=f"{kind}:{index}"), workers))
-        ]
-        started = time.monotonic()
-        found = [ClockedDevice(place, clock) for place in places]
-        finished = Scheduler(backends, found, Method(), Limits(), sink).run(problems)
-        wall = time.monotonic() - started
+    started = time.monotonic()
+    finished = Scheduler(backends, workers, Method(), Limits(), sink).run(problems)
+    wall = time.monotonic() - started
     clock.change(0)
     assert finished
-    print(f"{gpus} GPU(s), {workers} worker(s) each: {len(problems)} problems, {wall:.1f} s, "
-          f"no worker open for {clock.without:.1f} s of it", flush=True)  # fmt: skip
+    print(f"{gpus} GPU(s): {len(problems)} problems, {wall:.1f} s, no worker open for {clock.without:.1f} s of it",
+          flush=True)  # fmt: skip
     return Run(gpus, wall, wall - clock.without, outcomes, devices)
 
 
@@ -613,9 +561,6 @@ class Sleeper:
 
     def fault(self) -> str:
         return ""
-
-    def build(self, problem: Problem, solution: Solution, conditions: Conditions) -> None:
-        time.sleep(self._us / 1e6)
 
     def sample_us(self, count: int) -> float:
         started = time.monotonic()

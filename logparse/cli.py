@@ -176,7 +176,6 @@ def replay(
     workspace: Annotated[int | None, option("Workspace in bytes. [default: the log's, else PyTorch's]", min=0)] = None,
     solution: Annotated[opt.Words, option("A kernel of yours, pkg.module:callable.")] = None,
     resume: Annotated[bool, option("Skip what this machine has measured.", "--resume/--again")] = True,
-    workers: Annotated[int, option("Workers of a device: one measures, the others build.", min=1)] = 1,
     exhaustive: Annotated[bool, option("Enumerate, not only the heuristic's list.", "--exhaustive")] = False,
     propose: Annotated[str, option("Which solutions to try.", values=_PROPOSERS)] = "all",
     hot: Annotated[bool, option("Leave operands in the last-level cache.", "--hot")] = False,
@@ -209,9 +208,7 @@ def replay(
         flush_instructions=flush_instructions,
         method=Method(workspace_bytes=workspace, cache="hot" if hot else "cold"),
         limits=Limits(
-            budget_s=measuring.seconds(budget) if budget else None,
-            hang_s=measuring.seconds(silence, "--silence"),
-            workers=workers,
+            budget_s=measuring.seconds(budget) if budget else None, hang_s=measuring.seconds(silence, "--silence")
         ),
         stages=measuring.stages(only),
     )

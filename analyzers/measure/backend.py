@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 from logparse.model import Problem, Solution
 
@@ -94,14 +94,6 @@ class Backend(Protocol):
         """Whether the device still answers after a failure (a faulting kernel poisons its whole process)."""
 
 
-@runtime_checkable
-class BuildsOnHost(Protocol):
-    """A backend that does the long part of ``prepare`` without the device, where several workers share one."""
-
-    def build(self, problem: Problem, solution: Solution, conditions: Conditions) -> None:
-        """Compile, or build a plan, so that ``prepare`` finds it.  Raises as ``prepare``."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """Where and how to open a backend.
@@ -110,7 +102,6 @@ class Place:
     ``exhaustive`` asks for enumeration beyond the heuristic list; ``kernels`` names a user's own solutions
     (``pkg.module:callable``); ``tf32`` lets single precision run in the matrix units' short format where the problem
     does not state it (None: as PyTorch's defaults, which are on for convolutions and off for matrix products);
-    ``turn`` is the file whose lock the workers that share the device take in turn (None: there is one worker);
     ``markers`` puts NVTX/roctx ranges around each solution; ``flush_instructions`` empties the
     instruction caches before each timed execution (GPUs only).
     """
@@ -122,7 +113,6 @@ class Place:
     tf32: bool | None = None
     markers: bool = False
     flush_instructions: bool = False
-    turn: str | None = None
 
     @property
     def conv_tf32(self) -> bool:

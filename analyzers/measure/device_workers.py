@@ -8,14 +8,12 @@ The scheduler uses both alike.
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from analyzers.measure.backend import Place
@@ -55,28 +53,15 @@ Devices: TypeAlias = tuple[Sequence[Device], Sequence[str]]
 
 
 @contextlib.contextmanager
-def shared_places(place: Place, workers: int) -> Iterator[Sequence[Place]]:
-    """A device's place for each of the workers that share it in turns."""
-    if workers <= 1:
-        yield [place]
-        return
-    with tempfile.TemporaryDirectory(prefix="logparse-turn-") as folder:
-        yield [replace(place, turn=str(Path(folder, "turn")))] * workers
-
-
-@contextlib.contextmanager
-def opened_devices(engine: str, place: Place, devices: Sequence[str], workers: int = 1) -> Iterator[Devices]:
-    """The devices to measure on: of this machine, each for so many workers, or of a Ray cluster, one worker each.
+def opened_devices(engine: str, place: Place, devices: Sequence[str]) -> Iterator[Devices]:
+    """The devices to measure on: of this machine, or of a Ray cluster.
 
     ``devices`` empty: all GPUs, else one CPU.  On Ray only the number and kind of the names count.  Raises
     InputError for an unknown engine, where Ray is not installed, and where no cluster answers.
     """
     if engine == "local":
         names = tuple(devices) or visible_devices()
-        with contextlib.ExitStack() as stack:
-            shared = [stack.enter_context(shared_places(replace(place, device=name), workers)) for name in names]
-            # Each device's first worker before any second one: few problems then spread over the devices.
-            yield [LocalDevice(x) for row in zip(*shared, strict=True) for x in row], _remarks(names)
+        yield [LocalDevice(replace(place, device=name)) for name in names], _remarks(names)
         return
     from logparse.executors.ray import connect
 

@@ -69,11 +69,6 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     stages: frozenset[Stage] = frozenset(get_args(Stage))
 
-    @property
-    def workers(self) -> int:
-        """Workers of a device; one where operands stay in its cache, which another worker's would leave."""
-        return 1 if self.method.cache == "hot" else self.limits.workers
-
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
@@ -193,7 +188,7 @@ def replay(
     try:
         with (
             announced(store, FORMAT, run, problems=len(items)) as announcement,
-            opened_devices(options.engine, place, options.devices, options.workers) as (devices, remarks),
+            opened_devices(options.engine, place, options.devices) as (devices, remarks),
         ):
             recorder.pass_over = announcement.leave_out
             report.remarks.extend(remarks)

@@ -11,19 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn, TypeAlias
 
-from analyzers.measure.backend import (
-    Backend,
-    BuildsOnHost,
-    Conditions,
-    HostBoundError,
-    OutOfMemoryError,
-    Runnable,
-    UnsupportedError,
-)
+from analyzers.measure.backend import Backend, Conditions, HostBoundError, OutOfMemoryError, Runnable, UnsupportedError
 from analyzers.measure.correctness import acceptable
 from analyzers.measure.racing import WithdrawnError
 from analyzers.measure.results import Method, measured, not_measured
-from analyzers.measure.turn import Turn
 from logparse.model import Measurement, Problem, Solution, Status
 
 Announce: TypeAlias = Callable[[Solution | str], None]
@@ -57,10 +48,9 @@ class Sampler:
         conditions: Conditions,
         bound: float,
         announce: Announce,
-        turn: Turn,
     ) -> None:
         self._problem, self._owners, self._bound, self._announce = problem, owners, bound, announce
-        self._method, self._conditions, self._turn = method, conditions, turn
+        self._method, self._conditions = method, conditions
         self.refused: dict[str, Measurement] = {}
         """Solutions that were given up, by text: a status and a reason instead of times."""
         self._prepared: dict[str, Runnable] = {}
@@ -169,10 +159,6 @@ class Sampler:
     def _ready(self, solution: Solution) -> Runnable:
         if solution.text not in self._prepared:
             backend = self._owners[solution.text]
-            if self._turn.shared and isinstance(backend, BuildsOnHost):
-                with self._turn.lent():
-                    backend.build(self._problem, solution, self._conditions)
-                self._announce(solution)  # waiting for the turn was announced meanwhile
             self._prepared[solution.text] = backend.prepare(self._problem, solution, self._conditions)
         return self._prepared[solution.text]
 

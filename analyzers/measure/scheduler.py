@@ -35,7 +35,7 @@ class MeasuringError(LogparseError):
 class Limits:
     """Seconds: ``budget_s`` of the whole run (None: no limit), ``hang_s`` without a message before a worker is killed,
     ``opening_s`` the same while it starts; ``losses``: most workers that one problem, or machines that one device, may
-    lose; ``workers`` share each device of this machine in turns (``turn.py``).
+    lose.
     """
 
     budget_s: float | None = None
@@ -43,7 +43,6 @@ class Limits:
     opening_s: float = 300.0
     losses: int = 4
     confirmation_s: float = 1.0
-    workers: int = 1
 
 
 @dataclass(frozen=True)
@@ -217,8 +216,7 @@ class Scheduler:
     def _reserve(self) -> float:
         """Seconds of the budget that the confirmations at its end will need."""
         left = [self._method.processes - pair.task.turn for pair in self._pairs]
-        devices = len({slot.place.turn or id(slot) for slot in self._slots})
-        return self._opening_s * max(left, default=0) + self._limits.confirmation_s * sum(left) / devices
+        return self._opening_s * max(left, default=0) + self._limits.confirmation_s * sum(left) / len(self._slots)
 
     def _known(self, slot: _Slot, *, timed: bool) -> Known:
         assert slot.worker

@@ -28,7 +28,6 @@ from analyzers.measure.proposer import EVERYTHING, Proposal
 from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.sampler import Announce, Sampler
-from analyzers.measure.turn import Turn
 from logparse.model import DEFAULT, Family, GemmProblem, Measurement, Problem, Solution
 
 REFERENCE = GemmProblem(
@@ -56,16 +55,8 @@ _READ_EVERY_S = 10.0
 class WorkerContext:
     """The opened backends of one worker, and the reference product whose drift is measured."""
 
-    def __init__(
-        self,
-        backends: Mapping[str, Backend],
-        place: Place,
-        method: Method,
-        announce: Announce,
-        turn: Turn | None = None,
-    ) -> None:
+    def __init__(self, backends: Mapping[str, Backend], place: Place, method: Method, announce: Announce) -> None:
         self.backends, self.place, self.method, self.announce = backends, place, method, announce
-        self.turn = turn or Turn(None)
         self.facts = {name: value for backend in backends.values() for name, value in backend.environment().items()}
         self.facts |= {"replay_cache": method.cache, "replay_tf32": str(int(place.gemm_tf32))}
         self.facts |= {"replay_conv_tf32": str(int(place.conv_tf32))}
@@ -100,17 +91,9 @@ class WorkerContext:
         ``proposal`` chooses which of the offered solutions race.
         """
         started = time.perf_counter()
-
-        def once() -> Result:
-            return self._once(Trial(self, problem, known or {}, lost, workspace_bytes, only, proposal))
-
-        with self.turn:
-            result = once()
-            if self.turn.shared and any(row.status == "out_of_memory" for row in result.rows):
-                self.turn.alone()
-                result = once()
-            if result.drifted:
-                result = once()
+        result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes, only, proposal))
+        if result.drifted:
+            result = self._once(Trial(self, problem, known or {}, lost, workspace_bytes, only, proposal))
         return replace(result, seconds=time.perf_counter() - started, facts=self.facts)
 
     def _once(self, trial: Trial) -> Result:
@@ -133,23 +116,12 @@ class WorkerContext:
         Raises UnsettledError where the device's clock does not settle.
         """
         started = time.perf_counter()
-
-        def once() -> Pairs:
-            if self._clock is not None:
-                self._clock.ready()
-            try:
-                return Trial(self, problem, {}, (), workspace_bytes).pairs(pick, winner, turn)
-            finally:
-                self.release()
-
-        with self.turn:
-            try:
-                pairs = once()
-            except OutOfMemoryError:
-                if not self.turn.shared:
-                    raise
-                self.turn.alone()
-                pairs = once()
+        if self._clock is not None:
+            self._clock.ready()
+        try:
+            pairs = Trial(self, problem, {}, (), workspace_bytes).pairs(pick, winner, turn)
+        finally:
+            self.release()
         seconds = time.perf_counter() - started
         return Confirmed(problem=problem, pick=pick, winner=winner, pairs=pairs, seconds=seconds, facts=self.facts)
 
@@ -338,7 +310,6 @@ class Trial:
             conditions=conditions,
             bound=bound,
             announce=context.announce,
-            turn=context.turn,
         )
 
     # ------------------------------------------------------------------ solutions that an action chooses

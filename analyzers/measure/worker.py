@@ -21,7 +21,6 @@ from analyzers.measure.proposer import EVERYTHING, Proposal
 from analyzers.measure.results import Confirmed, Method, Result
 from analyzers.measure.sampler import UnhealthyDeviceError
 from analyzers.measure.trial import WorkerContext
-from analyzers.measure.turn import Turn
 from logparse.errors import InputError
 from logparse.executors.processes import end_with_parent, pipe, started
 from logparse.model import Measurement, Problem, Solution
@@ -213,14 +212,9 @@ def _serve(parent: Connection[Any, Any], names: Sequence[str], place: Place, met
 
 
 def _open(parent: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> WorkerContext | None:
-    def announce(what: Solution | str) -> None:
-        parent.send(Current(what))
-
     try:
-        turn = Turn(place.turn, lambda: announce("waiting for the device"))
-        with turn:
-            backends = {name: backend_named(name).open(place) for name in names}
-            context = WorkerContext(backends, place, method, announce, turn)
+        backends = {name: backend_named(name).open(place) for name in names}
+        context = WorkerContext(backends, place, method, lambda what: parent.send(Current(what)))
     except Exception as error:
         parent.send(Failure(f"{type(error).__name__}: {error}", fatal=True))
         return None

@@ -63,13 +63,22 @@ class Cudnn(DeviceBackend):
         share = max(limit - len(stored), (limit + 1) // 2)
         return [Solution("cudnn", name) for name in [*own[:share], *stored][:limit]]
 
-    def build(self, problem: Problem, solution: Solution, conditions: Conditions) -> None:
-        """Build the plan, which may compile."""
-        self._built(problem, solution)
-
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
-        """Build the plan unless it is built, and make it a call."""
-        conv, made, index = self._built(problem, solution)
+        """Build the plan (which may compile) and make it a call."""
+        conv, name = conv_of(problem, _TYPES), solution.id
+        if name.startswith(_STORED):
+            turned = _channels_last(conv)
+            if turned is None:
+                raise UnsupportedError("already channels_last")
+            conv, name = turned, name.removeprefix(_STORED)
+        made = self._graph(conv)
+        if name not in made.plans:
+            raise UnsupportedError("cuDNN does not offer this plan")
+        index = made.plans[name]
+        try:
+            made.graph.build_plan_at_index(index)
+        except self._cudnn.cudnnGraphNotSupportedError as error:
+            raise UnsupportedError(str(error)[:200]) from error
         need = int(made.graph.get_workspace_size_plan_at_index(index))
         if conditions.workspace_bytes is not None and need > conditions.workspace_bytes:
             raise UnsupportedError(f"needs {need} bytes of workspace, the limit is {conditions.workspace_bytes}")
@@ -88,24 +97,6 @@ class Cudnn(DeviceBackend):
         return TorchRunnable(
             self._device, operands, call, marker=marker_of(self._place, solution.text), workspace_bytes=need
         )
-
-    def _built(self, problem: Problem, solution: Solution) -> tuple[ConvProblem, _Graph, int]:
-        """The problem in the plan's layout, its graph and the plan's index in it; a plan is built once."""
-        conv, name = conv_of(problem, _TYPES), solution.id
-        if name.startswith(_STORED):
-            turned = _channels_last(conv)
-            if turned is None:
-                raise UnsupportedError("already channels_last")
-            conv, name = turned, name.removeprefix(_STORED)
-        made = self._graph(conv)
-        if name not in made.plans:
-            raise UnsupportedError("cuDNN does not offer this plan")
-        index = made.plans[name]
-        try:
-            made.graph.build_plan_at_index(index)
-        except self._cudnn.cudnnGraphNotSupportedError as error:
-            raise UnsupportedError(str(error)[:200]) from error
-        return conv, made, index
 
     def release(self) -> None:
         """Free plans, operands and workspace."""

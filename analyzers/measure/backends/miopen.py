@@ -61,11 +61,6 @@ class Miopen(DeviceBackend):
         more = [offer for offer in found.offers if _name(offer) not in offered] if found else []
         return [*out, *(_solution(conv, FIND, _name(offer), offer) for offer in more)][:limit]
 
-    def build(self, problem: Problem, solution: Solution, conditions: Conditions) -> None:
-        """Compile the solver's kernels; a find has compiled those of its own."""
-        if solution.library != FIND:
-            self._immediate_run(conv_of(problem, TYPES), solution)
-
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
         """Compile the solver's kernels (a find has done so) and make it a call."""
         conv = conv_of(problem, TYPES)
