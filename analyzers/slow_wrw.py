@@ -330,7 +330,7 @@ def _without_siblings(
     for row in _rows(rows[rows["best_us"] > settings.slow_floor_ms * 1e3]):
         problem = problem_from_text(str(row["problem"]))
         least, best = roofline_us(problem, known), float(str(row["best_us"]))
-        if least is None or least / best >= LOW_ROOFLINE.get(input_type(problem) or "", 0.05):
+        if least is None or least / best >= LOW_ROOFLINE.get(input_type(problem, known) or "", 0.05):
             continue
         message = (
             f"W takes {_ms(best)} with {str(row['solution']).partition(':')[2]}, {least / best:.1%} of what "

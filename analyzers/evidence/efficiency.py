@@ -96,7 +96,7 @@ def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, 
         return None, ""
     bound = "memory" if problem.bytes / (device.hbm_gbs * 1e3) >= least else "arithmetic"
     grouped = "" if not isinstance(problem, ConvProblem) else f"{problem.direction} {(problem.groups or 1) > 1}"
-    return least, f"{problem.kind} {grouped} {input_type(problem)} {bound}"
+    return least, f"{problem.kind} {grouped} {input_type(problem, facts)} {bound}"
 
 
 def _reach(least_us: Floats, efficiency: Floats, i: int) -> tuple[int, float]:

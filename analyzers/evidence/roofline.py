@@ -13,18 +13,32 @@ from analyzers.evidence.devices import device_of
 from logparse.model import ConvProblem, Family, GemmProblem, Problem
 
 
-def input_type(problem: Problem) -> str | None:
-    """The type whose matrix peak bounds this problem: a short format where the compute type allows it for f32."""
+def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:
+    """The type whose matrix peak bounds this problem: a short format where it may be used for single precision.
+
+    A compute type allows it, a replay's setting, or PyTorch's default for convolutions on NVIDIA GPUs.
+    """
     if isinstance(problem, ConvProblem):
-        return problem.in_type
+        return _short(problem.in_type, facts, "replay_conv_tf32") if problem.in_type == "FP32" else problem.in_type
     if isinstance(problem, GemmProblem):
-        return "xf32_r" if problem.a_type == "f32_r" and problem.compute_type not in (None, "f32_r") else problem.a_type
+        if problem.a_type == "f32_r" and problem.compute_type not in (None, "f32_r"):
+            return "xf32_r"
+        return _short(problem.a_type, facts, "replay_tf32") if problem.a_type == "f32_r" else problem.a_type
     return None
+
+
+def _short(full: str, facts: Mapping[str, str], setting: str) -> str:
+    """TF32 where the setting, or else the default, allows it and the device has it."""
+    device = device_of(facts)
+    if device is None or device.peak_tflops("xf32_r") is None:
+        return full
+    default = setting == "replay_conv_tf32" and device.arch.startswith("sm_")
+    return "xf32_r" if facts.get(setting, str(int(default))) == "1" else full
 
 
 def roofline_us(problem: Problem, facts: Mapping[str, str]) -> float | None:
     """The longer of computing the problem directly and moving its operands once, µs; None where that is not known."""
-    device, dtype = device_of(facts), input_type(problem)
+    device, dtype = device_of(facts), input_type(problem, facts)
     if device is None or dtype is None or isinstance(problem, Family) or problem.flops is None or not problem.bytes:
         return None
     return device.least_us(problem.flops, problem.bytes, dtype)
@@ -35,7 +49,7 @@ def bound_us(problem: Problem, facts: Mapping[str, str], *, hot: bool = False) -
 
     With ``hot`` operands (they may lie in the cache) only the arithmetic bounds.
     """
-    device, dtype = device_of(facts), input_type(problem)
+    device, dtype = device_of(facts), input_type(problem, facts)
     if device is None or dtype is None or isinstance(problem, Family) or problem.flops is None:
         return None
     moved = 0.0 if hot or problem.bytes is None else _cold_bytes(problem.bytes, device.cache_bytes)

@@ -16,6 +16,9 @@ from analyzers.evidence.stats import median, pooled_spread
 
 S = TypeVar("S")
 
+_BEATEN = 0.95
+"""Of a bound: a shorter median shows that it does not hold; noise alone takes less than this off."""
+
 
 class WithdrawnError(Exception):
     """Raised by ``sample``: this solution leaves the race, whatever its times (it failed, or its result is wrong)."""
@@ -151,8 +154,7 @@ class _Racing(Generic[S]):
         """Why the race may end; empty while a saving above the threshold is possible."""
         noise, worth = self._noise(), 1 - self.rules.threshold
         pick_high = self._bounds(self.pick, noise)[1]
-        quiet = noise <= self.rules.roofline_noise
-        if self.bound_us is not None and quiet and self.bound_us >= self._median(self.pick) * worth:
+        if noise <= self.rules.roofline_noise and self._at_the_bound(worth):
             return "roofline"
         rivals = [self._bounds(x, noise) for x in self.alive if x != self.pick]
         if len(self.alive) == 1 or not rivals:
@@ -162,6 +164,12 @@ class _Racing(Generic[S]):
         if min(low for low, _ in rivals) >= max(high for _, high in rivals) * worth and self.pick not in self.alive:
             return "all left are alike"
         return ""
+
+    def _at_the_bound(self, worth: float) -> bool:
+        """Whether no worthwhile saving lies between the pick and the bound, which is none where a solution beats it."""
+        if self.bound_us is None or self.bound_us < self._median(self.pick) * worth:
+            return False
+        return min(map(self._median, self.alive)) > self.bound_us * _BEATEN
 
     def _end(self, why: str) -> Race[S]:
         best = min((x for x in self.alive if len(self.samples[x]) > 1), key=self._median, default=self.pick)

@@ -46,6 +46,16 @@ def test_roofline_is_below_what_was_ever_measured() -> None:
     assert bound_us(big, H200, hot=True) == pytest.approx(bound)
 
 
+def test_short_formats_bound_single_precision_where_they_may_be_used() -> None:
+    single = replace(SMALL_W, in_type="FP32", n=64, c=4096, h=64, w=64, k=4096)
+    default, full = bound_us(single, H200, hot=True), bound_us(single, {**H200, "replay_conv_tf32": "0"}, hot=True)
+    assert default is not None
+    assert full == pytest.approx(default * 494.7 / 66.9)
+    product = gemm(m=8192, n=8192, k=8192, lda=8192, ldb=8192, ldc=8192, ldd=8192)
+    assert bound_us(product, H200) == pytest.approx(2 * 8192**3 / 66.9e6)
+    assert bound_us(product, {**H200, "replay_tf32": "1"}) == pytest.approx(2 * 8192**3 / 494.7e6)
+
+
 def test_windows_may_be_transformed_away() -> None:
     flops = 2 * 16 * 10**3
     pointwise, window = replace(SMALL_W, filter_h=1, filter_w=1), SMALL_W
