@@ -36,8 +36,12 @@ class Device:
     source: str
 
     def peak_tflops(self, dtype: str) -> float | None:
-        """Dense matrix peak of an input type, None where the data sheet gives none."""
-        return self.peaks.get(PEAK_COLUMN.get(dtype, ""))
+        """Dense matrix peak of an input type, None where the data sheet gives none.
+
+        Convolutions of ``FP32`` are those of TF32 on NVIDIA GPUs, as PyTorch allows it by default; ``f32_r`` is full.
+        """
+        short = dtype == "FP32" and self.arch.startswith("sm_")
+        return self.peaks.get("tf_xf32" if short else PEAK_COLUMN.get(dtype, ""))
 
     def least_us(self, flops: float, least_bytes: float, dtype: str) -> float | None:
         """The roofline: the longer of computing ``flops`` and moving ``least_bytes`` through HBM, in µs."""

@@ -14,26 +14,16 @@ from logparse.model import ConvProblem, Family, GemmProblem, Problem
 
 
 def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:
-    """The type whose matrix peak bounds this problem: a short format where it may be used for single precision.
+    """The type whose matrix peak bounds this problem: of single precision the format that may be used.
 
-    A compute type allows it, a replay's setting, or PyTorch's default for convolutions on NVIDIA GPUs.
+    A compute type or a replay's settings (its facts) allow TF32 or refuse it.
     """
     if isinstance(problem, ConvProblem):
-        return _short(problem.in_type, facts, "replay_conv_tf32") if problem.in_type == "FP32" else problem.in_type
+        return "f32_r" if problem.in_type == "FP32" and facts.get("replay_conv_tf32") == "0" else problem.in_type
     if isinstance(problem, GemmProblem):
-        if problem.a_type == "f32_r" and problem.compute_type not in (None, "f32_r"):
-            return "xf32_r"
-        return _short(problem.a_type, facts, "replay_tf32") if problem.a_type == "f32_r" else problem.a_type
+        short = problem.compute_type not in (None, "f32_r") or facts.get("replay_tf32") == "1"
+        return "xf32_r" if problem.a_type == "f32_r" and short else problem.a_type
     return None
-
-
-def _short(full: str, facts: Mapping[str, str], setting: str) -> str:
-    """TF32 where the setting, or else the default, allows it and the device has it."""
-    device = device_of(facts)
-    if device is None or device.peak_tflops("xf32_r") is None:
-        return full
-    default = setting == "replay_conv_tf32" and device.arch.startswith("sm_")
-    return "xf32_r" if facts.get(setting, str(int(default))) == "1" else full
 
 
 def roofline_us(problem: Problem, facts: Mapping[str, str]) -> float | None:

@@ -166,7 +166,7 @@ class _Racing(Generic[S]):
         return ""
 
     def _at_the_bound(self, worth: float) -> bool:
-        """Whether no worthwhile saving lies between the pick and the bound, which is none where a solution beats it."""
+        """Whether the pick is too near the bound for a worthwhile saving; a bound that a solution beats is ignored."""
         if self.bound_us is None or self.bound_us < self._median(self.pick) * worth:
             return False
         return min(map(self._median, self.alive)) > self.bound_us * _BEATEN
