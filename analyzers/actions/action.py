@@ -89,7 +89,7 @@ class ActionResult:
     ``changed_us`` is the time now of all calls that it changes, ``measured_us`` the part of it whose time under the
     action is measured; the rest counts as unchanged.  ``parts`` are the measured calls, those that lose most first.
     ``steps`` is how many steps the run has, None where nothing marks them.  Of an action against waiting, GPU time is
-    the same then as now, and ``idle_us`` of the traces' ``window_us`` is the most that it can gain of the wall time.
+    the same then as now, and ``idle_us`` the most that it can gain of the wall time.
     """
 
     action: Action
@@ -103,7 +103,6 @@ class ActionResult:
     parts: tuple[Part, ...]
     steps: float | None = None
     idle_us: float | None = None
-    window_us: float | None = None
 
     @property
     def saving_us(self) -> float:

@@ -94,9 +94,13 @@ def _compilable(tail: Tail, job: Job) -> bool:
     return not job.trains
 
 
-def _change(work: Work, job: Job, suits: Callable[[Tail, Job], bool], solution: Callable[[Tail], str]) -> Change | None:
-    tail = work.tail
-    return None if tail is None or not suits(tail, job) else Change(work.problem, solution(tail))
+def _to(suits: Callable[[Tail, Job], bool], solution: Callable[[Tail], str]) -> Callable[[Work, Job], Change | None]:
+    """The change of a pair that suits to that solution of the same problem."""
+
+    def change(work: Work, job: Job) -> Change | None:
+        return Change(work.problem, solution(work.tail)) if work.tail and suits(work.tail, job) else None
+
+    return change
 
 
 def _activations(job: Job, suits: Callable[[Tail, Job], bool]) -> list[str]:
@@ -126,7 +130,7 @@ EPILOGUE = Action(
     name="fused_epilogue",
     kind="program",
     about="let the library's epilogue do what kernels of their own do after a product",
-    change=lambda work, job: _change(work, job, _exact, lambda tail: tail.epilogue),
+    change=_to(_exact, lambda tail: tail.epilogue),
     application=lambda job: _fused(job, _exact, ("tanh",)),
     works=lambda job: job.pairs,
     excludes="epilogue",
@@ -135,7 +139,7 @@ TANH = Action(
     name="fused_gelu_tanh",
     kind="program",
     about="let the library's epilogue compute GELU, by its tanh approximation",
-    change=lambda work, job: _change(work, job, _tanh, lambda tail: tail.epilogue),
+    change=_to(_tanh, lambda tail: tail.epilogue),
     application=lambda job: _fused(job, _tanh, ("none",)),
     works=lambda job: job.pairs,
     excludes="epilogue",
@@ -146,7 +150,7 @@ COMPILED = Action(
     name="compiled_epilogue",
     kind="program",
     about="let torch.compile make one kernel of what follows a product",
-    change=lambda work, job: _change(work, job, _compilable, lambda tail: tail.compiled),
+    change=_to(_compilable, lambda tail: tail.compiled),
     application=_compile,
     works=lambda job: job.pairs,
     excludes="epilogue",

@@ -38,8 +38,8 @@ class Work:
 class Job:
     """``total_us`` is the GPU time of the run's traces, None without one; ``backend`` is CUDA, HIP, CPU or unknown.
 
-    ``pairs`` are products with what follows them, of the calls that ``work`` holds one by one.  ``idle_us`` is the part
-    of the traces' window (µs) in which the GPU waits for the host, None where it is busy or launches graphs already.
+    ``pairs`` are products with what follows them, of the calls that ``work`` holds one by one.  ``idle_us`` is how long
+    (µs) the GPU waits for the host, None where it is busy or launches graphs already.
     """
 
     work: tuple[Work, ...]
@@ -49,7 +49,6 @@ class Job:
     arch: str | None = None
     pairs: tuple[Work, ...] = ()
     idle_us: float | None = None
-    window_us: float | None = None
 
     @cached_property
     def convolutions(self) -> tuple[ConvProblem, ...]:
@@ -124,7 +123,6 @@ def job_of(tables: Tables, settings: Settings) -> Job:
         arch=_only(facts, "arch"),
         pairs=_pairs(tables, work),
         idle_us=time.idle_us if waits and time else None,
-        window_us=time.window_us if waits and time else None,
     )
 
 

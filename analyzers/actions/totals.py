@@ -146,7 +146,6 @@ def _waiting(action: Action, application: Application, job: Job) -> ActionResult
         parts=(),
         steps=job.steps,
         idle_us=job.idle_us,
-        window_us=job.window_us,
     )
 
 

@@ -164,7 +164,7 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles]) -> st
             "## Actions",
             "",
             "```text",
-            *render_actions.lines(recommendation.actions, recommendation.gpu_time is not None),
+            *render_actions.lines(recommendation.actions, recommendation.gpu_time),
             "```",
         ]
     out += ["", *_table(recommendation), *_details(recommendation)]

@@ -37,7 +37,7 @@ def files_action(
     the log counts, of which ``default_us`` (µs) is the time.  The interval adds those of the confirmed savings; of a
     saving that is not confirmed, anything down to nothing may remain, as the fastest of many times was lucky in part.
     """
-    rows = [x for x in findings if x.override is not None and x.saving_us]
+    written = rows = [x for x in findings if x.override is not None and x.saving_us]
     now_us, marked = default_us, float(settings.steps) if settings.steps else None
     in_trace = _of_the_trace(rows, tables)
     if in_trace:
@@ -47,11 +47,11 @@ def files_action(
     parts = tuple(map(_part, rows))
     changed = sum(x.now_us for x in parts)
     now_us = max(now_us, changed)
-    confirmed = sum(basis(x) == "confirmed" for x in rows)
+    confirmed = sum(basis(x) == "confirmed" for x in written)
     return ActionResult(
         action=OVERRIDES,
         application=Application(
-            line=f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'}, {confirmed:,} confirmed: {_LINE}"
+            line=f"{len(written):,} {'row' if len(written) == 1 else 'rows'}, {confirmed:,} confirmed: {_LINE}"
         ),
         now_us=now_us,
         then_us=now_us - sum(x.saving_us or 0.0 for x in rows),

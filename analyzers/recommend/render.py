@@ -27,7 +27,7 @@ def lines(recommendation: Recommendation) -> list[str]:
     out = [
         f"run {recommendation.run}",
         *first,
-        *render_actions.lines(recommendation.actions, recommendation.gpu_time is not None),
+        *render_actions.lines(recommendation.actions, recommendation.gpu_time),
     ]
     out += gpu_time_lines(recommendation.gpu_time)
     out += ceiling_lines(recommendation.ceiling)
@@ -263,7 +263,7 @@ def answer(
 ) -> Answer:
     """The recommendation, ``n`` findings of it (or its ``actions`` alone), and the files that were written."""
     if actions:
-        shown = render_actions.lines(found.actions, found.gpu_time is not None) or [
+        shown = render_actions.lines(found.actions, found.gpu_time) or [
             "no action is measured (`logparse replay` measures)"
         ]
         return Answer([*shown, *wrote_lines(written)], render_actions.rows(found.actions), "recommend --actions")

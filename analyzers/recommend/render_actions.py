@@ -8,34 +8,36 @@ import pandas as pd
 
 from analyzers.actions import ActionResult
 from analyzers.actions.totals import row
+from analyzers.evidence.gpu_time import GpuTime
 from logparse.text import duration
 
 _LOSERS = 3
 
 
-def lines(results: Sequence[ActionResult], traced: bool) -> list[str]:
-    """These actions, the best first; empty without any.  ``traced``: a trace of the run has its whole GPU time."""
+def lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
+    """These actions, the best first; empty without any.  ``time``: the job's GPU time, None without a trace."""
     waiting, timed = ([x for x in results if x.action.waits is waits] for waits in (True, False))
-    return [*_waiting(waiting), *_timed(timed, traced)]
+    return [*_waiting(waiting, time), *_timed(timed, traced=time is not None)]
 
 
-def _waiting(results: Sequence[ActionResult]) -> list[str]:
+def _waiting(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
     """Those against waiting for the host, with the most that they can gain."""
-    if not results:
+    if not results or time is None:
         return []
-    first, step = results[0], "step" if results[0].steps else "run"
-    idle, window = ((x or 0.0) / (first.steps or 1.0) for x in (first.idle_us, first.window_us))
+    step, count = ("step", time.steps) if time.steps else ("run", 1.0)
+    idle, window = ((x or 0.0) / count for x in (time.idle_us, time.window_us))
+    profiled = " under the profiler, which slows the host" if time.profiled else ""
     out = [
-        f"actions against waiting for the host, {duration(idle)} of {duration(window)} per {step}: at most that is "
-        "gained, which no replay measures and no sum of GPU time includes:"
+        f"actions against waiting for the host, {duration(idle)} of {duration(window)} per {step}{profiled}: at most "
+        "that is gained, which no replay measures and no sum of GPU time includes:"
     ]
     for result in results:
         out += [f"  {result.action.name}: {result.application.line}", f"      {result.action.about}"]
         out.append(f"      needs {result.action.needs}")
-    return [*out, f"      or {first.application.by_hand}"]
+    return [*out, f"      or {results[0].application.by_hand}"]
 
 
-def _timed(results: Sequence[ActionResult], traced: bool) -> list[str]:
+def _timed(results: Sequence[ActionResult], *, traced: bool) -> list[str]:
     if not results:
         return []
     step = "step" if results[0].steps else "run"

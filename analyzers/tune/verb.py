@@ -125,7 +125,7 @@ def _by_hand(found: Recommendation, out: Path, say: Say) -> None:
     left = [x for x in found.actions if x.action.kind == "program" and (x.pays or x.action.waits)]
     if left:
         say("left to do by hand:")
-    for line in render_actions.lines(left, found.gpu_time is not None):
+    for line in render_actions.lines(left, found.gpu_time):
         say(f"  {line}")
     if left:
         say(f"  {out}/apply.py makes them: import apply; apply.settings(); model = apply.model(model)")

@@ -94,7 +94,7 @@ class _Reader:
 
 
 def _call(name: str, arguments: Mapping[str, str]) -> Call | None:
-    """None where a number is none, which Tensile does not print."""
+    """The call of these arguments; None where one that must be a number is not."""
     try:
         m, n, batch, k = (int(arguments[x]) for x in _SIZES)
         strides = {x: int(arguments[x]) for x in _STRIDES}

@@ -85,7 +85,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     groups = {x.group for x in results["channels_last"].parts}
     assert {"convolution", "aten::native_batch_norm", "aten::copy_"} <= groups, "both gradients, norms, and the input"
     assert results["channels_last"].measured_share > 0.9
-    printed = "\n".join(render_actions.lines(found.actions, found.ceiling.gpu_us))
+    printed = "\n".join(render_actions.lines(found.actions, found.gpu_time))
     assert "give the output layer 576 outputs instead of 515" in printed
     assert printed.count(" → ") >= 2
 

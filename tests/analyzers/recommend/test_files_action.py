@@ -63,6 +63,9 @@ def test_a_trace_of_some_steps_weighs_the_rows_of_a_log_of_the_whole_job() -> No
     [result] = [x for x in found.actions if x.action is OVERRIDES]
     assert (result.now_us, result.steps) == (100.0, 2.0)
     assert result.saving_us == pytest.approx(96.0 * (50 - 40) / 50)
+    written = sum(x.override is not None and bool(x.saving_us) for x in found.findings)
+    assert written > len(result.parts) == 1
+    assert result.application.line.startswith(f"{written} rows, "), "apply.sh applies those of the other steps, too"
     assert "actions, by GPU time of the whole job per step:" in render.lines(found)
 
 
