@@ -140,7 +140,8 @@ def _of_run(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
 
 def _aiter_misses(tables: Tables) -> tuple[str, ...]:
     messages = tables.messages
-    missed = messages[(messages["category"] == aiter_log.CATEGORY) & (messages["function"] == aiter_log.UNTUNED)]
+    of = messages["function"].isin([aiter_log.UNTUNED, aiter_log.DEFAULT])
+    missed = messages[(messages["category"] == aiter_log.CATEGORY) & of]
     return tuple(sorted(set(missed["text"])))
 
 

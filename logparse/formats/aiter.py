@@ -221,7 +221,9 @@ def _online(values: Mapping[str, str]) -> list[Record]:
 KEY_COLUMNS = ("gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle")
 """What aiter looks a bf16 GEMM up by; every one of these columns must be there (``set_index``)."""
 COLUMNS = (*KEY_COLUMNS, "libtype", "solidx", "splitK", "us", "kernelName", "err_ratio", "tflops", "bw")
-"""The newest bf16 header; the readers since ``cu_num`` came find all that they look for in it."""
+"""The newest bf16 header; the readers since ``cu_num`` came find all that they look for in it.  Those of 0.1.5 and
+0.1.6 also compare ``kernelName`` of hipBLASLt's rows with the library's name, and stop where it differs.
+"""
 BY_KERNEL_NAME = frozenset({"asm", "flydsl"})
 """Backends that aiter finds a kernel of by its name, not by ``solidx``."""
 BACKENDS = BY_KERNEL_NAME | {"hipblaslt", "opus", "skinny", "triton", "torch"}

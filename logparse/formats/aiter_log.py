@@ -8,7 +8,12 @@
         using torch solution:0                                                     (one line)
     (Worker_TP4_EP4 pid=892) [aiter] shape is M:8192, N:1024, K:3072, not found tuned config in …, will use default …!
     shape is M:16, N:9216, K:3072, found padded_M: 16, N:9216, K:3072 is tuned on cu_num = 256 in …, kernel name is …!
+    [aiter] using torch solution:0 for M=512 N=4096 K=4096 dtype='torch.bfloat16' bias=False, scaleAB=False
+    [aiter] using hipblaslt solution:192883 for m=64 n=256 k=5120 dtype=torch.bfloat16 bias=False, scaleAB=False
     [aiter] [fused_moe] using 2stage default for ('gfx950', 256, 512, 6144, 512, 128, 4, …)
+
+aiter 0.1.5 and 0.1.6 print the line with small letters alone, of each bf16 shape: it is the call.  0.1.7 to 0.1.11
+print the one with capitals after a miss, and 0.1.7 prints type and bias in no other line: a message ``default``.
 
 Misses are printed always, hits with ``AITER_LOG_TUNED_CONFIG=1``.  A process looks each shape up once and remembers it
 (up to 4,096 of them), so **a line states that the shape ran, not how often**: a call without a count.  The process is
@@ -31,8 +36,8 @@ from logparse.formats.format import FOREIGN, Emission, LineFormat, Outcome
 from logparse.model import Call, Fact, Message, Record, Reject, Solution, SolutionName
 
 CATEGORY = "aiter"
-TUNED, UNTUNED, FUSED_MOE = "tuned", "untuned", "fused_moe"
-"""Functions of messages: a lookup that found a row, one that did not, and fused MoE."""
+TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
+"""Functions of messages: a lookup that found a row, one that did not, what then ran, and fused MoE."""
 
 _PREFIX = r"(?:\(\w+(?: \w+=\d+)*? pid=(?P<pid>\d+)\) )?(?:\[\d{4}-\d\d-\d\d[^\]]*\] )?"
 _OWN = r"\[aiter\] (?:\[pid=(?P<own>\d+) [^\]]*\] )?"
@@ -48,9 +53,12 @@ _LOOKUP = re.compile(
     r"(?:, splitK is (?P<split>\S+?))?"
     r")!?,?(?: using (?P<used>\w+) solution:(?P<index>-?\d+|None))?!?\s*\Z"
 )
+_USING = re.compile(
+    r"using (?P<used>\w+) solution:(?P<index>-?\d+|None)(?:, .*?)? for (?P<fields>[mM]=\d+ [nN]=\d+ [kK]=\d+\b.*)\Z"
+)
 _FIELD = re.compile(r"(\w+)[:=] ?'?([\w.]+)'?")
 _MERGED = re.compile(r"merge tuned file under .*?(?: and configs/)? (?P<files>\S+)\s*\Z")
-_NAMES = {"otype": "outdtype"}
+_NAMES = {"otype": "outdtype", "m": "M", "n": "N", "k": "K"}
 _BYTES_OF_MESSAGE = 2000
 
 
@@ -65,7 +73,11 @@ def read(text: str) -> Outcome:
     merged = _MERGED.match(body)
     if merged:
         return Outcome("fact", [Fact("aiter_tables", merged["files"])])
-    function = FUSED_MOE if body.startswith("[fused_moe] ") else ""
+    using = _USING.match(body)
+    if using and using["fields"].startswith("m="):
+        call = _call(using["fields"], "", _named(using["used"], using["index"]))
+        return Outcome("reject" if isinstance(call, Reject) else "call", [call])
+    function = DEFAULT if using else FUSED_MOE if body.startswith("[fused_moe] ") else ""
     return Outcome("message", [Message(category=CATEGORY, function=function, text=body[:_BYTES_OF_MESSAGE])])
 
 
@@ -80,23 +92,25 @@ def _lookup(body: str, text: str) -> Outcome:
     found = _LOOKUP.match(body)
     if found is None:
         return Outcome("reject", [Reject("aiter: a lookup of a shape that is cut off or of an unknown form")])
-    values = _values(found["fields"])
-    table = found["missed"] or found["listed"] or found["file"] or ""
-    try:
-        problem = problem_of_row(values, PurePosixPath(table).name)
-    except (KeyError, ValueError) as error:
-        return Outcome("reject", [Reject(f"aiter: {error}")])
     hit = found["file"] is not None
-    solution = _solution(found)
-    records: list[Record] = [
-        Call(problem=problem, category=CATEGORY, count=None, solution=solution),
-        Message(category=CATEGORY, function=TUNED if hit else UNTUNED, text=body[:_BYTES_OF_MESSAGE]),
-    ]
+    outcome = _call(found["fields"], found["missed"] or found["listed"] or found["file"] or "", _solution(found))
+    if isinstance(outcome, Reject):
+        return Outcome("reject", [outcome])
+    message = Message(category=CATEGORY, function=TUNED if hit else UNTUNED, text=body[:_BYTES_OF_MESSAGE])
+    records: list[Record] = [outcome, message]
     if found["cu_count"]:
         records.append(Fact("cu_count", found["cu_count"]))
-    if solution is not None and found["kernel"]:
-        records.append(SolutionName(solution=solution, kernel_name=found["kernel"]))
+    if outcome.solution is not None and found["kernel"]:
+        records.append(SolutionName(solution=outcome.solution, kernel_name=found["kernel"]))
     return Outcome("call", records)
+
+
+def _call(fields: str, table: str, solution: Solution | None) -> Call | Reject:
+    try:
+        problem = problem_of_row(_values(fields), PurePosixPath(table).name)
+    except (KeyError, ValueError) as error:
+        return Reject(f"aiter: {error}")
+    return Call(problem=problem, category=CATEGORY, count=None, solution=solution)
 
 
 class LookUp(NamedTuple):
@@ -126,12 +140,15 @@ def _values(fields: str) -> dict[str, str]:
 def _solution(found: re.Match[str]) -> Solution | None:
     """What runs the call: a hit names its kernel and not the number that the table has for it."""
     if found["used"]:
-        index = "heuristic" if found["index"] in ("None", "-1") else found["index"]
-        return Solution(found["used"], index, raw=f"{found['used']} solution:{found['index']}")
+        return _named(found["used"], found["index"])
     if found["kernel"]:
         split = f",splitK={found['split']}" if found["split"] not in (None, "0", "None") else ""
         return Solution(found["library"] or "kernel", found["kernel"] + split, raw=found["kernel"])
     return Solution(found["library"], "?") if found["library"] else None
+
+
+def _named(library: str, index: str) -> Solution:
+    return Solution(library, "heuristic" if index in ("None", "-1") else index, raw=f"{library} solution:{index}")
 
 
 # ------------------------------------------------------------------------------------------------ what is to be tuned
@@ -146,21 +163,42 @@ _USE = """\
 def untuned(lines: Iterable[str]) -> list[Emission]:
     """The CSVs that aiter's tuners read, one per table that lacked a shape: each shape once, in the order given.
 
-    ``lines`` are texts of messages of function ``untuned``.
+    ``lines`` are texts of messages of functions ``untuned`` and ``default``.  A bf16 shape whose type no line states
+    is left out: its tuner could not read the row.
     """
+    texts = list(lines)
+    defaults = _defaults(texts)
     tables: dict[str, dict[str, None]] = {}
-    for text in lines:
+    for text in texts:
         found = _LOOKUP.match(text)
         table = PurePosixPath(found["missed"] or "").name if found else ""
         if found is None or not table.endswith("_tuned_gemm.csv"):
             continue  # CKGEMM and others that name no file: which tuner would read them is not known
         values = _values(found["fields"])
-        columns = [name for name in _UNTUNED_COLUMNS if name in values]
-        name = table.replace("_tuned_gemm", "_untuned_gemm")
-        rows = tables.setdefault(name, {",".join(columns): None})
-        if next(iter(rows)) == ",".join(columns):
-            rows[",".join(values[name] for name in columns)] = None
+        typed = "dtype" in values or not table.startswith("bf16_")
+        for row in [values] if typed else defaults.get(_size(values), []):
+            columns = [name for name in _UNTUNED_COLUMNS if name in row]
+            rows = tables.setdefault(table.replace("_tuned_gemm", "_untuned_gemm"), {",".join(columns): None})
+            if next(iter(rows)) == ",".join(columns):
+                rows[",".join(row[name] for name in columns)] = None
     return [Emission(name, "".join(f"{row}\n" for row in rows).encode(), _USE) for name, rows in tables.items()]
+
+
+def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
+    """Rows of bf16 shapes by their sizes, of ``default`` messages.  These lack the result's type: it is that of the
+    inputs, as aiter's tuner takes it where none is given.
+    """
+    out: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for found in filter(None, map(_USING.match, texts)):
+        values = _values(found["fields"])
+        row = {"outdtype": values.get("dtype", ""), **values}
+        if {"bias", "dtype", "scaleAB"} <= row.keys():
+            out.setdefault(_size(row), []).append(row)
+    return out
+
+
+def _size(values: dict[str, str]) -> tuple[str, ...]:
+    return tuple(values.get(name, "") for name in "MNK")
 
 
 FORMAT = LineFormat(

@@ -15,7 +15,7 @@ from logparse.formats import aiter, aiter_log
 from logparse.formats.format import Head
 from logparse.ingest import ingest
 from logparse.ingest.lines import LineReader
-from logparse.model import Call, Fact, GemmProblem, Message, Record
+from logparse.model import Call, Fact, GemmProblem, Message, Record, Solution
 from logparse.store import Store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
@@ -121,6 +121,29 @@ def test_of_one_table_rows_have_one_set_of_columns() -> None:
     (file,) = aiter_log.untuned(lines)
     assert file.data == b"M,N,K\n1,2,3\n"
     assert aiter_log.untuned([]) == []
+
+
+def test_lines_of_aiter_before_0_1_12() -> None:
+    of = "dtype={} bias=True, scaleAB=False"
+    old = f"[aiter] using hipblaslt solution:192883 for m=64 n=256 k=5120 {of.format('torch.bfloat16')}"
+    (call,) = aiter_log.read(old).records
+    assert isinstance(call, Call)
+    assert (call.problem.label, call.solution) == (
+        "TN 256×64×5120 bf16_r BIAS",
+        Solution("hipblaslt", "192883", raw="hipblaslt solution:192883"),
+    )
+    missed = "shape is M:1, N:2, K:3, not found tuned config in /x/bf16_tuned_gemm.csv, will use default config!"
+    using = f"using torch solution:0 for M=1 N=2 K=3 {of}"
+    lines = [using.format(repr(f"torch.{name}")) for name in ("bfloat16", "float16")]
+    (message,) = aiter_log.read(f"[aiter] {lines[0]}").records
+    assert message == Message(category=aiter_log.CATEGORY, function=aiter_log.DEFAULT, text=lines[0])
+    (file,) = aiter_log.untuned([missed, *lines])
+    assert file.data.decode().splitlines() == [
+        "M,N,K,bias,dtype,outdtype,scaleAB",
+        "1,2,3,True,torch.bfloat16,torch.bfloat16,False",
+        "1,2,3,True,torch.float16,torch.float16,False",
+    ]
+    assert aiter_log.untuned([missed]) == [], "without a type its tuner could not read the row"
 
 
 DATA = SAMPLE.read_bytes()
