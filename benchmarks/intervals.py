@@ -93,7 +93,7 @@ class Pair:
     """Two solutions of one problem; ``true`` is what the ratio of their times should be."""
 
     key: Key
-    problem: GemmProblem
+    problem: Problem
     pick: Solution
     winner: Solution
     true: float
@@ -162,25 +162,23 @@ def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, dead
     return Measured(out, failed, dict(context.facts), time.monotonic() - started)
 
 
-def measure(options: argparse.Namespace) -> tuple[list[Pair], list[Measured]]:
-    """Two runs of ``--processes`` each; all processes measure what the first had time for."""
-    pairs = pairs_of(options.smoke, options.copies)
-    total = 2 * options.processes
-    started, done = time.monotonic(), list[Measured]()
+def measured_by(device: str, pairs: Sequence[Pair], total: int, blocks: int, budget_s: float) -> list[Measured]:
+    """The same pairs in ``total`` fresh processes, one after the other: those that the first one had time for."""
+    started, done, left = time.monotonic(), list[Measured](), list(pairs)
     for turn in range(total):
-        left = options.budget - (time.monotonic() - started)
-        share = left / (total - turn) - _START_S if turn == 0 else left  # later processes are limited by the list alone
+        rest = budget_s - (time.monotonic() - started)
+        share = rest / (total - turn) - _START_S if turn == 0 else rest  # later ones are limited by the list alone
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            one = pool.submit(one_process, options.device, pairs, turn, options.blocks, max(5.0, share)).result()
+            one = pool.submit(one_process, device, left, turn, blocks, max(5.0, share)).result()
         done.append(one)
-        pairs = [pair for pair in pairs if pair.key in one.pairs]
+        left = [pair for pair in left if pair.key in one.pairs]
         print(
             f"process {turn + 1} of {total}: {len(one.pairs)} pairs in {one.seconds:.0f} s, {len(one.failed)} failed",
             flush=True,
         )
-        if not pairs:
+        if not left:
             break
-    return pairs, done
+    return done
 
 
 def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pairs]:
@@ -270,7 +268,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--smoke", action="store_true", help="a few small pairs, to see that it works")
     options = parser.parse_args(arguments)
     started = time.monotonic()
-    pairs, processes = measure(options)
+    processes = measured_by(
+        options.device,
+        pairs_of(options.smoke, options.copies),
+        2 * options.processes,
+        options.blocks,
+        options.budget,
+    )
+    pairs = [x for x in pairs_of(options.smoke, options.copies) if x.key in processes[-1].pairs]
     if not pairs:
         print(f"nothing was measured: {next((x.failed for x in processes), {})}")
         return 1

@@ -19,26 +19,21 @@ from typing import Any, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from analyzers.evidence.confirmations import Confirmation, judge_all
+from intervals import Pair, joined, measured_by
+
+from analyzers.evidence.confirmations import Confirmation, Pairs, judge_all
 from analyzers.evidence.stats import median
-from analyzers.measure.backend import (
-    Backend,
-    BackendType,
-    Conditions,
-    OutOfMemoryError,
-    Place,
-    Runnable,
-    UnsupportedError,
-)
+from analyzers.measure.backend import Backend, BackendType, Conditions, Place, Runnable
 from analyzers.measure.backends.pytorch import BACKEND as TORCH
 from analyzers.measure.drift import idle_facts, noise
 from analyzers.measure.results import Confirmed, Method, Result
 from analyzers.measure.scheduler import Outcome
-from analyzers.measure.trial import WorkerContext
 from logparse.model import DEFAULT, Problem, Solution
 
 LEAST_AGAIN, MOST_FALSE = 0.95, 0.01
 COPIES_EACH, PAIRS = 8, 300
+SHARE_OF_RACES = 0.4
+"""Of the budget of ``--null``; the rest is for forced confirmations."""
 
 Replayed: TypeAlias = Callable[
     [argparse.Namespace, Sequence[str], Sequence[Problem], Mapping[str, int], float], tuple[list[Outcome], bool]
@@ -148,13 +143,13 @@ def repeat(
 
 
 def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Replayed) -> int:
-    """The whole replay on copies, in half of the budget; then as many forced confirmations as fit the other half."""
+    """The whole replay on copies; then as many forced confirmations as fit the rest of the budget."""
     started = time.monotonic()
-    outcomes, _ = replayed(options, [f"{Path(__file__).stem}:COPIES"], problems, {}, options.budget / 2)
+    outcomes, _ = replayed(options, [f"{Path(__file__).stem}:COPIES"], problems, {}, SHARE_OF_RACES * options.budget)
     run = verdicts(outcomes)
     print(f"-- races of copies: {len(run.judged)} flagged, {len(run.kept)} confirmed of {len(run.raced)} problems")
-    forced = _forced(options, problems, started + options.budget)
-    judged, kept = judge_all({key: x.pairs for key, x in forced.items()})
+    forced = _forced(options, problems, options.budget - (time.monotonic() - started))
+    judged, kept = judge_all(forced)
     alone = sum(x.confirmed for x in judged.values())
     tried, false = len(run.raced) + len(forced), len(run.kept) + alone
     totals = {
@@ -167,36 +162,29 @@ def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Rep
         "share_false": false / tried if tried else math.nan,
         "upper_95": _upper(false, tried),
     }
-    rows = [_row(f"{key[0]} #{key[1]}", judged[key], key in kept, 1) for key in judged]
+    rows = [_row(key, judged[key], key in kept, 1) for key in judged]
     print(f"{false} false findings in {tried} trials; at 95 % confidence the share is below {totals['upper_95']:.2%}")
     passed = totals["share_false"] <= MOST_FALSE
     return _written(options, "null", outcomes, totals, rows, passed, time.monotonic() - started)
 
 
-def _forced(
-    options: argparse.Namespace, problems: Sequence[Problem], deadline: float
-) -> dict[tuple[str, int], Confirmed]:
-    """Copies confirmed against each other without a race, problem after problem and over again."""
-    place = Place(device=options.device)
-    context = WorkerContext({"copies": COPIES.open(place)}, place, Method(seed=options.seed), lambda what: None)
-    out: dict[tuple[str, int], Confirmed] = {}
-    dead: set[str] = set()
-    for turn in range(PAIRS):
-        for problem in problems:
-            if len(out) >= PAIRS or time.monotonic() > deadline:
-                return out
-            if problem.text in dead:
-                continue
-            pair = (Solution("copy", "0"), Solution("copy", str(1 + turn % (COPIES_EACH - 1))))
-            try:
-                out[problem.text, turn] = context.confirm(problem, *pair)
-            except (UnsupportedError, OutOfMemoryError) as error:
-                dead.add(problem.text)
-                print(f"  left out: {problem.label}: {error}")
-        print(f"-- {len(out)} confirmations of copies", flush=True)
-        if len(dead) == len(problems):
-            break
-    return out
+def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: float) -> dict[str, Pairs]:
+    """Copies confirmed against each other without a race, as a winner is: each pair in fresh processes."""
+    wanted = [
+        Pair(
+            ("copy", problem.text, turn),
+            problem,
+            Solution("copy", "0"),
+            Solution("copy", str(1 + turn % (COPIES_EACH - 1))),
+            1.0,
+        )
+        for turn in range(math.ceil(PAIRS / len(problems)))
+        for problem in problems
+    ]
+    method = Method()
+    processes = measured_by(options.device, wanted[:PAIRS], method.processes, method.blocks, budget_s)
+    held = [pair for pair in wanted if pair.key in processes[-1].pairs]
+    return {f"{key[1]} #{key[2]}": pairs for key, pairs in joined(held, processes).items()}
 
 
 def _upper(count: int, trials: int) -> float:

@@ -43,6 +43,7 @@ import numpy as np
 from racing import Bench, Metered, Simulated, _record
 
 from analyzers.evidence.nearness import coordinates, distance
+from analyzers.measure.backend import Place
 from analyzers.measure.proposer import KEPT, Measured, Proposal
 from analyzers.measure.results import Method
 from analyzers.measure.trial import REFERENCE
@@ -244,7 +245,7 @@ class Table:
         self.name, self.cases = name, list(cases)
         self._near = {x.problem.text: near_of(x, cases) for x in cases}
         self._backend = Restricted({"environment": {}, "results": results}, seed)
-        self._bench = Bench(Metered(self._backend), Method(limit=10_000), math.inf)
+        self._bench = Bench(Metered(self._backend), Method(limit=10_000), math.inf, Place())
         self._exhaustive_us = sum(self._timed(x, self._bench.exhaustive)[1] for x in cases)
 
     @property

@@ -3,7 +3,7 @@
     python benchmarks/racing.py --find-db gfx942130.HIP.fdb.txt.bz2 [--wheels DIR] [--budget 230] [--smoke]
     python benchmarks/racing.py --recorded benchmarks/results/wgrads-….json.gz      # no GPU: drawn from raw samples
 
-* racing: what ``logparse replay`` does, its checks for correctness included.
+* racing: what ``logparse replay`` does, its checks for correctness and of the clock included.
 * exhaustive: every solution gets as many samples as a race's finalist (16), and is checked; the best median wins.
 * TunableOp (pytorch ``aten/src/ATen/cuda/tunable/TunableOp.h``): 3 executions, out above 1.5× the best mean; 10 more,
   out above 1.15×; then 30 ms (at most 100 executions), the best mean wins.  Its warm-up and rotation are as ours.
@@ -198,10 +198,10 @@ class Drawn:
 class Bench:
     """One device's metered backend, the method, and the three ways to choose."""
 
-    def __init__(self, backend: Metered, method: Method, longest_s: float) -> None:
+    def __init__(self, backend: Metered, method: Method, longest_s: float, place: Place) -> None:
         self.backend, self.method, self._longest_s = backend, method, longest_s
         self.near_gpu_s = 0.0
-        self.context = WorkerContext({"metered": backend}, Place(), method, lambda what: None)
+        self.context = WorkerContext({"metered": backend}, place, method, lambda what: None)
 
     def ready(self, problem: Problem) -> dict[Solution, MeteredRunnable]:
         """Every solution that runs and is right, the pick first: prepared and checked for all strategies.
@@ -216,7 +216,8 @@ class Bench:
             try:
                 runnable = self.backend.prepare(problem, solution, conditions)
                 once_us = runnable.sample_us(1)
-                if acceptable(runnable.error(), error_bound(problem)):
+                bound = error_bound(problem, tf32=conditions.tf32)
+                if acceptable(runnable.error(), bound) and not runnable.fault():
                     out[solution] = runnable
                     seconds += once_us * executions(once_us) * self.method.rules.rounds[-1] / 1e6
             except OutOfTimeError:
@@ -330,14 +331,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     deadline = time.monotonic() + options.budget
     backend: Backend
+    place = Place() if options.recorded else Place(device=options.device)
     if options.recorded:
         backend = Simulated(_record(options.recorded), options.seed)
         problems = backend.problems[: options.count]
     else:
         problems = sampled_wgrads(options.find_db, options.count, options.seed)
-        backend = backend_named(options.backend).open(Place(device=options.device))
+        backend = backend_named(options.backend).open(place)
     longest_s = math.inf if options.recorded else options.longest
-    bench = Bench(Metered(backend, deadline), Method(limit=options.limit, seed=options.seed), longest_s)
+    bench = Bench(Metered(backend, deadline), Method(limit=options.limit, seed=options.seed), longest_s, place)
     left_out: list[str] = []
     generator, rows, started = random.Random(options.seed), [], time.monotonic()
     for done, problem in enumerate(problems, 1):

@@ -2,7 +2,8 @@
 
 The winner of many was lucky in part (the winner's curse), and the pick was timed at another moment.  So both run in
 ABBA and BAAB order by turns with fresh inputs in each block, and only the ratio of a block's pair counts: slow drift
-cancels, and what the first place in a block costs falls on both.  ``evidence/confirmations.py`` judges the pairs.
+cancels, and what the first place in a block costs falls on both; a block in which the clock changed is taken again.
+``evidence/confirmations.py`` judges the pairs.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ def interleave(
     blocks: int = 12,
     doubtful: int = DOUBTFUL,
     floor: float = 0.03,
+    held: Callable[[Callable[[], list[float]]], list[float]] = lambda block: block(),
 ) -> Pairs:
     """Samples in ABBA and BAAB order by turns; ``sample(solution, block)`` returns a time, µs, on that block's inputs.
+
+    ``held`` takes a whole block, and takes it again where it does not count.
 
     Stops after ``doubtful`` blocks where every block was below the floor: such a winner cannot confirm.
     """
@@ -35,7 +39,8 @@ def interleave(
     below: list[float] = []
     for block in range(blocks):
         outer, inner = (pick, winner) if block % 2 == 0 else (winner, pick)
-        times = [sample(solution, block) for solution in (outer, inner, inner, outer)]
+        order = (outer, inner, inner, outer)
+        times = held(lambda block=block, order=order: [sample(solution, block) for solution in order])  # type: ignore[misc]
         means = ((times[0] + times[3]) / 2, (times[1] + times[2]) / 2)
         above.append(means[block % 2])
         below.append(means[1 - block % 2])

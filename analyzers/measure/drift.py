@@ -18,7 +18,10 @@ T = TypeVar("T")
 
 _QUERY = "clocks.sm,utilization.gpu,temperature.gpu,clocks_event_reasons.active"
 _BUSY_PERCENT = 5.0
-_TRIES, _READINGS, _EVERY_S, _STALE_S = 3, 8, 0.1, 1.0
+_READINGS, _EVERY_S, _STALE_S = 8, 0.1, 1.0
+_MOST_S = 5.0
+"""Within which a clock must settle, idle or under the load of what is sampled."""
+_LEAST_TRIES = 3
 _AGREEING, _MOVED = 0.02, 0.05
 _SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 """Clock event reasons that are throttling: hardware slowdown, thermal (software, hardware), power brake (NVML)."""
@@ -63,7 +66,7 @@ class SteadyClock:
         self._checked_s = -math.inf
         self._reference_us = math.nan
 
-    def settle(self, least_s: float = 0.5, most_s: float = 5.0) -> None:
+    def settle(self, least_s: float = 0.5, most_s: float = _MOST_S) -> None:
         """Load the device with the reference until the last readings agree: an idle clock is steady, and much too low.
 
         Raises UnsettledError where they do not agree within ``most_s``.
@@ -83,16 +86,20 @@ class SteadyClock:
         if self._now() - self._checked_s > _STALE_S:
             self.settle()
 
-    def held(self, sample: Callable[[], T]) -> T:
-        """``sample``'s result, discarded and taken again where the reference after it differs from the one before.
+    def held(self, sample: Callable[[], T], *, every_s: float = _EVERY_S) -> T:
+        """``sample``'s result, discarded and taken again while the reference after it differs from the one before.
 
-        The reference is run at most every 0.1 s.  Raises UnsettledError after three tries.
+        Where the reference ran within the last ``every_s`` seconds, the result is taken as it is.  Raises
+        UnsettledError where two readings do not agree within 5 s and three tries.
         """
-        for _ in range(_TRIES):
-            taken = sample()
-            if self._now() - self._checked_s < _EVERY_S or self._steady():
+        started, tries = self._now(), 0
+        while True:
+            taken, tries = sample(), tries + 1
+            if self._now() - self._checked_s < every_s or self._steady():
                 return taken
-        raise UnsettledError(f"the clock changed during {_TRIES} tries of one sample")
+            every_s = 0.0  # what replaces a discarded result is always checked
+            if tries >= _LEAST_TRIES and self._now() - started > _MOST_S:
+                raise UnsettledError(f"the clock changed during {tries} tries of {self._now() - started:.1f} s")
 
     def _steady(self) -> bool:
         before, self._reference_us = self._reference_us, median([self._reading() for _ in range(3)])

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from analyzers.evidence.confirmations import Pairs
 from analyzers.evidence.origins import ACTION
@@ -29,6 +30,8 @@ from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.sampler import Announce, Sampler
 from logparse.model import DEFAULT, Family, GemmProblem, Measurement, Problem, Solution
+
+T = TypeVar("T")
 
 REFERENCE = GemmProblem(
     trans_a="N",
@@ -141,9 +144,9 @@ class WorkerContext:
         sets = 1 + math.ceil(self.method.rotate * cache / held)
         return replace(known, sets=min(self.method.max_sets, sets), evict=sets > self.method.max_sets)
 
-    def steady(self, sample: Callable[[], float]) -> float:
-        """A sample at the device's steady clock.  Raises UnsettledError."""
-        return sample() if self._clock is None else self._clock.held(sample)
+    def steady(self, sample: Callable[[], T], **limits: float) -> T:
+        """A sample at the device's steady clock (``SteadyClock.held``).  Raises UnsettledError."""
+        return sample() if self._clock is None else self._clock.held(sample, **limits)
 
     def _prepared_reference(self) -> Runnable | None:
         """The reference product, which stays prepared; None where no backend runs it."""
@@ -351,6 +354,9 @@ class Trial:
         first = turn * method.blocks
 
         def sample(solution: Solution, block: int) -> float:
-            return self._context.steady(lambda: sampler.take_in_block(solution, first + block))
+            return sampler.take_in_block(solution, first + block)
 
-        return interleave(pick, winner, sample, blocks=method.blocks, floor=method.floor)
+        def held(block: Callable[[], list[float]]) -> list[float]:
+            return self._context.steady(block, every_s=0.0)
+
+        return interleave(pick, winner, sample, blocks=method.blocks, floor=method.floor, held=held)

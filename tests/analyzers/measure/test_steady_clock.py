@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from analyzers.measure.backend import Place
+from analyzers.measure.confirm import interleave
 from analyzers.measure.drift import SteadyClock, UnsettledError, idle_facts, noise
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
@@ -77,8 +78,38 @@ def test_a_device_that_does_not_settle_is_refused() -> None:
 
     with pytest.raises(UnsettledError, match="did not settle in 5 s"):
         SteadyClock(reading, lambda: turn[0] * 0.01).settle()
-    with pytest.raises(UnsettledError, match="3 tries"):
-        scripted(50.0, 55.0, 61.0, 67.0).held(lambda: 100.0)
+    with pytest.raises(UnsettledError, match="during 3 tries"):
+        scripted(50.0, *(50.0 * 1.1**n for n in range(1, 40))).held(lambda: 100.0)
+
+
+def test_what_replaces_a_discarded_sample_is_checked_too() -> None:
+    """A clock that falls during two samples, however soon the second follows the first."""
+    reference_us, sampled, seconds = [50.0, 55.0, 60.5, 60.5], [0], [0.0]
+
+    def sample() -> int:
+        sampled[0] += 1
+        return sampled[0]
+
+    clock = SteadyClock(lambda: reference_us[sampled[0]], lambda: seconds[0])
+    clock._reference_us = 50.0
+    assert clock.held(sample) == 3, "55 is not 50 and 60.5 is not 55"
+    reference_us.append(70.0)
+    assert clock.held(sample) == 4, "within 0.1 s of a check nothing is read"
+
+
+def test_a_block_of_a_confirmation_in_which_the_clock_changed_is_taken_again() -> None:
+    """Every block is held to the reference, whether or not 0.1 s have passed."""
+    taken: list[tuple[str, int]] = []
+    clock = scripted(50.0, 50.0, 60.0, 60.0, *[60.0] * 20)
+    clock._now = lambda: 0.0
+
+    def sample(solution: str, block: int) -> float:
+        taken.append((solution, block))
+        return 100.0 if solution == "pick" else 90.0
+
+    pairs = interleave("pick", "winner", sample, blocks=3, held=lambda block: clock.held(block, every_s=0.0))
+    assert len(pairs.pick_us) == 3
+    assert [block for _, block in taken] == [0] * 4 + [1] * 8 + [2] * 4
 
 
 class Falling(ColdAfterRefresh):

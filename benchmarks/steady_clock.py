@@ -1,0 +1,232 @@
+"""Does the clock settle, and do samples hold to it?  On a GPU whose clock is left alone.
+
+    python benchmarks/steady_clock.py                          # one H200, below 2 minutes
+    python benchmarks/steady_clock.py --device cpu --smoke     # whether it runs; no target is tested
+
+Three parts, with every reading of the reference that ``SteadyClock`` takes (µs, and when):
+
+* *idle*: the device rests for some seconds, then the reference runs until the clock is settled: how far the first
+  reading lay from the settled one, and how long that took.
+* *load*: blocks of a large bfloat16 product, which takes the device to its power limit, each held to the reference as a
+  confirmation's are: how many were discarded, and how far the readings around a kept one differ.
+* *copies*: a product against itself, one sample each right after a rest, with the loop and without it.  The truth is 1.
+
+Required: every rest ends in a settled clock, no kept block lies between readings that differ by more than 5 %, and
+with the loop the copies differ by less than 1 % in the median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from analyzers.evidence.stats import median
+from analyzers.measure.backend import Conditions, Place, Runnable
+from analyzers.measure.backends.pytorch import BACKEND
+from analyzers.measure.drift import SteadyClock, UnsettledError, idle_facts, noise
+from analyzers.measure.sampler import executions
+from analyzers.measure.trial import REFERENCE
+from logparse.model import DEFAULT, GemmProblem
+
+MOST_APART, MOST_OFF = 0.05, 0.01
+
+
+@dataclass
+class Watched:
+    """The reference, with all that was read of it: seconds since the start, µs."""
+
+    runnable: Runnable
+    started: float = field(default_factory=time.monotonic)
+    read: list[tuple[float, float]] = field(default_factory=list)
+
+    def __call__(self) -> float:
+        us = self.runnable.sample_us(8)
+        self.read.append((time.monotonic() - self.started, us))
+        return us
+
+    @property
+    def last_us(self) -> float:
+        """The median of the last three readings, which ``SteadyClock`` takes at a check."""
+        return median([us for _, us in self.read[-3:]])
+
+
+def main() -> int:
+    """Measure, write the record, print the shares; 1 where a requirement is not met."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--rounds", type=int, default=8, help="rests of the parts idle and copies")
+    parser.add_argument("--rest", type=float, default=3.0, help="seconds of each")
+    parser.add_argument("--load", type=float, default=20.0, help="seconds of the large product")
+    parser.add_argument("--results", default=str(Path(__file__).parent / "results"))
+    parser.add_argument("--smoke", action="store_true", help="small and short, to see that it works")
+    options = parser.parse_args()
+    if options.smoke:
+        options.rounds, options.rest, options.load = 2, 0.1, 0.5
+    started, backend = time.monotonic(), BACKEND.open(Place(device=options.device))
+
+    def product(size: int) -> Runnable:
+        """A square product; a small one in single precision to see that it works."""
+        wanted = gemm(64, "f32_r") if options.smoke else gemm(size, "bf16_r")
+        return backend.prepare(wanted, DEFAULT, Conditions())
+
+    reference = Watched(product(64) if options.smoke else backend.prepare(REFERENCE, DEFAULT, Conditions()))
+    before = dict(idle_facts(options.device))
+    parts = {
+        "idle": idle(options, reference),
+        "load": load(options, reference, product(8192)),
+        "copies": copies(options, reference, product(2048), product(2048)),
+    }
+    record = {
+        "record": "steady-clock",
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "smoke": options.smoke,
+        "environment": dict(backend.environment()),
+        "before": before,
+        "remarks": noise(before),
+        "seconds": round(time.monotonic() - started, 1),
+        **parts,
+    }
+    record["missed"] = missed(record)
+    device = str(record["environment"].get("device", "unknown")).replace(" ", "-")
+    folder = Path(options.results)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"steady-clock{'-smoke' if options.smoke else ''}-{device}-{record['date'][:10]}.json"
+    path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    for name, part in parts.items():
+        print(f"{name}: {json.dumps({key: value for key, value in part.items() if not isinstance(value, list)})}")
+    for what in record["missed"]:
+        print(f"missed: {what}")
+    print(f"{record['seconds']:.0f} s on {device}; {path}")
+    return 1 if record["missed"] and not options.smoke else 0
+
+
+def gemm(size: int, dtype: str) -> GemmProblem:
+    """A square product of columns without gaps."""
+    types = dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), dtype)
+    return replace(REFERENCE, m=size, n=size, k=size, lda=size, ldb=size, ldc=size, ldd=size, **types)  # type: ignore[arg-type]
+
+
+def idle(options: argparse.Namespace, reference: Watched) -> dict[str, Any]:
+    """Rest, then settle, several times."""
+    rounds = []
+    for _ in range(options.rounds):
+        time.sleep(options.rest)
+        clock_mhz = idle_facts(options.device).get("clock_mhz")
+        at, begun = len(reference.read), time.monotonic()
+        row: dict[str, Any] = {"clock_mhz": clock_mhz}
+        try:
+            SteadyClock(reference).settle()
+        except UnsettledError as error:
+            row["unsettled"] = str(error)
+        seen = reference.read[at:]
+        row |= {"first_us": seen[0][1], "settled_us": median([us for _, us in seen[-8:]])}
+        row |= {"seconds": time.monotonic() - begun, "readings": seen}
+        row["clock_mhz_after"] = idle_facts(options.device).get("clock_mhz")
+        rounds.append(row)
+    settled = [row["settled_us"] for row in rounds]
+    return {
+        "rests": len(rounds),
+        "unsettled": sum("unsettled" in row for row in rounds),
+        "median_first_over_settled": median([row["first_us"] / row["settled_us"] for row in rounds]),
+        "settled_apart": max(settled) / min(settled) - 1,
+        "median_seconds": median([row["seconds"] for row in rounds]),
+        "rounds": rounds,
+    }
+
+
+def load(options: argparse.Namespace, reference: Watched, large: Runnable) -> dict[str, Any]:
+    """Blocks of four samples, held to the reference."""
+    clock, kept, tries, unsettled = SteadyClock(reference), list[dict[str, Any]](), 0, 0
+    with contextlib.suppress(UnsettledError):  # as a worker opens: each block is held, or refused
+        clock.settle()
+
+    def block() -> list[float]:
+        nonlocal tries
+        tries += 1
+        return [large.sample_us(1) for _ in range(4)]
+
+    begun = time.monotonic()
+    while time.monotonic() - begun < options.load:
+        before, at = reference.last_us, len(reference.read)
+        try:
+            samples = clock.held(block, every_s=0.0)
+        except UnsettledError:
+            unsettled += 1
+            continue
+        discarded = (len(reference.read) - at) // 3 - 1
+        around = [
+            before,
+            *(median([us for _, us in reference.read[i : i + 3]]) for i in range(at, len(reference.read), 3)),
+        ]
+        kept.append(
+            {
+                "seconds": time.monotonic() - begun,
+                "samples_us": samples,
+                "discarded": discarded,
+                "apart": abs(around[-1] / around[-2] - 1),
+            }
+        )
+    tail = [median(row["samples_us"]) for row in kept]
+    return {
+        "blocks": len(kept),
+        "discarded": tries - len(kept),
+        "unsettled": unsettled,
+        "most_apart": max((row["apart"] for row in kept), default=math.nan),
+        "first_us": tail[0] if tail else math.nan,
+        "last_us": tail[-1] if tail else math.nan,
+        "clock_mhz_after": idle_facts(options.device).get("clock_mhz"),
+        "kept": kept,
+    }
+
+
+def copies(options: argparse.Namespace, reference: Watched, one: Runnable, other: Runnable) -> dict[str, Any]:
+    """A sample of each after a rest, held and not held; log ratios."""
+    count = executions(one.sample_us(4))
+    ratios: dict[str, list[float]] = {"held": [], "free": []}
+    for _ in range(options.rounds):
+        for way, found in ratios.items():
+            time.sleep(options.rest)
+            clock = SteadyClock(reference)
+            if way == "held":
+                with contextlib.suppress(UnsettledError):
+                    clock.settle()
+
+            def sample(runnable: Runnable) -> Callable[[], float]:
+                return lambda: runnable.sample_us(count)
+
+            for runnable in (one, other):  # a confirmation runs both once before
+                runnable.sample_us(1)
+            with contextlib.suppress(UnsettledError):
+                pair = [clock.held(sample(x)) if way == "held" else sample(x)() for x in (one, other)]
+                found.append(math.log(pair[0] / pair[1]))
+    return {
+        "rests": options.rounds,
+        **{f"median_off_{way}": median([abs(x) for x in found]) for way, found in ratios.items()},
+        **{f"log_ratios_{way}": found for way, found in ratios.items()},
+    }
+
+
+def missed(record: dict[str, Any]) -> list[str]:
+    """The requirements that are not met."""
+    checks = {
+        f"{record['idle']['unsettled']} rests did not end in a settled clock": record["idle"]["unsettled"] == 0,
+        f"readings {record['load']['most_apart']:.1%} apart around a kept block": record["load"]["most_apart"]
+        <= MOST_APART,
+        f"copies {record['copies']['median_off_held']:.1%} apart": record["copies"]["median_off_held"] <= MOST_OFF,
+    }
+    return [what for what, kept in checks.items() if not kept]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
