@@ -1,11 +1,14 @@
 """Models of ``actions.py``: the architectures of the papers, with random weights and random inputs, nothing downloaded.
 
 Each returns the module, the step's inputs and a loss function of the module's output.  ``small`` is a size for a test
-on a CPU.
+on a CPU.  Programs that were not written for this project are named by their library: ``torchvision.densenet121`` and
+``transformers.BertForMaskedLM``, where these are installed, with ``:float32`` (else bfloat16 by autocast) and
+``:inference`` behind the name.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -350,3 +353,39 @@ MODELS: dict[str, Model] = {
     "mlp": Model(mlp, torch.bfloat16),
     "mlp_inference": Model(mlp_inference, torch.bfloat16, trains=False),
 }
+
+
+def model_of(name: str) -> Model:
+    """The model of a name: one of ``MODELS``, or of an installed library.  Raises KeyError."""
+    if name in MODELS:
+        return MODELS[name]
+    path, *options = name.split(":")
+    library, _, rest = path.partition(".")
+    make = {"torchvision": _of_torchvision, "transformers": _of_transformers}[library]
+    autocast = None if "float32" in options else torch.bfloat16
+    return Model(lambda device, small: make(rest, device, small), autocast, trains="inference" not in options)
+
+
+def _of_torchvision(name: str, device: torch.device, small: bool) -> Made:
+    model = importlib.import_module("torchvision").models.get_model(name, weights=None, num_classes=1000).to(device)
+    frames = (16,) if type(model).__name__ == "VideoResNet" else ()
+    size = 112 if frames else 224
+    images = torch.randn(2 if small else 16 if frames else 64, 3, *frames, *((64, 64) if small else (size, size)))
+    return model, (images.to(device),), _some_loss
+
+
+def _of_transformers(name: str, device: torch.device, small: bool) -> Made:
+    kind = getattr(importlib.import_module("transformers"), name)
+    sizes = {"num_hidden_layers": 2, "hidden_size": 96, "intermediate_size": 192, "ffn_dim": 192} if small else {}
+    model = kind(kind.config_class(**sizes)).to(device).train()
+    ids = torch.randint(0, model.config.vocab_size, (2, 32) if small else (16, 512), device=device)
+    return model, (ids,), _some_loss
+
+
+def _some_loss(output: Any) -> torch.Tensor:
+    """Cross entropy with random classes, of a tensor or of what a library wraps its logits into."""
+    logits = output if isinstance(output, torch.Tensor) else output["out"] if "out" in output else output["logits"]
+    # Language models have the classes last, segmentation and classification in the second place.
+    flat = logits.flatten(0, 1) if logits.ndim == 3 else logits
+    labels = torch.randint(0, flat.shape[1], (flat.shape[0], *flat.shape[2:]), device=flat.device)
+    return functional.cross_entropy(flat.float(), labels)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from action_models import MODELS
+from action_models import model_of
 
 from logparse.formats.traces.torch.operands import WITHOUT_KERNELS
 from logparse.formats.traces.torch.operators import OPERATORS
@@ -50,7 +50,7 @@ def train(run: Run, failed: str) -> None:
 
 
 def _train(run: Run) -> None:
-    device, chosen = torch.device(run.device), MODELS[run.model]
+    device, chosen = torch.device(run.device), model_of(run.model)
     torch.manual_seed(0)
     module = _imported(run.apply) if run.apply else None
     if module:

@@ -1,6 +1,7 @@
 """Whether what an action promises for a whole job comes true: predicted against measured GPU time per training step.
 
     python benchmarks/actions.py [--models resnet50,llama] [--device cuda] [--steps 3] [--small] [--out FILE]
+    python benchmarks/actions.py --models torchvision.densenet121,transformers.BertForMaskedLM    # other people's
     python benchmarks/actions.py --merge FILE… --out FILE
 
 Each model runs as it is, under a profiler; its trace is ingested, ``replay`` times what each problem runs under each

@@ -41,6 +41,7 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("attention", r"flash|fmha|attention|attn|sdpa|paged|mla_"),
         ("optimizer", r"_foreach_|multi_tensor|_fused_(?:adam|sgd|lamb|adagrad)|fused_?adam|lamb_"),
         ("normalisation", r"norm|softmax|bn_fw|bn_bw|welford|GammaBeta"),
+        ("embedding and indexing", r"embedding|compute_grad_weight"),
         (
             GEMM,
             r"Cijk_|nvjet|gemm|gemv|wvSplitK|matmul|::(?:mm|addmm|bmm|baddbmm|linear|_scaled_mm)$|triton_tem|fused_moe|moe_ck",
@@ -52,10 +53,12 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         ("pooling", r"pool"),
         ("element-wise", r"elementwise|triton_poi|relu|gelu|silu|sigmoid|dropout|threshold|::(?:add|mul|sub|div)_?$"),
-        ("embedding and indexing", r"embedding|index|gather|scatter|where"),
+        ("embedding and indexing", r"index|gather|scatter|where"),
     )
 )
 """Kinds of work by the names of operators and kernels; the first that fits counts."""
+_NO_CONVOLUTION = frozenset({"attention", "optimizer", "normalisation", "embedding and indexing"})
+"""Kinds whose gradients are named like those of convolutions: ``_softmax_backward_data``, ``compute_grad_weight``."""
 
 
 @dataclass(frozen=True)
@@ -221,11 +224,11 @@ def part_of(op: str, kernel: str, problem: str) -> str:
             return GEMM if kind_of(problem) in ("gemm", "grouped", "family") else OTHER
         return COPIES if TRANSPOSE.search(kernel) else CONVOLUTION.format(layer[0])
     for text in filter(None, (op, kernel)):
-        if text == kernel or "conv" in op:
+        named = next((name for name, words in _PARTS if words.search(text)), None)
+        if named not in _NO_CONVOLUTION and (text == kernel or "conv" in op):
             for direction, words in _PASSES.items():
                 if words.search(kernel):
                     return CONVOLUTION.format(direction)
-        for name, words in _PARTS:
-            if words.search(text):
-                return name
+        if named:
+            return named
     return OTHER

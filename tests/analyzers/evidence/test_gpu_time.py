@@ -35,6 +35,8 @@ def kernel(op: str, name: str, us: float, problem: str | None = None, source: st
         ("aten::max_pool2d_with_indices", "max_pool_forward_nchw", "", "pooling"),
         ("record_param_comms", "ncclDevKernel_Generic", "", "communication"),
         ("", "void vllm::cross_device_reduce_1stage", "", "communication"),
+        ("aten::_softmax_backward_data", "aten::_softmax_backward_data", "", "normalisation"),
+        ("", "void at::native::compute_grad_weight<c10::BFloat16, float, long, false>", "", "embedding and indexing"),
         ("mine::thing", "thing_kernel", "", "other"),
     ],
 )
