@@ -9,6 +9,7 @@ on a CPU.  Programs that were not written for this project are named by their li
 from __future__ import annotations
 
 import importlib
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -367,7 +368,9 @@ def model_of(name: str) -> Model:
 
 
 def _of_torchvision(name: str, device: torch.device, small: bool) -> Made:
-    model = importlib.import_module("torchvision").models.get_model(name, weights=None, num_classes=1000).to(device)
+    models = importlib.import_module("torchvision").models
+    weights = {x for x in inspect.signature(models.get_model_builder(name)).parameters if x.startswith("weights")}
+    model = models.get_model(name, **dict.fromkeys(weights), num_classes=1000).to(device)
     frames = (16,) if type(model).__name__ == "VideoResNet" else ()
     size = 112 if frames else 224
     images = torch.randn(2 if small else 16 if frames else 64, 3, *frames, *((64, 64) if small else (size, size)))
