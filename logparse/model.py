@@ -230,13 +230,18 @@ class GemmProblem:
 
     @property
     def bytes(self) -> float | None:
-        """Least bytes to move: A, B and D once, C too unless beta is zero; None where a size or type is unknown."""
+        """Least bytes to move: A, B and D once, C too unless beta is zero; None where a size or type is unknown.
+
+        An operand of stride 0 is one matrix for the whole batch.
+        """
         if self.members or None in (self.m, self.n, self.k, self.batch_count, self.a_type):
             return None
         a, b, d = (TYPE_BYTES.get(x or str(self.a_type), 0.0) for x in (self.a_type, self.b_type, self.d_type))
         c = 0.0 if self.beta != "nonzero" else TYPE_BYTES.get(self.c_type or str(self.d_type), 0.0)
-        m, n, k = int(self.m or 0), int(self.n or 0), int(self.k or 0)
-        return int(self.batch_count or 0) * (m * k * a + k * n * b + m * n * (c + d))
+        m, n, k, batch = int(self.m or 0), int(self.n or 0), int(self.k or 0), int(self.batch_count or 0)
+        strides = (self.stride_a, self.stride_b, self.stride_c)
+        of_a, of_b, of_c = (min(batch, 1) if stride == 0 else batch for stride in strides)
+        return of_a * m * k * a + of_b * k * n * b + m * n * (of_c * c + batch * d)
 
     @property
     def label(self) -> str:
@@ -357,13 +362,18 @@ class ConvProblem:
     @property
     def bytes(self) -> float | None:
         """Least bytes to move: each of x, w and y once; None where a size or type is unknown."""
+        return None if self.operand_bytes is None else sum(self.operand_bytes)
+
+    @property
+    def operand_bytes(self) -> tuple[float, float, float] | None:
+        """Bytes of x, w and y; None where a size or type is unknown."""
         x = _product(self.n, self.c, self.d, self.h, self.w)
         w = _product(self.k, self.c, self.filter_d, self.filter_h, self.filter_w)
         y = _product(self.n, self.k, self.out_d, self.out_h, self.out_w)
         if x is None or w is None or y is None or self.in_type is None:
             return None
         size = [TYPE_BYTES.get(t or self.in_type, 0.0) for t in (self.in_type, self.weights_type, self.out_type)]
-        return x * size[0] + w / (self.groups or 1) * size[1] + y * size[2]
+        return x * size[0], w / (self.groups or 1) * size[1], y * size[2]
 
     @cached_property
     def label(self) -> str:

@@ -16,9 +16,6 @@ from analyzers.evidence.stats import median, pooled_spread
 
 S = TypeVar("S")
 
-_BEATEN = 0.95
-"""Of a bound: a shorter median shows that it does not hold; noise alone takes less than this off."""
-
 
 class WithdrawnError(Exception):
     """Raised by ``sample``: this solution leaves the race, whatever its times (it failed, or its result is wrong)."""
@@ -166,10 +163,9 @@ class _Racing(Generic[S]):
         return ""
 
     def _at_the_bound(self, worth: float) -> bool:
-        """Whether the pick is too near the bound for a worthwhile saving; a bound that a solution beats is ignored."""
-        if self.bound_us is None or self.bound_us < self._median(self.pick) * worth:
-            return False
-        return min(map(self._median, self.alive)) > self.bound_us * _BEATEN
+        """Whether the pick is too near the bound for a worthwhile saving, and no rival shows one all the same."""
+        least = self._median(self.pick) * worth
+        return self.bound_us is not None and self.bound_us >= least and min(map(self._median, self.alive)) >= least
 
     def _end(self, why: str) -> Race[S]:
         best = min((x for x in self.alive if len(self.samples[x]) > 1), key=self._median, default=self.pick)

@@ -133,10 +133,14 @@ class WorkerContext:
         for backend in self.backends.values():
             backend.release()
 
+    @property
+    def cache_bytes(self) -> int:
+        """Last-level cache of the device."""
+        return max((backend.cache_bytes for backend in self.backends.values()), default=0)
+
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
         """Operand sets whose bytes exceed the last-level cache; where the most allowed do not, the cache is evicted."""
-        held = None if isinstance(problem, Family) else problem.bytes
-        cache = max((backend.cache_bytes for backend in self.backends.values()), default=0)
+        held, cache = None if isinstance(problem, Family) else problem.bytes, self.cache_bytes
         tf32 = self.place.gemm_tf32 if isinstance(problem, GemmProblem) else self.place.conv_tf32
         known = Conditions(seed=self.method.seed, workspace_bytes=workspace_bytes, tf32=tf32)
         if self.method.cache == "hot" or not held or not cache:
@@ -237,7 +241,8 @@ class Trial:
         )
 
     def _raced(self, pick: Solution, entrants: Sequence[Solution]) -> Result:
-        least = bound_us(self._problem, self._context.facts, hot=self._context.method.cache == "hot")
+        hot, cache = self._context.method.cache == "hot", self._context.cache_bytes
+        least = bound_us(self._problem, self._context.facts, hot=hot, cache_bytes=cache)
         sampler = self._sampler()
 
         def take(solution: Solution) -> float:
