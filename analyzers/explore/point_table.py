@@ -28,7 +28,8 @@ import pyarrow as pa
 
 from analyzers.evidence.devices import PEAK_COLUMN, device_of
 from analyzers.evidence.target import arch, same_device
-from analyzers.explore.queries import sums
+from analyzers.explore.queries import FIRST_ROWS, ORDER, sums
+from analyzers.explore.selection import FACETS
 from logparse.lookup import MEANS
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, TYPE_BYTES, Finding
 from logparse.text import sql_text
@@ -139,6 +140,7 @@ def build(
     and another run's times (as of ``points_sql``).
     """
     survey(con, run)
+    hold(con)
     with points_sql(con, compared, findings, others) as sql:
         con.execute(f"create or replace table points as {sql}")
     con.execute(f"create or replace table sums as {sums()}")
@@ -147,7 +149,8 @@ def build(
 def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     """Create the view ``bases``, what the files themselves contain of each problem, from the views that ``con`` has.
 
-    Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).
+    Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).  Sizes and
+    labels of problems are worked out by each query that asks for them, or once (``hold``).
     """
     facts = _facts(con)
     made, rates = _peaks(facts)
@@ -165,6 +168,7 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
         {"run": run},
     )
     con.execute(f"create or replace table means as {_means(con, run)}", {"run": run})
+    con.execute(f"create or replace view {_SIZES} as {_dimensions()}")
     for name, stage in _STAGES.items():
         sql = stage.replace("{repeated}", _repeated(con)) if "{repeated}" in stage else stage
         con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
@@ -174,6 +178,33 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     con.unregister("made_")
     con.unregister("rates_")
     con.unregister("foreign_")
+
+
+def front(con: duckdb.DuckDBPyConnection, database: str) -> None:
+    """Create in a database the tables ``sums`` and ``points`` of the first view, after ``survey``: all sums, and the
+    table's first rows.  Columns that order and count are worked out of every problem, the others of these rows alone.
+    """
+    with points_sql(con) as points:
+        needed = ", ".join(("id", "hash(problem) as h", *FACETS, *_SUMMED))
+        con.execute(f"create table narrow_ as select {needed} from ({points})")
+        con.execute(f"create table {database}.sums as {sums('narrow_')}")
+        rows = con.execute(f"select id, h from narrow_ order by {ORDER} limit {FIRST_ROWS}").fetchall()
+        con.execute("drop table narrow_")
+        ids, hashes = ", ".join(sql_text(x) for x, _ in rows), ", ".join(str(h) for _, h in rows)
+        con.execute(f"create or replace view {_SIZES} as {_dimensions(f'hash(problem) in ({hashes or 0})')}")
+        first = f"from ({points}) where id in ({ids or sql_text('')}) order by {ORDER}"
+        con.execute(f"create table {database}.points as {first}")
+        con.execute(f"create or replace view {_SIZES} as {_dimensions()}")
+
+
+def hold(con: duckdb.DuckDBPyConnection) -> None:
+    """Work out the sizes and labels of all problems, for one who asks for most of their columns."""
+    con.execute(f"create or replace table held_ as {_dimensions()}")
+    con.execute(f"create or replace view {_SIZES} as from held_")
+
+
+def _dimensions(where: str = "true") -> str:
+    return f"select *, hash(problem) as h, hash(layer) as layer_h from ({_DIMENSIONS}) where {where}"
 
 
 def _means(con: duckdb.DuckDBPyConnection, run: str) -> str:
@@ -372,7 +403,6 @@ _STAGES: Mapping[str, str] = {
           select hash(coalesce(m.other, k.problem)) as h, sum(total_us) as total_us, max(calls) as most
           from kernels k left join means m using (problem) where run = $run and problem is not null group by 1)
         select h, total_us / coalesce(traced_calls, most) as traced_us from each left join counted using (h)""",
-    "dimensions_": f"select *, hash(problem) as h, hash(layer) as layer_h from ({_DIMENSIONS})",
     "rows_": """
         with counted_ as (
           select coalesce(m.other, w.problem) as problem, kind, calls, calls_from
@@ -400,6 +430,10 @@ _STAGES: Mapping[str, str] = {
 the order of their texts, so that the smallest struct is the fastest solution.  Where as many solutions as times are
 seen in 126 classes, no solution comes twice; only elsewhere they are counted, which takes four times as long.
 """
+_SIZES = "dimensions_"
+"""The view of the problems' sizes and labels."""
+_SUMMED = ("total_us", "calls", "saving_us", "pick_us")
+"""What ``queries.AMOUNTS`` and ``queries.ORDER`` name."""
 _INNER = ("files_", "solvers_", "own_", "each_", "tried_", "traced_")
 
 _BASES = """

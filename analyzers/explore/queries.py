@@ -22,6 +22,9 @@ DRAWN = 2_000
 ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls last, id"
 """The order of the page's table, and that in which ``points`` lies: what is asked for first is found first."""
 
+FIRST_ROWS = 100
+"""Rows of the table that the page asks for at once; the first ones are there before all others."""
+
 TABLE: Mapping[str, str] = {
     "label": "Problem",
     "saving_us": "Could save (ms)",
@@ -338,8 +341,13 @@ def table(
     # Which rows first, then their texts: to sort whole rows takes twice as long.
     shown = f"select p.rowid from points p where {where} order by {first}{by} {limit}"
     sql = f"select id, {columns} from points p where rowid in ({shown}) order by {by}"
-    count = con.execute(f"select count(*) from points where {where}", parameters).fetchone()
-    return con.execute(sql, [*parameters, *([list(always)] if always else [])]).df(), int(count[0]) if count else 0
+    rows = con.execute(sql, [*parameters, *([list(always)] if always else [])]).df()
+    if not filters and not replace(chosen, values={}).filters:  # as of ``totals``
+        counting = f"select coalesce(sum(problems), 0) from sums where {where}"
+    else:
+        counting = f"select count(*) from points where {where}"
+    count = con.execute(counting, parameters).fetchone()
+    return rows, int(count[0]) if count else 0
 
 
 _COMPARISONS = {

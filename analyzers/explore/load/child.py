@@ -15,14 +15,27 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import pyarrow as pa
 
 from analyzers.explore import point_table, queries
 from analyzers.explore.load import cache
 from analyzers.explore.load.beside import beside, compared, keep
-from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT, Job
+from analyzers.explore.load.job import (
+    BEGUN,
+    DONE,
+    FAILED,
+    FILES,
+    FIRST,
+    FRONT,
+    JUDGED,
+    KEPT,
+    READY,
+    TRIES,
+    VERDICT,
+    Job,
+)
 from logparse.errors import LogparseError
 from logparse.store import open_store
 from logparse.text import sql_text
@@ -52,9 +65,21 @@ def main(job: Mapping[str, Any]) -> None:
     """What a child runs: a line of JSON on standard output for each step.  Never raises."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the page, and the page ends its readers
     pa.set_memory_pool(pa.system_memory_pool())  # the other pools hold on to what was freed
-    with contextlib.suppress(BrokenPipeError):  # the page has ended
+    with contextlib.suppress(BrokenPipeError), _reports() as reports:  # the page has ended
         for step, text in _steps(Job(**job)):
-            print(json.dumps((step, text)), flush=True)
+            print(json.dumps((step, text)), file=reports, flush=True)
+
+
+@contextlib.contextmanager
+def _reports() -> Iterator[TextIO]:
+    """Standard output for the steps alone: what a library prints there goes to standard error meanwhile."""
+    sys.stdout.flush()
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as reports:
+        os.dup2(2, 1)
+        try:
+            yield reports
+        finally:
+            os.dup2(reports.fileno(), 1)
 
 
 def _steps(job: Job) -> Iterator[tuple[str, str]]:
@@ -87,13 +112,19 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
         return
     with _connect(store) as con:
         point_table.survey(con, run)
+        shown = {"run": run, "runs": store.runs(), "other": other and (other[0].url, other[1])}
+        (folder / "run.json").write_text(json.dumps(shown))
+        con.execute(f"attach {sql_text(folder / FRONT)} as front_")
+        point_table.front(con, "front_")
+        con.execute("detach front_")
+        yield BEGUN, ""
+        os.nice(5)  # the page draws its first view now
+        point_table.hold(con)
         con.execute("set force_compression = 'uncompressed'")  # which takes as long as all else; the judge does it
         with point_table.points_sql(con) as points:
             _database(con, folder / FIRST, run, points)
-        shown = {"run": run, "runs": store.runs(), "other": other and (other[0].url, other[1])}
-        (folder / "run.json").write_text(json.dumps(shown))
         yield READY, ""
-        os.nice(15)  # the page draws its first view now
+        os.nice(10)
         con.execute("set threads = 1")  # DuckDB's older thread keeps its priority
         for name in _BASES:
             _write(con, f"select * from {name}", folder / f"{name}.parquet")
@@ -154,7 +185,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     }
     (folder / "verdict.json").write_text(json.dumps(verdict))
     yield VERDICT, ""
-    for made in (folder / FIRST, *(folder / f"{name}.parquet" for name in _BASES)):
+    for made in (folder / FRONT, folder / FIRST, *(folder / f"{name}.parquet" for name in _BASES)):
         made.unlink()  # the next look needs none of them, and who has the first one open keeps it
     if job.kept:
         cache.keep(folder, Path(job.kept))
@@ -174,3 +205,7 @@ def _connect(store: Store) -> duckdb.DuckDBPyConnection:
 
 def _write(con: duckdb.DuckDBPyConnection, sql: str, path: Path, options: str = "") -> None:
     con.execute(f"copy ({sql}) to {sql_text(path)} (format parquet{', ' + options if options else ''})")
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

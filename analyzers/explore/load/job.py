@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-KEPT, READY, TRIES, VERDICT, FAILED, DONE = "kept", "ready", "tries", "verdict", "failed", "done"
+KEPT, BEGUN, READY, TRIES, VERDICT, FAILED, DONE = "kept", "begun", "ready", "tries", "verdict", "failed", "done"
 """Everything is there since an earlier page; or what is there, in this order; or why it never will be; or that there is
 no more (with the folder in which all of it is to be kept).
 """
 FILES = "overrides.zip"
 """The recommendation's files, for download."""
-FIRST, JUDGED = "first.duckdb", "judged.duckdb"
-"""The page's tables: from the files alone, and with the analyzers' results."""
+FRONT, FIRST, JUDGED = "front.duckdb", "first.duckdb", "judged.duckdb"
+"""The page's tables: all sums and the first rows; all rows, from the files alone; and with the analyzers' results."""
 
 
 @dataclass(frozen=True)

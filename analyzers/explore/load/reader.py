@@ -24,10 +24,7 @@ _GIVEN_BACK = {"MALLOC_TRIM_THRESHOLD_": "1000000", "MALLOC_MMAP_THRESHOLD_": "6
 """Settings of glibc under which freed memory goes back to the system: a fifth less at the reader's peak."""
 _PREFIX, _NEW_S = "logparse-explore-", 60.0
 """Names of the folders, and how old (seconds) one without a lock is before it counts as left behind."""
-_CHILD = """import json, sys
-job, sys.path[:] = (json.loads(x) for x in sys.argv[1:])
-from analyzers.explore.load.child import main
-main(job)"""
+_CHILD = "analyzers.explore.load.child"
 
 
 class Reading:
@@ -115,7 +112,7 @@ def _sweep() -> None:
 
 
 def _started(job: Job) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", _CHILD, json.dumps(asdict(job)), json.dumps(sys.path)]
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env={**os.environ, **_GIVEN_BACK}
-    )
+    """A module's own process: to DuckDB a program without a file (``-c``) is interactive, and gets progress bars."""
+    command = [sys.executable, "-m", _CHILD, json.dumps(asdict(job))]
+    known = {**os.environ, **_GIVEN_BACK, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=known)

@@ -178,6 +178,11 @@ def _navigation(app: Dash) -> None:
     )
 
 
+def _first_view(chosen: Selection) -> bool:
+    """Whether a selection's sums and charts need no more than what is there first."""
+    return chosen.view == "overview" and not chosen.filters
+
+
 def _moved(chosen: Selection, prop: str, value: Any) -> Selection:
     """The selection after one click, box, search or chosen row."""
     if prop == "search.value":
@@ -224,7 +229,7 @@ def _content(app: Dash, pages: Pages) -> None:
         frame = (components.tabs(chosen), components.chips(chosen))
         styles = ({"display": "block" if sql else "none"}, {"display": "none" if sql else "block"})
         try:
-            with page.cursor() as con:
+            with page.cursor(first_view=_first_view(chosen)) as con:
                 total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
         except LogparseError as error:
             return (
@@ -272,7 +277,7 @@ def _content(app: Dash, pages: Pages) -> None:
         anew = shown is None or [from_url(shown[0]).view, *shown[1:]] != [chosen.view, *now[1:]]
         page = pages.of(chosen)
         try:
-            with page.cursor() as con:
+            with page.cursor(first_view=_first_view(chosen)) as con:
                 made = draw(con, chosen, theme_of(theme), page.names, anew=anew)
         except LogparseError:
             made = []
@@ -376,10 +381,10 @@ def _grid(app: Dash, pages: Pages) -> None:
 
 
 def _rows(pages: Pages, chosen: Selection, asked: Mapping[str, Any], start: int, end: int) -> tuple[pd.DataFrame, int]:
-    with pages.of(chosen).cursor() as con:
-        return queries.table(
-            con, chosen, start=start, end=end, sort=asked.get("sortModel") or (), filters=asked.get("filterModel") or {}
-        )
+    sort, filters = asked.get("sortModel") or (), asked.get("filterModel") or {}
+    first = not (chosen.filters or sort or filters) and end <= queries.FIRST_ROWS
+    with pages.of(chosen).cursor(first_view=first) as con:
+        return queries.table(con, chosen, start=start, end=end, sort=sort, filters=filters)
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, object]]:

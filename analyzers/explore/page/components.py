@@ -151,7 +151,7 @@ def _table() -> list[Any]:
             rowModelType="infinite",
             dashGridOptions={
                 "rowBuffer": 0,
-                "cacheBlockSize": 100,
+                "cacheBlockSize": queries.FIRST_ROWS,
                 "maxBlocksInCache": 4,
                 "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
                 "suppressCellFocus": False,

@@ -15,7 +15,20 @@ import pandas as pd
 
 from analyzers.explore import queries as rows
 from analyzers.explore.load.beside import names
-from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, KEPT, READY, TRIES, VERDICT, Action, ComparedTime
+from analyzers.explore.load.job import (
+    BEGUN,
+    FAILED,
+    FILES,
+    FIRST,
+    FRONT,
+    JUDGED,
+    KEPT,
+    READY,
+    TRIES,
+    VERDICT,
+    Action,
+    ComparedTime,
+)
 from analyzers.explore.load.reader import Reading
 from analyzers.explore.page.other_passes import Timed, passes
 from analyzers.explore.selection import Selection
@@ -26,8 +39,9 @@ from logparse.store.schema import VIEWS
 from logparse.text import sql_text
 
 DOING = {
-    READY: "1 of 3 done: all problems with their best times. Reading every other measurement; then the analyzers",
-    TRIES: "2 of 3 done: all problems and measurements. The analyzers are at work: verdict and findings follow",
+    BEGUN: "1 of 4 done: the sums of all problems. Their table, for filters and charts, follows",
+    READY: "2 of 4 done: all problems with their best times. Reading every other measurement; then the analyzers",
+    TRIES: "3 of 4 done: all problems and measurements. The analyzers are at work: verdict and findings follow",
 }
 _STORED = tuple(x for x in COLUMNS if x != "problem")
 """Columns of a problem's rows, which are found by the hash of its text."""
@@ -64,12 +78,14 @@ class PageData:
         # A thread per query: a click asks three at once, and a second thread for each takes up to a quarter more CPU.
         self._con = duckdb.connect(config={"memory_limit": "400MB", "threads": "1"})
         self._tables = ""
-        self._ready, self._tries, self._finished = (threading.Event() for _ in range(3))
+        self._first, self._ready, self._tries, self._finished = (threading.Event() for _ in range(4))
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def cursor(self, timeout_s: float = 120.0) -> duckdb.DuckDBPyConnection:
-        """A cursor of the caller's own, once ``points`` is there.  Raises LogparseError where it never will be."""
-        if not self._ready.wait(timeout_s):
+    def cursor(self, timeout_s: float = 120.0, *, first_view: bool = False) -> duckdb.DuckDBPyConnection:
+        """A cursor of the caller's own, once ``points`` is there; for the ``first_view`` once ``sums`` and its first
+        ``queries.FIRST_ROWS`` rows are.  Raises LogparseError where they never will be.
+        """
+        if not (self._first if first_view else self._ready).wait(timeout_s):
             raise LogparseError(f"{self.url} takes longer than {timeout_s:g} s to read")
         if not self._tables:
             raise LogparseError(self.error)
@@ -138,10 +154,10 @@ class PageData:
 
     def warm(self) -> None:
         """Ask what the first view will ask, while the browser still evaluates its scripts."""
-        with contextlib.suppress(LogparseError), self.cursor() as con:
+        with contextlib.suppress(LogparseError), self.cursor(first_view=True) as con:
             for question in (rows.totals, rows.groups):
                 question(con, Selection())
-            rows.table(con, Selection(), end=100)
+            rows.table(con, Selection(), end=rows.FIRST_ROWS)
 
     def close(self) -> None:
         """Stop reading and remove what was written."""
@@ -151,6 +167,7 @@ class PageData:
     def _listen(self) -> None:
         steps: dict[str, Callable[[], None]] = {
             KEPT: self._load_all,
+            BEGUN: self._load_front,
             READY: self._load,
             TRIES: self._load_tries,
             VERDICT: self._load_verdict,
@@ -169,7 +186,8 @@ class PageData:
             self.error = f"{type(error).__name__}: {error}"
         finally:
             self._finished.set()
-            self.version += bool(self.error and self._ready.is_set())
+            self.version += bool(self.error and self._first.is_set())
+            self._first.set()
             self._ready.set()
             self._tries.set()
 
@@ -178,10 +196,15 @@ class PageData:
         self._load_tries()
         self._load_verdict()
         self._load_run()
+        self._ready.set()
+
+    def _load_front(self) -> None:
+        self._attach(FRONT)
+        self._load_run()
 
     def _load(self) -> None:
         self._attach(FIRST)
-        self._load_run()
+        self._ready.set()
 
     def _load_run(self) -> None:
         known = json.loads((self.reading.folder / "run.json").read_text())
@@ -190,7 +213,7 @@ class PageData:
             store, (url, run) = open_store(self.url), known["other"]
             self.names = names(store, self.run, open_store(url), run)
             self.other = run if url == store.url else f"{url}:{run}"
-        self._ready.set()
+        self._first.set()
 
     def _load_tries(self) -> None:
         path = sql_text(self.reading.folder / "tries.parquet")
@@ -228,7 +251,7 @@ class Pages:
         if not (chosen.run or chosen.compare):
             return first
         with contextlib.suppress(LogparseError):
-            first.cursor().close()  # its runs are known from then on
+            first.cursor(first_view=True).close()  # its runs are known from then on
         wanted = (chosen.run or first.run, chosen.compare or first.other)
         if wanted == (first.run, first.other) or any(x not in ("", first.other, *first.runs) for x in wanted):
             return first

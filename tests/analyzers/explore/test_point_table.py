@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzers.explore import queries
+from analyzers.explore import point_table, queries, selection
 from analyzers.explore.load.analysis import store_points
 from analyzers.explore.point_table import build, points
 from analyzers.explore.selection import Selection, facet_text
@@ -143,6 +143,24 @@ def test_grid_sorts_by_known_columns_only(example_points: pd.DataFrame) -> None:
         same, _ = queries.table(con, Selection(), sort=[{"colId": "1; drop table points", "sort": "asc"}])
     assert list(first["time_us"]) == [187.0, 219.0, 5455.0]
     assert same["label"].iloc[0] == W.label
+
+
+def test_the_first_view_is_the_beginning_of_the_whole(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(point_table, "FIRST_ROWS", 7)
+    with sampled.connect() as con:
+        point_table.survey(con, "demo")
+        con.execute("attach ':memory:' as first_")
+        point_table.front(con, "first_")
+        build(con, "demo")
+        first, rows = (
+            con.execute(f"from {x} order by {queries.ORDER}").fetchall() for x in ("first_.points", "points")
+        )
+        assert first == rows[:7]
+        assert len(rows) > 7
+        order = ", ".join(selection.FACETS)
+        sums, whole = (con.execute(f"from {x} order by {order}").fetchall() for x in ("first_.sums", "sums"))
+        assert [x[: len(selection.FACETS)] for x in sums] == [x[: len(selection.FACETS)] for x in whole]
+        assert [x[len(selection.FACETS) :] for x in sums] == [pytest.approx(x[len(selection.FACETS) :]) for x in whole]
 
 
 @pytest.mark.parametrize("direction", ["W", "F", "no such direction"])

@@ -23,6 +23,7 @@ import pytest
 
 pytest.importorskip("dash", reason="the extra `explore` is not installed")
 
+from analyzers.explore.load import child
 from analyzers.explore.load.reader import Reading, _locked, _sweep
 from analyzers.explore.page import app, serve
 from analyzers.explore.page.data import PageData
@@ -62,6 +63,15 @@ def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, m
     assert answered == [302], "the address has the token, which becomes a cookie"
 
 
+def test_what_a_library_prints_is_no_step(capfd: pytest.CaptureFixture[str]) -> None:
+    """A progress bar of DuckDB's on standard output ended the page of a large store."""
+    with child._reports() as reports:
+        os.write(1, b"50%")
+        print('["ready", ""]', file=reports, flush=True)
+    os.write(1, b"as before")
+    assert capfd.readouterr() == ('["ready", ""]\nas before', "50%")
+
+
 class Stepwise(Reading):
     """Tells each step only when it is asked for the next one."""
 
@@ -90,11 +100,17 @@ def test_the_page_says_what_is_done_until_the_verdict_is_there(sampled: Store, t
 
     try:
         assert line() == ""
-        for done in ("1 of 3 done: all problems", "2 of 3 done: all problems and measurements"):
+        for done in (
+            "1 of 4 done: the sums of all problems",
+            "2 of 4 done: all problems",
+            "3 of 4 done: all problems and measurements",
+        ):
             reading.next.release()
             assert waited(partial(begins, done)), line()
             assert re.search(r" … \d+ s\Z", line())
             assert not asked(client, "doing.children", {})["pulse"]["disabled"], "more is to come"
+            overview = asked(client, "verdict.children", {"url.search": "?view=overview"})
+            assert "Selected: " in str(overview["verdict"]), "the first step is enough for the first view"
         reading.next.release()
         assert data.wait(120)
         assert line() == ""
