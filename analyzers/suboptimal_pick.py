@@ -154,7 +154,7 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
             details={**evidence.details, "pick_us": pick_us},
         ),
         override=_override(problem, best, row, measured, settings),
-        advice=advice(best) or _by_no_file(best, settings.target or measured),
+        advice=advice(best) or _by_no_file(problem, best, settings.target or measured),
     )
 
 
@@ -180,10 +180,17 @@ def _confidence(row: Mapping[str, object]) -> float:
     return level * (0.5 if row["disagree"] else 1.0) * (0.9 if row["basis"] == BY_DEFAULT else 1.0)
 
 
-def _by_no_file(best: Solution, target: Mapping[str, str]) -> str | None:
-    """The advice where no file makes the target take this solution; None where one may: only TunableOp names
-    cuBLASLt's.
+def _by_no_file(problem: Problem, best: Solution, target: Mapping[str, str]) -> str | None:
+    """The advice where no file makes the target take this solution; None where one may.
+
+    No file chooses for a grouped GEMM, and only TunableOp names cuBLASLt's solutions.
     """
+    if problem.kind == "grouped":
+        algorithm = f"hipblaslt_ext::getAlgosFromIndex(handle, {{{best.id}}}, …)"
+        how = (
+            f"initialize the GroupedGemm with {algorithm}" if best.library == "hipblaslt" else "name it in the program"
+        )
+        return f"No file chooses for a grouped GEMM: {how}."
     why = untunable(target) if best.library == "cublaslt" else None
     return why and f"Call cuBLASLt itself with this algorithm, or update PyTorch: {why}"
 
@@ -195,7 +202,7 @@ def _override(
     if row["disagree"] or best.text == DEFAULT_TEXT or by_hand(best) or row["basis"] not in (MEASURED, BY_DEFAULT):
         return None
     target = settings.target or measured
-    if _by_no_file(best, target):
+    if _by_no_file(problem, best, target):
         return None
     fits = serves(measured, target, best.library)
     if not (settings.same_build if fits is None else fits):

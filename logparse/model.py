@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -117,6 +117,11 @@ class GemmProblem:
     @property
     def kind(self) -> Kind:
         return "grouped" if self.members else "gemm"
+
+    @property
+    def gemms(self) -> tuple[GemmProblem, ...]:
+        """The GEMMs of a grouped GEMM, each a problem of its own; of any other problem itself."""
+        return tuple(replace(self, members=(), **vars(member)) for member in self.members) or (self,)
 
     @cached_property
     def irrelevant(self) -> frozenset[str]:
@@ -230,11 +235,15 @@ class GemmProblem:
 
     @property
     def bytes(self) -> float | None:
-        """Least bytes to move: A, B and D once, C too unless beta is zero; None where a size or type is unknown.
+        """Least bytes to move: A, B and D once, C too unless beta is zero, summed over the members of a grouped GEMM;
+        None where a size or type is unknown.
 
         An operand of stride 0 is one matrix for the whole batch.
         """
-        if self.members or None in (self.m, self.n, self.k, self.batch_count, self.a_type):
+        if self.members:
+            each = [one.bytes for one in self.gemms]
+            return None if None in each else sum(x or 0.0 for x in each)
+        if None in (self.m, self.n, self.k, self.batch_count, self.a_type):
             return None
         a, b, d = (TYPE_BYTES.get(x or str(self.a_type), 0.0) for x in (self.a_type, self.b_type, self.d_type))
         c = 0.0 if self.beta != "nonzero" else TYPE_BYTES.get(self.c_type or str(self.d_type), 0.0)

@@ -98,3 +98,12 @@ def test_flops_of_a_grouped_gemm_are_summed() -> None:
     grouped = GemmProblem(members=(Member(m=2, n=3, k=4), Member(m=1, n=1, k=1)))
     assert grouped.flops == 2 * 24 + 2
     assert grouped.kind == "grouped"
+
+
+def test_the_gemms_of_a_group_are_problems_of_their_own() -> None:
+    types: dict[str, Any] = {"a_type": "f16_r", "b_type": "f16_r", "d_type": "f32_r", "batch_count": 1, "beta": "zero"}
+    grouped = GemmProblem(members=(Member(m=2, n=3, k=4, lda=5), Member(m=1, n=1, k=1)), **types)
+    first, second = grouped.gemms
+    assert first == GemmProblem(m=2, n=3, k=4, lda=5, **types)
+    assert grouped.bytes == (8 + 12) * 2 + 6 * 4 + (1 + 1) * 2 + 4
+    assert second.gemms == (second,)

@@ -149,9 +149,9 @@ class _Known:
 
 
 def _wanted(problem: Problem, kind: str | None, direction: str | None) -> bool:
-    if isinstance(problem, Family) or problem.kind == "grouped":
+    if isinstance(problem, Family):
         return False
-    if kind is not None and problem.kind != kind:
+    if kind is not None and problem.kind != kind and not (kind == "gemm" and problem.kind == "grouped"):
         return False
     return direction is None or getattr(problem, "direction", None) == direction
 

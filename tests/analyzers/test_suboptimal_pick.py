@@ -12,7 +12,7 @@ from analyzers.evidence.picks import compare
 from analyzers.suboptimal_pick import Regret
 from logparse.ingest import ingest
 from logparse.lookup import top
-from logparse.model import Finding
+from logparse.model import Finding, Member
 from logparse.store import Store
 from tests.analyzers.build import call, facts, frame, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
@@ -63,6 +63,13 @@ def test_a_solution_that_no_file_can_name_for_the_target_is_no_override(version:
     assert (found.override is not None) == written
     assert written == (found.advice is None)
     assert written or str(found.advice).startswith("Call cuBLASLt itself")
+
+
+def test_a_group_is_advised_for_the_program_because_no_file_chooses_for_it() -> None:
+    text = replace(gemm(), members=(Member(m=2, n=3, k=4), Member(m=5, n=6, k=7))).text
+    [found] = problems(given("hipblaslt:7", *({**row, "problem": text} for row in SLOWER), problem=text))
+    assert (found.saving_us, found.override) == (1000.0, None)
+    assert "hipblaslt_ext::getAlgosFromIndex(handle, {9}" in str(found.advice)
 
 
 def test_the_best_pick_is_no_finding() -> None:

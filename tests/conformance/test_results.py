@@ -1,4 +1,4 @@
-"""Results of the real libraries' solutions against the reference: epilogues, scaled 8-bit products, 3-D convolutions.
+"""Results of the real libraries' solutions against the reference: epilogues, scales, groups, 3-D convolutions.
 
 The virtual GPU computes the kernels, so each result is compared as on a GPU, also the matrix and the vector that an
 epilogue writes besides D.
@@ -15,7 +15,7 @@ import pytest
 
 from analyzers.measure.correctness import error_bound
 from logparse.formats.miopen.problem_key import problem_from_key
-from logparse.model import GemmProblem, Problem
+from logparse.model import GemmProblem, Member, Problem
 from tests.conformance.loop import Loop
 from tests.conformance.rocm import Rocm
 
@@ -34,6 +34,18 @@ EPILOGUES: Mapping[str, Mapping[str, Any]] = {
     "BGRADA": {**SUMS, "bias_source": "a"},
     "BGRADB": {**SUMS, "bias_source": "b"},
 }
+GROUP: Mapping[str, Any] = {
+    **dict.fromkeys("mnk"),
+    "members": (Member(m=97, n=61, k=131), Member(m=16, n=24, k=40, lda=44, ldd=32), Member(m=97, n=61, k=131)),
+}
+GROUPED: Sequence[Mapping[str, Any]] = (
+    {},
+    {"trans": "TN", "beta": "nonzero"},
+    {"batch_count": 2},
+    {"activation": "gelu", "bias": True, "bias_type": "f16_r"},
+    {"trans": "NT", "activation": "relu", "bias": True, "bias_type": "f32_r"},
+    {"scale_alpha_vector": True},
+)
 INTO_BF16: Mapping[str, Any] = {"c_type": "bf16_r", "d_type": "bf16_r"}
 SCALED: Sequence[Mapping[str, Any]] = (
     {"scale_a": "scalar", "scale_b": "scalar", **INTO_BF16},
@@ -56,7 +68,7 @@ DEEP = [
 """Direction, and the beginning of MIOpen's key, whose first tensor is the image or, backward, the output."""
 
 
-def product(kind: str, trans: str, **fields: Any) -> GemmProblem:
+def product(kind: str = "f16_r", trans: str = "NN", **fields: Any) -> GemmProblem:
     plain: dict[str, Any] = {"m": 97, "n": 61, "k": 131, "batch_count": 1, "beta": "zero", "compute_type": "f32_r"}
     plain |= {"activation": "none", "bias": False} | dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), kind)
     return GemmProblem(**plain | {"trans_a": trans[0], "trans_b": trans[1]} | fields)
@@ -75,8 +87,22 @@ def all_right(loop: Loop, backend: str, problems: Sequence[Problem], most: int) 
 
 
 def test_epilogues_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    problems = [product("f16_r", "NN", **fields) for fields in EPILOGUES.values()]
+    problems = [product(**fields) for fields in EPILOGUES.values()]
     assert [x.epilogue for x in problems] == list(EPILOGUES)
+    all_right(Loop(rocm, tmp_path, dict(GFX90A)), "hipblaslt", problems, 8)
+
+
+def test_a_vector_of_alphas_is_right(rocm: Rocm, tmp_path: Path) -> None:
+    """One factor per row of D, also where K is split, beside a bias and before C is added."""
+    plain: Mapping[str, Any] = {"scale_alpha_vector": True, "beta": "nonzero"}
+    bias: Mapping[str, Any] = {"bias": True, "bias_type": "f16_r", "activation": "relu"}
+    problems = [product(**plain), product(**plain, **bias, m=32, n=32, k=4096)]
+    all_right(Loop(rocm, tmp_path, dict(GFX90A)), "hipblaslt", problems, 40)
+
+
+def test_groups_are_right(rocm: Rocm, tmp_path: Path) -> None:
+    """Of three products, two of one size on other operands."""
+    problems = [product(**GROUP, **fields) for fields in GROUPED]
     all_right(Loop(rocm, tmp_path, dict(GFX90A)), "hipblaslt", problems, 8)
 
 
@@ -94,15 +120,19 @@ def test_deep_convolutions_are_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "kernel", "fault"),
+    ("several", "kernel", "fault"),
     [
-        (["GELU_AUX", "DGELU"], "Cijk_A", "an element differs"),
-        (["DGELU_BGRAD"], "Reduction", "an element of bias differs"),
+        ([EPILOGUES["GELU_AUX"], EPILOGUES["DGELU"]], "Cijk_A", "an element differs"),
+        ([EPILOGUES["DGELU_BGRAD"]], "Reduction", "an element of bias differs"),
+        ([GROUP], "Cijk_A", "GEMM 1 of 3: an element differs"),
+        ([GROUP], "Cijk_A gemm=2", "GEMM 2 of 3: an element differs"),
     ],
 )
-def test_a_wrong_kernel_is_found(rocm: Rocm, tmp_path: Path, names: Sequence[str], kernel: str, fault: str) -> None:
-    """Also one that spoils nothing but what is written besides D."""
-    problems = [product("f16_r", "NN", **EPILOGUES[name]) for name in names]
+def test_a_wrong_kernel_is_found(
+    rocm: Rocm, tmp_path: Path, several: Sequence[Mapping[str, Any]], kernel: str, fault: str
+) -> None:
+    """Also one that spoils nothing but what is written besides D, or but one GEMM of a group."""
+    problems = [product(**fields) for fields in several]
     loop = Loop(rocm, tmp_path, GFX90A | {"VGPU_WRONG": kernel})
     for ((_, text),) in judged(loop, "hipblaslt", problems, 1):
         assert text.startswith(fault)

@@ -29,19 +29,26 @@ def supported_gemm(
     compute_types: Collection[str],
     scales: Collection[str | None],
     epilogues: Collection[str] = EPILOGUES,
+    *,
+    grouped: bool = False,
+    alpha_vector: bool = False,
 ) -> GemmProblem:
-    """The problem, where a library of these type words runs it.  Raises UnsupportedError."""
+    """The problem, where a library of these type words runs it; ``grouped`` and ``alpha_vector``: whether it takes
+    groups of GEMMs and a vector of alphas.  Raises UnsupportedError.
+    """
     if not isinstance(problem, GemmProblem):
         raise UnsupportedError(f"a {problem.kind}")
+    if problem.members and not grouped:
+        raise UnsupportedError("a grouped GEMM")
     if epilogue(problem) not in epilogues:
         raise UnsupportedError(f"epilogue {problem.epilogue}")
     used = (problem.scale_a, problem.scale_b, problem.scale_c, problem.scale_d)
-    if any(x not in scales for x in used) or problem.scale_alpha_vector:
+    if any(x not in scales for x in used) or (problem.scale_alpha_vector and not alpha_vector):
         raise UnsupportedError("scaled operands")
     if problem.swizzle_a or problem.swizzle_b:
         raise UnsupportedError("swizzled operands")
     if (problem.compute_type or "f32_r") not in compute_types:
         raise UnsupportedError(f"compute type {problem.compute_type}")
-    if any(matrix.dtype not in types for matrix in matrices(problem).values()):
+    if any(matrix.dtype not in types for one in problem.gemms for matrix in matrices(one).values()):
         raise UnsupportedError("a type that the library does not have")
     return problem

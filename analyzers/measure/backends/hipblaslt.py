@@ -2,19 +2,22 @@
 
 Asked for very many solutions, the heuristic returns nearly all kernels that fit the problem: ``exhaustive`` does that.
 A solution's id is the index that logs and tuning files use, the first int32 of ``hipblasLtMatmulAlgo_t`` (read in the
-library's source).  The bindings return tuples, status first, and take pointers as plain integers.
+library's source).  The bindings return tuples, status first, and take pointers as plain integers.  They lack the
+grouped GEMM (``hipblaslt_grouped``).
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.blas_gemms import EPILOGUES, epilogue, scale_type, supported_gemm
+from analyzers.measure.backends.hipblaslt_grouped import RESULT_BYTES, GroupedGemm
 from analyzers.measure.device.device_backend import DeviceBackend
-from analyzers.measure.device.operands import GemmOperands, Matrix, matrices, vectors
+from analyzers.measure.device.operands import GemmOperands, GroupedOperands, Matrix, matrices, vectors
 from analyzers.measure.device.torch_device import Call, TorchRunnable, marker_of
 from logparse.model import GemmProblem, Problem, Solution
 
@@ -47,7 +50,9 @@ _POINTERS = {"bias": "BIAS_POINTER", "aux": "EPILOGUE_AUX_POINTER"}
 _POINTERS |= {f"scale_{x}": f"{x.upper()}_SCALE_POINTER" for x in "abcd"}
 _OUTER_VECTOR = 3
 """HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F: a factor per row of op(A) or column of op(B)."""
-_RESULT_BYTES, _WORKSPACE_AT, _STATE_AT = 56, 24, 32
+_ALPHA_VECTOR = 4
+"""HIPBLASLT_POINTER_MODE_ALPHA_DEVICE_VECTOR_BETA_HOST: alpha is a vector in the device's memory."""
+_WORKSPACE_AT, _STATE_AT = 24, 32
 _MOST = 20_000
 _WORKSPACE_BYTES = 76 << 20
 """PyTorch's workspace for hipBLASLt on gfx94x; also what its logs show."""
@@ -85,10 +90,13 @@ class HipblasLt(DeviceBackend):
         if entry is None:
             raise UnsupportedError("the heuristic does not offer it")
         operands = self._cache.operands(gemm, conditions)
-        assert isinstance(operands, GemmOperands)
-        need = int.from_bytes(entry[_WORKSPACE_AT : _WORKSPACE_AT + 8], "little")
-        with self._device.memory_errors(float(need)):
-            call = self._call(gemm, operands, entry, need)
+        if isinstance(operands, GroupedOperands):
+            call, need = self._grouped_call(gemm, operands, entry)
+        else:
+            assert isinstance(operands, GemmOperands)
+            need = int.from_bytes(entry[_WORKSPACE_AT : _WORKSPACE_AT + 8], "little")
+            with self._device.memory_errors(float(need)):
+                call = self._call(gemm, operands, entry, need)
         marker = marker_of(self._place, solution.text)
         return TorchRunnable(self._device, operands, call, marker=marker, workspace_bytes=need)
 
@@ -111,23 +119,28 @@ class HipblasLt(DeviceBackend):
         key = (gemm.text, offered)
         if key not in self._results:
             wanted = _MOST if self._place.exhaustive else limit
-            described = self._described(gemm)
-            (preference,) = self._ask("hipblasLtMatmulPreferenceCreate")
-            size = ctypes.c_uint64(offered)
-            name = self._lt.hipblasLtMatmulPreferenceAttributes_t.HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
-            self._ask("hipblasLtMatmulPreferenceSetAttribute", preference, name, ctypes.addressof(size), 8)
-            results = (ctypes.c_uint8 * (_RESULT_BYTES * wanted))()
-            operation, layouts = described
-            order = [layouts[x] for x in "abcd"]
-            ask = (self._handle, operation, *order, preference, wanted, ctypes.addressof(results))
-            (count,) = self._ask("hipblasLtMatmulAlgoGetHeuristic", *ask)
-            self._ask("hipblasLtMatmulPreferenceDestroy", preference)
+            rows = (
+                self._grouped(gemm).heuristic(wanted, offered) if gemm.members else self._single(gemm, wanted, offered)
+            )
             held = self._results[key] = {}
-            for at in range(0, int(count) * _RESULT_BYTES, _RESULT_BYTES):
-                row = bytes(results[at : at + _RESULT_BYTES])
+            for row in rows:
                 if int.from_bytes(row[_STATE_AT : _STATE_AT + 4], "little") == 0:
                     held.setdefault(str(int.from_bytes(row[:4], "little", signed=True)), row)
         return self._results[key]
+
+    def _single(self, gemm: GemmProblem, wanted: int, offered: int) -> list[bytes]:
+        """The heuristic's results, of one GEMM."""
+        operation, layouts = self._described(gemm)
+        (preference,) = self._ask("hipblasLtMatmulPreferenceCreate")
+        size = ctypes.c_uint64(offered)
+        name = self._lt.hipblasLtMatmulPreferenceAttributes_t.HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+        self._ask("hipblasLtMatmulPreferenceSetAttribute", preference, name, ctypes.addressof(size), 8)
+        results = (ctypes.c_uint8 * (RESULT_BYTES * wanted))()
+        order = [layouts[x] for x in "abcd"]
+        ask = (self._handle, operation, *order, preference, wanted, ctypes.addressof(results))
+        (count,) = self._ask("hipblasLtMatmulAlgoGetHeuristic", *ask)
+        self._ask("hipblasLtMatmulPreferenceDestroy", preference)
+        return [bytes(results[at * RESULT_BYTES : (at + 1) * RESULT_BYTES]) for at in range(int(count))]
 
     def _described(self, gemm: GemmProblem) -> tuple[Any, dict[str, Any]]:
         """The operation and the layouts.  Which kernels fit depends on which pointers are set, wherever they point."""
@@ -139,13 +152,15 @@ class HipblasLt(DeviceBackend):
         batch = gemm.batch_count or 1
         if gemm.bias and gemm.bias_type in _TYPES:
             self._attribute(operation, "BIAS_DATA_TYPE", ctypes.c_int32(_TYPES[gemm.bias_type]))
-        for name, (_, kind) in vectors(gemm, batch).items():
+        if gemm.scale_alpha_vector:
+            self._attribute(operation, "POINTER_MODE", ctypes.c_int32(_ALPHA_VECTOR))
+        for name, (_, kind) in _pointed(gemm).items():
             self._attribute(operation, _POINTERS[name], ctypes.c_void_p(self._reserve(1).data_ptr()))
             if name == "aux":
                 self._attribute(operation, "EPILOGUE_AUX_DATA_TYPE", ctypes.c_int32(_TYPES[kind]))
                 self._attribute(operation, "EPILOGUE_AUX_LD", ctypes.c_int64(gemm.m or 0))
                 self._attribute(operation, "EPILOGUE_AUX_BATCH_STRIDE", ctypes.c_int64((gemm.m or 0) * (gemm.n or 0)))
-            if getattr(gemm, name) == "row":
+            if name.startswith("scale_") and getattr(gemm, name) == "row":
                 self._attribute(operation, f"{name[-1].upper()}_SCALE_MODE", ctypes.c_int32(_OUTER_VECTOR))
         return operation, {name: self._layout(matrix, batch) for name, matrix in matrices(gemm).items()}
 
@@ -170,30 +185,88 @@ class HipblasLt(DeviceBackend):
     def _call(self, gemm: GemmProblem, operands: GemmOperands, entry: bytes, need: int) -> Call:
         operation, layouts = self._described(gemm)
         memory, stream = operands.memory, self._device.stream
-        workspace, algo = self._reserve(need), ctypes.create_string_buffer(entry, _RESULT_BYTES)
-        number: Any = {"f64_r": ctypes.c_double, "f16_r": ctypes.c_uint16}.get(gemm.compute_type or "", ctypes.c_float)
-        one, zero = number(0x3C00 if gemm.compute_type == "f16_r" else 1), number(0)
-        scalars = (ctypes.addressof(one), ctypes.addressof(one if gemm.beta == "nonzero" else zero))
-        c_memory = memory.get("c", memory["d"])
-        vectors_of_sets = [(name, memory[name]) for name in vectors(gemm, 1)]
+        workspace, algo = self._reserve(need), ctypes.create_string_buffer(entry, RESULT_BYTES)
+        a, b, c, d = (layouts[x] for x in "abcd")
 
         def call(i: int) -> Any:
-            for name, held in vectors_of_sets:
-                self._attribute(operation, _POINTERS[name], ctypes.c_void_p(held[i].data_ptr()))
-            a, b, c, d = (x[i].data_ptr() for x in (memory["a"], memory["b"], c_memory, memory["d"]))
-            ab = (scalars[0], a, layouts["a"], b, layouts["b"])
-            cd = (scalars[1], c, layouts["c"], d, layouts["d"])
+            self._point(operation, gemm, operands, i)
+            alpha, beta = _scalars(gemm, operands, i)
+            at = {name: held[i].data_ptr() for name, held in memory.items() if held}
+            inputs = (alpha, at["a"], a, at["b"], b, beta, at.get("c", at["d"]), c, at["d"], d)
             tail = (ctypes.addressof(algo), workspace.data_ptr(), need, stream)
-            self._ask("hipblasLtMatmul", self._handle, operation, *ab, *cd, *tail)
-            _ = one, zero  # the addresses above are theirs
+            self._ask("hipblasLtMatmul", self._handle, operation, *inputs, *tail)
             return operands.d[i]
 
         return call
 
+    def _point(self, operation: Any, gemm: GemmProblem, operands: GemmOperands, i: int) -> None:
+        """Set the pointers of a descriptor to those of a set."""
+        for name in _pointed(gemm):
+            self._attribute(operation, _POINTERS[name], ctypes.c_void_p(operands.memory[name][i].data_ptr()))
+
+    def _grouped(self, gemm: GemmProblem, operands: GroupedOperands | None = None, i: int = 0) -> GroupedGemm:
+        """The group over a set's memory; without operands, over memory that no heuristic reads."""
+        rows: list[Sequence[int]] = []
+        for number, one in enumerate(gemm.gemms):
+            operation, layouts = self._described(one)
+            if operands is None:
+                alpha, beta = _scalar(one, one=True), _scalar(one, one=one.beta == "nonzero")
+                at = dict.fromkeys("abcd", int(self._reserve(1).data_ptr()))
+            else:
+                held = operands.gemms[number]
+                self._point(operation, one, held, i)
+                alpha, beta = _scalars(one, held, i)
+                at = {name: memory[i].data_ptr() for name, memory in held.memory.items() if memory}
+            a, b, c, d = (int(layouts[x]) for x in "abcd")
+            results = (beta, at.get("c", at["d"]), c, at["d"], d)
+            rows.append((int(operation), alpha, at["a"], a, at["b"], b, *results))
+        return GroupedGemm(int(self._handle), rows)
+
+    def _grouped_call(self, gemm: GemmProblem, operands: GroupedOperands, entry: bytes) -> tuple[Call, int]:
+        """A call, and its workspace: a set's arguments lie in a workspace of its own."""
+        groups = [self._grouped(gemm, operands, i) for i in range(operands.sets)]
+        need, torch, stream = groups[0].workspace_bytes(entry), self._device.torch, self._device.stream
+        with self._device.memory_errors(float(need * len(groups))):
+            spaces = [torch.empty(max(1, need), dtype=torch.uint8, device=self._device.device) for _ in groups]
+        for group, space in zip(groups, spaces, strict=True):
+            group.initialize(entry, space.data_ptr(), need, stream)
+
+        def call(i: int) -> Any:
+            groups[i].run(stream)
+            _ = spaces  # the arguments lie there
+            return operands.gemms[0].d[i]
+
+        return call, need
+
+
+def _pointed(gemm: GemmProblem) -> dict[str, tuple[int, str]]:
+    """What a descriptor points to, of ``vectors``: alpha is an argument of the call."""
+    return {name: x for name, x in vectors(gemm, gemm.batch_count or 1).items() if name in _POINTERS}
+
+
+def _scalars(gemm: GemmProblem, operands: GemmOperands, i: int) -> tuple[int, int]:
+    """Addresses of alpha (with a vector of them, its own) and beta."""
+    alphas = operands.memory.get("scale_alpha")
+    alpha = alphas[i].data_ptr() if alphas else _scalar(gemm, one=True)
+    return alpha, _scalar(gemm, one=gemm.beta == "nonzero")
+
+
+def _scalar(gemm: GemmProblem, *, one: bool) -> int:
+    """The address of 1 or 0 in the compute type."""
+    return ctypes.addressof(_number(gemm.compute_type, one))
+
+
+@cache
+def _number(compute_type: str | None, one: bool) -> Any:
+    if compute_type == "f16_r":
+        return ctypes.c_uint16(0x3C00 if one else 0)
+    return (ctypes.c_double if compute_type == "f64_r" else ctypes.c_float)(1 if one else 0)
+
 
 def _gemm(problem: Problem) -> GemmProblem:
     """The problem, where this backend runs it.  Raises UnsupportedError."""
-    return supported_gemm(problem, _TYPES, _COMPUTE, (None, "none", "scalar", "row"), _EPILOGUES)
+    scales = (None, "none", "scalar", "row")
+    return supported_gemm(problem, _TYPES, _COMPUTE, scales, _EPILOGUES, grouped=True, alpha_vector=True)
 
 
 def _open(place: Place) -> Backend:

@@ -5,16 +5,14 @@ Signatures and structures: ROCm/MIOpen ``include/miopen/miopen.h`` (LP64).  Ever
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from analyzers.measure.backend import UnsupportedError
+from analyzers.measure.device.loaded_library import loaded_library
 from analyzers.measure.device.operands import conv_shapes, geometry, strides
 from logparse.model import ConvProblem
 
@@ -170,7 +168,7 @@ class Convolution:
 @cache
 def _loaded() -> Any:
     """The library, its functions declared: a 64-bit pointer must not pass as an int."""
-    library = ctypes.CDLL(_path())
+    library = loaded_library("libMIOpen", "libMIOpen.so.1")
     _declare(library, _SIGNATURES)
     return library
 
@@ -179,16 +177,6 @@ def _declare(library: Any, signatures: Mapping[str, str]) -> None:
     for name, letters in signatures.items():
         function = getattr(library, name)
         function.restype, function.argtypes = ctypes.c_int, [_LETTERS[letter] for letter in letters]
-
-
-def _path() -> str:
-    """The copy that this process has loaded already, torch's own: two in one process would not share the device."""
-    with contextlib.suppress(OSError):
-        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
-        found = re.search(r"\s(/\S*/libMIOpen\.so\S*)$", maps, re.MULTILINE)
-        if found:
-            return found.group(1)
-    return "libMIOpen.so.1"
 
 
 def _ints(values: Sequence[int]) -> ctypes.Array[ctypes.c_int]:

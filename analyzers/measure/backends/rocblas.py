@@ -9,16 +9,14 @@ Signatures: ROCm/rocBLAS ``library/include/internal/rocblas-functions.h``, ``roc
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from analyzers.measure.backend import Backend, BackendType, Conditions, Place, UnsupportedError
 from analyzers.measure.backends.blas_gemms import epilogue, supported_gemm
 from analyzers.measure.device.device_backend import DeviceBackend
+from analyzers.measure.device.loaded_library import loaded_library
 from analyzers.measure.device.operands import GemmOperands, matrices
 from analyzers.measure.device.torch_device import Tensor, TorchRunnable, marker_of
 from logparse.model import DEFAULT, GemmProblem, Problem, Solution
@@ -37,7 +35,7 @@ class RocBlas(DeviceBackend):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)  # loads torch, and with it torch's own rocBLAS
-        self._library = _loaded()
+        self._library = loaded_library("librocblas", *_NAMES)
         self._handle = ctypes.c_void_p()
         self._ask("rocblas_create_handle", ctypes.byref(self._handle))
         self._ask("rocblas_set_stream", self._handle, ctypes.c_void_p(self._device.stream))
@@ -119,19 +117,6 @@ def _gemm(problem: Problem) -> GemmProblem:
     if epilogue(gemm) != "DEFAULT":
         raise UnsupportedError(f"epilogue {gemm.epilogue}")
     return gemm
-
-
-def _loaded() -> ctypes.CDLL:
-    """The copy that this process has loaded already, torch's own; else the machine's."""
-    with contextlib.suppress(OSError):
-        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
-        found = re.search(r"\s(/\S*/librocblas\.so\S*)$", maps, re.MULTILINE)
-        if found:
-            return ctypes.CDLL(found.group(1))
-    for name in _NAMES[:-1]:
-        with contextlib.suppress(OSError):
-            return ctypes.CDLL(name)
-    return ctypes.CDLL(_NAMES[-1])
 
 
 def _open(place: Place) -> Backend:

@@ -227,8 +227,8 @@ class GemmOperands(OperandSets):
     """Operand sets of a GEMM.  ``x, y, c, d, bias`` are lists over the sets, in torch's row-major terms.
 
     ``memory`` holds the same as the library's pointers; besides them ``aux`` (tight, of D's shape), ``scale_a`` …
-    (single precision: one factor, or one per row of op(A) or column of op(B)).  ``written`` are the names of what a
-    call writes: besides d a forward epilogue's aux, or a gradient's bias.
+    (single precision: one factor, or one per row of op(A) or column of op(B)) and ``scale_alpha`` (one per row of D).
+    ``written`` are the names of what a call writes: besides d a forward epilogue's aux, or a gradient's bias.
     """
 
     def __init__(self, device: TorchDevice, problem: GemmProblem, conditions: Conditions) -> None:
@@ -297,6 +297,7 @@ class GemmOperands(OperandSets):
         out = wide(self.x[0]) @ wide(self.y[0])
         out = out * scales["scale_a"] if "scale_a" in scales else out
         out = out * scales["scale_b"].unsqueeze(-1) if "scale_b" in scales else out
+        out = out * scales["scale_alpha"] if "scale_alpha" in scales else out
         if self.c:
             out += wide(self.c[0]) * scales.get("scale_c", 1)
         return out + wide(self.bias[0]) if self.bias and "bias" not in self.written else out
@@ -351,7 +352,47 @@ def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
             if word != "scalar" and not (word == "row" and rows):
                 raise UnsupportedError(f"{name} {word}")
             found[name] = (1 if word == "scalar" else rows, "f32_r")
+    if p.scale_alpha_vector:
+        found["scale_alpha"] = (m, "f32_r")
     return found
+
+
+class GroupedOperands:
+    """Operand sets of a grouped GEMM: those of its GEMMs, each with random data of its own."""
+
+    def __init__(self, device: TorchDevice, problem: GemmProblem, conditions: Conditions) -> None:
+        self.sets, self.evict = conditions.sets, conditions.evict
+        self.gemms = [GemmOperands(device, gemm, conditions) for gemm in problem.gemms]
+        self.fill(conditions.seed)
+
+    def fill(self, seed: int) -> None:
+        """See ``OperandSets``."""
+        for number, gemm in enumerate(self.gemms):
+            gemm.fill(seed * len(self.gemms) + number)
+
+    def poison(self) -> None:
+        """NaN in all that the first set's call writes."""
+        for gemm in self.gemms:
+            gemm.poison()
+
+    def error(self, output: Tensor) -> float:
+        """The largest of the GEMMs' errors; ``output`` is one of their results."""
+        errors = [gemm.error(gemm.d[0]) for gemm in self.gemms]
+        return math.nan if any(map(math.isnan, errors)) else max(errors)
+
+    def fault(self, run: Callable[[], Tensor]) -> str:
+        """See ``Operands``: of the first GEMM with one; ``run`` runs them all."""
+        for number, gemm in enumerate(self.gemms, start=1):
+            found = gemm.fault(partial(_after, run, gemm))
+            if found:
+                return f"GEMM {number} of {len(self.gemms)}: {found}"
+        return ""
+
+
+def _after(run: Callable[[], Tensor], gemm: GemmOperands) -> Tensor:
+    """One GEMM's result after a run of its group."""
+    run()
+    return gemm.d[0]
 
 
 class ConvOperands(OperandSets):

@@ -6,8 +6,11 @@ import ctypes
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from analyzers.measure.device import torch_device
 
 
 def loaded(source: Path, built: Path) -> Path:
@@ -19,3 +22,10 @@ def loaded(source: Path, built: Path) -> Path:
     subprocess.run([compiler, *flags, "-o", str(built), str(source), "-lm"], check=True)
     ctypes.CDLL(str(built))
     return built
+
+
+def planted_times(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of measuring becomes the fake's ``device_us``, which its kernels alone advance: times are exact."""
+    device_us = ctypes.c_double.in_dll(ctypes.CDLL(str(library)), "device_us")
+    clock = SimpleNamespace(perf_counter_ns=lambda: int(device_us.value * 1e3))
+    monkeypatch.setattr(torch_device, "time", clock)

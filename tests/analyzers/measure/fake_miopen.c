@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct { int type, n, length[4], stride[4]; } Tensor;
 typedef struct { int pad[2], stride[2], dilation[2], groups; } Conv;
@@ -18,6 +17,7 @@ enum { UNKNOWN = 900, FOUND_ONLY = 901, HIDDEN = 16, FAILING = 25 };
 static const uint64_t SLOW[3] = {91, 97, 102}, FAST[3] = {137, 155, 156}, WRONG[3] = {85, 86, 87};
 static uint64_t compiled[16];
 static int compiled_count;
+double device_us; /* the device's clock, which only convolutions advance; the wrong ones are the fastest */
 
 int miopenGetVersion(size_t *major, size_t *minor, size_t *patch) { *major = 3, *minor = 4, *patch = 0; return OK; }
 int miopenCreateWithStream(void **handle, void *stream) { *handle = malloc(1); return OK; }
@@ -102,10 +102,7 @@ static int run(int direction, const Conv *c, const Tensor *tx, float *x, const T
         fclose(log);
     }
     if (id == FAILING) return INTERNAL;
-    /* So long that no noise of the machine changes the order: the wrong one is the fastest. */
-    int ms = id == SLOW[direction] ? 40 : id == FAST[direction] ? 8 : id == WRONG[direction] ? 0 : 20;
-    struct timespec pause = {0, ms * 1000000};
-    nanosleep(&pause, NULL);
+    device_us += id == SLOW[direction] ? 4000 : id == FAST[direction] ? 800 : id == WRONG[direction] ? 100 : 2000;
     zero(direction == F ? ty : direction == B ? tx : tw, direction == F ? y : direction == B ? x : w);
     if (id != WRONG[direction]) convolve(direction, c, tx, x, tw, w, ty, y);
     return OK;

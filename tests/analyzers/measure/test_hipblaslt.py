@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,8 @@ from analyzers.measure.backends.hipblaslt import BACKEND
 from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
-from logparse.model import GemmProblem, Solution
-from tests.analyzers.measure.compiled import loaded
+from logparse.model import GemmProblem, Member, Solution
+from tests.analyzers.measure.compiled import loaded, planted_times
 from tests.analyzers.measure.problems import gemm
 
 SOURCE = Path(__file__).with_name("fake_hipblaslt.c")
@@ -25,13 +27,14 @@ SLOW, FAST, WRONG = (Solution("hipblaslt", index) for index in ("4711", "17", "2
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> None:
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The compiled library, loaded in this process: the bindings' own loading then finds it by its soname."""
-    loaded(SOURCE, tmp_path_factory.mktemp("hipblaslt") / NAME)
+    return loaded(SOURCE, tmp_path_factory.mktemp("hipblaslt") / NAME)
 
 
 @pytest.fixture
-def calls(library: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def calls(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    planted_times(library, monkeypatch)
     for name in ("ROCM_PATH", "ROCM_HOME"):  # the bindings would load the library from there
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FAKE_HIPBLASLT_LOG", str(tmp_path / "calls"))
@@ -49,6 +52,7 @@ def backend(calls: Path) -> Backend:
         gemm(trans_a="T", lda=60),
         gemm(trans_b="T", bias=True, activation="relu", bias_type="f32_r"),
         gemm(beta="nonzero", batch_count=2, stride_a=4000, stride_b=2970, stride_c=2400, stride_d=2400),
+        gemm(scale_alpha_vector=True),
     ],
     ids=lambda p: p.label,
 )
@@ -81,6 +85,25 @@ def test_what_is_written_besides_the_result_is_checked(backend: Backend, problem
     assert (right.fault(), acceptable(right.error(), error_bound(problem))) == ("", True)
     assert wrong.fault().startswith(fault)
     assert not acceptable(wrong.error(), error_bound(problem))
+
+
+def test_a_group_is_measured_whole(backend: Backend, library: Path) -> None:
+    """Its GEMMs have operands of their own, also where two are of one size, and each set has its own object."""
+    members = (Member(m=33, n=20, k=50), Member(m=16, n=8, k=24, ldd=20), Member(m=33, n=20, k=50))
+    free = dict.fromkeys(("m", "n", "k", "lda", "ldb", "ldc", "ldd"))
+    problem = replace(gemm(bias=True, bias_type="f32_r"), members=members, **free)
+    living = ctypes.c_int.in_dll(ctypes.CDLL(str(library)), "fake_groups")
+    context = WorkerContext({"hipblaslt": backend}, Place(), Method(), lambda what: None)
+    result = context.measure(problem)
+    assert [(row.solution, row.status) for row in result.rows] == [(SLOW, "ok"), (FAST, "ok"), (WRONG, "wrong")]
+    assert result.best == FAST
+    runnables = [backend.prepare(problem, x, Conditions(sets=2)) for x in (FAST, WRONG)]
+    assert [x.workspace_bytes for x in runnables] == [16 + 64, 16 + 128]
+    assert [x.fault().partition(":")[0] for x in runnables] == ["", "GEMM 1 of 3"]
+    assert runnables[0].sample_us(2) == 3 * 800, "each of three GEMMs advances the clock"
+    del runnables
+    backend.release()
+    assert living.value == 0
 
 
 def test_a_solution_that_needs_more_workspace_is_not_offered(backend: Backend) -> None:

@@ -20,7 +20,7 @@ from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
 from logparse.formats.miopen.solvers import SOLVERS, known_algorithm
 from logparse.model import Direction, Solution
-from tests.analyzers.measure.compiled import loaded
+from tests.analyzers.measure.compiled import loaded, planted_times
 from tests.analyzers.measure.problems import SMALL_W, gemm
 
 SOURCE = Path(__file__).with_name("fake_miopen.c")
@@ -43,6 +43,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def calls(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    planted_times(library, monkeypatch)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
     monkeypatch.setenv("FAKE_MIOPEN_LOG", str(tmp_path / "calls"))
     return tmp_path / "calls"
