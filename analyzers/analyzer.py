@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import pandas as pd
+import pyarrow as pa
 
 from logparse.model import Finding
 
@@ -29,7 +30,7 @@ class Tables:
     ``run``; ``messages`` is per process (it has a ``pid`` column).  ``passes``: ``evidence.passes`` of the
     store, where ``measurements`` lacks what only system find-dbs contain; None where it lacks nothing.  So are
     ``solvers`` (``source_id, library, solution`` of all of MIOpen's solutions) and ``workspaces``
-    (``evidence.read_workspaces``) for the checks of override files.
+    (``evidence.read_workspaces``, an Arrow table) for the checks of override files.
     """
 
     run: str
@@ -46,7 +47,7 @@ class Tables:
     facts: pd.DataFrame
     passes: pd.DataFrame | None = None
     solvers: pd.DataFrame | None = None
-    workspaces: pd.DataFrame | None = None
+    workspaces: pa.Table | None = None
 
 
 def once(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pandas as pd
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from analyzers.analyzer import Tables
+from analyzers.analyzer import Tables, once
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen.find_db_record import ORIGIN
 from logparse.model import problem_from_text
@@ -16,47 +19,81 @@ from logparse.model import problem_from_text
 if TYPE_CHECKING:
     import duckdb
 
-Workspaces: TypeAlias = Mapping[str, Mapping[str, int]]
-"""Find-db key → solution → the largest workspace in bytes, where it is above 0."""
 
-_COLUMNS = ("key_text", "problem", "solution", "workspace_bytes")
-_ROWS = f"""
-    select key_text, if(key_text is null, problem, null) as problem, solution, workspace_bytes
-    from (select * replace (if(origin = '{ORIGIN}', key_text, null) as key_text) from measurements
-          where kind = 'conv' and workspace_bytes > 0)"""
+@dataclass(frozen=True, eq=False)
+class Workspaces:
+    """Workspaces above 0 in ``bytes`` of find-db keys and solutions, which are places in ``keys`` and ``solutions``."""
+
+    keys: pa.StringArray
+    solutions: Sequence[str]
+    key: npt.NDArray[np.int32]
+    solution: npt.NDArray[np.int32]
+    bytes: npt.NDArray[np.int64]
+
+    def of(self, keys: Collection[str]) -> dict[tuple[str, str], int]:
+        """The largest by key and solution, of some keys."""
+        wanted = pc.is_in(self.keys, pa.array(keys, pa.string())).to_numpy(zero_copy_only=False)
+        out: dict[tuple[str, str], int] = {}
+        for row in np.flatnonzero(wanted[self.key]).tolist():
+            place = self.keys[self.key[row]].as_py(), self.solutions[self.solution[row]]
+            out[place] = max(int(self.bytes[row]), out.get(place, 0))
+        return out
 
 
-def read_workspaces(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
-    """Solutions of the view ``measurements`` of a connection that need a workspace: ``key_text`` as a find-db has it,
-    else ``problem``, ``solution`` and ``workspace_bytes``.  Texts are categories.
+_FIND_DB = f"origin = '{ORIGIN}' and key_text is not null"
+_NEEDED = "from measurements where kind = 'conv' and workspace_bytes > 0"
+_KEYED = f"select key_text as key, solution, workspace_bytes as bytes {_NEEDED} and {_FIND_DB}"
+_OTHERS = f"""
+    select problem, solution, max(workspace_bytes) as bytes {_NEEDED} and ({_FIND_DB}) is not true group by all"""
+
+
+def read_workspaces(con: duckdb.DuckDBPyConnection) -> pa.Table:
+    """Find-db ``key``, ``solution`` and ``bytes`` of what needs a workspace in the view ``measurements``.
+
+    Texts are dictionaries, made block by block: the whole of a find-db's keys would be its size in memory.
     """
-    read = con.sql(_ROWS).to_arrow_table()
-    texts = [x.dictionary_encode() if x.type == pa.string() else x for x in read.columns]
-    made: pd.DataFrame = pa.table(texts, names=read.column_names).to_pandas()
-    return made
+    batches = [_encoded(pa.table(batch)) for batch in con.sql(_KEYED).to_arrow_reader(1 << 17)]
+    others = con.sql(_OTHERS).to_arrow_table()
+    return pa.concat_tables([*batches, _encoded(_with_keys(others))]).unify_dictionaries().combine_chunks()
 
 
+def _encoded(rows: pa.Table) -> pa.Table:
+    return pa.table(
+        {name: rows[name].cast(pa.string()).dictionary_encode() for name in ("key", "solution")}
+        | {"bytes": rows["bytes"].cast(pa.int64())}
+    )
+
+
+def _with_keys(rows: pa.Table) -> pa.Table:
+    """Rows of a ``problem`` with its find-db key, where it has one."""
+    texts = rows["problem"].to_pylist()
+    keys = {text: find_db.key(problem_from_text(text), {}) for text in dict.fromkeys(texts)}
+    named = rows.append_column("key", pa.array([keys[text] for text in texts], pa.string()))
+    return named.filter(pc.is_valid(named["key"]))
+
+
+@once
 def workspaces(tables: Tables) -> Workspaces:
     """Those of the tables: read from the store already, or made here."""
-    rows = tables.workspaces
-    if rows is None:
+    read = tables.workspaces
+    if read is None:
         rows = tables.measurements
         rows = rows[(rows["kind"] == "conv") & (rows["workspace_bytes"].astype("float64") > 0)]
-        rows = rows.assign(key_text=rows["key_text"].where(rows["origin"] == ORIGIN))
-    return _largest(zip(*(rows[x] for x in _COLUMNS), strict=True))
-
-
-def _largest(rows: Iterable[tuple[str | None, str, str, int]]) -> Workspaces:
-    """``key_text`` is the key as a find-db has it; elsewhere it is that of the problem."""
-    out: dict[str, dict[str, int]] = {}
-    keys: dict[str, str | None] = {}
-    for key_text, problem, solution, size in rows:
-        key = key_text if isinstance(key_text, str) else None
-        if key is None:
-            if problem not in keys:
-                keys[problem] = find_db.key(problem_from_text(problem), {})
-            key = keys[problem]
-        if key is not None:
-            mine = out.setdefault(key, {})
-            mine[solution] = max(int(size), mine.get(solution, 0))
-    return out
+        keyed = (rows["origin"] == ORIGIN) & rows["key_text"].notna()
+        named = ["key_text", "problem", "solution", "workspace_bytes"]
+        made, others = (
+            pa.Table.from_pandas(rows.loc[which, named], preserve_index=False).rename_columns(
+                ["key", "problem", "solution", "bytes"]
+            )
+            for which in (keyed, ~keyed)
+        )
+        read = pa.concat_tables([_encoded(made), _encoded(_with_keys(others.drop_columns("key")))])
+    read = read.unify_dictionaries().combine_chunks()
+    key, solution = (read[name].combine_chunks() for name in ("key", "solution"))
+    return Workspaces(
+        keys=key.dictionary,
+        solutions=solution.dictionary.to_pylist(),
+        key=key.indices.to_numpy(),
+        solution=solution.indices.to_numpy(),
+        bytes=read["bytes"].to_numpy(),
+    )

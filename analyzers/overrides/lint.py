@@ -185,12 +185,13 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
 
 def _workspaces(reading: Reading[Any], needed: Workspaces) -> Iterator[Note]:
     """Rows that state a smaller workspace than was measured."""
-    rows: Iterable[Row] = reading.rows
+    rows: Sequence[Row] = reading.rows
     if isinstance(rows, LongFile):
         rows = [row for key in rows.with_less(needed) for row in reading.by_key.get(key, ())]
+    sizes = needed.of({row.key for row in rows})
     for row in rows:
         if row.live and row.solution is not None and row.workspace_bytes is not None:
-            known = needed.get(row.key, {}).get(row.solution.text, 0)
+            known = sizes.get((row.key, row.solution.text), 0)
             if row.workspace_bytes < known:
                 message = f"{row.solution.id} needs {known:,} bytes of workspace, the row has {row.workspace_bytes:,}"
                 remedy = "copy it from a measured record: the call fails otherwise"

@@ -22,7 +22,7 @@ from analyzers.overrides import miopen_records
 from analyzers.overrides.miopen_find_db_file import FindDbFile, Judged
 from analyzers.overrides.miopen_records import Item, items_of, line_notes, other_machine, wanted
 from analyzers.overrides.override_format import Merging, OverrideFormat
-from analyzers.overrides.reading import Breach, Note, Offer, Reading, Row, Rule, Verdicts, judge, text_of, whole
+from analyzers.overrides.reading import Breach, Note, Offer, Reading, Row, Rule, Verdicts, judge, whole
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db
@@ -207,11 +207,10 @@ def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
     return values[0], [*values[1:3], id] if len(values) > 2 else values[1:]
 
 
-def _too_many(text: str) -> Iterator[Note]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.count(";") >= _MOST and line.partition("=")[2].count(";") >= _MOST:
-            message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts above {_MOST} usable ones"
-            yield Note(number, "warning", "too-many", message, "keep the fastest few")
+def _too_many(file: FindDbFile) -> Iterator[Note]:
+    for number in file.longer_than(_MOST):
+        message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts above {_MOST} usable ones"
+        yield Note(number, "warning", "too-many", message, "keep the fastest few")
 
 
 def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
@@ -244,7 +243,10 @@ def _wanted(target: Facts) -> str:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
-    """What MIOpen takes from the file; without facts of a target its name is taken to be right where it is one."""
+    """What MIOpen takes from the file; without facts of a target its name is taken to be right where it is one.
+
+    A byte order mark is part of the first key, as it is to MIOpen.
+    """
     own = {fact.name: fact.value for fact in find_db.facts_of_name(name)}
     refusals = tuple(_refusals(name, target))
     certain, taken, why = miopen_records.taken(target, refusals)
@@ -253,9 +255,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
         found = tuple(items_of(line, key, payload, first, problem_from_key, _split))
         return [(x, _row(x, *judge(line, x, target, _RULES, taken, why))) for x in _with_thrown(found, target)]
 
-    file = FindDbFile(
-        _text(data), record, lambda solver, algorithm, problem: _usual(solver, algorithm, problem, target)
-    )
+    file = FindDbFile(data, record, lambda solver, algorithm, problem: _usual(solver, algorithm, problem, target))
     return Reading(rows=file, refusals=refusals, certain=certain, facts=own, target=target, parsed=file)
 
 
@@ -268,18 +268,11 @@ def _usual(solver: str, algorithm: str, problem: ConvProblem, target: Facts) -> 
     return not judge(1, item, target, _RULES, True, "")[1]
 
 
-def _text(data: bytes) -> str:
-    """The file as MIOpen reads it: a byte order mark is part of the first key."""
-    text, bom = text_of(data)
-    return "\ufeff" * bom + text
-
-
 def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[Note]:
     """What else to know of a file and its items."""
-    text = _text(data)
     yield from line_notes(reading.parsed.keyless)
-    yield from _too_many(text)
-    if not text.strip("\ufeff\r\n "):
+    yield from _too_many(reading.parsed)
+    if not data.replace("\ufeff".encode(), b"").strip(b"\r\n "):
         yield Note(None, "error", "empty", "no record in the file", _REFIND)
     if reading.facts.get("miopen_version") == "3.3.0":
         yield Note(None, "warning", "biased-times", find_db.BIASED, "find again with a later MIOpen")

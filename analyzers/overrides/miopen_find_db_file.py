@@ -7,19 +7,23 @@ judged for all.  The other records are judged item by item.  A law holds both wa
 
 from __future__ import annotations
 
-import math
-import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain
-from typing import TypeAlias, TypeVar, cast, overload
+from typing import TypeAlias, TypeVar, overload
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analyzers.evidence.workspaces import Workspaces
 from analyzers.overrides.miopen_records import Item
 from analyzers.overrides.reading import LongFile, Offer, Row, offers
-from logparse.formats.decimals import MS_TO_US
-from logparse.formats.miopen.problem_key import SIZES_2D, SIZES_3D, key_of, problem_from_key
+from logparse.formats.miopen.find_db_index import Index, index_of
+from logparse.formats.miopen.problem_key import key_of, problem_from_key
 from logparse.model import ConvProblem
 
 K = TypeVar("K")
@@ -30,67 +34,68 @@ Judge: TypeAlias = Callable[[int, str, str, int], Judged]
 Usual: TypeAlias = Callable[[str, str, ConvProblem], bool]
 """Whether nothing is wrong with a solver under an algorithm in a record of such a problem."""
 
-_SIZES = re.compile(rf"({SIZES_2D}|{SIZES_3D})-", re.ASCII)
-_SMALLEST = {
-    4: "1-1-1-1x1-1-1-1-1-1x1-1x1-1x1-",
-    7: "1-1-1-1-1x1x1-1-1-1-1-1-1x1-1x1x1-1x1x1-",
-    8: "1-1-1-1-1x1x1-1-1-1-1-1-1x1x1-1x1x1-1x1x1-",
-}
-"""Sizes of a key, by how many ``x`` they have: a 3D key may have a pad of two numbers."""
-_ITEM = re.compile(r"(?:^|;)([^\s:;,=]+):(?=[\d.]*[1-9])\d{1,18}(?:\.\d{1,18})?,\d{1,11},(\w+)(?=;|$)", re.ASCII)
-"""An item with a time above 0 and a workspace that a GPU may have."""
-_WORKSPACE = re.compile(r"[=;]([^:]+):[^,]*,(\d+)", re.ASCII)
-"""Solver and workspace of an item of the usual form."""
-_TIME = re.compile(r"[=;](([^:]+):([\d.]+),\d+,\w+)", re.ASCII)
-"""Text, solver and time of an item of the usual form."""
+_SMALLEST = {2: "1-1-1-1x1-1-1-1-1-", 3: "1-1-1-1-1x1x1-1-1-1-1-1-"}
+"""What stands before a key's tail, by its count of dimensions."""
+_DIRECTIONS = "FBW"
 
 
 class FindDbFile(LongFile):
     """The items of a find-db's records, in order.  Lines without key or ``=`` (``keyless``) have none."""
 
-    def __init__(self, text: str, judge: Judge, usual: Usual) -> None:
-        self._lines = text.split("\n")
-        self._judge = judge
-        self._first: dict[str, int] = {}
-        self._again: dict[str, list[int]] = {}
-        self._starts, self._numbers, self._count = array("q"), array("q"), 0
-        self._odd: dict[int, Judged] = {}
-        self._same: dict[str, dict[tuple[str, str], array[int] | None]] = {x: {} for x in "FBW"}  # None: not usual
-        self.keyless: list[int] = []
-        for number, line in enumerate(self._lines, start=1):
-            key, equals, payload = line.partition("=")
-            if not equals or not key:
-                self.keyless += [number] if line.strip() else []
-                continue
-            first = self._first.setdefault(key, number)
-            if first != number:
-                self._again.setdefault(key, []).append(number)
-            problem = _usual_key(key) if first == number else None
-            same = None if problem is None else self._alike(payload, problem, usual)
-            if same is None:
-                self._odd[number] = judge(number, key, payload, first)
-            for lines in same or ():
-                lines.append(number)
-            self._starts.append(self._count)
-            self._numbers.append(number)
-            self._count += len(self._odd[number] if same is None else same)
+    def __init__(self, data: bytes, judge: Judge, usual: Usual) -> None:
+        self._data, self._judge = data, judge
+        self.columns = index = index_of(data)
+        problems = [_usual_tail(*tail) for tail in index.tails]
+        known = np.array([x is not None for x in (*problems, None)])  # the last is that of records not ordinary
+        letters = np.array([_DIRECTIONS.find(x.direction) if x else 0 for x in (*problems, None)])
+        self._usual = known[index.tail]
+        self._kinds = _Kinds(index, letters[index.tail[index.line]])
+        example: dict[str, ConvProblem] = {x.direction: x for x in problems if x is not None}
+        self._usual[index.line[~self._kinds.fine(usual, example)[self._kinds.place]]] = False
+        has_key = index.equals > 0
+        self._numbers = np.flatnonzero(has_key) + 1
+        self._odd = {n: self._judge_line(n) for n in (np.flatnonzero(has_key & ~self._usual) + 1).tolist()}
+        self.keyless = [n for n in (np.flatnonzero(~has_key) + 1).tolist() if self._line(n).strip()]
 
-    def _alike(self, payload: str, problem: ConvProblem, usual: Usual) -> list[array[int]] | None:
-        """For each item of a record the lines of those like it; None where anything is unusual."""
-        found, same = _ITEM.findall(payload), self._same[problem.direction]
-        if len(found) != payload.count(";") + 1 or len(dict(found)) != len(found):
-            return None
-        for pair in found:
-            if pair not in same:
-                same[pair] = array("q") if usual(pair[0], pair[1], problem) else None
-        lines = [same[pair] for pair in found]
-        return None if None in lines else cast("list[array[int]]", lines)
+    def _line(self, number: int) -> str:
+        start, end = self.columns.starts[number - 1], self.columns.starts[number] - 1
+        return self._data[start:end].decode("utf-8", "surrogateescape")
+
+    def _key(self, number: int) -> str:
+        start = self.columns.starts[number - 1]
+        return self._data[start : start + self.columns.equals[number - 1]].decode("utf-8", "surrogateescape")
+
+    def _judge_line(self, number: int) -> Judged:
+        key, _, payload = self._line(number).partition("=")
+        return self._judge(number, key, payload, int(self.columns.first[number - 1]) + 1)
+
+    @cached_property
+    def _starts(self) -> npt.NDArray[np.int64]:
+        """How many items stand before those of each record."""
+        counts = np.diff(self.columns.begins).astype(np.int64)
+        counts[np.fromiter(self._odd, np.int64, len(self._odd)) - 1] = [len(x) for x in self._odd.values()]
+        before: npt.NDArray[np.int64] = np.cumsum(counts[self._numbers - 1]) - counts[self._numbers - 1]
+        return before
+
+    @cached_property
+    def _first(self) -> dict[str, int]:
+        """Key → line of its first record."""
+        first = self.columns.first[self._numbers - 1] + 1 == self._numbers
+        return {self._key(number): number for number in self._numbers[first].tolist()}
+
+    @cached_property
+    def _again(self) -> dict[str, list[int]]:
+        """Key → lines of its other records."""
+        out: dict[str, list[int]] = {}
+        for number in self._numbers[self.columns.first[self._numbers - 1] + 1 != self._numbers].tolist():
+            out.setdefault(self._key(number), []).append(number)
+        return out
 
     def __len__(self) -> int:
-        return self._count
+        return int(self._starts[-1]) + len(self._judged(int(self._numbers[-1]))) if len(self._numbers) else 0
 
     def __iter__(self) -> Iterator[Row]:
-        for number in self._numbers:
+        for number in self._numbers.tolist():
             yield from self.of_line(number)
 
     @overload
@@ -104,17 +109,20 @@ class FindDbFile(LongFile):
         if not 0 <= place < len(self):
             raise IndexError(index)
         at = bisect_right(self._starts, place) - 1
-        return self.of_line(self._numbers[at])[place - self._starts[at]]
+        return self.of_line(int(self._numbers[at]))[place - int(self._starts[at])]
 
     def of_line(self, number: int) -> list[Row]:
         """The rows of the record in a line."""
         return [row for _, row in self._judged(number)]
 
     def _judged(self, number: int) -> Judged:
-        if number in self._odd:
-            return self._odd[number]
-        key, _, payload = self._lines[number - 1].partition("=")
-        return self._judge(number, key, payload, number)
+        return self._odd[number] if number in self._odd else self._judge_line(number)
+
+    def longer_than(self, most: int) -> list[int]:
+        """Lines with more items than that."""
+        usual = np.flatnonzero(self._usual & (np.diff(self.columns.begins) > most)) + 1
+        others = (n for n in (*self._odd, *self.keyless) if self._line(n).partition("=")[2].count(";") >= most)
+        return sorted([*usual.tolist(), *others])
 
     @property
     def odd(self) -> Iterator[Row]:
@@ -126,10 +134,8 @@ class FindDbFile(LongFile):
         """Each item that was judged, what becomes of it, and the lines of those that it was judged for."""
         for number, judged in self._odd.items():
             yield from ((item, row, (number,)) for item, row in judged)
-        for same in self._same.values():
-            for (solver, _), lines in same.items():
-                if lines:
-                    yield next((item, row, lines) for item, row in self._judged(lines[0]) if item.solver == solver)
+        for solver, lines in self._kinds.lines(self._usual):
+            yield next((item, row, lines) for item, row in self._judged(lines[0]) if item.solver == solver)
 
     @property
     def alike(self) -> Iterator[tuple[Row, Sequence[int]]]:
@@ -143,8 +149,11 @@ class FindDbFile(LongFile):
         number = self._first[key]
         if number in self._odd or key in self._again:
             return list(offers(chain(self.of_line(number), *map(self.of_line, self._again.get(key, ())))))
-        items = _TIME.findall(self._lines[number - 1], len(key))
-        return [Offer(number, key, x, x, float(f"{time}e{MS_TO_US}"), text) for text, x, time in items]
+        index, out = self.columns, []
+        for item in range(index.begins[number - 1], index.begins[number]):
+            solver, text = index.solvers[index.solver[item]], self._data[index.at[item] : index.ends[item]].decode()
+            out.append(Offer(number, key, solver, solver, float(index.time_us[item]), text))
+        return out
 
     @property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
@@ -157,9 +166,9 @@ class FindDbFile(LongFile):
     @cached_property
     def _shapes(self) -> dict[str | None, list[int]]:
         out: dict[str | None, list[int]] = {}
-        for number in self._numbers:
+        for number in self._numbers.tolist():
             try:
-                shape = problem_from_key(self._lines[number - 1].partition("=")[0]).shape
+                shape = problem_from_key(self._key(number)).shape
             except ValueError:
                 shape = None
             out.setdefault(shape, []).append(number)
@@ -169,16 +178,32 @@ class FindDbFile(LongFile):
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
         return _OfKeys(self._shapes, lambda x: [r for line in self._shapes[x] for r in self.of_line(line) if r.live])
 
-    def with_less(self, needed: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-        for key, sizes in needed.items():
-            number = self._first.get(key)
-            if number is None:
-                continue
-            stated = dict(_WORKSPACE.findall(self._lines[number - 1]))
-            if number in self._odd or any(
-                int(stated.get(solution.partition(":")[2], size)) < size for solution, size in sizes.items()
-            ):
-                yield key
+    @cached_property
+    def usual_lines(self) -> npt.NDArray[np.int64]:
+        """The lines, counted from 0, of records of the usual form."""
+        return np.flatnonzero(self._usual)
+
+    @cached_property
+    def usual_keys(self) -> pa.LargeStringArray:
+        """Their keys."""
+        starts = self.columns.starts[self.usual_lines]
+        cuts = np.empty(2 * len(starts), np.int64)  # every other text is a key
+        cuts[::2], cuts[1::2] = starts, starts + self.columns.equals[self.usual_lines]
+        texts = pa.LargeStringArray.from_buffers(max(len(cuts) - 1, 0), pa.py_buffer(cuts), pa.py_buffer(self._data))
+        return texts.take(pa.array(np.arange(0, len(cuts), 2)))
+
+    def with_less(self, needed: Workspaces) -> Iterator[str]:
+        index, names = self.columns, {f"miopen:{name}": place for place, name in enumerate(self.columns.solvers)}
+        found = pc.index_in(needed.keys.cast(pa.large_string()), self.usual_keys).fill_null(-1).to_numpy()[needed.key]
+        solver = np.array([*(names.get(x, -1) for x in needed.solutions), -1])[needed.solution]
+        known = (found >= 0) & (solver >= 0)
+        asked = self.usual_lines[found[known]] * len(names) + solver[known]
+        items = index.line.astype(np.int64) * len(names) + index.solver
+        order = np.argsort(items)
+        at = order[np.minimum(np.searchsorted(items, asked, sorter=order), len(order) - 1)]
+        less = (items[at] == asked) & (index.workspace_bytes[at] < needed.bytes[known])
+        yield from dict.fromkeys(self._key(line + 1) for line in np.unique(index.line[at[less]]).tolist())
+        yield from dict.fromkeys(self._key(number) for number in self._odd)
 
 
 class _OfKeys(Mapping[K, Sequence[V]]):
@@ -199,30 +224,40 @@ class _OfKeys(Mapping[K, Sequence[V]]):
         return len(self._keys)
 
 
-def _usual_key(key: str) -> ConvProblem | None:
-    """A problem of the key's tail, if MIOpen makes such a key and spells it so."""
-    match = _SIZES.match(key)
-    if match is None:
-        return None
-    sizes = match[1]
-    problem = _usual_tail(sizes.count("x"), key[match.end() :])
-    product = math.prod(map(int, sizes.replace("x", "-").replace("-0", "").split("-")))  # pads are 0
-    return problem if product < 1 << 62 or _is_read(key) else None  # flops are at most twice the product
+class _Kinds:
+    """The items of a file by solver, algorithm and direction: those of one kind are judged alike."""
+
+    def __init__(self, index: Index, direction: npt.NDArray[np.int64]) -> None:
+        self._index = index
+        codes = (index.solver.astype(np.int64) * len(index.algorithms) + index.algorithm) * len(_DIRECTIONS) + direction
+        self._codes, self.place = np.unique(codes, return_inverse=True)
+
+    def fine(self, usual: Usual, examples: Mapping[str, ConvProblem]) -> npt.NDArray[np.bool_]:
+        """Of each kind, whether nothing is wrong with it."""
+        return np.array([self._fine(code, usual, examples) for code in self._codes.tolist()], bool)
+
+    def _fine(self, code: int, usual: Usual, examples: Mapping[str, ConvProblem]) -> bool:
+        names, direction = divmod(code, len(_DIRECTIONS))
+        solver, algorithm = divmod(names, len(self._index.algorithms))
+        problem = examples.get(_DIRECTIONS[direction])
+        return problem is not None and usual(self._index.solvers[solver], self._index.algorithms[algorithm], problem)
+
+    def lines(self, usual: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Sequence[int]]]:
+        """Solver and lines (from 1) of each kind in usual records, in the order of their first lines."""
+        items = np.flatnonzero(usual[self._index.line])
+        order = items[np.argsort(self.place[items], kind="stable")]
+        cuts = np.flatnonzero(np.diff(self.place[order])) + 1
+        for group in sorted(np.split(order, cuts), key=lambda x: x[:1].tolist()):
+            if len(group):
+                lines = array("q", (self._index.line[group] + np.int64(1)).tobytes())
+                yield self._index.solvers[self._index.solver[group[0]]], lines
 
 
-@lru_cache(maxsize=4096)  # a file has some hundred
-def _usual_tail(separators: int, tail: str) -> ConvProblem | None:
-    key = _SMALLEST[separators] + tail
+def _usual_tail(wide: int, tail: str) -> ConvProblem | None:
+    """A problem of a key's tail, if MIOpen makes such a key and spells it so."""
+    key = _SMALLEST[wide] + tail
     try:
         problem = problem_from_key(key)
     except ValueError:
         return None
     return problem if key_of(problem) == key else None
-
-
-def _is_read(key: str) -> bool:
-    try:
-        problem_from_key(key)
-    except ValueError:
-        return False
-    return True

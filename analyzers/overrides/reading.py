@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from analyzers.evidence.target import Facts
+from analyzers.evidence.workspaces import Workspaces
 from logparse.model import Family, Problem, Solution
 
 Severity = Literal["error", "warning", "info"]
@@ -157,7 +158,7 @@ class LongFile(Sequence[Row]):
         """``Reading.by_shape`` of the file."""
 
     @abstractmethod
-    def with_less(self, needed: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    def with_less(self, needed: Workspaces) -> Iterator[str]:
         """The keys of which a row may state a smaller workspace than ``needed`` has for its key and solution."""
 
 

@@ -5,8 +5,11 @@
  * A block with a line of any other form is not read at all (None).  What needs judgement stays Python's: what a tail
  * means, and times that are not plain positive numbers.
  *
- * A block ends with a line end, at which every loop over characters stops: none runs beyond it.  Both functions run
- * without the interpreter's lock.
+ * `index` goes once over a whole file and gives where its records stand, and numbers of those of an ordinary form; the
+ * other lines are only found.
+ *
+ * A block ends with a line end, or the zero behind a bytes object's data, at which every loop over characters stops:
+ * none runs beyond it.  All functions run without the interpreter's lock.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -18,7 +21,7 @@
 #include <malloc.h>
 #endif
 
-#define VERSION 4 /* of what Python's side expects: count up with every change of arguments or results */
+#define VERSION 5 /* of what Python's side expects: count up with every change of arguments or results */
 #define SIZES 12  /* n c d h w k filter_d filter_h filter_w out_d out_h out_w */
 #define PIECES 3  /* of a tail: what stands around and between the sizes in a problem's text */
 #define NONE UINT32_MAX
@@ -378,6 +381,152 @@ static int scan_lines(Scan *scan, const char *data, const char *end)
     return item == scan->items && at == end ? DONE : ODD;
 }
 
+/* ------------------------------------------------------------------------------------------ where records stand */
+
+typedef struct {
+    const char *data, *end;
+    size_t lines, items;
+    int64_t *start;                         /* of each line, and where a next one would begin */
+    int32_t *equals, *first, *tail, *begin; /* of each line; `begin`: its first item, and one more */
+    int32_t *solver, *algorithm;            /* of each item */
+    int64_t *at, *workspace;
+    double *time_us;
+    Words keys, tails, solvers, algorithms;
+} Index;
+
+#define MOST_FLOPS 4611686018427387904.0 /* half of what 64 bits hold: flops are twice a product of sizes */
+
+/* Sizes and tail of a key of the ordinary form. */
+static int index_key(Index *index, const char *at, const char *stop, size_t line)
+{
+    static const char forms[2][SIZES + 1] = {"---x-----", "----xx------"};
+    int64_t size;
+    int wide = 2;
+    double product = 1;
+    for (size_t i = 0; i < (wide == 2 ? 9U : 12U); i++) {
+        at = read_size(at, &size);
+        if (!at)
+            return ODD;
+        if (i == 3 && *at == '-')
+            wide = 3;
+        if (*at++ != forms[wide - 2][i])
+            return ODD;
+        product *= (double)size;
+    }
+    for (const char *c = at; c < stop; c++)
+        if (!is_plain(*c))
+            return ODD;
+    if (product >= MOST_FLOPS || at >= stop)
+        return ODD;
+    Word *tail = word_of(&index->tails, at, (size_t)(stop - at), (uint64_t)wide);
+    if (!tail)
+        return NO_MEMORY;
+    tail->next = wide;
+    index->tail[line] = (int32_t)(tail - index->tails.words);
+    return DONE;
+}
+
+static inline int is_word(char c)
+{
+    return is_digit(c) || (unsigned char)((c | 32) - 'a') < 26 || c == '_';
+}
+
+/* "solver:ms,workspace,algorithm", the time above 0 and read exactly. */
+static int index_item(Index *index, const char **place, size_t line, size_t item)
+{
+    const char *at = *place, *stop = name_end(at), *start;
+    if (stop == at || *stop != ':')
+        return ODD;
+    Word *solver = word_of(&index->solvers, at, (size_t)(stop - at), 0);
+    if (!solver)
+        return NO_MEMORY;
+    if (solver->last == (int32_t)line)
+        return ODD;
+    solver->last = (int32_t)line;
+    index->solver[item] = (int32_t)(solver - index->solvers.words);
+    for (start = at = stop + 1; is_digit(*at);)
+        at++;
+    if (at == start)
+        return ODD;
+    if (*at == '.') {
+        start = ++at;
+        while (is_digit(*at))
+            at++;
+    }
+    if (at == start || *at != ',')
+        return ODD;
+    start = stop + 1;
+    index->time_us[item] = read_time(&start);
+    if (!(index->time_us[item] > 0))
+        return ODD;
+    int64_t workspace = 0;
+    for (start = ++at; is_digit(*at) && at - start < 12; at++)
+        workspace = 10 * workspace + (*at - '0');
+    if (at == start || at - start > 11 || *at != ',')
+        return ODD;
+    index->workspace[item] = workspace;
+    for (start = ++at; is_word(*at);)
+        at++;
+    if (at == start)
+        return ODD;
+    Word *algorithm = word_of(&index->algorithms, start, (size_t)(at - start), 0);
+    if (!algorithm)
+        return NO_MEMORY;
+    index->algorithm[item] = (int32_t)(algorithm - index->algorithms.words);
+    index->at[item] = *place - index->data;
+    *place = at;
+    return DONE;
+}
+
+/* A line: whether it has a key, and its items where all of it is of the ordinary form. */
+static int index_line(Index *index, const char *start, const char *stop, size_t line)
+{
+    size_t item = (size_t)index->begin[line];
+    const char *equals = memchr(start, '=', (size_t)(stop - start)), *at;
+    index->begin[line + 1] = (int32_t)item;
+    index->first[line] = (int32_t)line;
+    index->tail[line] = -1;
+    index->equals[line] = equals ? (int32_t)(equals - start) : -1;
+    if (!equals || equals == start)
+        return DONE;
+    Word *key = word_of(&index->keys, start, (size_t)(equals - start), 0);
+    if (!key)
+        return NO_MEMORY;
+    if (key->last >= 0) {
+        index->first[line] = key->last;
+        return DONE;
+    }
+    key->last = (int32_t)line;
+    int state = index_key(index, start, equals, line);
+    for (at = equals + 1; state == DONE; at++, item++) {
+        state = index_item(index, &at, line, item);
+        if (state == DONE && at == stop) {
+            index->begin[line + 1] = (int32_t)item + 1;
+            return DONE;
+        }
+        if (state == DONE && *at != ';')
+            state = ODD;
+    }
+    index->tail[line] = -1;
+    return state == ODD ? DONE : state;
+}
+
+static int index_lines(Index *index)
+{
+    const char *at = index->data;
+    index->begin[0] = 0;
+    for (size_t line = 0; line < index->lines; line++) {
+        const char *stop = memchr(at, '\n', (size_t)(index->end - at));
+        stop = stop ? stop : index->end;
+        index->start[line] = at - index->data;
+        if (index_line(index, at, stop, line) != DONE)
+            return NO_MEMORY;
+        at = stop + 1;
+    }
+    index->start[index->lines] = at - index->data;
+    return DONE;
+}
+
 static size_t count(const char *data, size_t length, char wanted)
 {
     size_t total = 0;
@@ -524,6 +673,75 @@ static PyObject *scan_block(PyObject *Py_UNUSED(module), PyObject *args)
     clear(&scan.names);
     clear(&scan.tails);
     PyBuffer_Release(&block);
+    return result;
+}
+
+enum { START, EQUALS, FIRST, OF_TAIL, BEGIN, SOLVER_OF, ALGORITHM_OF, AT, TIMES, WORKSPACES, INDEX_COLUMNS };
+
+/* The columns, those of items as long as there are items of the ordinary form. */
+static PyObject *index_result(Index *index, PyObject **columns)
+{
+    static const size_t size[] = {sizeof(int32_t), sizeof(int32_t), sizeof(int64_t), sizeof(double), sizeof(int64_t)};
+    for (size_t i = SOLVER_OF; i < INDEX_COLUMNS; i++)
+        if (_PyBytes_Resize(&columns[i], (Py_ssize_t)((size_t)index->begin[index->lines] * size[i - SOLVER_OF])) < 0)
+            return NULL;
+    PyObject *solvers = names_of(&index->solvers), *algorithms = names_of(&index->algorithms);
+    PyObject *tails = tails_of(&index->tails);
+    if (!solvers || !algorithms || !tails) {
+        Py_XDECREF(solvers);
+        Py_XDECREF(algorithms);
+        Py_XDECREF(tails);
+        return NULL;
+    }
+    return Py_BuildValue("OOOOOOOOOONNN", columns[START], columns[EQUALS], columns[FIRST], columns[OF_TAIL],
+                         columns[BEGIN], columns[SOLVER_OF], columns[ALGORITHM_OF], columns[AT], columns[TIMES],
+                         columns[WORKSPACES], solvers, algorithms, tails);
+}
+
+static PyObject *index_file(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *file, *result = NULL, *columns[INDEX_COLUMNS] = {NULL};
+    Index index = {0};
+    int state = DONE;
+    if (!PyArg_ParseTuple(args, "S", &file)) /* bytes: a zero stands behind the last */
+        return NULL;
+    if (PyBytes_GET_SIZE(file) >= INT32_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "a file of more than 2 GiB");
+        return NULL;
+    }
+    index.data = PyBytes_AS_STRING(file);
+    index.end = index.data + PyBytes_GET_SIZE(file);
+    Py_BEGIN_ALLOW_THREADS
+    index.lines = count(index.data, (size_t)(index.end - index.data), '\n') + 1;
+    index.items = index.lines + count(index.data, (size_t)(index.end - index.data), ';');
+    Py_END_ALLOW_THREADS
+    columns[START] = column(index.lines + 1, sizeof *index.start, &index.start);
+    columns[EQUALS] = column(index.lines, sizeof *index.equals, &index.equals);
+    columns[FIRST] = column(index.lines, sizeof *index.first, &index.first);
+    columns[OF_TAIL] = column(index.lines, sizeof *index.tail, &index.tail);
+    columns[BEGIN] = column(index.lines + 1, sizeof *index.begin, &index.begin);
+    columns[SOLVER_OF] = column(index.items, sizeof *index.solver, &index.solver);
+    columns[ALGORITHM_OF] = column(index.items, sizeof *index.algorithm, &index.algorithm);
+    columns[AT] = column(index.items, sizeof *index.at, &index.at);
+    columns[TIMES] = column(index.items, sizeof *index.time_us, &index.time_us);
+    columns[WORKSPACES] = column(index.items, sizeof *index.workspace, &index.workspace);
+    for (size_t i = 0; i < INDEX_COLUMNS; i++)
+        state = columns[i] ? state : NO_MEMORY;
+    if (state == DONE) {
+        Py_BEGIN_ALLOW_THREADS
+        state = index_lines(&index);
+        Py_END_ALLOW_THREADS
+        if (state == NO_MEMORY)
+            PyErr_NoMemory();
+        else
+            result = index_result(&index, columns);
+    }
+    for (size_t i = 0; i < INDEX_COLUMNS; i++)
+        Py_XDECREF(columns[i]);
+    clear(&index.keys);
+    clear(&index.tails);
+    clear(&index.solvers);
+    clear(&index.algorithms);
     return result;
 }
 
@@ -689,6 +907,7 @@ static PyObject *texts(PyObject *Py_UNUSED(module), PyObject *args)
 static PyMethodDef methods[] = {
     {"scan", scan_block, METH_VARARGS,
      "scan(block, algorithms, directions) -> columns of a block of whole lines, or None: see the stub."},
+    {"index", index_file, METH_VARARGS, "index(file) -> where records stand, and those of an ordinary form: see the stub."},
     {"texts", texts, METH_VARARGS,
      "texts(sizes, tails, pieces) -> (ends, texts) of each line's problem."},
     {NULL, NULL, 0, NULL},

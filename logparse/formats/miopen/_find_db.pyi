@@ -18,3 +18,10 @@ def scan(
 
 def texts(sizes: bytes, tails: bytes, pieces: tuple[tuple[bytes, bytes, bytes], ...]) -> tuple[bytes, bytes]:
     """Problem of each line: ends (int32, one more) and text.  Raises ValueError, OverflowError."""
+
+def index(
+    file: bytes,
+) -> tuple[
+    bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, list[str], list[str], list[tuple[int, str]]
+]:
+    """The fields of ``find_db_index.Index``.  Raises OverflowError for a file of 2 GiB."""

@@ -24,7 +24,7 @@ from logparse.formats.miopen.key_tails import (
 )
 from logparse.formats.miopen.solvers import ALGORITHMS
 
-VERSION = 4
+VERSION = 5
 """Of the native module's arguments and results: one built from other sources is not used."""
 
 _NAMES = tuple(name.encode() for name in ALGORITHMS)
