@@ -32,7 +32,9 @@ class Workspaces:
 
     def of(self, keys: Collection[str]) -> dict[tuple[str, str], int]:
         """The largest by key and solution, of some keys."""
-        wanted = pc.is_in(self.keys, pa.array(keys, pa.string())).to_numpy(zero_copy_only=False)
+        wanted = pc.is_in(self.keys, pa.array((x for x in keys if x.isascii()), pa.string())).to_numpy(
+            zero_copy_only=False
+        )
         out: dict[tuple[str, str], int] = {}
         for row in np.flatnonzero(wanted[self.key]).tolist():
             place = self.keys[self.key[row]].as_py(), self.solutions[self.solution[row]]

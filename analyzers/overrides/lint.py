@@ -16,7 +16,7 @@ from analyzers.evidence.miopen_tuning import of_build
 from analyzers.evidence.target import Facts, machine
 from analyzers.evidence.workspaces import Workspaces, workspaces
 from analyzers.overrides import OVERRIDE_FORMATS
-from analyzers.overrides.override_format import OverrideFile, OverrideFormat, in_order
+from analyzers.overrides.override_format import OverrideFile, OverrideFormat
 from analyzers.overrides.reading import LongFile, Note, Reading, Row
 from logparse.errors import InputError
 from logparse.formats import FORMATS, aiter
@@ -163,7 +163,7 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
     if format.convolutions and format.selects:
         notes += _workspaces(reading, workspaces(tables))
         notes += _not_in_the_build(file, tables)
-    return replace(file, notes=in_order((*file.notes, *notes)))
+    return replace(file, noted=(*file.noted, *notes))
 
 
 def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[tuple[str, str], float]) -> list[Note]:

@@ -7,15 +7,17 @@ taken.  Where files disagree it is listed.
 
 from __future__ import annotations
 
+import heapq
 import math
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from analyzers.overrides.lint import content_of, format_of
-from analyzers.overrides.override_format import Merging, OverrideFormat, bytes_of
-from analyzers.overrides.reading import LongFile, Offer, Reading, offers, text_of
+from analyzers.overrides.override_format import Merging, OverrideFormat, Together
+from analyzers.overrides.reading import Offer, Reading, offers
 from logparse.errors import InputError
 from logparse.formats.format import Emission
 
@@ -80,8 +82,8 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
         _agree(agreed, path, header)
         reading = format.reader(name, clean, {})
         notes += [f"{path}, line {line}: left out: {why}" for line, why in _left_out(reading)]
-        files.append((path, _offers(reading)))
-    winners = _Winners(merging, files)
+        files.append((path, reading))
+    winners = _Winners(merging, (merging.together or _apart)(files))
     common = {name: value for name, (value, _) in agreed.items()}
     emissions = tuple(merging.write(iter(winners), first, common, gpus))
     return Merged(emissions, winners.keys, tuple(winners.conflicts), tuple(notes))
@@ -89,7 +91,7 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
 
 def _clean(data: bytes) -> bytes:
     """The file without byte order mark and carriage returns, whole lines only."""
-    return bytes_of(text_of(data)[0].replace("\r\n", "\n").removesuffix("\n").split("\n"))
+    return data.removeprefix(BOM_UTF8).replace(b"\r\n", b"\n").removesuffix(b"\n") + b"\n"
 
 
 def _left_out(reading: Reading[Any]) -> Iterator[tuple[int, str]]:
@@ -98,41 +100,56 @@ def _left_out(reading: Reading[Any]) -> Iterator[tuple[int, str]]:
             yield from ((line, row.verdicts.fault or "no solution") for line in lines)
 
 
-def _offers(reading: Reading[Any]) -> Mapping[str, Sequence[Offer]]:
-    """What each key of a file is offered."""
-    if isinstance(reading.rows, LongFile):
-        return reading.rows.offers
-    return _by_key(offers(reading.rows))
+def _apart(files: Sequence[tuple[str, Reading[Any]]]) -> Together:
+    """Files of which no key is merged at once."""
+    return Together(iter(()), [(path, _by_key(offers(reading.rows))) for path, reading in files])
 
 
 class _Winners:
-    """What is taken, by key, and once all of it was: how many keys there are, and the conflicts."""
+    """What is taken, by key, and once all of it was: how many keys there are, and the conflicts.
 
-    def __init__(self, merging: Merging, files: Sequence[tuple[str, Mapping[str, Sequence[Offer]]]]) -> None:
-        self._merging, self._files = merging, files
+    A key that was merged at once has one offer with the text of all.
+    """
+
+    def __init__(self, merging: Merging, found: Together) -> None:
+        self._merging, self._found = merging, found
         self.keys, self.conflicts = 0, list[Conflict]()
 
     def __iter__(self) -> Iterator[Offer]:
-        slot, untied = self._merging.slot, not self._merging.in_order
-        for key in sorted(set().union(*(offered for _, offered in self._files))):
-            best: dict[str, _Ranked] = {}
-            rivals: dict[str, dict[str, _Ranked]] = {}  # of each slot, or of the key, the fastest of each file
-            for path, offered in self._files:
-                for place, offer in enumerate(offered.get(key, ())):
-                    time_us = math.inf if offer.time_us is None else offer.time_us
-                    # Equal times go by the solution's text, whatever the order of the files.
-                    ranked = (time_us, offer.solution if untied else "", path, offer)
-                    taken = best.get(own := slot(offer))
-                    if taken is None or ranked[:2] < taken[:2]:
-                        best[own] = ranked
-                    among = (key, path) if self._merging.several else (own, f"{path}:{place}")
-                    fastest = rivals.setdefault(among[0], {})
-                    if among[1] not in fastest or ranked[:2] < fastest[among[1]][:2]:
-                        fastest[among[1]] = ranked
-            self.keys += bool(best)
-            yield from (best[own][3] for own in sorted(best))
-            for name in sorted(rivals):
-                self._compare(name, list(rivals[name].values()))
+        rest = sorted(set().union(*(offered for _, offered in self._found.rest)))
+        apart = ((key, None) for key in rest)
+        at_once = ((x.record.key, x) for x in self._found.records)
+        for key, merged in heapq.merge(apart, at_once, key=lambda x: x[0]):
+            if merged is None:
+                yield from self._of_key(key)
+                continue
+            self.keys += 1
+            yield merged.record
+            if merged.rivals:
+                self._compare(key, [self._ranked(path, offer) for path, offer in merged.rivals])
+
+    def _ranked(self, path: str, offer: Offer) -> _Ranked:
+        time_us = math.inf if offer.time_us is None else offer.time_us
+        # Equal times go by the solution's text, whatever the order of the files.
+        return (time_us, "" if self._merging.in_order else offer.solution, path, offer)
+
+    def _of_key(self, key: str) -> Iterator[Offer]:
+        best: dict[str, _Ranked] = {}
+        rivals: dict[str, dict[str, _Ranked]] = {}  # of each slot, or of the key, the fastest of each file
+        for path, offered in self._found.rest:
+            for place, offer in enumerate(offered.get(key, ())):
+                ranked = self._ranked(path, offer)
+                taken = best.get(own := self._merging.slot(offer))
+                if taken is None or ranked[:2] < taken[:2]:
+                    best[own] = ranked
+                among = (key, path) if self._merging.several else (own, f"{path}:{place}")
+                fastest = rivals.setdefault(among[0], {})
+                if among[1] not in fastest or ranked[:2] < fastest[among[1]][:2]:
+                    fastest[among[1]] = ranked
+        self.keys += bool(best)
+        yield from (best[own][3] for own in sorted(best))
+        for name in sorted(rivals):
+            self._compare(name, list(rivals[name].values()))
 
     def _compare(self, key: str, rivals: Sequence[_Ranked]) -> None:
         best = min(rivals, key=lambda x: x[:2])

@@ -15,11 +15,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, groupby
+from itertools import groupby
 
 from analyzers.evidence.target import Facts
 from analyzers.overrides import miopen_records
 from analyzers.overrides.miopen_find_db_file import FindDbFile, Judged
+from analyzers.overrides.miopen_find_db_merge import together
 from analyzers.overrides.miopen_records import Item, items_of, line_notes, other_machine, wanted
 from analyzers.overrides.override_format import Merging, OverrideFormat
 from analyzers.overrides.reading import Breach, Note, Offer, Reading, Row, Rule, Verdicts, judge, whole
@@ -278,7 +279,7 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
         yield Note(None, "warning", "biased-times", find_db.BIASED, "find again with a later MIOpen")
     for item, _, lines in reading.parsed.judged:
         for note in row_remarks(item.line, item, reading.target, _RULES):
-            yield from (Note(line, note.severity, note.rule, note.message, note.remedy) for line in lines)
+            yield replace(note, others=lines[1:])
     if reading.accepted is not False:
         yield from _overwritten(reading.parsed.odd)
 
@@ -322,7 +323,8 @@ def _rank_us(item: Item, known: Measurement) -> float | None:
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> Sequence[Emission]:
     """Of each record the fastest item first."""
     records = (sorted(record, key=lambda row: (_rank(row), row.text)) for _, record in groupby(rows, lambda x: x.key))
-    return miopen_records.write(chain.from_iterable(records), name, agreed, gpus)
+    lines = (f"{record[0].key}={';'.join(row.text for row in record)}" for record in records)
+    return miopen_records.written(lines, name)
 
 
 OVERRIDE_FORMAT = OverrideFormat(
@@ -349,5 +351,6 @@ OVERRIDE_FORMAT = OverrideFormat(
         write=_merged,
         slot=miopen_records.slot,
         several=True,
+        together=together,
     ),
 )

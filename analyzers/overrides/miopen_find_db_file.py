@@ -142,18 +142,31 @@ class FindDbFile(LongFile):
         return ((row, lines) for _, row, lines in self.judged)
 
     @property
-    def offers(self) -> Mapping[str, Sequence[Offer]]:
-        return _OfKeys(self._first, self._offers)
+    def odd_keys(self) -> set[str]:
+        """Keys of which a record is not of the usual form, or which several records have."""
+        return {self._key(number) for number in self._odd}
 
-    def _offers(self, key: str) -> Sequence[Offer]:
-        number = self._first[key]
-        if number in self._odd or key in self._again:
-            return list(offers(chain(self.of_line(number), *map(self.of_line, self._again.get(key, ())))))
-        index, out = self.columns, []
-        for item in range(index.begins[number - 1], index.begins[number]):
-            solver, text = index.solvers[index.solver[item]], self._data[index.at[item] : index.ends[item]].decode()
-            out.append(Offer(number, key, solver, solver, float(index.time_us[item]), text))
-        return out
+    def offers_of(self, keys: Sequence[str]) -> dict[str, list[Offer]]:
+        """What the file offers for some keys: ``offers`` of their rows."""
+        lines: dict[str, list[int]] = {key: [] for key in keys}
+        plain = [key for key in keys if key.isascii()]  # as usual keys are
+        at = pc.index_in(pa.array(plain, pa.large_string()), self.usual_keys)
+        for key, place in zip(plain, at.to_pylist(), strict=True):
+            lines[key] += [] if place is None else [int(self.usual_lines[place]) + 1]
+        for number in self._odd:
+            if (key := self._key(number)) in lines:
+                lines[key].append(number)
+        return {key: list(offers(chain.from_iterable(map(self.of_line, its)))) for key, its in lines.items() if its}
+
+    def offer(self, item: int, key: str) -> Offer:
+        """What an item of the columns offers to its key."""
+        columns = self.columns
+        solver, time_us = columns.solvers[columns.solver[item]], float(columns.time_us[item])
+        return Offer(int(columns.line[item]) + 1, key, solver, solver, time_us, self.text(item))
+
+    def text(self, item: int) -> str:
+        """An item of the columns as it stands in the file."""
+        return self._data[self.columns.at[item] : self.columns.ends[item]].decode()
 
     @property
     def by_key(self) -> Mapping[str, Sequence[Row]]:

@@ -212,4 +212,9 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
 
 def write(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     """The merged database under the name of all."""
-    return [Emission(name, bytes_of(lines(rows)), "export MIOPEN_USER_DB_PATH={folder}")]
+    return written(lines(rows), name)
+
+
+def written(lines: Iterable[str], name: str) -> list[Emission]:
+    """A user's database of these records."""
+    return [Emission(name, bytes_of(lines), "export MIOPEN_USER_DB_PATH={folder}")]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from io import BytesIO
+from typing import Any, NamedTuple
 
 from analyzers.evidence.target import Facts
 from analyzers.overrides.reading import Note, Offer, Reading, Row, Verdict
@@ -21,14 +23,20 @@ from logparse.model import Problem, Record, Solution
 class OverrideFile:
     """A file judged for a target: what its library's reader makes of it, and notes.
 
-    ``shown`` is its name in reports, where the file's name alone would be that of another file too.
+    ``noted`` are its notes, in no order and some of them for many lines.  ``shown`` is its name in reports, where the
+    file's name alone would be that of another file too.
     """
 
     format: str
     name: str
     reading: Reading[Any]
-    notes: tuple[Note, ...]
+    noted: tuple[Note, ...]
     shown: str = ""
+
+    @cached_property
+    def notes(self) -> tuple[Note, ...]:
+        """A note per line, by line, those about the whole file first."""
+        return tuple(sorted((one for note in self.noted for one in note.each), key=lambda note: note.line or 0))
 
     @property
     def accepted(self) -> Verdict:
@@ -56,7 +64,7 @@ class OverrideFile:
     @property
     def ok(self) -> bool:
         """Whether there is no note of severity ``error``."""
-        return not any(note.severity == "error" for note in self.notes)
+        return not any(note.severity == "error" for note in self.noted)
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,24 @@ class Report:
     kernels: tuple[str, ...] = ()
 
 
+class MergedRecord(NamedTuple):
+    """What was taken for one key: ``record``, whose text has all items in order, and, where the fastest items of files
+    are of several solutions, these with their files' paths.
+    """
+
+    record: Offer
+    rivals: Sequence[tuple[str, Offer]]
+
+
+class Together(NamedTuple):
+    """Files of which most keys were merged at once: these records, sorted by key, and the ``rest``, what each path's
+    file offers for the other keys.
+    """
+
+    records: Iterator[MergedRecord]
+    rest: Sequence[tuple[str, Mapping[str, Sequence[Offer]]]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Merging:
     """How the files of one format become one; ``merge`` is written over it.
@@ -81,7 +107,8 @@ class Merging:
 
     ``slot`` is what rows compete for, ``several`` that the rows of one key stand beside each other (solvers of one
     record).  ``in_order``: where no time decides, the first file's row is taken.  ``note`` is a warning with every
-    merge of this format, ``per_device`` that the library reads one file per device.
+    merge of this format, ``per_device`` that the library reads one file per device.  ``together`` merges long files
+    (with their paths) faster than row by row, and to the same.
     """
 
     header: Callable[[str, bytes], Sequence[tuple[str, str]]]
@@ -91,6 +118,7 @@ class Merging:
     in_order: bool = False
     note: str = ""
     per_device: bool = False
+    together: Callable[[Sequence[tuple[str, Reading[Any]]]], Together] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,20 +190,17 @@ class OverrideFormat:
         """The file as this library's reader takes it, and a note for all that is wrong with it."""
         reading = self.reader(name, data, target)
         broken = (breach.note for row, _ in reading.alike for breach in row.breaches)
-        notes = in_order([*reading.refusals, *broken, *self.remarks(name, data, reading)])
-        return OverrideFile(format=self.name, name=name, reading=reading, notes=notes)
+        noted = (*reading.refusals, *broken, *self.remarks(name, data, reading))
+        return OverrideFile(format=self.name, name=name, reading=reading, noted=noted)
 
 
 def bytes_of(lines: Iterable[str]) -> bytes:
     """Lines as a file, bytes that were no UTF-8 as they were."""
-    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+    out = BytesIO()
+    out.writelines(f"{line}\n".encode("utf-8", "surrogateescape") for line in lines)
+    return out.getvalue()
 
 
 def records_of(format: FileFormat) -> Callable[[Source], Iterator[Record]]:
     """The records of a file of this format."""
     return lambda file: (record for outcome in format.read(file) for record in outcome.records)
-
-
-def in_order(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Notes by line, those about the whole file first."""
-    return tuple(sorted(notes, key=lambda note: note.line or 0))

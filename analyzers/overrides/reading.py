@@ -41,13 +41,23 @@ def whole(text: str, bits: int = 64) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something about a file (``line`` None) or about one of its lines (counted from 1), and what to do."""
+    """Something about a file (``line`` None) or about one of its lines (counted from 1), and what to do.
+
+    ``others`` are later lines of which the same is to be noted, in order.
+    """
 
     line: int | None
     severity: Severity
     rule: str
     message: str
     remedy: str = ""
+    others: Sequence[int] = ()
+
+    @property
+    def each(self) -> Iterator[Note]:
+        """A note per line."""
+        yield Note(self.line, self.severity, self.rule, self.message, self.remedy)
+        yield from (Note(line, self.severity, self.rule, self.message, self.remedy) for line in self.others)
 
 
 @dataclass(frozen=True)
@@ -146,11 +156,6 @@ class LongFile(Sequence[Row]):
     @abstractmethod
     def by_key(self) -> Mapping[str, Sequence[Row]]:
         """``Reading.by_key`` of the file."""
-
-    @property
-    @abstractmethod
-    def offers(self) -> Mapping[str, Sequence[Offer]]:
-        """``offers`` of the rows of each key."""
 
     @property
     @abstractmethod

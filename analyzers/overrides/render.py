@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from heapq import nsmallest
+from itertools import chain
 
 import pandas as pd
 
@@ -13,6 +15,7 @@ from analyzers.overrides.export import Exported
 from analyzers.overrides.lint import CHECKED
 from analyzers.overrides.merge import Merged
 from analyzers.overrides.override_format import OverrideFile
+from analyzers.overrides.reading import Note
 from analyzers.overrides.verbs import Unread
 from analyzers.overrides.write import Written
 from logparse.output import CHECK_FAILED, Answer
@@ -27,14 +30,23 @@ def lint_lines(file: OverrideFile) -> list[str]:
     accepted = {True: "accepted", False: "not accepted", None: "accepted if the target is of the build that wrote it"}
     live = sum(len(lines) for row, lines in file.reading.alike if row.live)
     out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows can be used"]
-    groups: dict[tuple[str, str, str, str], list[int]] = {}
-    for note in file.notes:
-        groups.setdefault((note.severity, note.rule, note.message, note.remedy), []).append(note.line or 0)
-    for (severity, rule, message, remedy), lines in groups.items():
-        shown = ", ".join(str(x) for x in lines[:_SHOWN]) + (f" and {len(lines) - _SHOWN} more" * (len(lines) > _SHOWN))
-        where = f"line {shown}: " if lines[0] else ""
+    for (severity, rule, message, remedy), count, first in grouped(file.noted):
+        shown = ", ".join(map(str, first)) + (f" and {count - _SHOWN} more" * (count > _SHOWN))
+        where = f"line {shown}: " if first[0] else ""
         out.append(f"  {severity} [{rule}] {where}{message}" + (f" → {remedy}" if remedy else ""))
     return out
+
+
+def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], int, list[int]]]:
+    """Severity, rule, message and remedy of notes that differ only in the line, how many they are, and the first lines
+    (0: the file as a whole); those of the first line first.
+    """
+    groups: dict[tuple[str, str, str, str], list[Note]] = {}
+    for note in sorted(noted, key=lambda note: note.line or 0):
+        groups.setdefault((note.severity, note.rule, note.message, note.remedy), []).append(note)
+    for what, notes in groups.items():
+        lines = chain.from_iterable((note.line or 0, *note.others[:_SHOWN]) for note in notes)
+        yield what, sum(1 + len(note.others) for note in notes), nsmallest(_SHOWN, lines)
 
 
 def lint_frame(file: OverrideFile) -> pd.DataFrame:

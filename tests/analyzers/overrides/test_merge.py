@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzers.overrides import miopen_find_db
 from analyzers.overrides.lint import inspect
-from analyzers.overrides.merge import merge
+from analyzers.overrides.merge import _apart, _Winners, merge
 from analyzers.overrides.render import merge_lines
 from logparse.errors import InputError
 from logparse.formats import rocblas
@@ -221,6 +222,33 @@ def test_find_dbs(tmp_path: Path) -> None:
         ("ConvDirectNaiveConvWrw", ["GemmWrwUniversal"])
     ]
     assert len(merged.notes) == 1
+
+
+SOLVERS = ("GemmWrwUniversal", "GemmWrw", "GemmWrw1x1_stride1", "ConvDirectNaiveConvWrw")
+ITEMS = tuple(
+    f"{x}:{ms},{size},miopenConvolutionBwdWeightsAlgo{'Direct' if 'Direct' in x else 'GEMM'}"
+    for x in SOLVERS
+    for ms, size in ((1.5, 0), (1.5, 64), (1.50, 0), (2, 0), (0.5, 0))
+)
+
+
+@given(st.data())
+def test_usual_records_are_merged_as_key_by_key(data: st.DataObject) -> None:
+    """Find-dbs of few keys and times, so that many are equal, some of them odd: no time, no items, a key twice."""
+    keys = [KEY, KEY.replace("_g32", ""), KEY.replace("28-28", "7-7"), "é" + KEY, KEY + "\udc80"]
+    payload = st.lists(st.sampled_from((*ITEMS, "GemmWrw:0,0,x", "")), min_size=1, max_size=3).map(";".join)
+    record = st.tuples(st.sampled_from((*keys[:3], *keys)), payload).map("=".join)
+    texts = data.draw(st.lists(st.lists(record, max_size=4), min_size=1, max_size=4))
+    paths = [data.draw(st.sampled_from(("a", "b", "c"))) for _ in texts]
+    found = [
+        (path, miopen_find_db.read(NAME, "\n".join(text).encode("utf-8", "surrogateescape"), {}))
+        for path, text in zip(paths, texts, strict=True)
+    ]
+    merging = miopen_find_db.OVERRIDE_FORMAT.merging
+    assert merging.together
+    quick, plain = _Winners(merging, merging.together(found)), _Winners(merging, _apart(found))
+    assert merging.write(quick, NAME, {}, 1) == merging.write(plain, NAME, {}, 1)
+    assert (quick.keys, quick.conflicts) == (plain.keys, plain.conflicts)
 
 
 def test_perf_dbs(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from analyzers.overrides import miopen_find_db
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.reading import Offer, Row, offers
+from analyzers.overrides.render import grouped
 from analyzers.proof.coverage import served_by
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen.problem_key import problem_from_key
@@ -235,7 +236,12 @@ def test_usual_records_are_judged_as_one_by_one(data: st.DataObject) -> None:
     offered: dict[str, list[Offer]] = {}
     for offer in offers(plain.rows):
         offered.setdefault(offer.key, []).append(offer)
-    assert {key: given for key, given in quick.reading.parsed.offers.items() if given} == offered
+    keys = sorted({row.key for row in plain.rows})
+    assert {key: given for key, given in quick.reading.parsed.offers_of(keys).items() if given} == offered
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for note in plain.notes:
+        groups.setdefault((note.severity, note.rule, note.message, note.remedy), []).append(note.line or 0)
+    assert list(grouped(quick.noted)) == [(what, len(its), its[:8]) for what, its in groups.items()]
 
 
 @given(st.text(alphabet="=:;,-x0123456789NCHWFPgGemrw\r\n", max_size=200))
