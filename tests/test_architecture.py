@@ -83,7 +83,7 @@ def test_no_import_circles() -> None:
     assert not circle(graph)
 
 
-def test_no_circles_between_the_rooms_of_a_folder() -> None:
+def test_no_circles_between_members_of_a_folder() -> None:
     """Of every folder the files and folders in it, each folder taken as one, import each other in one direction."""
     floors: dict[str, dict[str, set[str]]] = {}
     for name, path in MODULES.items():
@@ -137,7 +137,7 @@ def test_the_drawing_in_contributing_is_true() -> None:
     assert {(here, there) for here in drawn for there in drawn[here] if floor[there] <= floor[here]} == set()
 
 
-def test_the_roots_hold_what_they_say() -> None:
+def test_the_roots_hold_only_the_listed_modules() -> None:
     """``analyzers/`` holds what an analyzer is and the analyzers, each named as its finding."""
     from analyzers import ANALYZERS
 

@@ -36,7 +36,7 @@ def test_every_verb_has_help_with_an_example(verb: str) -> None:
     assert "Example:" in out.stdout
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     command = [sys.executable, "-m", "logparse", "--version"]
     assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == (
         f"logparse {__version__}\n"
@@ -111,7 +111,7 @@ def test_show_takes_a_pasted_line(store: str, name: str) -> None:
     assert "hipblaslt:" in out.stdout
 
 
-def test_show_of_nonsense_says_what_can_be_pasted(store: str) -> None:
+def test_show_of_nonsense_lists_what_can_be_pasted(store: str) -> None:
     out = run("show", "hello", "--store", store)
     assert (out.returncode, "find-db key" in out.stderr) == (1, True)
 

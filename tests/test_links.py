@@ -116,6 +116,6 @@ partial_convs = st.builds(
 
 
 @given(st.lists(partial_gemms | partial_convs, max_size=12))
-def test_the_view_says_what_the_function_says(problems: list[Problem]) -> None:
+def test_the_view_agrees_with_the_function(problems: list[Problem]) -> None:
     expected = {(a.text, b.text): level for a, b in product(problems, problems) if (level := linked(a, b))}
     assert {pair: level for pair, (level, _) in view(problems).items()} == expected

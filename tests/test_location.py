@@ -126,7 +126,7 @@ def test_a_folder_of_a_bucket_is_read_without_stores_and_hidden_files(s3: Any, o
     assert not missing
 
 
-def test_a_listing_tells_sizes(s3: Any, options: str, tmp_path: Path) -> None:
+def test_a_listing_gives_sizes(s3: Any, options: str, tmp_path: Path) -> None:
     for number in (1, 2):
         s3.put_object(Bucket="logs", Key=f"sized/{number}.log", Body=b"x" * number)
     (tmp_path / "three.log").write_bytes(b"xxx")
@@ -279,7 +279,7 @@ def test_a_store_out_of_reach_is_reported(s3: Any, options: str, url: str, expec
         open_store(url.format(options), create="empty" not in url)
 
 
-def test_a_damaged_store_file_is_said(s3: Any, remote: Store) -> None:
+def test_a_damaged_store_file_is_reported(s3: Any, remote: Store) -> None:
     for damaged in (b"", b"[]", b"{}", b"\xff\xfe"):
         s3.put_object(Bucket="logs", Key="team/store/logparse-store.json", Body=damaged)
         with pytest.raises(StoreError, match="damaged"):
@@ -322,7 +322,7 @@ def test_what_cannot_be_reached_is_reported_by_its_whole_url(url: str, expected:
     assert "secret" not in result.error
 
 
-def test_hdfs_says_what_is_missing() -> None:
+def test_hdfs_names_what_is_missing() -> None:
     if os.environ.get("JAVA_HOME") or os.environ.get("HADOOP_HOME"):
         pytest.skip("this machine has Java")
     with pytest.raises(InputError, match=r"^hdfs://namenode:8020/logs: Unable to load lib(jvm|hdfs)"):
@@ -333,7 +333,7 @@ def test_hdfs_says_what_is_missing() -> None:
     ("url", "seconds"),
     [("gs://b/a", 30), ("gs://b/a?scheme=http", 30), ("gs://b/a?retry_limit_seconds=7", 7)],
 )
-def test_google_storage_is_tried_for_half_a_minute_where_the_url_does_not_say(url: str, seconds: int) -> None:
+def test_google_storage_is_tried_for_half_a_minute_where_the_url_sets_no_time(url: str, seconds: int) -> None:
     _, (options,) = resolve(url)[0].__reduce__()  # pyarrow shows its options nowhere else
     assert options["retry_time_limit"].total_seconds() == seconds
 

@@ -268,7 +268,7 @@ def test_short_help_and_completion() -> None:
     assert out.stdout.split() == ["calls", "time"]
 
 
-def test_an_ingest_that_gave_nothing_says_why(tmp_path: Path) -> None:
+def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
     at = ("--store", str(tmp_path / "s"))
     (tmp_path / "empty.log").touch()
     (tmp_path / "foreign.txt").write_text("hello\nworld\n")

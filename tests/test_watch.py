@@ -74,7 +74,7 @@ def test_a_running_ingest_of_another_process_is_followed_to_its_end(tmp_path: Pa
     assert announcements.running(store) == {}
 
 
-def test_a_killed_ingest_is_told_by_its_silence_and_swept_after_a_day(tmp_path: Path, store: Store) -> None:
+def test_a_killed_ingest_is_recognised_by_its_silence_and_swept_after_a_day(tmp_path: Path, store: Store) -> None:
     with open_ended(store, *logs(tmp_path)) as process:
         process.kill()
     looking = watch.Watch(store)
@@ -189,7 +189,7 @@ def test_a_damaged_file_is_passed_over(store: Store, text: str) -> None:
     assert watch.Watch(store).look() == ([], [])
 
 
-def test_the_table_on_a_terminal_says_the_same() -> None:
+def test_the_table_on_a_terminal_holds_the_same() -> None:
     entry = Running(kind="ingest", run="job-7", started=1000.0, host="node1", pid=42, files=200, bytes=4_000_000_000)
     count = Count(entry, files=100, bytes=1_000_000_000, lines=5_300_000)
     console = Console(width=150, record=True, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115

@@ -43,7 +43,7 @@ def test_level_may_have_disabled_the_mask() -> None:
     assert "HIPBLASLT_LOG_LEVEL" not in said(tables(messages=[message("api", "cublasLtCreate")]))
 
 
-def test_lines_that_a_tool_wrote_tell_nothing_of_the_mask() -> None:
+def test_lines_that_a_tool_wrote_show_no_mask() -> None:
     assert said(tables(calls=[call(gemm().text, by_tool=True)])) == ""
 
 

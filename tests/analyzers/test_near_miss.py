@@ -38,7 +38,7 @@ def test_a_leading_dimension_that_a_view_made_larger(store: Store, tmp_path: Pat
     assert "tunableop_results0.csv has a row" in found.message
 
 
-def test_a_row_of_the_call_itself_leaves_nothing_to_say(store: Store, tmp_path: Path) -> None:
+def test_a_row_of_the_call_itself_gives_no_finding(store: Store, tmp_path: Path) -> None:
     rows = tunableop((key(512), "Gemm_Hipblaslt_1", 0.5), (key(512, ldb=8256), "Gemm_Hipblaslt_2", 0.1))
     t = read(store, tmp_path, {"r.csv": rows, "job.log": bench(4096, 512, 8192, ldb=8256)})
     assert near_miss.find(t, Settings()) == []

@@ -72,7 +72,7 @@ TENSILE = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT64x64x64_GRVWB8_GSU{}_
         ("hipblaslt:9", None, None),
     ],
 )
-def test_what_names_tell(solution: str, name: str | None, sign: str | None) -> None:
+def test_what_names_imply(solution: str, name: str | None, sign: str | None) -> None:
     t = tables(
         workload=[work(G.text, 3)],
         measurements=[measurement(G.text, "Default", 50.0), measurement(G.text, solution, 30.0)],

@@ -126,7 +126,7 @@ def test_several_devices_weigh_nothing_until_one_is_the_target() -> None:
     assert [(x.per_call_us, x.saving_us) for x in slow(t, target)] == [(700.0, 7000.0)]
 
 
-def test_a_tuned_user_file_speaks_for_its_device() -> None:
+def test_a_tuned_user_file_counts_for_its_device() -> None:
     rows = [
         measurement(p.text, "miopen:A", t, source_id=s)
         for s, ts in (("system", (100.0, 900.0)), ("user", (100.0, 150.0)))
@@ -246,7 +246,7 @@ def test_a_trace_shows_a_slow_w_weighted_by_its_calls() -> None:
     assert slow(traced(590.0)) == []
 
 
-def test_nobody_is_asked_to_tune_miopen_on_nvidia() -> None:
+def test_no_finding_tunes_miopen_on_nvidia() -> None:
     [found] = slow(traced(700.0, device="NVIDIA H200", arch="sm_90"))
     assert found.advice == slow_wrw.TUNE_CUDNN
 

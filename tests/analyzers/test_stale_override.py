@@ -67,7 +67,7 @@ def test_a_file_of_another_device(store: Store, tmp_path: Path) -> None:
     assert "arch gfx90a:sramecc+:xnack- (logs: gfx942:sramecc+:xnack-)" in found.message
 
 
-def test_logs_that_tell_nothing_contradict_nothing(store: Store, tmp_path: Path) -> None:
+def test_logs_without_the_fact_contradict_nothing(store: Store, tmp_path: Path) -> None:
     other = tunableop((key(512), "Gemm_Hipblaslt_1", 0.5), validators=[x.replace("9", "8") for x in VALIDATORS])
     t = read(store, tmp_path, {"a.csv": ROWS, "b.csv": other})
     assert stale_override.find(t, Settings()) == [], "two override files are no log"

@@ -107,7 +107,7 @@ def test_only_an_index_differs() -> None:
     assert (found.saving_us, found.per_call_us, found.override) == (None, None, None)
 
 
-def test_a_tuners_lone_winner_tells_no_regret() -> None:
+def test_a_tuners_lone_winner_shows_no_regret() -> None:
     t = given("hipblaslt:9", measurement(G, "hipblaslt:9", 40.0, origin="tunableop"))
     [found] = suboptimal_pick.find(t, Settings())
     assert "median" not in found.evidence
@@ -285,7 +285,7 @@ def test_calls_are_those_of_top(store: Store) -> None:
 
 
 @pytest.mark.parametrize("best", ["torch:layout=NHWC,stored", "torch:pad=64", "kernel:mine:gemm", "cudnn:eng1_k2=0"])
-def test_what_no_file_can_say_is_advice(best: str) -> None:
+def test_what_no_file_can_express_is_advice(best: str) -> None:
     """A formulation, a user's own kernel, a plan of cuDNN's: nothing reads these from a file."""
     [found] = problems(given(None, measurement(G, "Default", 50.0), measurement(G, best, 40.0)))
     assert found.override is None

@@ -135,7 +135,7 @@ def test_tuning_together_with_recording_is_refused(tmp_path: Path) -> None:
         ({}, ["/usr/bin/srun", "x"], "32,64", "nodes"),
     ],
 )
-def test_what_is_doubtful_is_said(
+def test_what_is_doubtful_is_reported(
     tmp_path: Path, environ: dict[str, str], command: list[str], masks: str, said: str
 ) -> None:
     (warning,) = plan(command, tmp_path, masks, environ=environ).warnings
@@ -296,7 +296,7 @@ def test_what_cannot_run_gives_a_shells_exit_code(tmp_path: Path, name: str, cod
     assert "Traceback" not in out.stderr
 
 
-def test_a_process_left_behind_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_process_left_behind_delays_nothing(tmp_path: Path) -> None:
     """It has inherited the pipe that standard error is, and keeps it open."""
     leaves = "import subprocess, sys; print(subprocess.Popen(['sleep', '60'], stdout=-3).pid, flush=True)"
     command = driven(tmp_path, *python(leaves))
@@ -315,7 +315,7 @@ def test_a_full_disk_stops_the_copy_and_not_the_job(tmp_path: Path, capfd: pytes
     assert len(capfd.readouterr().err) == 1_000_000
 
 
-def test_a_store_that_cannot_be_opened_is_said_before_the_job_runs(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_opened_is_reported_before_the_job_runs(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "logparse-store.json").write_text("{}")
     ran = tmp_path / "ran"
@@ -325,7 +325,7 @@ def test_a_store_that_cannot_be_opened_is_said_before_the_job_runs(tmp_path: Pat
     assert not ran.exists()
 
 
-def test_a_job_without_calls_is_said(tmp_path: Path) -> None:
+def test_a_job_without_calls_is_reported(tmp_path: Path) -> None:
     out = subprocess.run(driven(tmp_path, "true"), capture_output=True, text=True, check=False, cwd=ROOT)
     assert out.returncode == 0
     assert "no call was counted" in out.stderr

@@ -109,7 +109,7 @@ def test_a_straggler_gets_another_worker(on_ray: Executor, tmp_path: Path, monke
     assert sorted(map(str, results)) == sorted(["slow", *"abcdef"])
 
 
-def test_what_is_no_engine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_engine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for engine in ("spark", "ray://", "rayon"):
         with pytest.raises(UsageError, match=f"--engine {engine}: one of local, ray"), open_executor(engine):
             pass

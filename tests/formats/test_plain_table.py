@@ -72,7 +72,7 @@ def test_a_convolution_and_the_canonical_text() -> None:
         ("1,2,inf,Default,1", "cannot convert|no whole number"),
     ],
 )
-def test_a_row_that_cannot_be_read_says_why(row: str, reason: str) -> None:
+def test_an_unreadable_row_states_the_reason(row: str, reason: str) -> None:
     (record,) = read(f"m,n,k,solution,time_us\n{row}\n")
     assert isinstance(record, Reject)
     assert re.search(reason, record.reason)
@@ -83,7 +83,7 @@ def test_other_csvs_are_not_ours() -> None:
         assert not plain_table.recognise(Head("x.csv", line))
 
 
-def test_parquet_says_what_the_csv_says(tmp_path: Path) -> None:
+def test_parquet_and_csv_read_alike(tmp_path: Path) -> None:
     table = pa.table(
         {"m": [64, 64], "n": [8192, None], "k": [4096, 4096], "solution": ["hipblaslt:104377", None],
          "time_us": [23.6, None], "calls": [None, 3], "note": ["a", "b"]}

@@ -22,7 +22,7 @@ def call(text: str) -> Call:
     return record
 
 
-def test_bench_and_profile_say_the_same_problem() -> None:
+def test_bench_and_profile_give_the_same_problem() -> None:
     bench, profile = call(LOG[0]), call(LOG[6])
     assert bench.problem.text == profile.problem.text
     assert "?" not in bench.problem.text.replace("compute=f32_r,?", "")  # only the scale type is unknown

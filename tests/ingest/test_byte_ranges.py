@@ -285,7 +285,7 @@ def test_a_log_in_a_bucket(tmp_path: Path, store: Store, s3: Any, options: str) 
     check_conservation(store)
 
 
-def test_progress_is_told_once_per_byte(tmp_path: Path, store: Store) -> None:
+def test_progress_is_reported_once_per_byte(tmp_path: Path, store: Store) -> None:
     log, told = tmp_path / "run.log", []
     log.write_text(bench(*range(1, 30)))
     ingest([str(log)], store, executor=Cluster(6), progress=lambda path, count: told.append(count))

@@ -235,7 +235,7 @@ def test_bad_paths_do_not_stop_the_others(store: Store, tmp_path: Path) -> None:
     assert all(any(name in error for error in failed) for name in ("loop", "gone", "never"))
 
 
-def test_a_url_that_names_nothing_is_told_by_its_path(store: Store, tmp_path: Path) -> None:
+def test_a_url_that_names_nothing_is_reported_by_its_path(store: Store, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/no:where/*.log"
     result = one(ingest([url], store))
     assert (result.path, result.state) == (url, "failed")
@@ -468,7 +468,7 @@ def test_forget_removes_a_run(store: Store, tmp_path: Path) -> None:
     assert not [p for p in Path(store.url).rglob("*.parquet") if p.stat().st_size == 0]
 
 
-def test_unreadable_parts_of_the_disk_are_said(store: Store, tmp_path: Path) -> None:
+def test_unreadable_parts_of_the_disk_are_reported(store: Store, tmp_path: Path) -> None:
     locked = tmp_path / "locked.log"
     locked.write_text(bench(64))
     locked.chmod(0)

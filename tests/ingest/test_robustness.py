@@ -301,7 +301,7 @@ def test_a_file_that_the_disk_has_no_room_for_fails_alone(tmp_path: Path) -> Non
     assert counts(open_store(tmp_path / "s")) == {1: 1, 2: 1}
 
 
-def test_a_store_where_none_can_be_is_said(tmp_path: Path) -> None:
+def test_a_store_where_none_can_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(bench(1))
     for place in ("/proc/logparse-store", str(tmp_path / "a.log" / "store")):
         out = subprocess.run(

@@ -191,7 +191,7 @@ def test_a_log_that_grows_over_a_compaction_is_counted_once(store: Store, tmp_pa
     pd.testing.assert_frame_equal(store.query(count), plain.query(count))
 
 
-def test_the_verb_says_what_it_did(
+def test_the_verb_reports_what_it_did(
     store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["logparse", "compact", "--store", store.url])

@@ -90,7 +90,7 @@ def test_every_view_has_a_method_that_gives_it(filled: Store, view: str) -> None
         ("facts", "source_id name value"),
     ],
 )
-def test_rows_are_what_the_contract_says(filled: Store, view: str, keys: str) -> None:
+def test_rows_are_as_the_contract_states(filled: Store, view: str, keys: str) -> None:
     columns = ", ".join(keys.split())
     twice = filled.query(f"select {columns}, count(*) as n from {view} group by all having n > 1")
     assert twice.empty, twice.to_string()
@@ -118,7 +118,7 @@ def test_another_schema_version_names_both_and_the_remedy(store: Store) -> None:
         open_store(store.url)
 
 
-def test_a_missing_store_says_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_store_gives_the_next_command(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="ingest"):
         logparse.open(tmp_path / "nothing")
 
@@ -218,7 +218,7 @@ def test_stores_whose_convolutions_have_a_layer_are_read(store: Store, tmp_path:
         assert found.equals(wanted)
 
 
-def test_a_part_that_cannot_be_written_is_told_at_the_commit_at_the_latest(store: Store) -> None:
+def test_a_part_that_cannot_be_written_is_reported_at_the_commit_at_the_latest(store: Store) -> None:
     attempt = store.attempt()
     table = pa.table({"problem": pa.array(["p"] * 5000)})
     (Path(store.url) / "convs" / f"{attempt.name}-1.parquet").mkdir(parents=True)
@@ -249,7 +249,7 @@ def test_an_ingest_at_work_keeps_its_parts(store: Store) -> None:
     assert sorted(store.facts()["name"]) == ["arch", "cu_count"]
 
 
-def test_a_commit_says_what_was_swept_away_from_under_it(store: Store) -> None:
+def test_a_commit_reports_what_was_swept_away(store: Store) -> None:
     attempt = store.attempt()
     attempt.add("facts", pa.table({"name": ["arch"], "value": ["gfx942"]}))
     assert store.sweep(older_than_s=-1) == 1

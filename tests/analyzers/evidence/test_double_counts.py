@@ -35,7 +35,7 @@ BESIDE = "added to the 122 of 1 known process (bench)"
         ({"out.txt": "hipblaslt/bench_output.txt", "a.log": RANK0}, []),
     ],
 )
-def test_what_cannot_be_told_is_said(store: Store, tmp_path: Path, samples: dict[str, str], wanted: list[str]) -> None:
+def test_what_is_unknown_is_reported(store: Store, tmp_path: Path, samples: dict[str, str], wanted: list[str]) -> None:
     for name, sample in samples.items():
         shutil.copy(SAMPLES / sample, tmp_path / name)
     ingest([str(tmp_path / name) for name in samples], store, run="run")

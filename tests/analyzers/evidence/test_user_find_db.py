@@ -62,7 +62,7 @@ def test_a_layout_that_is_no_faster_leaves_the_estimate(store: Store, tmp_path: 
     assert "measured: torch:layout=NHWC takes 5.4 ms" in found.message
 
 
-def test_a_layout_on_another_device_says_nothing(store: Store, tmp_path: Path) -> None:
+def test_a_layout_on_another_device_does_not_count(store: Store, tmp_path: Path) -> None:
     before = slow(store, tmp_path)
     assert before.problem is not None
     h200 = {"arch": "sm_90", "cu_count": "132"}

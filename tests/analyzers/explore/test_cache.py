@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(store: Store, tmp_path: P
     assert blocked.read_text() == ""
 
 
-def test_the_page_says_what_recommend_says(sampled: Store) -> None:
+def test_the_page_agrees_with_recommend(sampled: Store) -> None:
     """It hands the analyzers less than the whole store, and nothing of what they find may change by that."""
     settings = Settings()
     tables = Tables(run="demo", **sampled.frames())
@@ -161,7 +161,7 @@ def test_the_page_says_what_recommend_says(sampled: Store) -> None:
     pd.testing.assert_frame_equal(left, right, check_dtype=False)
 
 
-def test_the_page_of_a_find_db_says_what_recommend_says(store: Store) -> None:
+def test_the_page_of_a_find_db_agrees_with_recommend(store: Store) -> None:
     result, said = recommend(Tables(run="demo", **store.frames()), Settings()), analyse(store)
     assert result.findings
     pd.testing.assert_frame_equal(said.found, found(result.findings))

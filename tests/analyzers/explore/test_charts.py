@@ -102,7 +102,7 @@ def test_golden(
 
 
 @pytest.mark.parametrize("chart", OF_POINTS, ids=lambda x: x.__name__)
-def test_nothing_gives_a_figure_that_says_what_to_do(
+def test_an_empty_store_gives_a_figure_with_the_next_command(
     chart: Callable[..., go.Figure], example_points: pd.DataFrame
 ) -> None:
     figure = chart(example_points.head(0))
@@ -111,12 +111,12 @@ def test_nothing_gives_a_figure_that_says_what_to_do(
     assert "Next:" in text
 
 
-def test_a_chart_of_a_sample_says_so(example_points: pd.DataFrame) -> None:
+def test_a_chart_of_a_sample_is_marked_so(example_points: pd.DataFrame) -> None:
     figure = roofline(judged(example_points), LIGHT, remark="2 of 3 problems drawn")
     assert any("2 of 3 problems drawn" in x["text"] for x in figure.plain()["layout"]["annotations"])
 
 
-def test_other_empty_figures_say_what_to_do(
+def test_other_empty_figures_state_the_next_command(
     example_views: dict[str, pd.DataFrame], example_points: pd.DataFrame
 ) -> None:
     calls = pd.DataFrame({"pid": [1], "first_seen": [pd.NaT], "count": [1]})
@@ -188,7 +188,7 @@ def test_shown() -> None:
     assert len(shown("x" * 500, 60)) == 60
 
 
-def test_stores_of_one_name_are_told_by_the_folders_above(example_points: pd.DataFrame) -> None:
+def test_stores_of_one_name_are_distinguished_by_the_folders_above(example_points: pd.DataFrame) -> None:
     for names, said in {
         ("/data/before/store", "/data/after/store/"): ["before/store", "after/store"],
         ("before", "after"): ["before", "after"],

@@ -144,7 +144,7 @@ def test_the_overview_answers_first(sampled: Store) -> None:
         data.close()
 
 
-def test_a_store_that_cannot_be_read_says_why(tmp_path: object) -> None:
+def test_an_unreadable_store_states_the_reason(tmp_path: object) -> None:
     data = PageData(f"{tmp_path}/nothing")
     try:
         with pytest.raises(LogparseError, match="no store at"):
@@ -297,7 +297,7 @@ def test_csv_and_table_show_control_and_direction_characters_escaped() -> None:
         ("kernel:void f(int, void (*)(int))", "void f(int, void (*)(int))"),  # rather whole than cut at the wrong place
     ],
 )
-def test_a_solution_in_short_is_what_tells_it_from_another(solution: str, name: str) -> None:
+def test_a_short_solution_name_is_what_distinguishes_it(solution: str, name: str) -> None:
     assert solution_name(solution) == name
 
 

@@ -39,7 +39,7 @@ def test_a_losing_pick_gets_the_row_that_the_library_reads(
     assert "not proposed by recommend" in made.override_note
 
 
-def test_what_is_not_known_of_the_machine_is_said(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
+def test_unknown_facts_of_the_machine_are_listed(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
     made = of(told, example_views, {"arch": "gfx942", "cu_count": "304"})
     assert not made.override
     assert "miopen_version of the target is unknown" in made.override_note
@@ -65,7 +65,7 @@ def test_nvidia_has_no_bench_command(told: pd.Series, example_views: dict[str, p
     assert "logparse replay" in made.command_note
 
 
-def test_a_finding_is_a_sentence_and_says_what_to_do(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
+def test_a_finding_is_a_sentence_with_its_remedy(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
     told["finding"], told["advice"] = "the library hints: 'pad it to 8.'", "pad 50257 to 50264"
     assert of(told, example_views, HERE).sentence == "The library hints: 'pad it to 8.' Pad 50257 to 50264."
 

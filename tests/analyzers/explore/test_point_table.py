@@ -108,7 +108,7 @@ def test_input_is_left_alone(example_views: dict[str, pd.DataFrame]) -> None:
     pd.testing.assert_frame_equal(measurements, before[1])
 
 
-def test_sample_keeps_the_dearest_and_says_what_it_left_out(example_points: pd.DataFrame) -> None:
+def test_sample_keeps_the_costliest_and_states_what_it_left_out(example_points: pd.DataFrame) -> None:
     with queries.over(example_points) as con:
         drawn = queries.sample(con, Selection(), EVERYTHING, size=2)
         assert drawn.rows["problem"].iloc[0] == W.text

@@ -85,7 +85,7 @@ class Stepwise(Reading):
             yield step
 
 
-def test_the_page_says_what_is_done_until_the_verdict_is_there(sampled: Store, tmp_path: Path) -> None:
+def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp_path: Path) -> None:
     url = str(shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore")))
     reading = Stepwise(url)
     data = PageData(url, reading=reading)

@@ -131,7 +131,7 @@ def test_drift_is_relative_to_the_start() -> None:
     assert drift.moved(1.06, before)
 
 
-def test_a_machine_that_is_not_quiet_is_said() -> None:
+def test_a_machine_that_is_not_quiet_is_reported() -> None:
     assert noise({}) == []
     assert noise({"busy_percent": "1", "other_processes": "0", "load": "0.00"}) == []
     assert len(noise({"busy_percent": "80", "other_processes": "2", "load": "900"})) == 3

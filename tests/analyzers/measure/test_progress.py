@@ -46,7 +46,7 @@ def confirmed(problem: Problem, winner_us: float) -> Step:
     return Step(done=3, total=9, outcome=outcome, confirmation=judge(pairs), seconds=2.0, eta_s=20.0)
 
 
-def test_the_board_ranks_findings_by_what_they_save_and_tells_what_is_in_hand() -> None:
+def test_the_board_ranks_findings_by_saving_and_names_the_work_in_hand() -> None:
     clock = iter([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 12.0])
     board = FindingsTable(lambda: next(clock))
     assert drawn(board) == ["opening the backends"]
@@ -68,7 +68,7 @@ def test_the_board_ranks_findings_by_what_they_save_and_tells_what_is_in_hand() 
     assert lines[-1] == "  cuda:0: opening the backends"
 
 
-def test_the_board_stays_small_and_names_of_strangers_cannot_steer_the_terminal() -> None:
+def test_the_board_stays_small_and_untrusted_names_cannot_steer_the_terminal() -> None:
     board = FindingsTable()
     for i in range(ROWS + 4):
         board.take(raced(named("pick", "fast", m=8 * (i + 1)), 50.0, done=i))

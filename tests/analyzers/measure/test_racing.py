@@ -114,7 +114,7 @@ def test_a_solution_that_withdraws_at_its_second_sample_cannot_win() -> None:
     assert result.best == 2
 
 
-def test_all_withdrawn_is_said() -> None:
+def test_all_withdrawn_is_reported() -> None:
     def sample(_: int) -> float:
         raise WithdrawnError("failed")
 

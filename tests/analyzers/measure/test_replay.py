@@ -142,7 +142,7 @@ def test_operands_that_do_not_fit_skip_the_problem_with_its_size(tmp_path: Path)
     assert statuses(store) == {"fake:too_large": "out_of_memory", "fake:pick": "ok"}
 
 
-def test_a_problem_that_nobody_runs_is_recorded_with_the_reason(tmp_path: Path) -> None:
+def test_a_problem_that_no_backend_runs_is_recorded_with_the_reason(tmp_path: Path) -> None:
     store, _ = measure(tmp_path, replace(named("pick"), activation="none"))
     rows = store.query("select status, error from measurements")
     assert list(rows["status"]) == ["unsupported"]
@@ -216,7 +216,7 @@ def test_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     assert store.query("select count(distinct problem) as n from measurements")["n"][0] == 2
 
 
-def test_a_budget_of_nothing_measures_nothing_and_says_so(tmp_path: Path) -> None:
+def test_a_zero_budget_measures_nothing_and_reports_it(tmp_path: Path) -> None:
     store = store_of(tmp_path, [named("pick", "fast")])
     report = replay(store, replace(FAKE, limits=Limits(budget_s=0.0)))
     assert not report.finished
@@ -231,7 +231,7 @@ def test_two_devices_share_the_work(tmp_path: Path) -> None:
     assert store.query("select count(*) as n from measurements where origin = 'replay'")["n"][0] == 12
 
 
-def test_a_backend_that_cannot_be_opened_is_an_error_that_says_why(tmp_path: Path) -> None:
+def test_a_backend_that_cannot_be_opened_is_an_error_with_its_reason(tmp_path: Path) -> None:
     store = store_of(tmp_path, [named("pick")])
     with pytest.raises(InputError, match="no backend 'nosuch'; there is torch"):
         replay(store, replace(FAKE, backends=("nosuch",)))

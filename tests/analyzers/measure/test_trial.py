@@ -89,7 +89,7 @@ def test_a_pair_is_executed_equally_often() -> None:
 
 
 @pytest.mark.parametrize(("slow_us", "singles"), [(400.0, 2), (1e6, 1)], ids=["perhaps a hiccup", "no hiccup"])
-def test_what_is_hopeless_runs_as_little_as_tells(slow_us: float, singles: int) -> None:
+def test_a_hopeless_solution_runs_as_few_times_as_suffice(slow_us: float, singles: int) -> None:
     slow = Solution("x", "slow")
     backend = ColdAfterRefresh({PICK: 100.0, slow: slow_us})
     result = worker_context(backend).measure(gemm())

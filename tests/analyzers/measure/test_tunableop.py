@@ -43,7 +43,7 @@ def test_a_call_that_was_not_tuned_is_unsupported(log: str) -> None:
         candidates(log, {})
 
 
-def test_a_pytorch_without_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pytorch_without_it_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.delattr(torch._C, "_cuda_tunableop_enable", raising=False)
     with pytest.raises(UnsupportedError, match="without TunableOp"):

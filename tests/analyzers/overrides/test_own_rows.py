@@ -48,7 +48,7 @@ def test_a_new_row_counts_and_the_others_stay(path: Path, depth: int, head: int)
     assert with_own([made], [str(path)], TARGET)[0] == [made], "once more changes nothing"
 
 
-def test_what_cannot_be_kept_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_kept_is_reported(tmp_path: Path) -> None:
     emitted = [Emission("tunableop_results0.csv", CSV.read_bytes(), ""), Emission("t.txt", TUNING.read_bytes(), "")]
     old = SAMPLES / "tunableop/torch2.5/tunableop_results0.csv"
     files, notes = with_own(emitted, [str(old), str(SAMPLES / "hipblaslt/tuning_6.4.txt"), str(USER)], TARGET)

@@ -55,7 +55,7 @@ def test_shares_of_calls_and_time() -> None:
     assert found.idle == ()
 
 
-def test_rows_that_never_hit_say_why() -> None:
+def test_rows_that_never_hit_state_the_reason() -> None:
     text = (
         f"{HEAD}{KEY},Default,0.01\n{KEY},Default,0.02\n{KEY.replace('1024_1024_4096', '1024_1024_4160')},Default,1\n"
     )
@@ -80,7 +80,7 @@ def test_wildcards_are_off_by_default() -> None:
     assert "fallback" in coverage(file, run()).idle[0].reason
 
 
-def test_a_log_that_does_not_tell_the_key() -> None:
+def test_a_log_that_lacks_the_key() -> None:
     vague = replace(ONE, lda=None)
     file = inspect("r0.csv", f"{HEAD}{KEY},Default,0.01\n".encode(), CUDA)
     t = tables(workload=[work(vague.text, 3), work(replace(TWO, lda=None).text, 1)])

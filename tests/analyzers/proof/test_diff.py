@@ -94,7 +94,7 @@ def test_changes_below_the_floor_count_as_the_same() -> None:
     assert "(beyond 3.0%, 10 µs and noise)" in diff_lines(found)[0]
 
 
-def test_nothing_compared_is_said() -> None:
+def test_nothing_compared_is_reported() -> None:
     """A gate that had nothing to compare must not read as one that was passed."""
     picks = [tables(workload=[work(G[0], 10)], calls=[call(G[0], "hipblaslt:1", 10)]) for _ in "ab"]
     found = diff(*picks)

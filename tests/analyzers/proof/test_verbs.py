@@ -115,12 +115,12 @@ def test_shares() -> None:
         ("tunableop/README.md", "is no override file that is known; what is checked: hipblaslt-tuning-file"),
     ],
 )
-def test_what_is_not_checked_is_said(file: str, said: str) -> None:
+def test_what_is_not_checked_is_reported(file: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         lint_files([str(SAMPLES / file)])
 
 
-def test_of_several_files_those_that_are_none_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_several_files_other_files_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``lint dir/*``: every file gets its verdict, and the exit code shows that some could not be read."""
     (tmp_path / "b").mkdir()
     for name, text in {"a.csv": Path(TUNED).read_text(), "b/a.csv": Path(TUNED).read_text(), "notes.txt": "x"}.items():
@@ -157,7 +157,7 @@ def test_the_ordinal_of_a_name_is_held_against_the_number_of_devices(tmp_path: P
             lint_files([TUNED], [word])
 
 
-def test_wrong_usage_is_said(job: Store, tmp_path: Path) -> None:
+def test_wrong_usage_is_reported(job: Store, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").touch()
     with pytest.raises(InputError, match=r"empty\.csv: is empty"):
         lint_files([str(tmp_path / "empty.csv")])

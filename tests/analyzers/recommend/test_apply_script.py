@@ -161,7 +161,7 @@ def test_elsewhere_it_refuses_and_exports_nothing(
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_caution_is_said_and_the_files_apply(shell: str, folder: Path, tmp_path: Path) -> None:
+def test_a_caution_is_printed_and_the_files_apply(shell: str, folder: Path, tmp_path: Path) -> None:
     made = script([OVERRIDE], FILES, TARGET, str(folder), "it's 1 of 2 rows: $HOME `id`")
     assert made is not None
     (folder / NAME).write_bytes(made.data)
@@ -171,7 +171,7 @@ def test_a_caution_is_said_and_the_files_apply(shell: str, folder: Path, tmp_pat
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_what_cannot_be_read_is_said(shell: str, folder: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported(shell: str, folder: Path, tmp_path: Path) -> None:
     out, errors = source(shell, folder / NAME, machine(tmp_path, None, None), tmp_path)
     assert out.startswith("status 0")
     [line] = errors.splitlines()
@@ -181,7 +181,7 @@ def test_what_cannot_be_read_is_said(shell: str, folder: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(("header", "status"), [(HEADER, "0"), (HEADER.replace("3b3d59eb", "0badf00d"), "1")])
-def test_headers_speak_where_there_is_no_pytorch(
+def test_headers_are_compared_where_there_is_no_pytorch(
     shell: str, header: str, status: str, folder: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "rocm/include/hipblaslt/hipblaslt-version.h"
@@ -214,7 +214,7 @@ def test_a_copied_folder(shell: str, folder: Path, tmp_path: Path) -> None:
     assert shell == "bash" or "source it in its own folder" in errors
 
 
-def test_a_missing_file_is_said(folder: Path, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(folder: Path, tmp_path: Path) -> None:
     (folder / "hipblaslt_tuning.txt").unlink()
     out, errors = source("sh", folder / NAME, machine(tmp_path), tmp_path)
     assert out.startswith("status 1")
@@ -236,7 +236,7 @@ class cuda:
 """
 
 
-def test_what_pytorch_says(folder: Path, tmp_path: Path) -> None:
+def test_what_pytorch_reports(folder: Path, tmp_path: Path) -> None:
     """The script's own Python, run by a real interpreter with a module that answers as torch on an MI300X does."""
     text = (folder / NAME).read_text().partition("-c '")[2].partition("' 2>")[0]
     (tmp_path / "torch.py").write_text(FAKE_TORCH)

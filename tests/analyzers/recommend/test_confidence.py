@@ -77,7 +77,7 @@ def test_without_the_fact_a_pair_is_no_test() -> None:
     assert basis(finding) == "measured"
 
 
-def test_a_confirmation_says_nothing_of_the_other_direction() -> None:
+def test_a_confirmation_does_not_count_for_the_other_direction() -> None:
     """The race's winner lost the confirmation: that the pick is faster was not tested, and is no finding."""
     slow_winner = confirmed(FAST[1], FAST[0])
     assert not recommend(slow_winner, Settings()).findings

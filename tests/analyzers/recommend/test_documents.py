@@ -62,7 +62,7 @@ def test_every_field_is_documented() -> None:
     assert names <= told
 
 
-def test_a_tested_finding_says_all_of_it() -> None:
+def test_a_tested_finding_states_all_of_it() -> None:
     [finding] = document(recommend(GIVEN["confirmed"], Settings()), Settings(), [])["findings"]
     assert (finding["confidence"], finding["interval_from"], finding["action"]) == (
         "confirmed",

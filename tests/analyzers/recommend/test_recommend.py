@@ -86,7 +86,7 @@ def test_evidence_has_no_unwritten_keys() -> None:
     assert shown.certainty == "inferred", "no number among the details makes a measurement of an estimate"
 
 
-def test_a_text_without_calls_says_nothing_that_the_counted_one_says() -> None:
+def test_a_text_without_calls_repeats_nothing_of_the_counted_one() -> None:
     counted = Finding(analyzer="cliff", message="slow", problem=gemm(), calls=3)
     echo = replace(counted, problem=gemm(m=None), calls=None)
     another, ours = replace(echo, analyzer="flat-cost"), replace(echo, problem=gemm(m=1))
@@ -347,7 +347,7 @@ def test_rendering_of_unknown_savings() -> None:
 
 
 @pytest.mark.parametrize("words", [("gfx942", "gfx942:sramecc+:xnack-"), ("gfx942:sramecc+:xnack-", "gfx942")])
-def test_two_files_may_tell_an_arch_with_its_features_and_without(words: tuple[str, str]) -> None:
+def test_two_files_may_state_an_arch_with_its_features_and_without(words: tuple[str, str]) -> None:
     assert target_from([f"arch={word}" for word in words], FORMATS) == {"arch": "gfx942:sramecc+:xnack-"}
 
 

@@ -185,7 +185,7 @@ def test_the_file_for_a_pytorch(torch: str, params: list[str]) -> None:
     assert any("calls of other sizes match the wildcards too" in x for x in made.notes) is wild
 
 
-def test_max_rows_is_said() -> None:
+def test_max_rows_is_reported() -> None:
     here = HERE | {"validator:PT_VERSION": "2.14.1"}
     made = emissions(recommended(here), here, [results.WRITER], Settings(max_rows=2))
     assert [x.params.split("_")[2] for x in read(made.files[0].data).entries] == ["1024", "768"]

@@ -36,7 +36,7 @@ def sample(name: str) -> list[Call]:
     return [call(line) for line in (SAMPLES / "forms" / name).read_text().splitlines()]
 
 
-def test_all_versions_tell_the_same_problem() -> None:
+def test_all_versions_give_the_same_problem() -> None:
     forms = ("bench_no_api_method.log", "bench_no_index.log", "bench_rotating.log")
     written = [[c.problem.text for c in sample(name)] for name in forms]
     assert written[0] == written[1] == written[2]
@@ -117,7 +117,7 @@ def test_documented_defaults_of_a_typed_command() -> None:
     assert gemm("$ hipblaslt-bench -m 8 -n 8 -k 8 -v").a_type is None  # no precision given, and the default has changed
 
 
-def test_what_an_edited_line_no_longer_tells() -> None:
+def test_what_an_edited_line_lacks() -> None:
     line = texts.bench(Launch(a="f8_r", d="f8_r")).split(" --activation_type")[0].replace("--scaleA 0 --scaleB 0", "")
     problem = gemm(line)
     assert (problem.activation, problem.scale_a, problem.scale_c) == (None, None, "none")

@@ -108,7 +108,7 @@ def test_winner_repeats_a_row_and_is_not_counted_again() -> None:
     assert len(of(Measurement, read(without_winner)[1])) == len(measured) + 17
 
 
-def test_winner_tells_the_index_of_a_row_without_one() -> None:
+def test_winner_gives_the_index_of_a_row_without_one() -> None:
     header = "transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,stride_a,beta,hipblaslt-Gflops,us"
     rows = ["    T,N,0,1,8,8,8,1,8,64,0,1,5.5", "    T,N,0,1,8,8,8,1,8,64,0,2,2.5"]
     lines = [

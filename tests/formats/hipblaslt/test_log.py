@@ -59,7 +59,7 @@ def test_trace_and_bench_agree_for_any_call(launch: Launch) -> None:
     assert problem(log.read, texts.trace(launch)).text == problem(bench.read, texts.bench(launch)).text
 
 
-def test_a_trace_fills_only_what_it_tells() -> None:
+def test_a_trace_fills_only_what_it_states() -> None:
     p = problem(log.read, texts.trace(Launch(m=267, beta=1.0, epilogue="GELU_BIAS", a="f8_r", d="f8_r")))
     assert (p.m, p.epilogue, p.beta) == (267, "GELU_BIAS", "nonzero")
     assert (p.scale_a, p.scale_d, p.swizzle_a) == (None, None, None)

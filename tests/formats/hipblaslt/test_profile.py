@@ -71,7 +71,7 @@ def test_pytorch_signatures_are_not_ours() -> None:
     assert {profile.read(line).unit for line in lines} == {"foreign"}
 
 
-def test_samples_tell_the_problems_of_the_bench_log() -> None:
+def test_samples_hold_the_problems_of_the_bench_log() -> None:
     launched = {c.problem.text for line in records("hipblaslt_rank0_4242.log") for c in bench.read(line).records
                 if isinstance(c, Call)}  # fmt: skip
     assert {call(line).problem.text for line in records("profile_4242.log")} == launched
@@ -137,7 +137,7 @@ def test_damage_never_raises(start: int, end: int, filling: str) -> None:
     assert profile.read(line[:start] + filling + line[end:]).unit in ("call", "reject", "foreign")
 
 
-def test_what_an_old_record_does_not_tell() -> None:
+def test_what_an_old_record_lacks() -> None:
     problem = call(records("forms/profile_broken.log")[0]).problem
     assert isinstance(problem, GemmProblem)
     assert (problem.scale_a, problem.scale_c, problem.swizzle_a) == ("none", None, None)

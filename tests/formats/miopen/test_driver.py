@@ -53,7 +53,7 @@ def test_every_prefix(prefix: str, category: str, by_tool: bool, count: int) -> 
     assert units == {"call": 1}
 
 
-def test_old_lines_tell_the_direction_by_the_function() -> None:
+def test_old_lines_state_the_direction_by_the_function() -> None:
     text = "MIOpen(HIP): miopenConvolutionBackwardData: ./bin/MIOpenDriver convfp16 " + ARGS.replace(" -F 4", "")
     assert [c.problem for c in driver.read(text).records if isinstance(c, Call)] == [replace(PROBLEM, direction="B")]
 
@@ -94,7 +94,7 @@ def test_three_dimensions() -> None:
     assert key_of(call.problem) == "128-4-28-28-3x3x3-64-8-28-28-4-1x1x1-2x1x1-1x1x1-0-NDHWC-NDHWC-NDHWC-FP16-B"
 
 
-def test_what_the_line_cannot_tell_stays_unknown() -> None:
+def test_what_the_line_lacks_stays_unknown() -> None:
     assert only("./bin/MIOpenDriver convint8 -F 1").out_type is None
     vectors = LOGGED.replace("-m conv", "--in_layout NCHWc --fil_layout NCHWc --out_layout NCHWc -m conv")
     assert (only(vectors).k, only(vectors).out_layout) == (None, "NCHWc")

@@ -81,7 +81,7 @@ def test_a_call_whose_command_is_missing_is_not_of_the_last_look_up() -> None:
     assert not rows(read((look_up + line).encode())[0])
 
 
-def test_the_command_tells_the_problem_where_no_key_does() -> None:
+def test_the_command_states_the_problem_where_no_key_does() -> None:
     text = (
         "MIOpen(HIP): Command [LogCmdFindConvolution] ./bin/MIOpenDriver conv -n 128 -c 192 -H 17 -W 17 -k 192 "
         "-y 3 -x 3 -p 0 -q 0 -u 2 -v 2 -l 1 -j 1 -m conv -g 1 -F 4 -t 1\n"
@@ -141,7 +141,7 @@ def test_logs_of_the_real_library(name: str) -> None:
     assert units["call"] == 3
 
 
-def test_an_api_block_that_does_not_end_is_said() -> None:
+def test_an_unended_api_block_is_reported() -> None:
     records, units = read(
         "MIOpen(HIP): miopenStatus_t miopenCreate(miopenHandle_t *){\nMIOpen(HIP): \thandle = 0x7fffaa00\n"
     )
@@ -183,7 +183,7 @@ def test_a_failed_verification_is_wrong_not_slow() -> None:
     assert rows(read(text)[0]) == [("driver", "ConvOclBwdWrW1x1", "wrong", 500.0, None)]
 
 
-def test_bare_output_tells_part_of_the_problem() -> None:
+def test_bare_output_states_part_of_the_problem() -> None:
     text = (
         "MIOpen Backward Data Conv. Algorithm: 0, Solution: 97/GemmBwdRest\n"
         "GPU Kernel Time Backward Data Conv. Elapsed: 0.25 ms (average)\n"

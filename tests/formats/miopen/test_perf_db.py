@@ -57,7 +57,7 @@ def test_a_record() -> None:
 
 
 @given(problems())
-def test_every_problem_has_a_key_and_the_key_tells_what_it_can(problem: ConvProblem) -> None:
+def test_every_problem_has_a_key_and_the_key_states_what_it_can(problem: ConvProblem) -> None:
     key = perf_key_of(problem)
     assert key is not None
     back = problem_from_perf_key(key)
@@ -196,7 +196,7 @@ def sqlite_of(path: Path, text: str) -> None:
         db.commit()
 
 
-def test_sqlite_says_what_the_text_says(tmp_path: Path) -> None:
+def test_sqlite_and_text_read_alike(tmp_path: Path) -> None:
     text = (SAMPLES / "gfx942130.db.txt").read_text()
     path = tmp_path / "gfx942130.db"
     sqlite_of(path, text)

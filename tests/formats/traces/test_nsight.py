@@ -78,7 +78,7 @@ def test_ncu_raw_page() -> None:
     assert [k.dram_gb_per_s for k in records_of(found, Kernel)] == [2000.0]
 
 
-def test_ncu_bandwidth_without_a_time_is_said() -> None:
+def test_ncu_bandwidth_without_a_time_is_reported() -> None:
     lines = [line for line in DETAILS.splitlines(keepends=True) if b"gpu__time_duration" not in line]
     found = outcomes(ncu.FORMAT, b"".join(lines))
     assert records_of(found, Kernel) == []

@@ -98,7 +98,7 @@ def test_cuda_builds() -> None:
     ]
 
 
-def test_the_empty_file_is_ours_and_says_no_rows() -> None:
+def test_an_empty_file_is_recognised_and_has_no_rows() -> None:
     source = from_file(FOLDER / "empty/tunableop_results0.csv")
     assert results.recognise(head(source))
     assert facts(source) == {"rows": "0"}
@@ -106,7 +106,7 @@ def test_the_empty_file_is_ours_and_says_no_rows() -> None:
     assert not results.recognise(Head("tunableop_untuned0.csv", b""))
 
 
-def test_damage_is_said_row_by_row() -> None:
+def test_damage_is_reported_per_row() -> None:
     source = from_file(FOLDER / "damaged/tunableop_results0.csv")
     found = outcomes(results.FORMAT, source)
     assert Counter(o.unit for o in found for _ in range(o.lines)) == {

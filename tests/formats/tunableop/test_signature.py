@@ -23,7 +23,7 @@ def gemm(key: str) -> GemmProblem:
     return problem
 
 
-def test_a_plain_gemm_says_its_layout_and_that_it_has_no_epilogue() -> None:
+def test_a_plain_gemm_states_its_layout_and_that_it_has_no_epilogue() -> None:
     problem = gemm("GemmTunableOp_BFloat16_TN,tn_96_100_64_ld_64_65_96")
     assert problem == GemmProblem(
         trans_a="T", trans_b="N", m=96, n=100, k=64, batch_count=1, lda=64, ldb=65, ldc=96, ldd=96,
@@ -100,13 +100,13 @@ def test_wildcards_are_a_family() -> None:
         ("ScaledGemmTunableOp_Float8_e4m3fn_Half_TN", "tn_1_2_3", 0),
     ],
 )
-def test_what_is_no_key_says_which_part(op: str, params: str, part: int) -> None:
+def test_a_text_that_is_no_key_names_the_wrong_part(op: str, params: str, part: int) -> None:
     with pytest.raises(signature.SignatureError) as error:
         signature.problem(op, params)
     assert error.value.part == part
 
 
-def test_the_dialect_is_what_the_target_shows_before_what_its_version_says() -> None:
+def test_the_dialect_of_the_targets_rows_wins_over_its_version() -> None:
     problem = gemm("GemmTunableOp_BFloat16_TN,tn_96_100_64_ld_64_64_96")
     assert signature.key(problem, OLD) == "GemmTunableOp_BFloat16_TN,tn_96_100_64"
     assert (

@@ -97,7 +97,7 @@ def test_a_cut_log_names_the_candidate_that_was_running() -> None:
     assert (culprit.solution.text, culprit.status) == ("hipblaslt:104001", "no_time")
 
 
-def test_level_2_tells_the_winner_only() -> None:
+def test_level_2_has_the_winner_only() -> None:
     key = "GemmTunableOp_Half_TN(tn_96_100_64_ld_64_64_96)"
     data = f"finding fastest for {key} out of 3 candidates\n└──found fastest for {key} Default\n{key} -> Default,0.5\n"
     _, found = read(data.encode())
@@ -142,7 +142,7 @@ def test_switching_is_ours() -> None:
     assert [o.unit for o in ours] == ["message", "message"]
 
 
-def test_a_time_of_nobody_is_a_reject() -> None:
+def test_a_time_without_a_solution_is_a_reject() -> None:
     ours, _ = read("├──found better instance id=3. 0.5ms. Default\n".encode())
     assert [o.unit for o in ours] == ["reject"]
 

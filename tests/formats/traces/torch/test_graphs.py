@@ -38,7 +38,7 @@ def facts(found: list[Record]) -> dict[str, str]:
 
 
 @needs_corpus
-def test_a_real_decode_step_is_what_the_reference_report_says(tmp_path: Path) -> None:
+def test_a_real_decode_step_agrees_with_the_reference_report(tmp_path: Path) -> None:
     folder = CORPUS / "tracelens"
     found = read(folder / "mi300_sglang_decode.json.gz")
     assert sum(calls(found).values()) == 145

@@ -117,7 +117,7 @@ NHWC = [[1568, 1, 224, 32], [3136, 1, 224, 16], [72, 1, 24, 8]]
 NCHW = [[1568, 49, 7, 1], [3136, 196, 14, 1], [72, 9, 3, 1]]
 
 
-def test_backward_is_told_in_forward_terms() -> None:
+def test_backward_is_stated_in_forward_terms() -> None:
     b, w = conv("aten::convolution_backward", ["c10::Half"] * 3, [Y, X, W], NCHW, BACK)
     assert (b.direction, w.direction) == ("B", "W")
     assert b.layer == w.layer

@@ -217,7 +217,7 @@ def test_a_damaged_event_is_one_reject() -> None:
     assert [k.op for k in kernels if "relu_kernel" in k.kernel] == [""]
 
 
-def test_a_cut_file_says_where() -> None:
+def test_a_cut_file_states_where() -> None:
     found = outcomes(FORMAT, TEXT[: TEXT.index(b'"aten::bmm"') + 100])
     (reject,) = [o for o in found if o.unit == "reject"]
     assert TEXT[reject.at :].startswith(b'\n    "ph": "X", "cat": "cpu_op", "name": "aten::bmm"')
