@@ -1,4 +1,4 @@
-# Two commands for a stranger: `make demo` and `make test`.  Both make .venv and install what they need into it.
+# Two commands to begin with: `make demo` and `make test`.  Both make .venv and install what they need into it.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin

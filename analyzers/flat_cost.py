@@ -34,7 +34,7 @@ from logparse.model import Evidence, Finding
 
 NAME = "flat-cost"
 LATENCY_US = 20.0
-"""Launch, fill and drain of a GPU kernel: below this a time says nothing of the work done."""
+"""Launch, fill and drain of a GPU kernel: below this a time does not depend on the work done."""
 GROWTH = 4.0
 """The larger problem does at least this many times the work."""
 SAME = 1.25

@@ -1,7 +1,7 @@
 """Proposed solutions that compute less precisely than what they replace.
 
 What is seen: the best known solution of a problem, which ``suboptimal-pick`` proposes, has a larger error than the
-pick, or its name says that k is split and partial sums are stored in between.  Why it matters: it costs digits, not
+pick, or its name shows that k is split and partial sums are stored in between.  Why it matters: it costs digits, not
 time; a training run that diverges two days after an override was applied is the costliest result of all.
 
 Two signs, each from evidence only:

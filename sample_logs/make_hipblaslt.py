@@ -1,7 +1,7 @@
 """Makes ``sample_logs/hipblaslt/``: run it from anywhere, the files are the same every time.
 
 It writes the grammar of hipBLASLt's logs from its own understanding and imports nothing of logparse, so that the
-samples are evidence independent of the readers.  ``sample_logs/hipblaslt/README.md`` says what each file is.
+samples are evidence independent of the readers.  ``sample_logs/hipblaslt/README.md`` describes each file.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ def preamble() -> list[str]:
 
 
 def launches(rank: int) -> str:
-    """What a rank wrote on standard error: the launch script says the build, then the launches, layer after layer."""
+    """What a rank wrote on standard error: the launch script names the build, then the launches, layer after layer."""
     out = [*preamble(), f"rank {rank}: 1 step of 4 layers"]
     for turn in range(max(g.calls for g in JOB)):
         out += [bench_line(g) for g in JOB if turn < g.calls]

@@ -1,7 +1,7 @@
 """Makes ``sample_logs/miopen/``: run it from anywhere, the files are the same every time.
 
 It writes the grammar of MIOpen's files from its own understanding and imports nothing of logparse, so that the samples
-are evidence independent of the readers.  ``sample_logs/miopen/README.md`` says what each file is.
+are evidence independent of the readers.  ``sample_logs/miopen/README.md`` describes each file.
 """
 
 from __future__ import annotations

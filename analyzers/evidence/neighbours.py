@@ -20,7 +20,7 @@ from logparse.model import GemmProblem, problem_from_text
 Size: TypeAlias = Literal["m", "n", "k"]
 SIZES: tuple[Size, ...] = ("m", "n", "k")
 ORIGINS = EVIDENCE | {TRACE, RACE}
-"""Sources of the times: a trace counts too (it says what the job's own calls took), and so does a race: what is looked
+"""Sources of the times: a trace counts too (it times the job's own calls), and so does a race: what is looked
 for here are factors, not percents.
 """
 

@@ -32,7 +32,7 @@ from analyzers.evidence.target import comparable, same_device
 from logparse.model import solution_from_text
 
 CHOSEN = "miopen-chosen"
-"""Origin of rows in which a MIOpen log says which solver was taken."""
+"""Origin of rows in which a MIOpen log names the solver that was taken."""
 
 MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
 BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)

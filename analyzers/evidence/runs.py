@@ -118,7 +118,7 @@ and actions."""
 
 def tables_to_compare(store: Store, run: str | None = None) -> Tables:
     """What ``diff`` reads of a run (by default the latest): of measurements one fastest of each problem and origin,
-    where neither a pick nor a default says more.  Tables that it does not read are empty.  Raises StoreError.
+    where neither a pick nor a default is known.  Tables that it does not read are empty.  Raises StoreError.
     """
     run = store.latest_run(run)
     read = store.frames(run, ("calls", "workload", "kernels", "facts"))

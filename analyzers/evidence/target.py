@@ -121,7 +121,7 @@ def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
         raise UsageError(f"--target {word}: {error.strerror or error}{fact}") from error
     if not facts:
         raise UsageError(
-            f"--target {word}: says nothing of a machine; give a TunableOp CSV, a tuning file, a find-db file name, a "
+            f"--target {word}: no fact of a machine; give a TunableOp CSV, a tuning file, a find-db file name, a "
             f"facts.json or KEY=VALUE with one of {', '.join(FACTS)}"
         )
     return facts

@@ -48,7 +48,7 @@ TABLE: Mapping[str, str] = {
     "file": "File",
     "finding": "Finding",
 }
-"""Columns of the page's table with their titles; ``SCALED`` says what a value is multiplied by for its unit."""
+"""Columns of the page's table with their titles; ``SCALED`` has the factor of each value for its unit."""
 PRESETS: Mapping[str, Sequence[str]] = {
     "What to do": ("saving_us", "total_us", "calls", "time_us", "best_us", "action", "override", "device"),
     "Times": ("total_us", "calls", "time_us", "best_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),

@@ -1,1 +1,1 @@
-"""Measurement: problems in, honest times of every solution out.  ``docs/measurement.md`` says how and why."""
+"""Measurement: problems in, honest times of every solution out.  ``docs/measurement.md`` explains how and why."""

@@ -16,7 +16,7 @@ CacheState = Literal["cold", "hot"]
 
 
 class UnsupportedError(Exception):
-    """A problem that this backend or solution does not run; the text says why.  No fault of anyone."""
+    """A problem that this backend or solution does not run; the text gives the reason.  It is no error."""
 
 
 class HostBoundError(Exception):
@@ -24,7 +24,7 @@ class HostBoundError(Exception):
 
 
 class OutOfMemoryError(Exception):
-    """The device's memory does not hold the problem; the text says how much it needs."""
+    """The device's memory does not hold the problem; the text states how much it needs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from logparse.model import Finding
 Basis = Literal["confirmed", "measured", "inferred"]
 CONFIDENCE: Mapping[Basis, str] = {
     "confirmed": "paired samples of both in fresh processes, and false-discovery control keeps it",
-    "measured": "both times are in one file (or two, where the finding says so), not confirmed: the fastest of many "
+    "measured": "both times are in one file (or two, where the finding states so), not confirmed: the fastest of many "
     "was lucky in part (`logparse replay`)",
     "inferred": "no solution with that time is known yet: it is what a sibling pass, a roofline or a rule suggests",
 }

@@ -64,7 +64,7 @@ def test_the_three_hints_of_gpt2_are_about_its_vocabulary(store: Store) -> None:
     hints = set(store.query("select text from messages where category = 'hints'")["text"])
     assert len(hints) == 3
     assert all(any(repr(hint) in finding.message for finding in found) for hint in hints)
-    assert len({finding.problem for finding in found}) == len(found) == 3, "one remedy of one problem is told once"
+    assert len({finding.problem for finding in found}) == len(found) == 3, "one remedy of one problem is reported once"
     assert {finding.advice for finding in found} == {"Pad 50257 to 50264, a multiple of 8, and measure both."}
     for finding in found:
         assert isinstance(finding.problem, GemmProblem)

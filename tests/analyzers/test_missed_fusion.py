@@ -83,7 +83,7 @@ def test_fused_against_unfused_was_measured(store: Store, tmp_path: Path) -> Non
     assert (found.calls, found.per_call_us, found.saving_us) == (1, pytest.approx(9.0), pytest.approx(9.0))
     gelu = product(M, N, K, trans_a="N", lda=M, activation="gelu", bias=True, bias_type="bf16_r")
     replayed(store, gelu, {"Default": 30.0, "torch:fused": 10.0}, "torch:fused", facts={})
-    assert missed_fusion.find(tables_of(store), Settings()) == [found], "GELU's time says nothing of ReLU"
+    assert missed_fusion.find(tables_of(store), Settings()) == [found], "GELU's time does not count for ReLU"
 
 
 def test_fusion_that_was_measured_to_save_nothing(store: Store, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ MIOPEN_LOG = "MIOpen(HIP): Info [Handle] stream: 0, device_id: 0\n"
 @pytest.mark.parametrize(("name", "count"), [("gfx90a68.HIP.3_4_0_x.ufdb.txt", 1), ("gfx942130.HIP.fdb.txt", 0)])
 def test_a_users_find_db(name: str, count: int, store: Store, tmp_path: Path) -> None:
     found = stale_override.find(read(store, tmp_path, {name: FIND_DB, "b.log": log()}), Settings())
-    assert len(found) == count, "a system db comes with the library: nobody wrote it for this machine"
+    assert len(found) == count, "a system db comes with the library: it was not written for this machine"
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_an_unknown_engine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_workers_are_no_more_than_the_cores_that_are_ours(tmp_path: Path) -> None:
     all_of_them = os.sched_getaffinity(0)
     quota = tmp_path / "cpu.max"
-    assert usable_cores(str(quota)) == len(all_of_them), "no quota is told"
+    assert usable_cores(str(quota)) == len(all_of_them), "no quota is set"
     for text, cores in (("max 100000\n", len(all_of_them)), ("150000 100000\n", 1), ("20000 100000\n", 1)):
         quota.write_text(text)
         assert usable_cores(str(quota)) == min(cores, len(all_of_them))

@@ -34,7 +34,7 @@ def test_the_views_are_equal_whoever_reads(tmp_path: Path, on_ray: Executor) -> 
     logs = tmp_path / "logs"
     logs.mkdir()
     for number in range(3):
-        text = bench(*range(number, number + 9)) + "a line of nobody\n" + TRACE.format(s=number, pid=1)
+        text = bench(*range(number, number + 9)) + "a foreign line\n" + TRACE.format(s=number, pid=1)
         (logs / f"log_{number}.log").write_text(text)
     paths = [str(logs), str(SAMPLES / "hipblaslt"), str(SAMPLES / "tunableop")]
     seen = []
@@ -72,11 +72,11 @@ def test_one_log_in_ranges_on_several_workers(
     for name in ("LEAST_BYTES", "MOST_BYTES"):
         monkeypatch.setattr(f"logparse.ingest.byte_ranges.{name}", 1)
     log = _ranged(tmp_path / "hipblaslt_7.log")
-    told: list[int] = []
+    reported: list[int] = []
     whole, ranged = (open_store(tmp_path / name, create=True) for name in ("whole", "ranged"))
-    results = ingest([log], ranged, run="r", executor=ManyNodes(), progress=lambda path, n: told.append(n))
+    results = ingest([log], ranged, run="r", executor=ManyNodes(), progress=lambda path, n: reported.append(n))
     assert [x.state for x in results] == ["new"]
-    assert sum(told) == os.path.getsize(log)
+    assert sum(reported) == os.path.getsize(log)
     assert len(ranged.commits()) == 7, "five ranges, what was read in order, the last line"
     check_conservation(ranged)
     ingest([log], whole, run="r")

@@ -247,7 +247,7 @@ def test_the_process_of_a_whole_file_is_that_of_its_fact(store: Store) -> None:
     rows = store.query("select format, pid, pid_from from sources order by format").values.tolist()
     assert rows[1] == ["rocprof-json", 4242, "fact"]
     assert rows[0][0] == "rocprof-csv"
-    assert str(rows[0][1]) in ("nan", "<NA>", "None"), "no fact says it, and a number in a name may be anything"
+    assert str(rows[0][1]) in ("nan", "<NA>", "None"), "no fact states it, and a number in a name may be anything"
 
 
 def test_half_escapes_of_json_are_stored_as_escapes(store: Store, tmp_path: Path) -> None:

@@ -67,6 +67,6 @@ def serve(device: str) -> None:
             offers = convolution.offers(_MOST)
             convolution.close()
         except (UnsupportedError, RuntimeError):
-            offers = []  # the measuring process says why, when it asks the same
+            offers = []  # the measuring process reports the reason when it meets the same
         print(json.dumps([(x.id, x.workspace_bytes, x.algorithm) for x in offers]), flush=True)
     opened.synchronize()

@@ -241,7 +241,7 @@ def _in_full(problem: GemmProblem) -> bool:
 
 
 def _precision(device: TorchDevice, problem: GemmProblem, place: Place, *, tf32: bool = False) -> Around:
-    """Single precision in full unless the problem (or the user) says otherwise."""
+    """Single precision in full unless the problem (or the user) asks for less."""
     short = problem.compute_type == "xf32_r" or ((tf32 or place.gemm_tf32) and problem.compute_type in (None, "f32_r"))
 
     @contextlib.contextmanager

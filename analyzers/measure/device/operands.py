@@ -528,7 +528,7 @@ def geometry(problem: ConvProblem) -> tuple[list[int], list[int], list[int]]:
 
 
 def strides(shape: Sequence[int], layout: str | None) -> list[int]:
-    """Strides, in elements, of an N, C, spatial… shape that lies in memory as its layout word says."""
+    """Strides, in elements, of an N, C, spatial… shape that lies in memory as its layout word states."""
     order = list(range(len(shape)))
     if layout in ("NHWC", "NDHWC"):
         order = [0, *order[2:], 1]

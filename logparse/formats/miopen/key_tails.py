@@ -1,6 +1,6 @@
 """Tails of find-db keys, ``1x1-2x2-1x1-0-NCHW-FP16-W_g32``: pads, strides, dilations, bias, layouts, types, direction.
 
-A file has hundreds of thousands of keys and a few hundred tails.  Each is read once by the plain reader; what it says
+A file has hundreds of thousands of keys and a few hundred tails.  Each is read once by the plain reader; what it holds
 is a place in columns from which those of a stretch of keys are taken.
 """
 

@@ -42,7 +42,7 @@ def test_what_is_unknown_is_reported(store: Store, tmp_path: Path, samples: dict
     said = remarks_of(store, "run")
     assert len(said) == len(wanted), said
     assert all(part in line for part, line in zip(wanted, said, strict=True)), said
-    assert set(said) <= set(missing(store)), "status says it, too"
+    assert set(said) <= set(missing(store)), "status states it, too"
 
 
 def test_where_the_numbers_are_shown(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

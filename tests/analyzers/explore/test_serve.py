@@ -47,7 +47,7 @@ def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, m
     load = serve._server
 
     def loaded(*arguments: Any) -> tuple[Any, ...]:
-        assert asked.wait(60), "nobody could ask yet"
+        assert asked.wait(60), "no request could come yet"
         make_server, application, data = load(*arguments)
 
         def kept(*words: Any, **more: Any) -> Any:

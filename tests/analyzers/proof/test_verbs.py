@@ -127,7 +127,7 @@ def test_of_several_files_other_files_are_reported(tmp_path: Path, capsys: pytes
         (tmp_path / name).write_text(text)
     good, none = [str(tmp_path / "a.csv"), str(tmp_path / "b/a.csv")], str(tmp_path / "notes.txt")
     judged, unread = lint_files([*good, none, str(tmp_path / "gone"), good[0]])
-    assert [file.title for file in judged] == good, "the names alone do not tell them apart; none is told twice"
+    assert [file.title for file in judged] == good, "the names alone do not distinguish them; none is reported twice"
     assert [(x.path, x.why) for x in unread] == [
         (none, "is no override file that is known"),
         (str(tmp_path / "gone"), "No such file or directory"),

@@ -158,7 +158,7 @@ def test_intervals_of_files() -> None:
     [finding] = recommend(spread, Settings()).findings
     assert finding.interval_from == "range"
     assert (finding.per_call_low_us, finding.per_call_high_us) == (25.0, 65.0)
-    assert finding.saving_low_us is None, "nobody counted the calls"
+    assert finding.saving_low_us is None, "the calls were not counted"
 
 
 def test_two_times_of_the_default_bound_the_gain() -> None:

@@ -189,7 +189,7 @@ def test_emissions_of_the_target() -> None:
     assert [x.partition(":")[0] for x in made.notes] == [
         "2 of 2 overrides are not confirmed (--confirmed leaves them out)"
     ]
-    assert made.notes[0] in files["apply.sh"], "who sources it is told"
+    assert made.notes[0] in files["apply.sh"], "whoever sources it reads it"
     assert "run 'W 64×256×56×56" in files["tune_miopen.sh"]
     assert files["tune_hipblaslt.sh"].count("\nrun ") == 1  # the pick without a time; the measured ones need no search
     assert "export OUT=" in files["apply.sh"]
@@ -389,7 +389,7 @@ def test_bad_targets(tmp_path: Path) -> None:
         (["arch=gfx942", "arch=gfx90a"], "give one target"),
         ([str(tmp_path / "missing.csv")], "--target"),
         ([str(tmp_path / "x.json")], "one JSON object"),
-        ([str(tmp_path / "y.txt")], "says nothing of a machine"),
+        ([str(tmp_path / "y.txt")], "no fact of a machine"),
         (["colour=red"], "--target"),
     ):
         with pytest.raises(InputError, match=reason):

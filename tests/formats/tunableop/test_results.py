@@ -203,7 +203,7 @@ def test_of_two_solutions_of_one_key_the_faster_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts_", "says"),
+    ("facts_", "reason"),
     [
         ({}, "PT_VERSION is missing.*--target"),
         ({"validator:PT_VERSION": "2.9.1"}, "HIP_VERSION, HIPBLASLT_VERSION, GCN_ARCH_NAME, ROCBLAS_VERSION.*--target"),
@@ -211,9 +211,9 @@ def test_of_two_solutions_of_one_key_the_faster_is_written() -> None:
         ({**TARGET, "validator:HIP_VERSION": "7,1"}, "comma"),
     ],
 )
-def test_unknown_validators_are_refused(facts_: dict[str, str], says: str) -> None:
+def test_unknown_validators_are_refused(facts_: dict[str, str], reason: str) -> None:
     row = rows(from_file(FOLDER / "tunableop_results0.csv"))[2]
-    with pytest.raises(EmissionError, match=says):
+    with pytest.raises(EmissionError, match=reason):
         results.write([override(row)], facts_)
 
 
