@@ -88,8 +88,8 @@ def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dic
 _CALLED = full_links_sql("""
     select problem from gemm_rows where problem in (from called)
     union all select problem from conv_rows where problem in (from called)""")
-_LINKS = f"""
-    select * from open_links where problem <> other or problem in (from called) union all {_CALLED}"""
+_LINKS = f"from open_links union all {_CALLED}"
+"""All links but those of full problems to themselves that the run does not call, of which there may be 200,000."""
 _LINKS_OF_CALLS = f"""
     select * from open_links where problem in (from called) or other in (from called) union all {_CALLED}"""
 _SOLVERS = "select distinct source_id, library, solution from measurements where library = 'miopen'"

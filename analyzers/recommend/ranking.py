@@ -83,7 +83,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     kept = sorted((_with_share(x, total) for x, why in zip(about, reasons, strict=True) if why is None), key=rank)
     rows = compare(tables, settings)
     most = ceiling(rows, kept, tables, settings)
-    planned = plan({name: getattr(tables, name) for name in _PLANNED})
+    planned = plan(_to_plan(tables))
     return Recommendation(
         run=tables.run,
         ceiling=most,
@@ -122,6 +122,19 @@ def _potential(finding: Finding) -> Finding:
 
 _FIRST = 3
 _PLANNED = ("calls", "workload", "measurements", "facts", "links", "kernels")
+
+
+def _to_plan(tables: Tables) -> dict[str, pd.DataFrame]:
+    """The tables of the plan, without the times of convolutions that only system find-dbs know and the run does not
+    call: ``tables_to_analyse`` leaves most of them out, and the plan must not depend on whether they are there.
+    """
+    measured, facts = tables.measurements, tables.facts
+    users = facts.loc[(facts["name"] == "find_db") & (facts["value"] == "user"), "source_id"]
+    of_users = measured.loc[measured["source_id"].isin(users), "problem"]
+    near = called_problems(tables).union(of_users)
+    shipped = (measured["origin"] == "find-db") & (measured["kind"] == "conv")
+    kept = measured[~shipped | measured["problem"].isin(near)]
+    return {name: getattr(tables, name) for name in _PLANNED} | {"measurements": kept}
 
 
 def _to_measure(planned: Sequence[Item], compared: pd.DataFrame) -> tuple[Problem, ...]:
