@@ -363,9 +363,11 @@ def verify(
     store: opt.Store = None,
 ) -> Answer:
     """Check that overrides took effect and what they gained against the promise; exit code 3 when not."""
+    from analyzers.evidence.runs import remarks_on_words
     from analyzers.proof import render, verbs
 
-    return render.verify_answer(verbs.verify(before, after, files or [], store, parse_share(fail_on), action or []))
+    found = verbs.verify(before, after, files or [], store, parse_share(fail_on), action or [])
+    return replace(render.verify_answer(found), errors=remarks_on_words([before, after], store))
 
 
 @verb("logparse diff rocm64 rocm70 --fail-on 3% --junit diff.xml --overrides tuning.txt", table=True)
@@ -382,6 +384,7 @@ def diff(
     n: opt.Count = None,
 ) -> Answer:
     """Compare two runs: slower, faster, new and gone problems, changed picks; exit code 3 when something got slower."""
+    from analyzers.evidence.runs import remarks_on_words
     from analyzers.proof import render, verbs
 
     found, plan = verbs.compare(a, b, store, parse_share(fail_on), overrides or [], floor)
@@ -389,7 +392,7 @@ def diff(
         markdown.write_text(render.diff_markdown(found), encoding="utf-8")
     if junit:
         junit.write_text(render.diff_junit(found, junit_all), encoding="utf-8")
-    return render.diff_answer(found, plan, n)
+    return replace(render.diff_answer(found, plan, n), errors=remarks_on_words([a, b], store))
 
 
 @verb("logparse merge tunableop_results?.csv --gpus 8 --out merged")

@@ -223,6 +223,27 @@ def test_a_file_is_written_in_the_format_of_its_ending(samples_store: str, tmp_p
     assert [float(row["share"]) for row in texts] == [row["share"] for row in rows]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sql", "select problem from gemm_problems"),
+        ("coverage", TUNED),
+        ("status",),
+        ("formats",),
+        ("lint", TUNED, "--rows"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_n_limits_the_rows_in_every_format(words: tuple[str, ...], samples_store: str, tmp_path: Path) -> None:
+    where = [] if words[0] in WITHOUT_STORE else ["--store", samples_store]
+    for ending in ("csv", "json", "parquet"):
+        assert run(*words, *where, "-n", "2", "-o", str(tmp_path / f"t.{ending}")).stderr == ""
+    assert len(json.loads((tmp_path / "t.json").read_text())) == pq.read_table(tmp_path / "t.parquet").num_rows == 2
+    assert len(list(csv.reader(io.StringIO((tmp_path / "t.csv").read_text())))) == 3
+    if words[0] in ("sql", "formats"):
+        assert len(run(*words, *where, "-n", "2").stdout.splitlines()) == 4, "names, a rule, two rows"
+
+
 def test_numbers_are_exact_and_what_is_no_number_is_null(capsys: pytest.CaptureFixture[str]) -> None:
     table = pa.table({"x": [0.1, float("nan"), None], "n": pa.array([1, None, 2**60])})
     show(Answer(table=table), TableFormat.json)
@@ -251,6 +272,14 @@ def test_numbers_are_exact_and_what_is_no_number_is_null(capsys: pytest.CaptureF
 def test_values_that_an_option_does_not_have_are_refused(words: tuple[str, ...], expected: str, tmp_path: Path) -> None:
     out = run(*words)
     assert (out.returncode, expected in out.stderr) == (2, True), out.stderr
+
+
+def test_a_format_is_no_name_of_a_file(samples_store: str) -> None:
+    out = run("top", "--store", samples_store, "-o", "csv")
+    assert (out.returncode, out.stderr) == (
+        2,
+        "error: -o names a file: to print csv, --format csv; to write it, -o NAME.csv\n",
+    )
 
 
 def test_short_help_and_completion() -> None:
@@ -293,6 +322,21 @@ def test_a_file_of_another_run_is_never_silently_ignored(tmp_path: Path) -> None
     assert "in the store as of run one" in out.stderr
     assert "logparse forget" in out.stderr
     assert run("ingest", LOG, *at).returncode == 0, "without --run it is only known"
+
+
+def test_a_file_in_place_of_a_run_is_remarked(tmp_path: Path) -> None:
+    at = ("--store", str(tmp_path / "s"))
+    run("ingest", TUNED, "--run", "one", *at)
+    out = run("diff", "one", TUNED, *at)
+    assert out.stderr == (
+        f"note: {TUNED} is read anew, and alone; the store has it as of run one, which it is compared with\n"
+    )
+    assert "20 same" in out.stdout
+    assert run("diff", "one", "one", *at).stderr == "note: one is compared with itself\n"
+    out = run("verify", TUNED, "one", TUNED, *at)
+    assert (out.returncode, "which it is compared with" in out.stderr) == (3, True)
+    assert out.stdout.splitlines()[0] == "tunableop_results0.csv → one: problems served by the files: none"
+    assert "run one has no call (ingest a log or a trace of the job into it)" in out.stdout
 
 
 def test_the_same_stream_twice_is_remarked(tmp_path: Path) -> None:

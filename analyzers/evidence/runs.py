@@ -170,6 +170,28 @@ def tables_at(word: str, store: str | None = None, read: Read = tables_of) -> Ta
         return read(fresh, None)
 
 
+def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:
+    """Of words that name two runs: that both are one, and which are files of a run in ``store``, as these are read
+    anew, and alone.
+    """
+    if len(set(words)) < len(words):
+        return [f"note: {words[0]} is compared with itself"]
+    here = _existing(store)
+    if here is None:
+        return []
+    runs, held = here.runs(), here.live_table().select(["path", "run"]).to_pydict()
+    run_of = dict(zip(held["path"], held["run"], strict=True))
+    out = []
+    for word in words:
+        run = run_of.get(str(Path(word).absolute()))
+        if run is None or word in runs:
+            continue
+        out.append(f"note: {word} is read anew, and alone; the store has it as of run {run}")
+        if run in words:
+            out[-1] += ", which it is compared with"
+    return out
+
+
 def _no_run(store: Store | None) -> str:
     return "no run" if store is None else f"no run of {store.url} (there is {', '.join(store.runs()) or 'none'})"
 

@@ -288,7 +288,7 @@ def verify_answer(found: Verification | ActionProof) -> Answer:
         text = [table.head(ROWS), *action_lines(found)]
         return Answer(text, table, "verify --action", code=0 if found.ok else CHECK_FAILED)
     frame = verify_frame(found)
-    text = [frame.drop(columns="text"), *verify_lines(found)]
+    text = [*([frame.drop(columns="text")] if len(frame) else []), *verify_lines(found)]
     return Answer(text, frame, "verify", code=0 if found.ok else CHECK_FAILED)
 
 

@@ -148,7 +148,7 @@ def verify(
         tuple(outcomes),
         tuple(idle),
         complaints,
-        tuple(_failures(files, outcomes, complaints)),
+        tuple(_failures(files, outcomes, complaints, after)),
         run_us=run_us(before, after),
     )
 
@@ -293,7 +293,9 @@ def signs(after: Tables) -> Iterator[str]:
             yield f"{meaning} ({int(hits['count'].sum())} times)"
 
 
-def _failures(files: Sequence[OverrideFile], outcomes: Sequence[Outcome], complaints: Sequence[str]) -> Iterator[str]:
+def _failures(
+    files: Sequence[OverrideFile], outcomes: Sequence[Outcome], complaints: Sequence[str], after: Tables
+) -> Iterator[str]:
     for file in files:
         if file.accepted is False:
             why = next((note.message for note in file.notes if note.line is None and note.severity == "error"), "")
@@ -309,11 +311,12 @@ def _failures(files: Sequence[OverrideFile], outcomes: Sequence[Outcome], compla
         shown = any(outcome.effect == "unknown" for outcome in outcomes)
         rocblas = "what TENSILE_DB=0x40 prints before and after does, as does a trace with kernels"
         how = rocblas if _of_rocblas(outcomes) else "a bench or verbose log does"
-        yield (
-            f"no row can be shown to have taken effect: the logs after name no pick ({how})"
-            if shown
-            else "no row took effect: no call of the run is served"
-        )
+        if shown:
+            yield f"no row can be shown to have taken effect: the logs after name no pick ({how})"
+        elif len(after.workload):
+            yield "no row took effect: no call of the run is served"
+        else:
+            yield f"no row took effect: run {after.run} has no call (ingest a log or a trace of the job into it)"
 
 
 def _of_rocblas(outcomes: Sequence[Outcome]) -> bool:

@@ -105,17 +105,30 @@ class Answer:
 
 
 def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
-    """The format ``how``, else that of the file's ending, else ``table``."""
+    """The format ``how``, else that of the file's ending, else ``table``.
+
+    Raises UsageError where the file's name is the name of a format.
+    """
     if how is not None:
         return how
+    if out in TableFormat.__members__:
+        raise UsageError(f"-o names a file: to print {out}, --format {out}; to write it, -o NAME.{out}")
     ending = os.path.splitext(out or "")[1].removeprefix(".").lower()
     return next((x for x in TableFormat if x.value == ending), TableFormat.table)
 
 
-def show(answer: Answer, how: TableFormat | None = None, out: str | None = None, *, wide: bool = False) -> None:
+def show(
+    answer: Answer,
+    how: TableFormat | None = None,
+    out: str | None = None,
+    *,
+    wide: bool = False,
+    n: int | None = None,
+) -> None:
     """Print an answer, or write its table to the file ``out``, in the format ``how`` or that of the file's ending.
 
-    Raises UsageError for Parquet on a terminal, OSError where the file cannot be written.
+    ``n``: the first rows of each table only.  Raises UsageError for Parquet on a terminal, OSError where the file
+    cannot be written.
     """
     how = format_of(how, out)
     if how is TableFormat.table:
@@ -123,9 +136,9 @@ def show(answer: Answer, how: TableFormat | None = None, out: str | None = None,
         width = None if wide or out is not None else terminal_width()
         with open(out, "w", encoding="utf-8") if out is not None else contextlib.nullcontext(stream) as sink:
             for block in chain(answer.blocks, answer.notes()):
-                sink.write(f"{printable(block)}\n" if isinstance(block, str) else drawn(block, width))
+                sink.write(f"{printable(block)}\n" if isinstance(block, str) else drawn(block[:n], width))
     else:
-        _write(arrow(answer.made, answer.of), how, out)
+        _write(arrow(answer.made, answer.of)[:n], how, out)
     for line in answer.errors:
         print(printable(line), file=sys.stderr)
 

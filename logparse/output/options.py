@@ -87,6 +87,8 @@ _HOW: Mapping[str, tuple[Any, Any]] = {
     "wide": (Annotated[bool, option("Every column and whole names on any terminal.", "--wide")], False),
 }
 """Options of every verb that has a table, and their defaults."""
+_LIMIT = {"n": (Annotated[int | None, option("Rows of a table, in every format. [default: all]", "-n", min=1)], None)}
+"""A further one of those that do not have ``-n`` of their own."""
 
 
 def opened(store: str | None, *, create: bool = False) -> "logparse.store.Store":
@@ -152,14 +154,15 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
 
     def verb(example: str, *, table: bool = False, passes_on: bool = False) -> Callable[[Verb], Verb]:
         def register(function: Verb) -> Verb:
-            how = _HOW if table else {}
+            how = ({} if "n" in inspect.signature(function).parameters else _LIMIT) | _HOW if table else {}
 
             @wraps(function)
             def command(**values: Any) -> None:
                 chosen = {name: values.pop(name) for name in how}
                 answer = function(**values)
                 with quiet_pipe():
-                    show(answer, chosen.get("format"), chosen.get("output"), wide=chosen.get("wide", False))
+                    wide, n = chosen.get("wide", False), chosen.get("n")
+                    show(answer, chosen.get("format"), chosen.get("output"), wide=wide, n=n)
                 if answer.code:
                     raise typer.Exit(answer.code)
 
