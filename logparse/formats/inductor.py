@@ -14,8 +14,9 @@
 Written to standard error by ``torch.compile(mode="max-autotune")`` or ``TORCHINDUCTOR_MAX_AUTOTUNE=1``; the ten fastest
 by default (``TORCHINDUCTOR_AUTOTUNE_NUM_CHOICES_DISPLAYED``).  torch 2.0 has neither strides nor types, its rows end
 after the share and its last line is ``SingleProcess AUTOTUNE takes 5.1835 seconds``; the statistics came with 2.8.
-Milliseconds.  Source: pytorch/pytorch torch/_inductor/select_algorithm.py (``log_results``,
-``_log_autotune_choices_stats``, ``make_precompile_fn``), torch 2.0 to 2.13.
+Milliseconds, also where the first release wrote ``0.0148s`` (pytorch/pytorch pull request 97486).  A notebook and a
+document indent all lines of a table alike.  Source: pytorch/pytorch torch/_inductor/select_algorithm.py
+(``log_results``, ``_log_autotune_choices_stats``, ``make_precompile_fn``), torch 2.0 to 2.13.
 
 A table is one measurement per row.  The number in ``triton_mm_11`` counts the kernels of the process, so a solution is
 named by its configuration (``triton:mm,BLOCK_K=64,…``), and is ``triton:?`` or ``ck:?`` where the table has none.
@@ -57,7 +58,7 @@ _TABLE = re.compile(r"AUTOTUNE (?P<op>[A-Za-z_]\w*)\((?P<sizes>[^)]*)\)\s*\Z")
 _STRIDES = re.compile(r"strides: (?P<list>\[.*\])\s*\Z")
 _TYPES = re.compile(r"dtypes: (?P<list>torch\.\w+(?:, torch\.\w+)*)\s*\Z")
 _ROW = re.compile(
-    r"  (?P<name>\S.*?) (?P<ms>\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf|nan) ms"
+    r"  (?P<name>\S.*?) (?P<ms>\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf|nan)(?: ms|s)"
     r" (?:[\d.]+%|inf%|nan%|<DIVIDED BY ZERO ERROR>) ?(?P<config>.*)\Z"
 )
 _END = re.compile(r"(?:Single|Sub)Process AUTOTUNE (?:benchmarking )?takes ")
@@ -140,6 +141,7 @@ class _Reader:
         self._failed: list[_Choice] = []
         self._exact_ms: Mapping[str, float] = {}
         self._stats_follow = False
+        self._indent = ""
 
     @property
     def awake(self) -> bool:
@@ -147,21 +149,26 @@ class _Reader:
 
     def take(self, line: Line) -> Outcome | None:
         text = line.text.rstrip("\r")
+        bare = text.lstrip(" ")
+        if bare.startswith((_STATS, "AUTOTUNE ")) or _LOGGED.match(bare):
+            self._indent = text[: len(text) - len(bare)]
+        text = text.removeprefix(self._indent)
+        offset = line.offset + len(line.text.rstrip("\r")) - len(text)
         if self._stats_follow:
             self._stats_follow = False
             if text.startswith("{"):
-                return self._stats(text, line.offset)
+                return self._stats(text, offset)
         if text.startswith(_STATS):
             self._stats_follow = True
             return Outcome("measurement", self._flush())
         if text.startswith("AUTOTUNE "):
-            return self._begin(text, line.offset)
+            return self._begin(text, offset)
         if _END.match(text):
             return Outcome("measurement", self._flush()) if self._table else _message(text)
         logged = _LOGGED.match(text)
         if logged:
             return self._logged(text[logged.end() :])
-        return self._in_table(text, line.offset) if self._table else None
+        return self._in_table(text) if self._table else None
 
     def close(self) -> Iterable[Record]:
         if self._table is not None:
@@ -212,7 +219,7 @@ class _Reader:
         self._failed.append(_Choice("", solution, config, error=match["why"][:200], status=status))
         return Outcome("measurement")
 
-    def _in_table(self, text: str, offset: int) -> Outcome | None:
+    def _in_table(self, text: str) -> Outcome | None:
         table = self._table
         assert table is not None
         row = _ROW.match(text)

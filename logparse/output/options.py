@@ -87,7 +87,9 @@ _HOW: Mapping[str, tuple[Any, Any]] = {
     "wide": (Annotated[bool, option("Every column and whole names on any terminal.", "--wide")], False),
 }
 """Options of every verb that has a table, and their defaults."""
-_LIMIT = {"n": (Annotated[int | None, option("Rows of a table, in every format. [default: all]", "-n", min=1)], None)}
+_LIMIT: Mapping[str, tuple[Any, Any]] = {
+    "n": (Annotated[int | None, option("Rows of a table, in every format. [default: all]", "-n", min=1)], None)
+}
 """A further one of those that do not have ``-n`` of their own."""
 
 
@@ -154,7 +156,8 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
 
     def verb(example: str, *, table: bool = False, passes_on: bool = False) -> Callable[[Verb], Verb]:
         def register(function: Verb) -> Verb:
-            how = ({} if "n" in inspect.signature(function).parameters else _LIMIT) | _HOW if table else {}
+            limit = {} if "n" in inspect.signature(function).parameters else _LIMIT
+            how = {**limit, **_HOW} if table else {}
 
             @wraps(function)
             def command(**values: Any) -> None:

@@ -152,6 +152,22 @@ def test_what_is_no_size_is_rejected(sizes: str) -> None:
     assert [type(record) for record in records] == [Reject]
 
 
+def test_times_of_the_first_release_are_milliseconds_with_another_unit() -> None:
+    _, records = read(
+        b"AUTOTUNE mm(512x768, 768x3072)\n  mm 0.0148s 100.0%\nSingleProcess AUTOTUNE takes 5.1 seconds\n"
+    )
+    assert [x.time_us for x in measured(records)] == [14.8]
+
+
+def test_a_table_of_a_notebook_is_indented() -> None:
+    data = (FOLDER / "torch_2.11.log").read_bytes()
+    plain, indented = read(data), read(b"".join(b"    " + line for line in data.splitlines(keepends=True)))
+    assert measured(indented[1]) == measured(plain[1])
+    assert len(measured(plain[1])) > 10
+    rejects = [r for r in indented[1] if isinstance(r, Reject)]
+    assert [r.reason for r in rejects] == [r.reason for r in plain[1] if isinstance(r, Reject)]
+
+
 def test_lines_of_others_may_fall_between() -> None:
     lines = (FOLDER / "rocm_ck.log").read_bytes().split(b"\n")
     mixed = b"\n".join(x for line in lines[:-1] for x in (line, b"loss 2.31  lr 3e-4")) + b"\n"
