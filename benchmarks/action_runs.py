@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from action_models import model_of
 
+from logparse.formats.traces.torch.events import UNTRACED_STEP
 from logparse.formats.traces.torch.operands import WITHOUT_KERNELS
 from logparse.formats.traces.torch.operators import OPERATORS
 
@@ -76,8 +77,9 @@ def _train(run: Run) -> None:
     for _ in range(_WARM_UP):
         step()
     trace = Path(run.trace)
-    trace.with_suffix(".step_us").write_text(str(_step_us(step, device)), encoding="utf-8")
-    _profiled(step, device, run.steps).export_chrome_trace(str(trace))
+    untraced_us = _step_us(step, device)
+    trace.with_suffix(".step_us").write_text(str(untraced_us), encoding="utf-8")
+    _profiled(step, device, run.steps, untraced_us).export_chrome_trace(str(trace))
     if device.type != "cuda":
         trace.write_text(json.dumps(as_device(json.loads(trace.read_text(encoding="utf-8")))), encoding="utf-8")
 
@@ -93,15 +95,18 @@ def _step_us(step: Callable[[], None], device: torch.device) -> float:
     return (time.perf_counter_ns() - begun) / 1e3 / _TIMED
 
 
-def _profiled(step: Callable[[], None], device: torch.device, count: int) -> torch.profiler.profile:
+def _profiled(step: Callable[[], None], device: torch.device, count: int, untraced_us: float) -> torch.profiler.profile:
+    """The profile of ``count`` steps; the time of one without the profiler is in its trace, as in ``capture``'s."""
     kinds = [torch.profiler.ProfilerActivity.CPU]
     kinds += [torch.profiler.ProfilerActivity.CUDA] if device.type == "cuda" else []
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=count, repeat=1)
     with torch.profiler.profile(activities=kinds, record_shapes=True, schedule=schedule) as profiler:
-        for _ in range(1 + count):
+        for done in range(1 + count):
             step()
             if device.type == "cuda":
                 torch.cuda.synchronize()
+            if done == count:
+                profiler.add_metadata_json(UNTRACED_STEP, f"{untraced_us:.3f}")  # while it records
             profiler.step()
     return profiler
 

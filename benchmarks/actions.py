@@ -81,6 +81,8 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[d
         _say(f"  {line}")
     now = _per_step(store, "as_is")
     module, usable = folder / "overrides" / NAME, [x for x in found.actions if apply_module.has_lines(x)]
+    if options.gpu_time:
+        usable = [x for x in usable if not x.action.waits]
     rows: list[dict[str, Any]] = []
 
     def record() -> dict[str, Any]:
@@ -254,6 +256,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cuda", "cpu"))
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--small", action="store_true", help="sizes for a test on a CPU")
+    parser.add_argument("--gpu-time", action="store_true", help="leave out actions against waiting for the host")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--merge", type=Path, nargs="+", default=(), help="records to join, instead of measuring")
     options = parser.parse_args()

@@ -59,13 +59,17 @@ class _LinearGelu(torch.nn.Linear):
 
 def _fused(model, approximate):
     """Linear layers that a torch.nn.Sequential holds right before a ReLU, or a GELU of these forms."""
+    import copy
+
     changed = 0
     for parent in [x for x in model.modules() if isinstance(x, torch.nn.Sequential)]:
-        for (_, first), (name, second) in list(zip(parent.named_children(), list(parent.named_children())[1:])):
+        children = list(parent._modules.items())  # named_children leaves out a module that comes again
+        for (layer, first), (name, second) in zip(children, children[1:]):
             gelu = isinstance(second, torch.nn.GELU) and second.approximate in approximate
             if type(first) is torch.nn.Linear and (gelu or isinstance(second, torch.nn.ReLU)):
-                first.__class__ = _LinearGelu if gelu else _LinearRelu
-                setattr(parent, name, torch.nn.Identity())
+                fused = copy.copy(first)  # of the same parameters; another use of the layer stays as it is
+                fused.__class__ = _LinearGelu if gelu else _LinearRelu
+                parent._modules[layer], parent._modules[name] = fused, torch.nn.Identity()
                 changed += 1
     if not changed:
         import warnings
@@ -140,7 +144,7 @@ TANH = Action(
     kind="program",
     about="let the library's epilogue compute GELU, by its tanh approximation",
     change=_to(_tanh, lambda tail: tail.epilogue),
-    application=lambda job: _fused(job, _tanh, ("none",)),
+    application=lambda job: _fused(job, _tanh, ("none", "tanh")),
     works=lambda job: job.pairs,
     excludes="epilogue",
     exact=False,

@@ -177,6 +177,19 @@ def test_the_fused_layer_has_the_gradient_of_the_plain_one() -> None:
     assert list(fused.state_dict()) == ["0.weight", "0.bias", "2.weight"], "checkpoints keep their names"
 
 
+def test_layers_and_activations_that_come_again_compute_what_they_did() -> None:
+    torch = pytest.importorskip("torch")
+    names: dict[str, Any] = {"torch": torch}
+    exec(fused_epilogue.HELPERS, names)
+    layer, drop, relu = torch.nn.Linear(5, 5), torch.nn.Sigmoid(), torch.nn.ReLU()
+    model = torch.nn.Sequential(layer, relu, torch.nn.Linear(5, 5), drop, torch.nn.Linear(5, 5), drop, relu, layer)
+    x = torch.randn(3, 5)
+    expected = model(x)
+    fused = names["_fused"](model, ("tanh",))
+    assert [type(m).__name__ for m in fused][:2] == ["_LinearRelu", "Identity"]
+    assert torch.allclose(fused(x), expected, atol=1e-6)
+
+
 def test_a_gelu_is_fused_only_without_a_gradient_and_where_its_form_is_meant() -> None:
     torch = pytest.importorskip("torch")
     names = helpers()
