@@ -8,15 +8,15 @@ measured times all the same, count as in that finding: no sum of measured findin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.gpu_time import gpu_us, steps
+from analyzers.evidence.gpu_time import gpu_us, steps, traced_each_us
 from analyzers.evidence.joins import calls_by_problem, closest, timed
 from analyzers.measure.plan import cost_s
-from analyzers.recommend.confidence import basis, pre_us
+from analyzers.recommend.confidence import Judgement, basis, pre_us
 from logparse.model import Finding
 
 ASSUMED_SOLUTIONS = {"gemm": 200, "conv": 40}
@@ -67,18 +67,20 @@ class BreakEven:
     assumption: str
 
 
-def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, settings: Settings) -> Ceiling:
-    """From the rows of ``picks.compare`` and the findings that are kept."""
+def ceiling(
+    rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, settings: Settings, judged: Judgement
+) -> Ceiling:
+    """From the rows of ``picks.compare`` and the findings that are kept, which ``in_the_job`` has weighed."""
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
-    total, wall = gpu_us(tables), steps(tables, settings)[1]
-    each = known["problem"].map(_traced(tables)).astype("float64").fillna(pick) if total else pick
+    total, wall, traced = gpu_us(tables), steps(tables, settings)[1], traced_each_us(tables)
+    each = known["problem"].map(traced).astype("float64").fillna(pick)
     default = float((calls * each).sum())
-    saving = float((calls * each * (1 - known["best_us"].astype("float64") / pick).clip(lower=0.0)).sum())
+    saving = float((calls * each * _gains(known, judged)).sum())
     every = calls_by_problem(tables.workload).dropna().astype("float64")
     counted = float(every.sum())
     more = _measured_beside(known["problem"], findings, tables)
-    default += sum((x.calls or 0) * (pre_us(x) or 0.0) for x in more)
+    default += sum((x.calls or 0) * traced.get(x.problem.text if x.problem else "", pre_us(x) or 0.0) for x in more)
     saving += sum(x.saving_us or 0.0 for x in more)
     called = float(calls.sum()) + sum(x.calls or 0 for x in more)
     return Ceiling(
@@ -98,6 +100,33 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, set
     )
 
 
+def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
+    """Shares of their time that picks lose: of a confirmed pair the ratio of its pairs, else that of two times."""
+    gains = 1 - known["best_us"].astype("float64") / known["pick_us"].astype("float64")
+    for place, source, pick, best in known[["source_id", "pick", "best"]].itertuples():
+        test = judged.by_source.get(str(source))
+        if test is not None and (test.pick, test.winner) == (str(pick), str(best)):
+            gains[place] = 1 - 1 / test.confirmation.speedup.value
+    return gains.clip(lower=0.0)
+
+
+def in_the_job(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
+    """The findings with savings of the time that the run's traces show, where they do: a call that takes 60 µs in the
+    job cannot save 70, whatever it takes alone.  The gain of one call stays as it was measured.
+    """
+    traced = traced_each_us(tables).to_dict()
+    return [_weighed(x, traced.get(x.problem.text if x.problem else "")) for x in findings]
+
+
+def _weighed(finding: Finding, each_us: float | None) -> Finding:
+    now = pre_us(finding)
+    if each_us is None or not now:
+        return finding
+    times = (finding.saving_us, finding.saving_low_us, finding.saving_high_us)
+    saving, low, high = (None if x is None else x * each_us / now for x in times)
+    return replace(finding, saving_us=saving, saving_low_us=low, saving_high_us=high)
+
+
 def _measured_beside(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> list[Finding]:
     """Findings with two measured times on problems that are not among the known ones; of one problem the largest."""
     theirs = tables.links.loc[tables.links["problem"].isin(known), "other"]
@@ -109,13 +138,6 @@ def _measured_beside(known: pd.Series, findings: Sequence[Finding], tables: Tabl
             seen.add(text)
             out.append(finding)
     return out
-
-
-def _traced(tables: Tables) -> pd.Series:
-    """µs per call of each problem in the run's traces."""
-    rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
-    total = rows.groupby("problem")["total_us"].sum().astype("float64")
-    return total / calls_by_problem(tables.workload).astype("float64")
 
 
 def _with_time(tables: Tables, problems: pd.Index) -> set[str]:

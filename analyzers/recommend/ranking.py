@@ -23,7 +23,7 @@ from analyzers.evidence.joins import called_problems, calls_by_problem, timed
 from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.evidence.program_changes import by_hand, out_of_reach
 from analyzers.measure.plan import Item, plan
-from analyzers.recommend.ceiling import BreakEven, Ceiling, break_even, ceiling
+from analyzers.recommend.ceiling import BreakEven, Ceiling, break_even, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, basis, completed, judgement, pre_us
 from analyzers.recommend.files_action import files_action
 from analyzers.recommend.search_scripts import to_tune
@@ -78,11 +78,12 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     found = completed((x for analyzer in chosen for x in analyzer.find(tables, settings)), tables, judged)
     remarks = [x for x in found if x.problem is None]
     about = told_once(_of_run([x for x in found if x.problem is not None], tables), tables.links)
-    reasons = [_why_left_out(x, settings, judged) for x in about]
-    total = gpu_us(tables)
-    kept = sorted((_with_share(x, total) for x, why in zip(about, reasons, strict=True) if why is None), key=rank)
+    weighed, total = in_the_job(about, tables), gpu_us(tables)
+    reasons = [_why_left_out(x, settings, judged) for x in weighed]
+    alone = sorted((x for x, why in zip(about, reasons, strict=True) if why is None), key=rank)
+    kept = sorted((_with_share(x, total) for x, why in zip(weighed, reasons, strict=True) if why is None), key=rank)
     rows = compare(tables, settings)
-    most = ceiling(rows, kept, tables, settings)
+    most = ceiling(rows, kept, tables, settings, judged)
     planned = plan(_to_plan(tables))
     return Recommendation(
         run=tables.run,
@@ -98,7 +99,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         to_measure=_to_measure(planned, rows),
         cuda=_of_cuda(tables),
         aiter_misses=_aiter_misses(tables),
-        actions=_actions(kept, most.default_us, tables, settings),
+        actions=_actions(alone, most.default_us, tables, settings),
         plan={x.problem.text: x for x in planned},
     )
 

@@ -12,6 +12,7 @@ from analyzers.evidence.picks import compare
 from analyzers.measure.plan import cost_s
 from analyzers.recommend import render
 from analyzers.recommend.ceiling import ASSUMED_SOLUTIONS, ceiling
+from analyzers.recommend.confidence import judgement
 from analyzers.recommend.ranking import recommend
 from logparse.model import Evidence, Finding
 from tests.analyzers.build import facts, measurement, tables, work
@@ -148,7 +149,8 @@ def test_measured_findings_are_below_the_ceiling() -> None:
     )
     twice = replace(known, problem=gemm())
     guess = replace(known, problem=B, evidence=Evidence(now_us=80.0))
-    found = ceiling(rows, [known, replace(known, saving_us=250.0), twice, guess], t, Settings())
+    findings = [known, replace(known, saving_us=250.0), twice, guess]
+    found = ceiling(rows, findings, t, Settings(), judgement(t, 0.03))
     assert (found.default_us, found.saving_us, found.problems) == (90.0 + 400.0, 10.0 + 300.0, 2)
     assert found.calls_share == 1.0
 
