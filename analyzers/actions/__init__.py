@@ -21,6 +21,9 @@ ACTIONS: tuple[Action, ...] = (
     *fused_epilogue.ALL,
     *compiled.ALL,
 )
-"""All members, in no particular order.  A new one is a file of this folder and a line here."""
+"""All members, in no particular order.  A new one is a file of this folder and a line here.
+
+``own_kernel`` is made anew for each job, of the kernels that its replays timed (``totals.results``).
+"""
 
 __all__ = ["ACTIONS", "Action", "ActionResult", "Application", "Change"]

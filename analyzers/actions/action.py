@@ -54,7 +54,8 @@ class Action:
     what it may change, where that is not each problem for itself.  An action that ``waits`` lets the GPU wait less for
     the host: no replay measures that, and what the job waits is the most that it can gain.  One that ``contains``
     others is a combination of them; of those that name the same thing in ``excludes`` only one can be applied; one that
-    is not ``exact`` changes results by more than the order of sums.  ``needs`` is for people.
+    is not ``exact`` changes results by more than the order of sums.  ``host_us`` is what its calls cost the host more
+    (µs per run), all of which is taken off the saving.  ``needs`` is for people.
     """
 
     name: str
@@ -68,13 +69,15 @@ class Action:
     contains: tuple[str, ...] = ()
     excludes: str | None = None
     exact: bool = True
+    host_us: float = 0.0
     needs: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What an action does to all calls of one problem, GPU time in µs per run."""
+    """What an action does to all calls of one problem, GPU time in µs per run; ``of`` is the text of that problem."""
 
+    of: str
     label: str
     group: str
     calls: float | None
@@ -106,7 +109,8 @@ class ActionResult:
 
     @property
     def saving_us(self) -> float:
-        return self.now_us - self.then_us
+        """GPU time, less what the action costs the host, as if none of that were hidden behind the GPU."""
+        return self.now_us - self.then_us - self.action.host_us
 
     @property
     def losers(self) -> tuple[Part, ...]:
@@ -115,13 +119,13 @@ class ActionResult:
 
     @property
     def pays(self) -> bool:
-        """Whether the whole interval lies below the time now."""
-        return self.high_us < self.now_us
+        """Whether the whole interval lies below the time now, also with what the action costs the host."""
+        return self.high_us + self.action.host_us < self.now_us
 
     @property
     def loses(self) -> bool:
-        """Whether the whole interval lies above the time now."""
-        return self.low_us > self.now_us
+        """Whether the whole interval lies above the time now, with what the action costs the host."""
+        return self.low_us + self.action.host_us > self.now_us
 
     @property
     def measured_share(self) -> float:

@@ -84,7 +84,7 @@ _LINE = {
 }
 
 
-def _exact(tail: Tail, job: Job) -> bool:
+def exact(tail: Tail, job: Job) -> bool:
     """Whether the library's epilogue computes what the kernels after the product do."""
     return not tail.exact and (tail.asked.activation != "gelu" or not job.trains)
 
@@ -134,8 +134,8 @@ EPILOGUE = Action(
     name="fused_epilogue",
     kind="program",
     about="let the library's epilogue do what kernels of their own do after a product",
-    change=_to(_exact, lambda tail: tail.epilogue),
-    application=lambda job: _fused(job, _exact, ("tanh",)),
+    change=_to(exact, lambda tail: tail.epilogue),
+    application=lambda job: _fused(job, exact, ("tanh",)),
     works=lambda job: job.pairs,
     excludes="epilogue",
 )

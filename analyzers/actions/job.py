@@ -20,10 +20,12 @@ Image = tuple[int, int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """All calls of one problem.  ``us`` is their GPU time in the run's traces; None: no trace counts them.
+    """All calls of one problem.  ``us`` is their GPU time in the run's traces, which then count the calls too; None:
+    no trace contains them.
 
     ``solution`` is what runs now, as a replay's text.  A product with what follows it is the problem that does both,
-    with its ``tail``; its time is counted once more where the product and the operators after it stand alone.
+    with its ``tail``; its time is counted once more where the product and the operators after it stand alone.  ``of``
+    is the text of the problem in the run's files where ``problem`` is another one for the same calls.
     """
 
     problem: Problem
@@ -32,6 +34,7 @@ class Work:
     kernels: str = ""
     solution: str = DEFAULT.text
     tail: Tail | None = None
+    of: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,7 +98,8 @@ def job_of(tables: Tables, settings: Settings) -> Job:
     kernels = kernels_of_run(tables)
     facts = tables.facts[tables.facts["run"] == tables.run]
     total = traced_us(tables)
-    calls = {str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()}
+    counted = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
+    calls = {str(x): float(n) for x, n in (counted if total else calls_by_problem(tables.workload)).dropna().items()}
     traced = kernels[kernels["problem"].notna()].groupby("problem")
     us, names = traced["total_us"].sum(), traced["kernel"].agg(" ".join)
     work = [
@@ -137,7 +141,7 @@ def _pairs(tables: Tables, work: Sequence[Work]) -> tuple[Work, ...]:
         if text in us and text in traced and tail.problem.batch_count == 1:
             product = us[text] * min(1.0, tail.calls / float(traced[text]))
             one = Work(problem=tail.fused, calls=float(tail.calls), us=product + tail.us, solution=tail.as_run)
-            out.append(replace(one, tail=tail))
+            out.append(replace(one, tail=tail, of=text))
     return tuple(out)
 
 

@@ -9,12 +9,14 @@ alike: of each it is that between the least and the largest of its samples' rati
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from analyzers.actions import own_kernel
 from analyzers.actions.action import Action, ActionResult, Application, Change, Part
 from analyzers.actions.job import Job, Work, job_of, typed
+from analyzers.actions.ratio import Ratio, ratio
 from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.action_times import Samples, samples_of
+from analyzers.evidence.action_times import Samples, host_costs, samples_of
 from analyzers.evidence.gpu_time import gpu_time
 from analyzers.evidence.stats import median
 from logparse.model import DEFAULT, ConvProblem, Family, GemmProblem, OperatorProblem, Problem
@@ -79,8 +81,15 @@ def results(tables: Tables, actions: Sequence[Action], settings: Settings) -> li
     if not samples and not (time and time.waits):
         return []
     job = job_of(tables, settings)
-    found = [x for action in actions if (x := result(action, job, samples)) is not None]
+    own = own_kernel.action(job, lambda work, change: _timed(work, change, job, samples), host_costs(tables, samples))
+    offered = (*actions, own) if own else actions
+    found = [x for action in offered if (x := result(action, job, samples)) is not None]
     return sorted(found, key=rank)
+
+
+def _timed(work: Work, change: Change, job: Job, samples: Samples) -> tuple[float, Ratio] | None:
+    found = ratio((work,), (change,), samples)
+    return None if found is None else (_now_us(work, job, samples), found)
 
 
 def rank(result: ActionResult) -> tuple[bool, float, str]:
@@ -106,11 +115,11 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
         if not changes:
             continue
         changed += us
-        ratio = _ratio(passes, changes, samples)
-        if ratio is not None:
+        found = ratio(passes, changes, samples)
+        if found is not None:
             measured += us
-            then, low, high = then + us * (ratio.value - 1), low + us * (ratio.low - 1), high + us * (ratio.high - 1)
-            parts.append(_part(work, us, us * ratio.value))
+            then, low, high = then + us * (found.value - 1), low + us * (found.low - 1), high + us * (found.high - 1)
+            parts.append(_part(work, us, us * found.value))
     for work in action.added(job):
         held = samples.get((work.problem.text, DEFAULT.text))
         if held is not None:
@@ -159,6 +168,7 @@ def _now_us(work: Work, job: Job, samples: Samples) -> float:
 
 def _part(work: Work, now_us: float, then_us: float) -> Part:
     return Part(
+        of=work.of or work.problem.text,
         label="" if isinstance(work.problem, Family) else work.problem.label,
         group=group_of(work.problem),
         calls=work.calls,
@@ -174,38 +184,6 @@ def group_of(problem: Problem) -> str:
     if isinstance(problem, GemmProblem):
         return GEMM
     return problem.name if isinstance(problem, OperatorProblem) else problem.kind
-
-
-@dataclass(frozen=True)
-class _Ratio:
-    value: float
-    low: float
-    high: float
-
-
-def _ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -> _Ratio | None:
-    """Time of what a call becomes over time of what it is; None where one of them is not timed."""
-    before = [samples.get((one.problem.text, one.solution)) for one in passes]
-    now = sum(median(x[1]) for x in before if x is not None)
-    then = low = high = 0.0
-    for was, change in zip(before, changes, strict=True):
-        if change.problem is None:
-            continue
-        after = samples.get((change.problem.text, change.solution))
-        if was is None or after is None:
-            return None
-        value, least, most = _times(was, after)
-        then, low, high = then + value, low + least, high + most
-    return _Ratio(then / now, low / now, high / now) if now else _Ratio(0.0, 0.0, 0.0)
-
-
-def _times(was: tuple[str, Sequence[float]], after: tuple[str, Sequence[float]]) -> tuple[float, float, float]:
-    """The time after and its interval; where both were sampled in turn in one process, that of their ratio."""
-    now, then = median(was[1]), median(after[1])
-    if was[0] != after[0] or len(was[1]) != len(after[1]):
-        return then, min(after[1]), max(after[1])
-    ratios = [now * y / x for x, y in zip(was[1], after[1], strict=True)]
-    return then, min(*ratios, then), max(*ratios, then)
 
 
 def row(x: ActionResult) -> dict[str, object]:
@@ -224,6 +202,7 @@ def row(x: ActionResult) -> dict[str, object]:
         "losers": len(x.losers),
         "lost_us": sum(y.then_us - y.now_us for y in x.losers),
         "idle_us": x.idle_us,
+        "host_us": x.action.host_us,
         "exact": x.action.exact,
         "line": x.application.line,
     }

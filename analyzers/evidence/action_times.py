@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from analyzers.analyzer import Settings, Tables
@@ -12,6 +14,33 @@ from analyzers.evidence.target import same_device
 
 Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
 """By problem text and solution text: the source, and its samples in µs."""
+HOST_FACT = "own_kernel_host_us"
+"""Of a source that times a user's own kernels: JSON, the fields of a ``HostCost`` by solution text."""
+
+
+@dataclass(frozen=True)
+class HostCost:
+    """What an override of PyTorch's operators costs the host, µs more than without it: in a call that the user's own
+    kernel computes, and in any other call of these operators.
+    """
+
+    own_us: float
+    other_us: float
+
+
+HostCosts: TypeAlias = Mapping[tuple[str, str], HostCost]
+"""By problem text and solution text."""
+
+
+def host_costs(tables: Tables, samples: Samples) -> HostCosts:
+    """The host costs of the user's own kernels among the samples, from the sources of these."""
+    rows = tables.facts[tables.facts["name"] == HOST_FACT]
+    stated = {str(source): json.loads(text) for source, text in zip(rows["source_id"], rows["value"], strict=True)}
+    return {
+        (problem, solution): HostCost(**stated[source][solution])
+        for (problem, solution), (source, _) in samples.items()
+        if solution in stated.get(source, ())
+    }
 
 
 def samples_of(tables: Tables, settings: Settings) -> Samples:

@@ -29,7 +29,7 @@ _ADVICE: Mapping[str, str] = {
     r"torch:blas=.*": "Choose the library: torch.backends.cuda.preferred_blas_library(…), which holds for all calls.",
     r"torch:transposed": "Write the product transposed: (Bᵀ·Aᵀ)ᵀ.",
     r"torch:gemm|torch:im2col": "Write the convolution as a matrix product.",
-    r"kernel:.*": "Call your own kernel in place of the library's.",
+    r"kernel:.*": "Call your own kernel in place of the library's, or let the action own_kernel put it in.",
     r"cudnn:.*": "No setting makes PyTorch take one plan of cuDNN's; benchmark mode lets it time several.",
 }
 

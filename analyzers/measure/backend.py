@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
+from analyzers.evidence.action_times import HostCost
 from logparse.model import Problem, Solution
 
 CacheState = Literal["cold", "hot"]
@@ -66,6 +67,14 @@ class Runnable(Protocol):
 
         Raises HostBoundError where the host cannot enqueue as fast as the device executes.
         """
+
+
+@runtime_checkable
+class OwnKernel(Runnable, Protocol):
+    """A user's own kernel that is ready to run."""
+
+    def host_cost(self) -> HostCost | None:
+        """What it costs the host once it stands in the library's place; None where it cannot."""
 
 
 class Backend(Protocol):

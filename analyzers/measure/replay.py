@@ -11,14 +11,15 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 import pandas as pd
 
-from analyzers.actions import ACTIONS
+from analyzers.actions import ACTIONS, own_kernel
 from analyzers.actions.totals import wanted
 from analyzers.analyzer import Settings
+from analyzers.evidence.action_times import HOST_FACT
 from analyzers.evidence.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
 from analyzers.evidence.origins import ACTION, CONFIRM, PICK, RACE
 from analyzers.evidence.runs import tables_to_analyse
@@ -138,12 +139,16 @@ def planned(store: Store, options: Options) -> list[Item]:
 
 
 def timed_of(store: Store, options: Options) -> list[Timed]:
-    """What the actions of the run need timed; nothing without the backend ``torch``, whose settings they are,
-    or where only some problems are asked for.
+    """What the actions of the run need timed; nothing without the backend ``torch``, whose settings they are.
+
+    Where only some problems are asked for, it is the user's own kernels that are timed, which are for products.
     """
-    if "torch" not in options.backends or options.kind or options.direction or options.top:
+    if "torch" not in options.backends:
         return []
-    found = wanted(tables_to_analyse(store, options.run), ACTIONS, Settings())
+    own = own_kernel.candidates(options.kernels) if options.kind in (None, "gemm") and not options.direction else ()
+    some = options.kind or options.direction or options.top
+    actions = own if some else (*ACTIONS, *own)
+    found = wanted(tables_to_analyse(store, options.run), actions, Settings()) if actions else []
     return [Timed(problem, tuple(map(solution_from_text, texts))) for problem, texts in found]
 
 
@@ -333,6 +338,8 @@ class _Recorder:
             self._report.results.append(replace(outcome, facts={}))
             extra |= {"drift": f"{outcome.drift:.4f}"} if outcome.drift is not None else {}
             extra |= {"drifted": "1"} if outcome.drifted else {}
+            costs = {text: asdict(cost) for text, cost in outcome.host_costs.items()}
+            extra |= {HOST_FACT: json.dumps(costs)} if costs else {}
         if outcome.pick is not None:
             extra[PICK] = outcome.pick.text
         if outcome.rows:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from analyzers.evidence.action_times import HostCost
 from analyzers.evidence.confirmations import Pairs
 from analyzers.evidence.origins import CONFIRM, RACE
 from analyzers.evidence.stats import median, spread
@@ -62,6 +63,8 @@ class Result:
     offered: int = 0
     proposed_us: float | None = None
     """Of a problem that was searched widely: the fastest of those solutions that would have been proposed."""
+    host_costs: Mapping[str, HostCost] = field(default_factory=dict)
+    """Of the user's own kernels that were timed for an action, by solution text."""
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property

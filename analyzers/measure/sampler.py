@@ -11,7 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn, TypeAlias
 
-from analyzers.measure.backend import Backend, Conditions, HostBoundError, OutOfMemoryError, Runnable, UnsupportedError
+from analyzers.evidence.action_times import HostCost
+from analyzers.measure.backend import (
+    Backend,
+    Conditions,
+    HostBoundError,
+    OutOfMemoryError,
+    OwnKernel,
+    Runnable,
+    UnsupportedError,
+)
 from analyzers.measure.correctness import acceptable
 from analyzers.measure.racing import WithdrawnError
 from analyzers.measure.results import Method, measured, not_measured
@@ -72,18 +81,25 @@ class Sampler:
         return time_us
 
     def unchecked(self, solution: Solution) -> float:
-        """One sample of a solution that is a library's own; the first one decides how many executions make one.
+        """One sample of a solution that an action names; the first one decides how many executions make one.
 
-        Raises as ``take``.
+        A user's own kernel is checked before.  Raises as ``take``.
         """
 
         def sample() -> float:
             runnable = self._ready(solution)
             if solution.text not in self._single_us:
+                if isinstance(runnable, OwnKernel):
+                    self._check(solution, runnable)
                 self._single_us[solution.text] = runnable.sample_us(1)
             return runnable.sample_us(executions(self._single_us[solution.text]))
 
         return self._guarded(solution, sample)
+
+    def host_cost(self, solution: Solution) -> HostCost | None:
+        """What a user's own kernel that was sampled costs the host; None of any other solution."""
+        runnable = self._prepared.get(solution.text)
+        return runnable.host_cost() if isinstance(runnable, OwnKernel) else None
 
     def _guarded(self, solution: Solution, sample: Callable[[], float]) -> float:
         self._announce(solution)

@@ -345,8 +345,9 @@ class Trial:
             if taken[solution.text] and solution.text not in self._rows:
                 row = sampler.measured(solution, taken[solution.text])
                 self._rows[solution.text] = replace(row, origin=ACTION)
-        count = sum(map(len, taken.values()))
-        return Result(problem=self._problem, rows=tuple(self._rows.values()), ended="timed", samples=count)
+        count, rows = sum(map(len, taken.values())), tuple(self._rows.values())
+        costs = {x.text: cost for x in wanted if taken[x.text] and (cost := sampler.host_cost(x)) is not None}
+        return Result(problem=self._problem, rows=rows, ended="timed", samples=count, host_costs=costs)
 
     # ------------------------------------------------------------------ a confirmation
 

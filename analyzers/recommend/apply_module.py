@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analyzers.actions import Action, ActionResult
+from analyzers.actions import ActionResult
 from logparse.formats.format import Emission
 
 NAME = "apply.py"
@@ -25,15 +25,19 @@ def chosen(results: Sequence[ActionResult]) -> tuple[ActionResult, ...]:
     """
     out: list[ActionResult] = []
     for result in sorted(results, key=lambda x: -x.saving_us):
-        if result.pays and result.action.exact and all(_together(result.action, x.action) for x in out):
+        if result.pays and result.action.exact and all(_together(result, x) for x in out):
             out.append(result)
     return tuple(out)
 
 
-def _together(one: Action, other: Action) -> bool:
+def _together(one: ActionResult, other: ActionResult) -> bool:
     """Whether two actions can be applied at once and the gain of one is not part of the other's."""
-    mine, theirs = ({x.name, *x.contains} for x in (one, other))
-    return not mine & theirs and (one.excludes is None or one.excludes != other.excludes)
+    names, problems = (
+        [{y.action.name, *y.action.contains} for y in (one, other)],
+        [{x.of for x in y.parts} for y in (one, other)],
+    )
+    alike = one.action.excludes is not None and one.action.excludes == other.action.excludes
+    return not alike and names[0].isdisjoint(names[1]) and problems[0].isdisjoint(problems[1])
 
 
 def without_a_change(results: Sequence[ActionResult]) -> tuple[ActionResult, ...]:

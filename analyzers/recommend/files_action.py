@@ -95,6 +95,7 @@ def _part(finding: Finding) -> Part:
     now = max((pre_us(finding) or 0.0) * (finding.calls or 1), saving)
     problem = finding.problem
     return Part(
+        of="" if problem is None else problem.text,
         label="" if problem is None else problem.label,
         group="" if problem is None else group_of(problem),
         calls=finding.calls,

@@ -60,6 +60,9 @@ def _action(result: ActionResult) -> list[str]:
     head = f"  {result.action.name}: {duration(now)} → {duration(then)} [{duration(low)}, {duration(high)}], {change}"
     out = [head + _verdict(result), f"      {result.application.line}"]
     out.append(f"      {result.action.about}; {_certainty(result)}")
+    if result.action.host_us:
+        left = f"{duration(result.saving_us / per)} of {duration((result.now_us - result.then_us) / per)} are left"
+        out.append(f"      its calls cost the host {duration(result.action.host_us / per)} more, all charged: {left}")
     if result.losers:
         shown = ", ".join(_loser(x.label, x.now_us / per, x.then_us / per) for x in result.losers[:_LOSERS])
         more = f" and {len(result.losers) - _LOSERS:,} more" if len(result.losers) > _LOSERS else ""

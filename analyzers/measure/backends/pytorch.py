@@ -14,8 +14,10 @@ from analyzers.measure.backend import Backend, BackendType, Conditions, Place, U
 from analyzers.measure.backends.torch_convs import conv_ways
 from analyzers.measure.backends.torch_gemms import gemm_ways
 from analyzers.measure.backends.torch_operators import operator_ways
+from analyzers.measure.backends.torch_own_kernel import OwnKernelRunnable
 from analyzers.measure.backends.torch_ways import Way
 from analyzers.measure.device.device_backend import DeviceBackend
+from analyzers.measure.device.operands import GemmOperands
 from analyzers.measure.device.torch_device import TorchRunnable, marker_of
 from logparse.model import ConvProblem, GemmProblem, OperatorProblem, Problem, Solution
 
@@ -39,14 +41,10 @@ class Torch(DeviceBackend):
         operands = self._cache.operands(problem, conditions)
         with self._device.memory_errors(problem.bytes if not hasattr(problem, "free") else None):
             call = way.make(operands)
-        return TorchRunnable(
-            self._device,
-            operands,
-            call,
-            around=way.around,
-            marker=marker_of(self._place, solution.text),
-            thread=way.thread,
-        )
+        more = {"around": way.around, "marker": marker_of(self._place, solution.text), "thread": way.thread}
+        if way.own is not None and isinstance(operands, GemmOperands):
+            return OwnKernelRunnable(self._device, operands, call, way.own, **more)
+        return TorchRunnable(self._device, operands, call, **more)  # type: ignore[arg-type]
 
     def _ways(self, problem: Problem) -> list[Way]:
         if isinstance(problem, GemmProblem):

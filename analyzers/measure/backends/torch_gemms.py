@@ -57,7 +57,7 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
                 )
         if any(x.ld * dtype_of(device, x.dtype).itemsize % _CHANNELS == 0 for x in matrices(problem).values()):
             ways.append(Way(named(f"ld=+{_SKEW}", "stored"), lambda o: _skewed(device, o), around))
-    ways += [Way(solution, lambda o, f=function: _kernel(o, f), around) for solution, function in user_kernels(place)]  # type: ignore[misc]
+    ways += [Way(x, lambda o, f=function: _kernel(o, f), around, own=function) for x, function in user_kernels(place)]  # type: ignore[misc]
     return ways
 
 

@@ -28,6 +28,8 @@ class Way:
     around: Around = contextlib.nullcontext
     thread: str | None = None
     raced: bool = True
+    own: Callable[..., Any] | None = None
+    """A user's own kernel."""
 
 
 def named(*words: str) -> Solution:

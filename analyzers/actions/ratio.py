@@ -1,0 +1,45 @@
+"""How much longer or shorter a call takes under an action: from samples of both, taken by one replay.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analyzers.actions.action import Change
+from analyzers.actions.job import Work
+from analyzers.evidence.action_times import Samples
+from analyzers.evidence.stats import median
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The time of what a call becomes over the time of what it is, and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -> Ratio | None:
+    """Time of what a call becomes over time of what it is; None where one of them is not timed."""
+    before = [samples.get((one.problem.text, one.solution)) for one in passes]
+    now = sum(median(x[1]) for x in before if x is not None)
+    then = low = high = 0.0
+    for was, change in zip(before, changes, strict=True):
+        if change.problem is None:
+            continue
+        after = samples.get((change.problem.text, change.solution))
+        if was is None or after is None:
+            return None
+        value, least, most = _times(was, after)
+        then, low, high = then + value, low + least, high + most
+    return Ratio(then / now, low / now, high / now) if now else Ratio(0.0, 0.0, 0.0)
+
+
+def _times(was: tuple[str, Sequence[float]], after: tuple[str, Sequence[float]]) -> tuple[float, float, float]:
+    """The time after and its interval; where both were sampled in turn in one process, that of their ratio."""
+    now, then = median(was[1]), median(after[1])
+    if was[0] != after[0] or len(was[1]) != len(after[1]):
+        return then, min(after[1]), max(after[1])
+    ratios = [now * y / x for x, y in zip(was[1], after[1], strict=True)]
+    return then, min(*ratios, then), max(*ratios, then)
