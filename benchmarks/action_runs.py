@@ -53,7 +53,7 @@ def train(run: Run, failed: str) -> None:
 def _train(run: Run) -> None:
     device, chosen = torch.device(run.device), model_of(run.model)
     torch.manual_seed(0)
-    module = _imported(run.apply) if run.apply else None
+    module = imported(run.apply) if run.apply else None
     if module:
         module.settings(run.action)
     with device:
@@ -111,7 +111,8 @@ def _profiled(step: Callable[[], None], device: torch.device, count: int, untrac
     return profiler
 
 
-def _imported(path: str) -> Any:
+def imported(path: str) -> Any:
+    """The module of a generated ``apply.py``."""
     spec = importlib.util.spec_from_file_location("apply", path)
     assert spec
     assert spec.loader
