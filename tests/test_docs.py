@@ -198,7 +198,12 @@ def test_formats_are_all_described() -> None:
 
     text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     read, written = text.split("\n## What is written\n")
-    assert {f.name for f in FORMATS if f"`{spelled(f.name)}`" not in read} == set()
+    described, table = read.split("\n## All formats\n")
+    assert {f.name for f in FORMATS if f"`{spelled(f.name)}`" not in described} == set()
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    assert {(len(row), row[0].strip("`")) for row in rows} == {(5, spelled(f.name)) for f in FORMATS}
+    tests = {name for row in rows for name in re.findall(r"`([^`]+)`", row[-1])}
+    assert {name for name in tests if not (ROOT / "tests" / "formats" / name).is_file()} == set()
     assert {w.name for w in WRITERS if f"| `{spelled(w.name)}` |" not in written} == set()
 
 
