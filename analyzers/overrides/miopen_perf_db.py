@@ -29,6 +29,9 @@ _KEYS = (
     re.compile(rf"3x(?:{_SIZE}x){{18}}.*", re.ASCII),
 )
 _LAYOUTS = frozenset({"NCHW", "NHWC", "CHWN", "NCHWc4", "NCHWc8", "CHWNc4", "CHWNc8", "NCDHW", "NDHWC"})
+_PADDED = "Xdlops_Padded_Gemm"
+"""Solvers that divide by their parameters 7 to 9 (factors by which M, N and K are padded) unchecked (MIOpen 3.5.1)."""
+_NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
 _RETUNE = "let MIOpen tune it on the target (MIOPEN_FIND_ENFORCE=3), or copy the row from a perf-db that it wrote"
 
 
@@ -51,6 +54,23 @@ def _no_parameters(item: Item, target: Facts) -> str | None:
     return f"no parameters for {item.solver}: MIOpen warns of an invalid config and runs it at its defaults"
 
 
+def _crash(item: Item, target: Facts) -> str | None:
+    """A message if MIOpen may divide by a parameter that it reads as 0.
+
+    It reads cells as ``strtol`` does into an int, up to the first one without a number, which is 0 unless it is empty.
+    """
+    if not item.solver.endswith(_PADDED):
+        return None
+    for number, cell in enumerate(item.values[0].split(",")[:9], start=1):
+        found = _NUMBER.match(cell)
+        digits = found["digits"].lstrip("0") if found else ""
+        if number >= 7 and cell and (not digits or (len(digits) < 19 and int(digits) % (1 << 32) == 0)):
+            return f"parameter {number} of {item.solver} is 0: MIOpen divides by it, which may end the process"
+        if not found:
+            return None
+    return None
+
+
 def _line_end(item: Item, target: Facts) -> str | None:
     return (
         "the line ends in a carriage return, which becomes part of the parameters" if item.text[-1:] == "\r" else None
@@ -71,6 +91,7 @@ _RULES = (
         (
             Rule("bad-key", "error", "matched", _bad_key, _RETUNE),
             Rule("parameters", "error", "honoured", _no_parameters, _RETUNE),
+            Rule("crash", "error", "honoured", _crash, _RETUNE),
             Rule("line-ends", "error", None, _line_end, "write it with LF line ends"),
         ),
     ),

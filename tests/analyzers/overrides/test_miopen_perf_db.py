@@ -141,3 +141,21 @@ def test_shipped_rows_have_no_errors() -> None:
     file = inspect("gfx942130.db.txt", data, {})
     assert file.rows
     assert [note for note in file.notes if note.severity in ("error", "warning")] == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "crashes"),
+    [
+        ("32,128,8,32,64,1,16,64,16,0,1", False),
+        ("32,128,8,32,64,1,16,64,0,0,1", True),
+        ("32,128,8,32,64,1,16,n,16,0,1", True),
+        ("32,128,8,32,64,1,0x16,64,16,0,1", True),
+        ("32,128,8,32,64,1,16,4294967296,16,0,1", True),
+        ("32,128,8,32,n,1,0,64,16,0,1", False),
+        ("32,128,8,32,64,1,,64,16,0,1", False),
+    ],
+)
+def test_parameters_by_which_the_library_divides_are_not_0(parameters: str, crashes: bool) -> None:
+    file = judged(f"{KEY}=ConvHipImplicitGemmWrwV4R4Xdlops_Padded_Gemm:{parameters}\n")
+    assert ["crash"] * crashes == [note.rule for note in file.notes if note.severity == "error"]
+    assert file.rows[0].live == (not crashes)

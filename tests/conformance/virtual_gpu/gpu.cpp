@@ -32,7 +32,7 @@ std::mutex mutex;
 constexpr double HOST_US = 2, CYCLES_PER_US = 1700;
 double host_us = 0, device_us = 0;  // the device's: when all that was enqueued ends
 double busy_us = 0;                 // in kernels, by which drift and steps of the clock are planted
-std::string launched_since;
+std::string launched_since, compiled_since;
 std::map<void*, size_t> allocations;
 
 struct Event {
@@ -215,6 +215,13 @@ struct Program {
     std::string name, code;
 };
 
+const char* taken(std::string& since, std::string& answer) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    answer.swap(since);
+    since.clear();
+    return answer.c_str();
+}
+
 thread_local struct {
     dim3 grid, block;
     size_t shared;
@@ -238,10 +245,12 @@ const char* vgpu_fact(const char* name) {
 // The kernels launched since the last question, one per line; the text holds until the next.
 const char* vgpu_launched() {
     static std::string answer;
-    const std::lock_guard<std::mutex> lock(mutex);
-    answer.swap(launched_since);
-    launched_since.clear();
-    return answer.c_str();
+    return taken(launched_since, answer);
+}
+// The same of the sources that hiprtc compiled, with their options.
+const char* vgpu_compiled() {
+    static std::string answer;
+    return taken(compiled_since, answer);
 }
 
 // ---- the device ----
@@ -441,6 +450,8 @@ int hiprtcGetLoweredName(Program*, const char* name, const char** lowered) { ret
 int hiprtcCompileProgram(Program* program, int count, const char** options) {
     program->code = OWN + program->name;
     for (int i = 0; i < count; i++) program->code += std::string(" ") + options[i];
+    const std::lock_guard<std::mutex> lock(mutex);
+    compiled_since += program->code + '\n';
     return 0;
 }
 int hiprtcGetCodeSize(Program* program, size_t* bytes) { return *bytes = program->code.size() + 1, 0; }

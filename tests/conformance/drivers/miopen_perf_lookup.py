@@ -1,0 +1,45 @@
+"""With which parameters the real MIOpen builds solvers under each user perf-db.
+
+Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU, whose hiprtc states the options of what it is to compile:
+a solver's parameters are among them.  MIOpen reads its databases once per process, so the process forks for each
+question.
+
+Questions and answers are JSON values, one per line.  The first question lists pairs of a convolution, as ``miopen.py``
+describes it, and a solver's number; its answer is the library's version.  Then ``["folder", path]``: per pair a digest
+of what is compiled for it with MIOPEN_USER_DB_PATH there; null where the solver is refused.
+"""
+
+import ctypes
+import hashlib
+import json
+import os
+import sys
+
+from forked import forked
+from miopen import Convolution, Library
+
+
+def main():
+    library = Library()
+    pairs = [(Convolution(library, call), ctypes.c_uint64(number)) for call, number in json.loads(sys.stdin.readline())]
+    compiled = ctypes.CDLL(None).vgpu_compiled
+    compiled.restype = ctypes.c_char_p
+    print(json.dumps(library.version()), flush=True)
+
+    def digest(one, number):
+        compiled()
+        compile = library.miopen[f"miopenConvolution{one.word}CompileSolution"]
+        if compile(library.handle, *one.described(), number):
+            return None
+        return hashlib.sha256(compiled()).hexdigest()
+
+    def answer(folder):
+        os.environ["MIOPEN_USER_DB_PATH"] = folder
+        return [digest(*pair) for pair in pairs]
+
+    for line in sys.stdin:
+        _, folder = json.loads(line)
+        print(json.dumps(forked(lambda folder=folder: answer(folder))), flush=True)
+
+
+main()
