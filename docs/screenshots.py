@@ -63,7 +63,7 @@ def demo(store: Store, folder: Path) -> None:
 def training(store: Store, folder: Path) -> None:
     """A log and a trace of GPT-2 steps on an H200, with the record of the replay of its products."""
     _ingest(store, folder, "gpt2", "h200/cublaslt_*.log.gz", "h200/gpt2*")
-    _replayed(store, RECORDS / "gemms-NVIDIA-H200-2026-11-21.json", "gpt2")
+    _replayed(store, RECORDS / "gemms-NVIDIA-H200-2026-11-22.json", "gpt2")
 
 
 def find_db(store: Store, folder: Path) -> None:

@@ -19,7 +19,8 @@ def is_a_sample(path: Path) -> bool:
     return "flagged" not in path.name and bool(json.loads(gzip.decompress(path.read_bytes()))["finished"])
 
 
-RECORDS = [x for x in sorted((BENCHMARKS / "results").glob("wgrads-*.json.gz")) if is_a_sample(x)]
+NAMES = ("wgrads-*", "fprops-*", "dgrads-*")
+RECORDS = [x for name in NAMES for x in sorted((BENCHMARKS / "results").glob(f"{name}.json.gz")) if is_a_sample(x)]
 assert RECORDS
 
 

@@ -99,25 +99,3 @@ def test_no_time_that_an_h200_showed_is_below_its_bound() -> None:
 
 def _times(result: dict[str, Any]) -> dict[str, float]:
     return {row["solution"]: row["time_us"] for row in result["rows"] if row["status"] == "ok" and row["time_us"]}
-
-
-@pytest.mark.parametrize(("name", "weighted"), [("gemms", 0.056), ("gemms-profile", 0.035)])
-def test_regret_weighted_by_calls(name: str, weighted: float) -> None:
-    """What docs/results.md states beside the median, from the raw record."""
-    record = json.loads((BENCHMARKS / f"results/{name}-NVIDIA-H200-2026-11-21.json").read_text())
-    rows = [(x["calls"], *(_times(x)[x[which]] for which in ("pick", "best"))) for x in record["results"]]
-    assert 1 - sum(n * best for n, _, best in rows) / sum(n * pick for n, pick, _ in rows) == pytest.approx(
-        weighted, abs=0.0006
-    )
-
-
-def test_stored_layouts_stand_apart_from_what_is_reachable() -> None:
-    path = BENCHMARKS / "results/wgrads-NVIDIA-H200-2026-11-21.json.gz"
-    results = json.loads(gzip.decompress(path.read_bytes()))["results"]
-    times = [(_times(x), x["pick"]) for x in results]
-    assert sum(t[pick] for t, pick in times) == pytest.approx(24_900, rel=0.005)
-    assert sum(min(us for name, us in t.items() if "stored" not in name) for t, _ in times) == pytest.approx(
-        19_900, rel=0.005
-    )
-    assert sum(min(t.values()) for t, _ in times) == pytest.approx(16_100, rel=0.005)
-    assert sum("stored" in x["best"] for x in results) == 46

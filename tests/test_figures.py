@@ -1,0 +1,197 @@
+"""The figures of README.md and docs/results.md, made again from the records that they stand for."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+
+from analyzers.evidence.stats import median
+from tests.conftest import ROOT
+
+RESULTS = ROOT / "benchmarks" / "results"
+Record = Mapping[str, Any]
+
+
+@cache
+def record(name: str, date: str = "2*") -> Record:
+    """The latest record of this name on an H200, or that of a date."""
+    path = sorted(RESULTS.glob(f"{name}-NVIDIA-H200-{date}.json*"))[-1]
+    data = path.read_bytes()
+    found: Record = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    return found
+
+
+def percent(share: float, places: int = 1) -> str:
+    return f"{100 * share:.{places}f} %"
+
+
+def timed(name: str) -> list[tuple[Record, dict[str, float]]]:
+    """The problems of a record with a time of the pick, and the time (µs) of each solution."""
+    rows = [
+        (x, {row["solution"]: row["time_us"] for row in x["rows"] if row["status"] == "ok" and row["time_us"]})
+        for x in record(name)["results"]
+    ]
+    return [(x, times) for x, times in rows if x["pick"] in times]
+
+
+def confirmed(name: str) -> str:
+    made = record(name)["summary"]
+    return f"{made['confirmed']} of {made['flagged']} flagged confirm"
+
+
+def weighted(name: str) -> float:
+    """The share of the time of all calls that the best of each problem saves."""
+    rows = [(x["calls"], times[x["pick"]], times[x["best"]]) for x, times in timed(name)]
+    return 1 - sum(n * best for n, _, best in rows) / sum(n * pick for n, pick, _ in rows)
+
+
+def products(name: str) -> str:
+    made = record(name)["summary"]
+    middle, high, most = (made[x] for x in ("median_regret", "p90_regret", "max_regret"))
+    share = f"{percent(weighted(name))} of the time of all calls (weighted regret)"
+    return f"{share}; median over problems {middle:.3f}, p90 {high:.2f}, largest {most:.2f}; {confirmed(name)}"
+
+
+def convolutions(name: str) -> str:
+    """One call each: by default, the best of the calls as they are, the best where tensors are stored as suits it."""
+    rows = timed(name)
+    default = sum(times[x["pick"]] for x, times in rows)
+    reachable = sum(min(us for solution, us in times.items() if "stored" not in solution) for _, times in rows)
+    best = sum(min(times.values()) for _, times in rows)
+    stored = sum("stored" in x["best"] for x, _ in rows)
+    middle = median([times[x["pick"]] / min(us for s, us in times.items() if "stored" not in s) for x, times in rows])
+    ms = [f"{us / 1e3:.1f}" for us in (default, reachable, best)]
+    return (
+        f"{len(rows)} problems, one call each: {ms[0]} → {ms[1]} ms as they are called (weighted regret "
+        f"{percent(1 - reachable / default)}, median over problems {middle:.3f}), → {ms[2]} ms stored in the layout "
+        f"that suits each (other than theirs for {stored}); {confirmed(name)}"
+    )
+
+
+def short(name: str) -> str:
+    """The same on the first page."""
+    words = re.sub(r" \([^)]*\)| stored", "", convolutions(name))
+    count, _, rest = words.partition(" problems, one call each: ")
+    return f"{count} backward-weight convolutions of a find-db made for the MI300X: {rest.removesuffix(' confirm')}"
+
+
+def racing() -> str:
+    made = record("racing")["summary"]
+    off = abs(made["regret_against_exhaustive"] - 1)
+    shares = [made[f"gpu_share_of_{x}"] for x in ("exhaustive", "exhaustive_near", "tunableop")]
+    return (
+        f"total time equal within {percent(max(off, 1e-4), 2)} at {shares[0]:.3f} of the GPU time ({shares[1]:.2f} of "
+        f"timing only the plans within 3× of the best); {shares[2]:.2f} of TunableOp's strategy"
+    )
+
+
+def repeated() -> str:
+    again, null = record("repeatability")["summary"], record("null")["summary"]
+    false = null["races_confirmed"] + null["forced_confirmed"]
+    return f"{again['found_again']} of {again['found']} findings came again; {false} false in " + str(
+        null["races"] + null["forced"]
+    )
+
+
+def intervals() -> str:
+    made = record("intervals")["summary"]
+    found = made["found_between_3_and_5_percent"]
+    return (
+        f"{percent(made['copies_excluded'])} of {made['copies']} intervals on copies exclude 1; "
+        f"{percent(made['fresh_inside'], 0)} of {made['fresh']} later processes lie in the prediction; "
+        f"{round(made['found_again'] * found)} of {found} findings between 3 and 5 % came again; "
+        f"between processes {percent(made['deviation_between_processes'], 2)}"
+    )
+
+
+def in_job() -> str:
+    changed = [x for x in record("in-job")["pairs"] if x["changed"]]
+    return f"of {len(changed)} calls with other kernels"
+
+
+def flagged() -> str:
+    made = record("wgrads-flagged")["slow_in_find_db"]
+    gains = sorted(x["speedup"] for x in made["confirmed"])
+    return f"{len(gains)} confirmed (all FP16, ×{gains[0]:.1f} to ×{gains[-1]:.1f} by channels_last)"
+
+
+def trained() -> str:
+    made = record("verify-training")["summary"]
+    promised, gained = made["promised_ms"], made["flagged_gained_ms"]
+    loop = f"the loop {made['step_before_ms']:.1f} → {made['step_after_ms']:.1f} ms"
+    return f"{promised:.2f} ms promised on {made['problems']} problems, {gained:.2f} ms gained on these; {loop}"
+
+
+def scaled() -> str:
+    ratios = record("scale-gpu")["gpu"]["ratios"]
+    two, four = (ratios[x] for x in ("2", "4"))
+    return (
+        f"×{two['without_start']:.2f} and ×{four['without_start']:.2f} without the start of the workers, "
+        f"×{two['with_start']:.2f} and ×{four['with_start']:.2f} with it"
+    )
+
+
+def references(*names: str, date: str = "2*") -> str:
+    """How often the reference product took over 5 % more or less than at the start."""
+    drifts = [x["drift"] for name in names for x in record(name, date)["results"] if x["drift"]]
+    return f"{sum(abs(x - 1) > 0.05 for x in drifts)} of {len(drifts)}"
+
+
+RESULT_ROWS: Mapping[str, Callable[[], str]] = {
+    "gemms": lambda: products("gemms"),
+    "gemms-profile": lambda: products("gemms-profile"),
+    **{name: (lambda name=name: convolutions(name)) for name in ("wgrads", "fprops", "dgrads")},  # type: ignore[misc]
+    "racing": racing,
+    "repeated": repeated,
+    "intervals": intervals,
+    "in-job": in_job,
+    "flagged": flagged,
+    "trained": trained,
+    "scaled": scaled,
+}
+
+
+def text(document: str) -> str:
+    return " ".join((ROOT / document).read_text(encoding="utf-8").split())
+
+
+@pytest.mark.parametrize("row", RESULT_ROWS)
+def test_results_are_those_of_their_records(row: str) -> None:
+    assert RESULT_ROWS[row]() in text("docs/results.md")
+
+
+def test_the_first_page_has_the_figures_of_the_records() -> None:
+    page, made = text("README.md"), record("gemms")["summary"]
+    assert f"save {percent(weighted('gemms'))} of the time of a GPT-2 training's GEMMs" in page
+    assert f"regret {made['median_regret']:.3f}, largest {made['max_regret']:.2f})" in page
+    assert f"{made['confirmed']} of {made['flagged']} flagged problems" in page
+    assert f"{short('wgrads')} confirmed" in page
+    share = record("racing")["summary"]["gpu_share_of_exhaustive"]
+    assert f"in {share:.3f} of its GPU time" in page
+    copies, later = intervals().split("; ")[:2]
+    assert f"Of {copies.split()[3]} confirmed intervals on copies {' '.join(copies.split()[:2])} exclude 1" in page
+    assert later.removesuffix(" lie in the prediction") in page
+
+
+def test_how_often_the_reference_was_off() -> None:
+    page = text("docs/measurement.md")
+    convolutions = ("wgrads", "fprops", "dgrads")
+    assert all(record(name)["before"]["clock_mhz"] == "345" for name in convolutions)
+    assert f"{references(*convolutions)} convolutions" in page
+    assert f"{references('gemms-profile')} products" in page
+    assert f"after {references('gemms-profile', date='2026-11-21')}." in page
+
+
+def test_the_raw_samples_give_the_medians() -> None:
+    """A record's times are those of its samples."""
+    for name in ("gemms", "wgrads"):
+        for result in record(name)["results"]:
+            for row in result["rows"]:
+                if row["samples_us"]:
+                    assert row["time_us"] == pytest.approx(median(row["samples_us"]))
