@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
@@ -156,8 +157,11 @@ def known_table(known: Sequence[Known]) -> pd.DataFrame:
 
 
 def show(store: Store, text: str) -> list[Known]:
-    """All that every format knows of the problems in a pasted line.  Raises InputError when it holds no problem."""
-    problems = problems_in(text)
+    """All that every format knows of the problems in a pasted line, or of those that tables call so.
+
+    Raises InputError when it holds no problem and names none of the store.
+    """
+    problems = _labelled(store, text) or problems_in(text)
     out = []
     with store.connect() as con:
         everything = con.execute("select problem from gemm_problems union all select problem from conv_problems").df()
@@ -188,6 +192,24 @@ def show(store: Store, text: str) -> list[Known]:
     return out
 
 
+def _labelled(store: Store, text: str) -> list[Problem]:
+    """The store's problems whose label, as tables show it, is ``text`` (with × or x)."""
+    text = " ".join(re.sub(r"(?<=\d)x(?=\d)", "×", text).split())
+    sizes = _LABELLED_SIZES.match(text)
+    if not sizes:
+        return []
+    written = ",".join(filter(None, sizes.groups()))
+    sql = """select problem from (select problem from gemm_problems union select problem from conv_problems)
+             where contains(problem, ?) order by problem"""
+    with store.connect() as con:
+        texts = [row[0] for row in con.execute(sql, [written]).fetchall()]
+    return [problem for problem in map(problem_from_text, texts) if problem.label == text]
+
+
+_LABELLED_SIZES = re.compile(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×(\d+)×")
+"""How the labels of a GEMM and of a convolution begin (``logparse.model``)."""
+
+
 def _may_link(problem: Problem, candidate: str) -> bool:
     """A cheap test before the texts are parsed: whether both texts hold the same sizes."""
     if isinstance(problem, GemmProblem) and not problem.members:
@@ -214,7 +236,7 @@ def problems_in(text: str) -> list[Problem]:
     if not found:
         raise InputError(
             f"no problem in {text[:60]!r}: paste a bench, Trace or profile line, a MIOpenDriver command, a find-db key "
-            "or row, or a TunableOp row"
+            "or row, a TunableOp row, or the name of a problem of this store as tables show it"
         )
     return list(found.values())
 

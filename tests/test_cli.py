@@ -111,6 +111,16 @@ def test_show_takes_a_pasted_line(store: str, name: str) -> None:
     assert "hipblaslt:" in out.stdout
 
 
+def test_show_takes_the_name_that_tables_show(store: str) -> None:
+    named = json.loads(run("top", "--store", store, "--format", "json").stdout)
+    assert {row["kind"] for row in named} >= {"conv", "gemm"}
+    for row in named[:5] + [x for x in named if x["kind"] == "conv"][:3]:
+        out = run("show", row["problem"].replace("×", "x"), "--store", store)
+        assert out.returncode == 0, out.stderr
+        assert row["text"] in out.stdout
+    assert run("show", "TN 3×5×7 bf16_r", "--store", store).returncode == 1
+
+
 def test_show_of_nonsense_lists_what_can_be_pasted(store: str) -> None:
     out = run("show", "hello", "--store", store)
     assert (out.returncode, "find-db key" in out.stderr) == (1, True)

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from analyzers.evidence.devices import PEAK_COLUMN, device_of
 from analyzers.evidence.target import arch, same_device
-from analyzers.explore.queries import FIRST_ROWS, ORDER, sums
+from analyzers.explore.queries import FIRST_ROWS, ORDER, only_row, sums
 from analyzers.explore.selection import FACETS
 from logparse.lookup import MEANS
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, TYPE_BYTES, Finding
@@ -215,14 +215,14 @@ def _means(con: duckdb.DuckDBPyConnection, run: str) -> str:
     named = "select solution is not null and not by_tool from calls where run = $run"
     chosen = "select origin = 'miopen-chosen' from measurements where run = $run"
     sql = f"select bool_or(x) from ({named} union all {chosen}) t(x)"
-    if con.execute(sql, {"run": run}).fetchone() != (True,):
+    if only_row(con.execute(sql, {"run": run})) != (True,):
         return "select null::varchar as problem, null::varchar as other where $run is null"
     return f"with {MEANS} select problem, other from means"
 
 
 def _repeated(con: duckdb.DuckDBPyConnection) -> str:
     """The SQL of the number of solutions where one may come twice; most files hold each once."""
-    some = con.execute("select 1 from each_ where times > solutions limit 1").fetchone()
+    some = only_row(con.execute("select 1 from each_ where times > solutions limit 1"))
     return _REPEATED if some else _NONE_REPEATED
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analyzers.explore.selection import FACETS, Selection
 
@@ -173,7 +173,7 @@ def sample(
     """
     where, parameters = chosen.where()
     where += "".join(f" and {name} is not null" for name in known)
-    total = con.execute(f"select count(*) from points where {where}", parameters).fetchone()
+    total = only_row(con.execute(f"select count(*) from points where {where}", parameters))
     count, wanted = int(total[0]) if total else 0, ", ".join(columns)
     if count <= size:
         sql = f"select {wanted} from points where {where} order by total_us desc nulls last, id"
@@ -309,6 +309,13 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     )
 
 
+def only_row(con: duckdb.DuckDBPyConnection) -> tuple[Any, ...] | None:
+    """The first row of what was executed, None without one; ``fetchone`` would leave the result unfinished, and DuckDB
+    then refuses other work on the connection.
+    """
+    return next(iter(con.fetchall()), None)
+
+
 def table(
     con: duckdb.DuckDBPyConnection,
     chosen: Selection,
@@ -346,7 +353,7 @@ def table(
         counting = f"select coalesce(sum(problems), 0) from sums where {where}"
     else:
         counting = f"select count(*) from points where {where}"
-    count = con.execute(counting, parameters).fetchone()
+    count = only_row(con.execute(counting, parameters))
     return rows, int(count[0]) if count else 0
 
 

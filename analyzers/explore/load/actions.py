@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from analyzers.analyzer import Settings
 from analyzers.explore.load.job import Action, ComparedTime
+from analyzers.explore.queries import only_row
 from analyzers.overrides import WRITERS
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.files_action import OVERRIDES
@@ -122,7 +123,7 @@ _TIME = """
 
 def compared_time(con: duckdb.DuckDBPyConnection, run: str, points: str) -> ComparedTime:
     """The time of a run.  ``con`` has the store's views and ``means``; ``points`` names the table of problems."""
-    row = con.execute(_TIME.format(points=points), {"run": run}).fetchone() or (0,) * 6
+    row = only_row(con.execute(_TIME.format(points=points), {"run": run})) or (0,) * 6
     total, of_problems, of_compared, counted, compared, untimed = (float(x) for x in row)
     if total > 0:
         return ComparedTime(of_compared, of_problems - of_compared, total - of_problems, True, int(untimed))
