@@ -12,7 +12,7 @@ import typer
 
 from logparse.output import CHECK_FAILED, ROWS, Answer, Bar
 from logparse.output import options as opt
-from logparse.output.options import argument, names_in, opened, option, program_of
+from logparse.output.options import argument, opened, option, program_of
 from logparse.output.program import run_program
 from logparse.text import parse_share, printable
 
@@ -21,21 +21,13 @@ app, verb = program_of(
     "A first session: `logparse ingest hipblaslt_*.log *.fdb.txt tunableop_*.csv`, then `logparse recommend`.",
 )
 
-_FORMATS = names_in("logparse.formats:FORMATS")
-_BACKENDS = names_in("analyzers.measure.backends:BACKENDS")
-_PROPOSERS = names_in("analyzers.measure.proposer:PROPOSERS")
-_OVERRIDES = names_in("analyzers.overrides:OVERRIDE_FORMATS")
-_TARGETS = names_in("analyzers.overrides.convert:TARGETS")
-_EXPORTS = names_in("analyzers.overrides.export:NAMES")
-"""Values of options: the module of each is imported only to check or complete one."""
-
 
 @verb("logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv")
 def ingest(
     paths: Annotated[list[str], argument("Files, folders, globs, URLs; `-` for standard input.")],
     store: opt.Store = None,
     run: opt.Label = None,
-    format: Annotated[str | None, option("Format. [default: recognised]", values=_FORMATS, check=False)] = None,
+    format: Annotated[str | None, option("Format. [default: recognised]", values=opt.FORMATS, check=False)] = None,
     jobs: Annotated[int, option("Files at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
     max_ratio: Annotated[float, option("Refuse compressed files that expand more than this.")] = 2000.0,
     engine: opt.Engine = "local",
@@ -82,22 +74,19 @@ def capture(
 
 @verb("logparse run --with overrides -- python train.py", passes_on=True)
 def run(
-    command: Annotated[opt.Words, argument("The job, after `--`.")] = None,
+    command: opt.Job,
     overrides: Annotated[Path, option("Folder that `recommend` wrote.", "--with")] = Path("overrides"),
 ) -> Answer:
     """Run a job with the recommended files and settings, and nothing else changed; the exit code is the job's."""
     from logparse.capture import with_overrides
 
-    if not command:
-        raise typer.BadParameter("a command after `--`", param_hint="COMMAND")
     ended = with_overrides.run(command, overrides)
-    errors = [f"error: {command[0]}: {ended.not_run}"] if ended.not_run else []
-    return Answer(errors=errors, code=ended.code, aside=True)
+    return Answer(errors=[f"error: {command[0]}: {x}" for x in [ended.not_run] if x], code=ended.code, aside=True)
 
 
 @verb("logparse tune --budget 10m -- python train.py", passes_on=True)
 def tune(
-    command: Annotated[opt.Words, argument("The job, after `--`.")] = None,
+    command: opt.Job,
     budget: Annotated[str, option("Seconds of replay at most: 90s, 10m.")] = "10m",
     steps: Annotated[int, option("Steps to trace.", min=1)] = 5,
     out: Annotated[Path, option("Folder for the override files and apply.py.")] = Path("overrides"),
@@ -108,8 +97,6 @@ def tune(
     from analyzers.tune.verb import Tuning
     from analyzers.tune.verb import tune as tuned
 
-    if not command:
-        raise typer.BadParameter("a command after `--`", param_hint="COMMAND")
     tuning = Tuning(steps=steps, budget_s=seconds(budget), out=out)
     held = opened(store, create=True)
     return Answer(code=tuned(command, held, tuning, lambda line: typer.echo(printable(line), err=True)), aside=True)
@@ -157,19 +144,18 @@ def recommend(
         target=target_from(target or [], FORMATS),
     )
     found = verb.advise(opened(store), settings, run)
-    written, notes = verb.write(found, settings, WRITERS, out, gpus, own or [])
-    return render.answer(found, written, notes, n, actions=actions)
+    return render.answer(found, *verb.write(found, settings, WRITERS, out, gpus, own or []), n, actions=actions)
 
 
 @verb("logparse replay --kind conv --direction W --budget 10m", table=True)
 def replay(
     store: opt.Store = None,
     run: opt.Run = None,
-    backend: Annotated[str, option("torch, cublaslt …", values=_BACKENDS, several=True, own=True)] = "torch",
+    backend: Annotated[str, option("torch, cublaslt …", values=opt.BACKENDS, several=True, own=True)] = "torch",
     device: Annotated[str | None, option("0,1 or cpu. [default: every GPU, else cpu]")] = None,
     engine: opt.Engine = "local",
     kind: Annotated[str | None, option("gemm or conv.", values=("gemm", "conv"))] = None,
-    direction: Annotated[str | None, option("F, B or W.", values="FBW")] = None,
+    direction: Annotated[str | None, option("F, B or W.", values=("F", "B", "W"))] = None,
     top: Annotated[int | None, option("Only the N most valuable problems.", min=1)] = None,
     budget: Annotated[str | None, option("Stop after this long: 90s, 10m, 1.5h.")] = None,
     silence: Annotated[str, option("Kill a worker that reports nothing for this long.")] = "60s",
@@ -177,7 +163,7 @@ def replay(
     solution: Annotated[opt.Words, option("A kernel of yours, pkg.module:callable.")] = None,
     resume: Annotated[bool, option("Skip what this machine has measured.", "--resume/--again")] = True,
     exhaustive: Annotated[bool, option("Enumerate, not only the heuristic's list.", "--exhaustive")] = False,
-    propose: Annotated[str, option("Which solutions to try.", values=_PROPOSERS)] = "all",
+    propose: Annotated[str, option("Which solutions to try.", values=opt.PROPOSERS)] = "all",
     hot: Annotated[bool, option("Leave operands in the last-level cache.", "--hot")] = False,
     flush_instructions: Annotated[bool, option("Clear the instruction caches, too.", "--flush-instructions")] = False,
     markers: Annotated[bool, option("NVTX/roctx range around each solution.", "--markers")] = False,
@@ -190,7 +176,6 @@ def replay(
     from analyzers.measure import replay as measuring
     from analyzers.measure import verb as measure
     from analyzers.measure.results import Method
-    from analyzers.measure.scheduler import Limits
 
     options = measuring.Options(
         backends=tuple(backend.split(",")),
@@ -207,9 +192,7 @@ def replay(
         markers=markers,
         flush_instructions=flush_instructions,
         method=Method(workspace_bytes=workspace, cache="hot" if hot else "cold"),
-        limits=Limits(
-            budget_s=measuring.seconds(budget) if budget else None, hang_s=measuring.seconds(silence, "--silence")
-        ),
+        limits=measuring.limits(budget, silence),
         stages=measuring.stages(only),
     )
     if dry_run or script or profile_command:
@@ -282,14 +265,9 @@ def status(
 @verb("logparse formats", table=True)
 def formats() -> Answer:
     """List what can be read and written."""
-    import pandas as pd
+    from analyzers.overrides.render import formats_answer
 
-    from analyzers.overrides import WRITERS
-    from logparse.formats import FORMATS
-
-    rows = [{"name": f.name, "what": "read", "about": f.about} for f in FORMATS]
-    rows += [{"name": w.name, "what": "write", "about": w.about} for w in WRITERS]
-    return Answer([rows], pd.DataFrame(rows), "formats")
+    return formats_answer()
 
 
 @verb("logparse forget run-before-upgrade")
@@ -323,7 +301,7 @@ def lint(
     files: opt.Files,
     against: Annotated[str | None, option("The workload: " + opt.RUN_HELP)] = None,
     target: opt.Target = None,
-    as_format: Annotated[str | None, option("Its format. [default: recognised]", "--as", values=_OVERRIDES)] = None,
+    as_format: Annotated[str | None, option("Its format. [default: recognised]", "--as", values=opt.OVERRIDES)] = None,
     rows: Annotated[bool, option("One row per row of the file, with its verdicts.", "--rows")] = False,
 ) -> Answer:
     """Check per row whether the library will read, match and honour it; exit code 3 on errors, 1 for another file."""
@@ -331,8 +309,7 @@ def lint(
     from analyzers.overrides import render, verbs
 
     tables = tables_at(against, read=tables_to_check) if against else None
-    judged, unread = verbs.lint_files(files, target or [], tables, as_format)
-    return render.lint_answer(judged, unread, rows)
+    return render.lint_answer(*verbs.lint_files(files, target or [], tables, as_format), rows)
 
 
 @verb("logparse coverage tunableop_results0.csv --against logparse-store", table=True)
@@ -349,8 +326,7 @@ def coverage(
     from analyzers.proof import render, verbs
 
     tables = tables_at(against, store, tables_to_check) if against else tables_to_check(opened(store), run)
-    found, unread = verbs.cover(files, tables, target or [], wildcards=wildcards)
-    return render.coverage_answer(tables, found, unread)
+    return render.coverage_answer(tables, *verbs.cover(files, tables, target or [], wildcards=wildcards))
 
 
 @verb("logparse verify before after overrides/*/tunableop_results0.csv", table=True)
@@ -388,60 +364,50 @@ def diff(
     from analyzers.proof import render, verbs
 
     found, plan = verbs.compare(a, b, store, parse_share(fail_on), overrides or [], floor)
-    if markdown:
-        markdown.write_text(render.diff_markdown(found), encoding="utf-8")
-    if junit:
-        junit.write_text(render.diff_junit(found, junit_all), encoding="utf-8")
+    render.write_diff(found, markdown, junit, junit_all)
     return replace(render.diff_answer(found, plan, n), errors=remarks_on_words([a, b], store))
 
 
 @verb("logparse merge tunableop_results?.csv --gpus 8 --out merged")
-def merge(
-    files: opt.Files, out: Annotated[Path, option("Folder for the files.")] = Path("merged"), gpus: opt.Gpus = 1
-) -> Answer:
+def merge(files: opt.Files, out: opt.Out = Path("merged"), gpus: opt.Gpus = 1) -> Answer:
     """Merge override files of one format, device and build: the fastest (without times the first) of each key."""
-    from analyzers.overrides import render
     from analyzers.overrides.merge import merge as merge_files
-    from analyzers.overrides.write import write
+    from analyzers.overrides.render import written_answer
 
-    merged = merge_files(files, gpus)
-    return render.merge_answer(merged, write(merged.emissions, out))
+    return written_answer(merge_files(files, gpus), out)
 
 
 @verb("logparse convert tunableop_results0.csv --to hipblaslt --out tuning")
 def convert(
     files: opt.Files,
-    to: Annotated[str, option("tunableop, hipblaslt, aiter or rocblas.", values=_TARGETS)],
+    to: Annotated[str, option("tunableop, hipblaslt, aiter or rocblas.", values=opt.TARGETS)],
     target: opt.Target = None,
     same_build: Annotated[bool, option("Vouch for a device or build that no file states.", "--same-build")] = False,
     gpus: opt.Gpus = 1,
-    out: Annotated[Path, option("Folder for the files.")] = Path("converted"),
+    out: opt.Out = Path("converted"),
 ) -> Answer:
     """Write tuned GEMMs of one library's file as another's, where both count solutions alike."""
     from analyzers.overrides import render, verbs
-    from analyzers.overrides.write import write
 
-    made = verbs.convert(files, to, target or [], same_build=same_build, gpus=gpus)
-    return render.convert_answer(made, write(made.emissions, out))
+    return render.written_answer(verbs.convert(files, to, target or [], same_build=same_build, gpus=gpus), out)
 
 
 @verb("logparse export --as yaml --kind gemm -n 50 --out problems")
 def export(
-    as_: Annotated[str, option("bench, yaml, yaml-block, driver, untuned, csv or moe.", "--as", values=_EXPORTS)],
+    as_: Annotated[str, option("bench, yaml, yaml-block, driver, untuned, csv or moe.", "--as", values=opt.EXPORTS)],
     store: opt.Store = None,
     run: opt.Run = None,
     kind: opt.Kind = None,
     n: Annotated[int | None, option("Only the most called.", "-n", min=1)] = None,
     sql: Annotated[str | None, option("A SELECT with a column problem (and calls) instead.")] = None,
     target: opt.Target = None,
-    out: Annotated[Path, option("Folder for the files.")] = Path("problems"),
+    out: opt.Out = Path("problems"),
 ) -> Answer:
     """Write problems as input for the libraries' own tools."""
     from analyzers.overrides import render, verbs
-    from analyzers.overrides.write import write
 
     made = verbs.export(opened(store), as_, run=run, kind=kind, n=n, sql=sql, target=target or [])
-    return render.export_answer(made, write(made.emissions, out))
+    return render.written_answer(made, out)
 
 
 @verb("logparse explore --port 8050")

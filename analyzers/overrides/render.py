@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from heapq import nsmallest
 from itertools import chain
+from pathlib import Path
 
 import pandas as pd
 
+from analyzers.overrides import WRITERS
 from analyzers.overrides.convert import Converted
 from analyzers.overrides.export import Exported
 from analyzers.overrides.lint import CHECKED
@@ -17,7 +19,8 @@ from analyzers.overrides.merge import Merged
 from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.reading import Note
 from analyzers.overrides.verbs import Unread
-from analyzers.overrides.write import Written
+from analyzers.overrides.write import Written, write
+from logparse.formats import FORMATS
 from logparse.output import CHECK_FAILED, Answer
 from logparse.text import short_path
 
@@ -134,18 +137,24 @@ def _together(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
-def merge_answer(merged: Merged, written: Sequence[Written]) -> Answer:
-    """What was merged into which files; of several equal copies one has the lines of use."""
-    copies = [replace(file, use="") for file in written[:-1]]
-    return Answer([*merge_lines(merged), *wrote_lines([*copies, *written[-1:]])])
+def written_answer(made: Merged | Converted | Exported, out: Path) -> Answer:
+    """Write what was merged, converted or exported into the folder ``out``, and list it with what was left out; exit
+    code 1 where nothing could be converted or exported.
+    """
+    files = write(made.emissions, out)
+    if isinstance(made, Merged):  # of several equal copies one has the lines of use
+        copies = [replace(file, use="") for file in files[:-1]]
+        return Answer([*merge_lines(made), *wrote_lines([*copies, *files[-1:]])])
+    if isinstance(made, Converted):
+        return Answer([*convert_lines(made), *wrote_lines(files)], code=int(not made.emissions))
+    return Answer([*export_lines(made), *wrote_lines(files)], code=int(not made.problems))
 
 
-def convert_answer(made: Converted, written: Sequence[Written]) -> Answer:
-    return Answer([*convert_lines(made), *wrote_lines(written)], code=int(not made.emissions))
-
-
-def export_answer(made: Exported, written: Sequence[Written]) -> Answer:
-    return Answer([*export_lines(made), *wrote_lines(written)], code=int(not made.problems))
+def formats_answer() -> Answer:
+    """Every format that is read, then every file that is written."""
+    rows = [{"name": x.name, "what": "read", "about": x.about} for x in FORMATS]
+    rows += [{"name": x.name, "what": "write", "about": x.about} for x in WRITERS]
+    return Answer([rows], pd.DataFrame(rows), "formats")
 
 
 def wrote_lines(files: Iterable[Written]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
+from pathlib import Path
 from textwrap import shorten
 from xml.etree import ElementTree
 
@@ -290,6 +291,14 @@ def verify_answer(found: Verification | ActionProof) -> Answer:
     frame = verify_frame(found)
     text = [*([frame.drop(columns="text")] if len(frame) else []), *verify_lines(found)]
     return Answer(text, frame, "verify", code=0 if found.ok else CHECK_FAILED)
+
+
+def write_diff(found: Diff, markdown: Path | None, junit: Path | None, every: bool) -> None:
+    """Write the section for a pull request and the JUnit XML (with ``every`` a case per problem), where asked for."""
+    if markdown:
+        markdown.write_text(diff_markdown(found), encoding="utf-8")
+    if junit:
+        junit.write_text(diff_junit(found, every), encoding="utf-8")
 
 
 def diff_answer(found: Diff, plan: Sequence[Step], n: int | None) -> Answer:

@@ -29,7 +29,7 @@ Verb = Callable[..., Answer]
 def option(
     help: str,
     *names: str,
-    values: Callable[[], Iterable[str]] | Iterable[str] | None = None,
+    values: str | tuple[str, ...] | None = None,
     several: bool = False,
     check: bool = True,
     own: bool = False,
@@ -37,15 +37,16 @@ def option(
 ) -> Any:
     """An option, named as its parameter unless ``names`` are given, with typer's other settings.
 
-    ``values``: the possible values, which a shell completes; others are refused, unless the verb does that itself
-    (``check`` False).  ``several``: values are joined by commas.  ``own``: ``package.module:NAME`` is allowed too.
+    ``values``: the possible values, or where their list is (``module:LIST``), which a shell completes; others are
+    refused, unless the verb does that itself (``check`` False).  ``several``: values are joined by commas.  ``own``:
+    ``package.module:NAME`` is allowed too.
     """
     more.setdefault("show_default", "[default: " not in help)
     if values is None:
         return typer.Option(*names, help=help, **more)
 
     def known() -> Iterable[str]:
-        return values() if callable(values) else values
+        return _names_in(values) if isinstance(values, str) else values
 
     def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
         for word in [] if value is None else value.split(",") if several else [value]:
@@ -60,17 +61,13 @@ def option(
     return typer.Option(*names, help=help, callback=refuse_others if check else None, autocompletion=complete, **more)
 
 
-def names_in(place: str) -> Callable[[], list[str]]:
-    """A function that lists the names of the members of a list, ``module:LIST`` (or the list, where it holds names).
+def _names_in(place: str) -> list[str]:
+    """The names of the members of a list, ``module:LIST`` (or the list, where it holds names).
 
-    The module is imported only when the function is called, to check or to complete a value: it may be slow.
+    The module is imported here, to check or to complete a value, and not before: it may be slow.
     """
-
-    def names() -> list[str]:
-        module, _, name = place.partition(":")
-        return [x if isinstance(x, str) else x.name for x in getattr(import_module(module), name)]
-
-    return names
+    module, _, name = place.partition(":")
+    return [x if isinstance(x, str) else x.name for x in getattr(import_module(module), name)]
 
 
 def argument(help: str) -> Any:
@@ -107,6 +104,13 @@ def completed_runs(context: typer.Context, incomplete: str) -> list[str]:
     return []
 
 
+FORMATS = "logparse.formats:FORMATS"
+BACKENDS = "analyzers.measure.backends:BACKENDS"
+PROPOSERS = "analyzers.measure.proposer:PROPOSERS"
+OVERRIDES = "analyzers.overrides:OVERRIDE_FORMATS"
+TARGETS = "analyzers.overrides.convert:TARGETS"
+EXPORTS = "analyzers.overrides.export:NAMES"
+"""Where the values of options are listed."""
 RUN_HELP = "A store (its latest run), STORE#RUN, a run's label, or log files."
 Text = str | None
 Words = list[str] | None
@@ -129,6 +133,8 @@ Engine = Annotated[
 ]
 Kind = Annotated[Text, option("gemm, grouped or conv.", "--kind", values=("gemm", "grouped", "conv"))]
 Target = Annotated[Words, option("Facts of the machine that will read the files: a file, or KEY=VALUE.", "--target")]
+Job = Annotated[list[str], argument("The job, after `--`.")]
+Out = Annotated[Path, option("Folder for the files.", "--out")]
 Files = Annotated[list[str], argument("Override files (TunableOp CSV, tuning file, user find-db).")]
 Gpus = Annotated[int, option("Copies of a TunableOp CSV, one per device.", "--gpus", min=1)]
 Compare = Annotated[
