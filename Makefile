@@ -40,9 +40,11 @@ AITER := build/wheels/amd_aiter-0.1.7.post2.dev18-py3-none-any.whl
 $(AITER): | $(VENV)/.tested
 	-$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest $(@D) amd-aiter==0.1.7.post2.dev18
 
-# One worker holds the tests of a group (loadgroup): a Ray cluster, a browser and a store of samples are made once.
+# One worker holds the tests of a group: a Ray cluster, a browser and a store of samples are made once.  The order of
+# the groups is that of tests/conftest.py, the longest first.
+GROUPED := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 pytest: $(VENV)/.tested $(AITER)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest $(GROUPED)
 
 lint: ruff mypy
 
@@ -52,7 +54,7 @@ test: ruff
 
 # Everything at full size: 1,000 examples per property, fuzzing of every format, every round of kills.
 nightly: lint $(AITER)
-	LOGPARSE_NIGHTLY=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	LOGPARSE_NIGHTLY=1 $(BIN)/python -m pytest $(GROUPED) --timeout 3600
 
 # The readers of override files against the real host libraries of ROCm 7.2.4 over a virtual GPU (docs/conformance.md):
 # needs root, g++ and Debian's packages (710 MB, unpacked into build/rocm or ROCM_LIBRARIES; nothing is installed).

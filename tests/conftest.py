@@ -121,6 +121,29 @@ def cluster() -> Iterator[None]:
 # ``make test`` leaves out what is marked as nightly and counts it (with xdist each worker sees all tests).
 
 _LEFT = pytest.StashKey[int]()
+LONGEST = [
+    "browser",
+    "cluster",
+    "tests/test_output.py",
+    "tests/test_docs.py",
+    "tests/analyzers/measure/test_replay.py",
+    "tests/analyzers/explore/test_point_table.py",
+    "tests/store/test_compaction.py",
+    "tests/ingest/test_robustness.py",
+    "tests/analyzers/test_laws.py",
+    "tests/ingest/test_ingest.py",
+    "tests/ingest/test_byte_ranges.py",
+    "tests/analyzers/actions/test_loop.py",
+    "tests/analyzers/measure/test_miopen.py",
+    "tests/store/test_joint.py",
+    "tests/analyzers/recommend/test_recommend.py",
+    "tests/analyzers/explore/test_page.py",
+    "tests/store/test_store.py",
+    "tests/analyzers/explore/test_serve.py",
+    "tests/capture/test_capture.py",
+    "tests/test_watch.py",
+]
+"""Groups that take longest, which workers begin with: one of them at the end would keep a single core busy."""
 _GROUPS = {"browser", "cluster"}
 """Fixtures that are made once in a run: with ``--dist loadgroup`` one worker gets all tests that use one of them.
 
@@ -136,8 +159,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         shared = _GROUPS.intersection(getattr(item, "fixturenames", ()))
         if not item.get_closest_marker("xdist_group"):  # several groups of a test would be a group of their own
             item.add_marker(pytest.mark.xdist_group(min(shared, default=item.nodeid.partition("::")[0])))
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(_group(item), len(place)))
     config.hook.pytest_deselected(items=left)
     config.stash[_LEFT] = len(left)
+
+
+def _group(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("xdist_group")
+    return "" if marker is None else str(marker.args[0])
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

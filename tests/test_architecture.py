@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST
+
 ROOT = Path(__file__).parents[1]
 FILES = sorted(p for package in ("logparse", "analyzers") for p in (ROOT / package).rglob("*.py"))
 
@@ -144,6 +146,10 @@ def test_the_roots_hold_only_the_listed_modules() -> None:
     named = {analyzer.name.replace("-", "_") for analyzer in ANALYZERS}
     assert {path.stem for path in (ROOT / "analyzers").glob("*.py")} == {"__init__", "analyzer", *named}
     assert len(list((ROOT / "logparse").glob("*.py"))) <= 12
+
+
+def test_the_tests_that_begin_exist() -> None:
+    assert not [x for x in LONGEST if x.endswith(".py") and not (ROOT / x).is_file()]
 
 
 def imported(*words: str) -> set[str]:

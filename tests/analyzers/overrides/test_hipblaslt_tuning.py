@@ -109,10 +109,13 @@ def test_a_file_of_rocm_6_4() -> None:
 
 
 def entries(lines: list[str], named: bool) -> dict[int, dict[str, str]]:
-    """Line → what the library takes an entry for: ROCm 7 (``named``) by its header's columns, 6.4 by 37 places."""
+    """Line → what the library takes an entry for: ROCm 7 (``named``) by its header's columns, 6.4 by 37 places.
+
+    Blanks within a line are part of names and letters; numbers are read with any around them.
+    """
     out, header = {}, None
     for number, line in enumerate(lines, start=1):
-        words = [word.strip() for word in line.split(",")]
+        words = [x.strip() if x.strip().isdigit() else x for x in line.lstrip().split(",")]
         if named and "transA" in line:
             header = words
         elif named and header is not None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.analyzer import Tables
@@ -22,7 +22,7 @@ from logparse.model import Family, Override, Solution
 from logparse.store import Store
 from tests.analyzers.build import facts, frame, measurement, tables, work
 from tests.analyzers.example import ARCH, B, F, W, gemm
-from tests.conftest import SAMPLES
+from tests.conftest import SAMPLES, sized
 
 CUDA = {"validator:PT_VERSION": "2.15.0", "pytorch_version": "2.15.0", "backend": "CUDA"}
 HEAD = "Validator,PT_VERSION,2.15.0\n"
@@ -217,6 +217,7 @@ def test_lint_reads_the_targets_facts_from_the_run(store: Store, tmp_path: Path)
         lint(str(tmp_path / "x.txt"))
 
 
+@settings(max_examples=sized(5, 100))  # there are 16 orders of some of three products
 @given(st.permutations([ONE, TWO, PADDED, W, F, B]), st.integers(0, 6))
 def test_what_is_written_is_covered_and_nothing_else(problems: list[object], count: int) -> None:
     """Each writer's file serves exactly the problems that it was written for (or that share a key with one)."""

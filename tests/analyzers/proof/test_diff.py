@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.analyzer import Tables
@@ -25,7 +25,7 @@ from logparse.model import Override, Solution, problem_from_text
 from logparse.store import Store
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
-from tests.conftest import CORPUS, needs_corpus
+from tests.conftest import CORPUS, needs_corpus, sized
 
 G = [gemm(m).text for m in (4096, 2048, 1024, 512, 256, 128)]
 
@@ -168,6 +168,7 @@ def test_the_only_problem_that_may_be_meant_is_compared() -> None:
     assert sorted(diff(two, b).rows["state"]) == ["new", "vanished", "vanished"]
 
 
+@settings(max_examples=sized(5, 100))  # each is two runs of all analyzers' tables
 @given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=6), st.floats(0.001, 0.5))
 def test_a_run_against_itself_has_no_change(times: list[float], fail_on: float) -> None:
     t = tables(

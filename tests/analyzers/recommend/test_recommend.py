@@ -15,7 +15,7 @@ from analyzers.measure.plan import Item, plan
 from analyzers.recommend import render
 from analyzers.recommend.confidence import basis
 from analyzers.recommend.override_files import emissions, targets
-from analyzers.recommend.ranking import recommend, told_once
+from analyzers.recommend.ranking import Recommendation, recommend, told_once
 from analyzers.recommend.search_scripts import scripts
 from logparse.errors import EmissionError, InputError
 from logparse.formats import FORMATS
@@ -29,8 +29,13 @@ from tests.analyzers.ingested import bench, product, read, replayed, tables_of
 HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
 
 
-def test_ranking_and_ceiling() -> None:
-    found = recommend(everything(), Settings())
+@pytest.fixture(scope="module")
+def found() -> Recommendation:
+    """Of the run in which every analyzer finds something."""
+    return recommend(everything(), Settings())
+
+
+def test_ranking_and_ceiling(found: Recommendation) -> None:
     assert [(x.analyzer, x.saving_us) for x in found.findings] == [
         ("slow-wrw", pytest.approx(3 * 5236.0)),
         ("suboptimal-pick", 1100.0),
@@ -178,8 +183,7 @@ def commands() -> dict[str, object]:
     return {"miopen": of, "hipblaslt": of}
 
 
-def test_emissions_of_the_target() -> None:
-    found = recommend(everything(), Settings())
+def test_emissions_of_the_target(found: Recommendation) -> None:
     [(name, target)] = targets(found, Settings()).items()
     assert name == "gfx942-304cu-hipblaslt-4d62e135"
     made = emissions(found, target, [writer()], Settings(), commands=commands())  # type: ignore[arg-type]
@@ -214,14 +218,12 @@ def test_what_is_searched_first_is_what_a_replay_would_measure_first() -> None:
     assert notes == []
 
 
-def test_another_target_gets_no_override() -> None:
-    found = recommend(everything(), Settings())
+def test_another_target_gets_no_override(found: Recommendation) -> None:
     for other in (HERE | {"hipblaslt_revision": "x"}, HERE | {"arch": "gfx90a"}, HERE | {"cu_count": "80"}):
         assert "out.txt" not in {x.name for x in emissions(found, other, [writer()], Settings()).files}
 
 
-def test_what_a_writer_refuses_is_a_note() -> None:
-    found = recommend(everything(), Settings())
+def test_what_a_writer_refuses_is_a_note(found: Recommendation) -> None:
     made = emissions(found, HERE, [writer(fails=True)], Settings(), commands={})
     assert made.notes[1] == (
         "test: 2 override(s) not written: hipblaslt_revision is unknown: give --target with a tuning file"
@@ -232,9 +234,8 @@ def test_what_a_writer_refuses_is_a_note() -> None:
     assert len(emissions(found, HERE, [], Settings(), commands={}).notes) == 5
 
 
-def test_confirmed_only() -> None:
+def test_confirmed_only(found: Recommendation) -> None:
     """Of two measured gains a replay confirmed one: that alone is written, and then there is nothing to warn of."""
-    found = recommend(everything(), Settings())
     first, second = (x for x in found.findings if x.override is not None)
     assert first.override is not None
     found = replace(found, findings=(replace(first, p=0.001), second))
@@ -281,21 +282,18 @@ def test_two_targets_are_never_merged() -> None:
 
 
 @pytest.mark.parametrize("script", ["tune_miopen.sh", "tune_hipblaslt.sh", "apply.sh"])
-def test_scripts_are_shell(script: str, tmp_path: Path) -> None:
-    found = recommend(everything(), Settings())
+def test_scripts_are_shell(script: str, tmp_path: Path, found: Recommendation) -> None:
     made = emissions(found, HERE, [writer()], Settings(), commands=commands())  # type: ignore[arg-type]
     path = tmp_path / script
     path.write_bytes(next(x.data for x in made.files if x.name == script))
     subprocess.run(["sh", "-n", path], check=True)
 
 
-def test_tuning_writes_beside_the_users_files(tmp_path: Path) -> None:
+def test_tuning_writes_beside_the_users_files(tmp_path: Path, found: Recommendation) -> None:
     def report(problem: Problem) -> str:
         return "env"
 
-    made = emissions(
-        recommend(everything(), Settings()), HERE, [], Settings(), commands={"miopen": report, "hipblaslt": report}
-    )
+    made = emissions(found, HERE, [], Settings(), commands={"miopen": report, "hipblaslt": report})
     for name, variable in (
         ("tune_miopen.sh", "MIOPEN_USER_DB_PATH"),
         ("tune_hipblaslt.sh", "HIPBLASLT_TUNING_FILE"),
@@ -311,8 +309,7 @@ def test_tuning_writes_beside_the_users_files(tmp_path: Path) -> None:
     assert "OVERRIDE_FILE" not in gemm_log
 
 
-def test_rendering() -> None:
-    found = recommend(everything(), Settings())
+def test_rendering(found: Recommendation) -> None:
     text = "\n".join(render.lines(found))
     assert "at most 20.7% of the time" in text
     assert "93.8% of calls" in text
