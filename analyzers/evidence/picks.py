@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables, once
+from analyzers.evidence.call_devices import Unplaced, unplaced
 from analyzers.evidence.confirmations import blocks_of
 from analyzers.evidence.joins import (
     DEFAULT_TEXT,
@@ -119,6 +120,7 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     calls = made.groupby(["problem", "pick"])["calls"].sum(min_count=1)
     rows = made.drop(columns="calls").merge(closest(tables, made["problem"], known["measured"]), on="problem")
     rows = rows.rename(columns={"other": "measured"}).merge(known, on="measured")
+    rows = rows[_of_these_calls(rows, unplaced(tables))]
     rows = _disagreement(rows).merge(_times(tables, rows["measured"]), how="left", on=[*_RECORD, "pick"])
     rows = _judged(_comparable(rows, {**facts_of(tables), SILENT: run_facts(tables)}, settings))
     if not len(rows):
@@ -217,6 +219,17 @@ def _disagreement(rows: pd.DataFrame) -> pd.DataFrame:
     """``disagree``: the problem may mean several measured ones of a source, and these have different winners."""
     winners = rows.groupby(["problem", "pick", "source_id", "origin"])["best"].transform("nunique")
     return rows.assign(disagree=winners > 1)
+
+
+def _of_these_calls(rows: pd.DataFrame, unplaced: Unplaced) -> pd.Series:
+    """Whether each time may be of the calls that it would be weighed by."""
+    if not unplaced:
+        return pd.Series(True, rows.index)
+    logs = [None if log == SILENT else str(log) for log in rows["log"]]
+    keys = zip(rows["problem"], rows["source_id"], logs, strict=True)
+    return pd.Series(
+        [log == UNCALLED or not unplaced(problem, source, log) for problem, source, log in keys], rows.index
+    )
 
 
 def _comparable(rows: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], settings: Settings) -> pd.DataFrame:

@@ -7,14 +7,15 @@ findings of such a row are of its own file, and no time is of a device that is k
 
 Columns: ``id``, ``problem``, ``label``, ``kind``, the facets and numbers of ``selection``, ``calls``, ``pick``,
 ``pick_us``, ``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (of a call in the run's own
-traces, else the pick's, else what a finding holds against it, else the best), ``own`` (whether that time is of the run
-itself: what another run measured is evidence, and its ``file`` names that run), ``total_us`` (calls × time),
-``loss_us`` per call, ``saving_us`` (calls × loss; the finding's own where no pick is timed), ``finding``,
-``solutions``, ``failed``, ``flops``,
-``bytes``, ``intensity`` (flop/byte), ``tflops`` and ``best_tflops``, ``device``, ``roof_tflops``, ``efficiency``,
-``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and file), ``source_id``,
-``measured`` (the problem itself, or the one linked to it that was measured); ``here_us``, ``other_us`` and ``moved``
-(slower, faster …) of a comparison with another run.
+traces, else the pick's, else what a finding holds against it, else the best), ``own`` (whether that time is of the
+run itself: what another run measured is evidence, and its ``file`` names that run), ``total_us`` (calls × time),
+``then_us`` (of a call with the best known solution: where the pick is timed, as much less than ``time_us`` as it is
+faster than the pick, however and wherever the two were timed), ``loss_us`` per call, ``saving_us`` (calls × loss; the
+finding's own where no pick is timed), ``finding``, ``solutions``, ``failed``, ``flops``, ``bytes``, ``intensity``
+(flop/byte), ``tflops`` and ``best_tflops``, ``device``, ``roof_tflops``, ``efficiency``, ``f_us`` and ``b_us`` (the
+forward and backward-data passes of the same layer and file), ``source_id``, ``measured`` (the problem itself, or the
+one linked to it that was measured); ``here_us``, ``other_us`` and ``moved`` (slower, faster …) of a comparison with
+another run.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from analyzers.evidence.call_devices import apart, device_of_file
 from analyzers.evidence.devices import PEAK_COLUMN, device_of
 from analyzers.evidence.target import arch, same_device
 from analyzers.explore.queries import FIRST_ROWS, ORDER, only_row, sums
@@ -57,7 +59,7 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
     "workload": {**dict.fromkeys(("run", "kind", "problem", "calls_from"), _TEXT), "pid": _NUMBER, "calls": _NUMBER},
     "calls": {
-        **dict.fromkeys(("run", "category", "problem", "solution"), _TEXT),
+        **dict.fromkeys(("source_id", "run", "category", "problem", "solution"), _TEXT),
         "count": _NUMBER,
         "by_tool": "boolean",
     },
@@ -169,6 +171,7 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     )
     con.execute(f"create or replace table means as {_means(con, run)}", {"run": run})
     con.execute(f"create or replace view {_SIZES} as {_dimensions()}")
+    _blocked(con, facts, run)
     for name, stage in _STAGES.items():
         sql = stage.replace("{repeated}", _repeated(con)) if "{repeated}" in stage else stage
         con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
@@ -218,6 +221,19 @@ def _means(con: duckdb.DuckDBPyConnection, run: str) -> str:
     if only_row(con.execute(sql, {"run": run})) != (True,):
         return "select null::varchar as problem, null::varchar as other where $run is null"
     return f"with {MEANS} select problem, other from means"
+
+
+def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Mapping[str, str]], run: str) -> None:
+    """Create the table ``blocked`` (``h, problem, source_id``): times not known to be of the run's calls."""
+    own = con.execute("select distinct source_id from sources where run = ?", [run]).fetchall()
+    pairs = sorted(apart(facts, [str(x) for (x,) in own]))
+    homes = [(source, device_of_file(known)) for source, known in facts.items()] if pairs else []
+    for name, columns, rows in (("apart_", ("log", "time"), pairs), ("homes_", ("source_id", "device"), homes)):
+        made = pa.table({x: pa.array([row[i] for row in rows], pa.string()) for i, x in enumerate(columns)})
+        con.register(name, made)
+    con.execute(f"create or replace table blocked as {_BLOCKED if pairs else _NONE_BLOCKED}", {"run": run})
+    con.unregister("apart_")
+    con.unregister("homes_")
 
 
 def _repeated(con: duckdb.DuckDBPyConnection) -> str:
@@ -413,7 +429,7 @@ _STAGES: Mapping[str, str] = {
         select '' as part, true as called, w.h, w.kind, w.calls, w.calls_from,
                k.traced_us, t.* exclude (h, kind)
         from work w left join traced_ k using (h) left join (
-            select * from tried_ qualify row_number() over (
+            select * from tried_ anti join blocked using (h, source_id) qualify row_number() over (
                 partition by h
                 order by best_us is null, not own_run, solutions desc, best_us, source_id) = 1) t using (h)
         union all by name
@@ -430,6 +446,21 @@ _STAGES: Mapping[str, str] = {
 the order of their texts, so that the smallest struct is the fastest solution.  Where as many solutions as times are
 seen in 126 classes, no solution comes twice; only elsewhere they are counted, which takes four times as long.
 """
+_BLOCKED = """
+    with caller as (
+      select distinct hash(coalesce(m.other, c.problem)) as h, coalesce(o.device, '') as device
+      from calls c left join means m using (problem) left join homes_ o on o.source_id = c.source_id
+      where run = $run and c.source_id is not null),
+    timed as (
+      select distinct hash(problem) as h, problem, source_id from measurements
+      where hash(problem) in (select h from caller))
+    select h, problem, t.source_id
+    from timed t join caller using (h) left join homes_ o on o.source_id = t.source_id
+    left join apart_ on log = caller.device and time = coalesce(o.device, '')
+    group by all having bool_and(log is not null)"""
+_NONE_BLOCKED = """
+    select null::ubigint as h, null::varchar as problem, null::varchar as source_id where $run is null"""
+
 _SIZES = "dimensions_"
 """The view of the problems' sizes and labels."""
 _SUMMED = ("total_us", "calls", "saving_us", "pick_us")
@@ -465,9 +496,15 @@ merged as (
          f.action::varchar as action,
          f.per_call_us, f.held_us, f.found_us,
          coalesce(f.override, false) as has_override
+  -- pick and best are of one record: one without a time of the pick takes no place of one that has it
   from bases b left join picks p on p.problem = b.problem and (b.called or p.source_id = b.source_id)
-  left join (select *, row_number() over (partition by problem) as place from found_) f
-    on f.problem = b.problem and if(b.called, f.place = 1, coalesce(f.found_in, b.source_id) = b.source_id)),
+      and (p.pick_us is not null or b.default_us is null)
+  left join (
+      select f.*, n.problem is not null as blocked,
+             row_number() over (partition by f.problem, n.problem is not null) as place
+      from found_ f left join blocked n on n.problem = f.problem and n.source_id = f.found_in) f
+    on f.problem = b.problem
+       and if(b.called, f.place = 1 and not blocked, coalesce(f.found_in, b.source_id) = b.source_id)),
 known as (  -- the pick's own time is no better solution where another run, or another try of it, was faster
   select * replace (if(best = pick, coalesce(pick_us, best_us), best_us) as best_us) from merged),
 timed as (
@@ -475,7 +512,8 @@ timed as (
          greatest(f_us, b_us) as sibling_us,
          flops / nullif(bytes, 0) as intensity,
          case when pick_us > best_us * (1 + {_SAME}) then coalesce(traced_us, pick_us) * (1 - best_us / pick_us)
-              when pick_us is not null then 0.0 else least(per_call_us, traced_us) end as loss_us
+              when pick_us is not null then 0.0
+              when per_call_us is not null then least(per_call_us, traced_us) end as loss_us
   from known),
 placed as (
   select t.*, coalesce(s.file, '–') as file, s.device, traced_us is not null or s.own as own,
@@ -488,12 +526,13 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        coalesce(calls_from, '–') as calls_from, coalesce(origin, 'not measured') as origin,
        coalesce(nullif(layout, ''), '?') as layout,
        coalesce(best, 'not measured') as solver, file, calls, pick, pick_us, basis, best, best_us, time_us,
+       if(pick_us is null, least(best_us, time_us), time_us - loss_us) as then_us,
        coalesce(calls, 1) * time_us as total_us, loss_us,
        coalesce(if(pick_us is null, found_us, null), coalesce(calls, 1) * loss_us) as saving_us,
        if(abs(pick_us / best_us - 1) < {_SAME}, 0.0, pick_us / best_us - 1) as regret, finding, advice,
        analyzer, action, has_override, if(has_override, 'yes', null) as override, solutions, failed, flops, bytes,
        intensity,
-       flops / time_us / 1e6 as tflops, flops / best_us / 1e6 as best_tflops, device,
+       flops / time_us / 1e6 as tflops, flops / then_us / 1e6 as best_tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
        coalesce(own, true) as own, f_us, b_us, sibling_us, best_us / sibling_us as sibling_ratio, m, n, k, batch,
        source_id,

@@ -6,6 +6,7 @@ that a chart gets what the eye can see and not 200,000 rows.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ TABLE: Mapping[str, str] = {
     "total_us": "Total time (ms)",
     "calls": "Calls",
     "time_us": "Now (µs)",
-    "best_us": "Best (µs)",
+    "then_us": "Best (µs)",
     "best": "Best known",
     "pick": "Pick",
     "action": "Action",
@@ -50,9 +51,9 @@ TABLE: Mapping[str, str] = {
 }
 """Columns of the page's table with their titles; ``SCALED`` has the factor of each value for its unit."""
 PRESETS: Mapping[str, Sequence[str]] = {
-    "What to do": ("saving_us", "total_us", "calls", "time_us", "best_us", "action", "override", "device"),
-    "Times": ("total_us", "calls", "time_us", "best_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),
-    "Solutions": ("saving_us", "time_us", "pick", "best_us", "best", "solutions", "finding"),
+    "What to do": ("saving_us", "total_us", "calls", "time_us", "then_us", "action", "override", "device"),
+    "Times": ("total_us", "calls", "time_us", "then_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),
+    "Solutions": ("saving_us", "time_us", "pick", "then_us", "best", "solutions", "finding"),
     "Where from": ("total_us", "calls", "operation", "dtype", "layout", "device", "file"),
 }
 """Sets of the table's columns beside the label, the first one shown at first."""
@@ -124,9 +125,49 @@ def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
+_SEARCHES = 8
+"""Searches whose rows are kept, the latest."""
+_SEARCHING = threading.Lock()
+
+
+def condition(
+    con: duckdb.DuckDBPyConnection, chosen: Selection, *, without: Sequence[str] = ()
+) -> tuple[str, list[object]]:
+    """The selection as a condition over ``points``, with its parameters (``Selection.where``).
+
+    A text is looked for once: a view asks some five questions, and each would read all texts again.
+    """
+    where, parameters = replace(chosen, search="").where(without=without)
+    if not chosen.search:
+        return where, parameters
+    number = _search(con, chosen.search)
+    return f"{where} and rowid in (select place from memory.found where number = {number})", parameters
+
+
+def _search(con: duckdb.DuckDBPyConnection, text: str) -> int:
+    """The number under which the connection's own memory holds the rows of ``points`` that contain a text."""
+    with _SEARCHING:  # of several questions that come together one looks, and the others wait for it
+        con.execute("create table if not exists memory.searches (number bigint, tables varchar, text varchar)")
+        con.execute("create table if not exists memory.found (number bigint, place bigint)")
+        known = con.execute(
+            """select max(number) filter (tables = current_database() and text = ?), coalesce(max(number), 0) + 1
+               from memory.searches""",
+            [text],
+        ).fetchone() or (None, 1)
+        if known[0] is not None:
+            return int(known[0])
+        number = int(known[1])
+        where, parameters = Selection(search=text).where()
+        con.execute(f"insert into memory.found select {number}, rowid from points where {where}", parameters)
+        con.execute("insert into memory.searches values (?, current_database(), ?)", [number, text])
+        for table in ("searches", "found"):
+            con.execute(f"delete from memory.{table} where number <= {number - _SEARCHES}")
+        return number
+
+
 def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     """``AMOUNTS`` of the selection; from ``sums``, in a third of the time, where only facets are chosen."""
-    where, parameters = chosen.where()
+    where, parameters = condition(con, chosen)
     source, amounts = "points", AMOUNTS
     if not replace(chosen, values={}).filters:
         amounts = {
@@ -143,7 +184,7 @@ def groups(
     """``facet, value, problems, calls, total_us, values`` of the largest groups of each facet (``values``: how many
     there are), each with the facet's own choice left open.
     """
-    numbers, parameters = replace(chosen, values={}).where()
+    numbers, parameters = condition(con, replace(chosen, values={}))
     source = "sums" if numbers == "true" else f"({sums(where=numbers)})"
     each = ", ".join(f"{{'facet': '{x}', 'value': {x}}}" for x in facets)
     conditions = ["true"]
@@ -171,7 +212,7 @@ def sample(
     """These columns of at most ``size`` rows in which each of ``known`` has a value: half the costliest, half spread
     evenly.  Texts are most of the work, hence columns by name.
     """
-    where, parameters = chosen.where()
+    where, parameters = condition(con, chosen)
     where += "".join(f" and {name} is not null" for name in known)
     total = only_row(con.execute(f"select count(*) from points where {where}", parameters))
     count, wanted = int(total[0]) if total else 0, ", ".join(columns)
@@ -194,7 +235,7 @@ def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000
     and ``estimates``, how many other rows have an estimated one.  Where none is measured, those are the estimates, and
     ``estimated`` is true.
     """
-    where, parameters = chosen.where()
+    where, parameters = condition(con, chosen)
     return con.execute(
         f"""with saving as (select *, pick_us is null as estimated from points where {where} and saving_us > 0)
             select id, label, best, saving_us, loss_us, calls, estimated, sum(saving_us) over () as total_saving_us,
@@ -208,7 +249,7 @@ def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000
 
 def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     """``low, high, problems, total_us`` over classes of regret (pick over best, minus one)."""
-    where, parameters = chosen.where()
+    where, parameters = condition(con, chosen)
     return con.execute(
         f"""with edges as (select unnest([0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]) as low,
                                   unnest([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 1e9]) as high)
@@ -225,7 +266,7 @@ def cells(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 
     ``tflops`` only of problems without an efficiency: a map shows one of the two, and medians are most of the work.
     """
-    where, parameters = chosen.where()
+    where, parameters = condition(con, chosen)
     return con.execute(
         f"""select floor(log2(m)) as mi, floor(log2(n)) as ni, count(*) as problems, sum(total_us) as total_us,
                    median(efficiency) as efficiency, median(tflops) filter (efficiency is null) as tflops
@@ -241,7 +282,7 @@ def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -
     The size is M, else N; of the 10,000 costliest problems.  Texts are fetched last, of what is drawn.
     Over it a good library's time grows evenly; steps are cliffs, a flat line is a fixed cost.
     """
-    where, parameters = chosen.where()
+    where, parameters = condition(con, chosen)
     where += " and m is not null and n is not null and k is not null and time_us > 0"
     return con.execute(
         f"""with dear as (select total_us from points where {where} order by total_us desc limit 10000),
@@ -280,7 +321,7 @@ def movers(
 
     ``only``: those that ``moved`` so (``slower``).
     """
-    where, parameters = chosen.where()
+    where, parameters = condition(con, chosen)
     if only is not None:
         where, parameters = f"{where} and moved = ?", [*parameters, only]
     return con.execute(
@@ -295,7 +336,7 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     """``problems, faster, slower`` (there, as ``logparse diff`` counts them), ``here_us, there_us`` (weighed by calls),
     of the problems that have a time of one kind in both runs.
     """
-    where, parameters = chosen.where()
+    where, parameters = condition(con, chosen)
     return (
         con.execute(
             f"""select count(*) as problems, count(*) filter (moved = 'faster') as faster,
@@ -330,10 +371,10 @@ def table(
     there are.  ``sort`` and ``filters`` are those of AG Grid; columns that are not in ``TABLE`` are ignored.
     ``always``: ids that count as the first ones when it is chosen which rows these are.
     """
-    where, parameters = chosen.where()
+    where, parameters = condition(con, chosen)
     for name, rule in (filters or {}).items():
-        condition, more = _grid_filter(name, rule)
-        where += f" and {condition}"
+        rule_sql, more = _grid_filter(name, rule)
+        where += f" and {rule_sql}"
         parameters += more
     order = [
         f"{x['colId']} {'desc' if x.get('sort') == 'desc' else 'asc'} nulls last"
@@ -348,13 +389,12 @@ def table(
     # Which rows first, then their texts: to sort whole rows takes twice as long.
     shown = f"select p.rowid from points p where {where} order by {first}{by} {limit}"
     sql = f"select id, {columns} from points p where rowid in ({shown}) order by {by}"
-    rows = con.execute(sql, [*parameters, *([list(always)] if always else [])]).df()
     if not filters and not replace(chosen, values={}).filters:  # as of ``totals``
         counting = f"select coalesce(sum(problems), 0) from sums where {where}"
     else:
         counting = f"select count(*) from points where {where}"
     count = only_row(con.execute(counting, parameters))
-    return rows, int(count[0]) if count else 0
+    return con.execute(sql, [*parameters, *([list(always)] if always else [])]).df(), int(count[0]) if count else 0
 
 
 _COMPARISONS = {
@@ -404,7 +444,7 @@ def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
 
 def ticks(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     """``pid, second, calls`` of the selected problems, from the table ``ticks``; all of the time."""
-    where, parameters = chosen.where(without=["time"])
+    where, parameters = condition(con, chosen, without=["time"])
     return con.execute(
         f"""select pid, second, sum(calls) as calls from ticks
             where problem in (select problem from points where {where}) group by all order by second, pid""",

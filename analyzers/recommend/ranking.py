@@ -18,6 +18,7 @@ from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.totals import rank as rank_of_actions
 from analyzers.actions.totals import results
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.call_devices import Unplaced, unplaced
 from analyzers.evidence.gpu_time import GpuTime, gpu_time, gpu_us
 from analyzers.evidence.joins import called_problems, calls_by_problem, timed
 from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
@@ -77,7 +78,8 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     chosen = ANALYZERS if analyzers is None else analyzers
     found = completed((x for analyzer in chosen for x in analyzer.find(tables, settings)), tables, judged)
     remarks = [x for x in found if x.problem is None]
-    about = told_once(_of_run([x for x in found if x.problem is not None], tables), tables.links)
+    of_run = _of_run([x for x in found if x.problem is not None], tables)
+    about = told_once([_weighed(x, unplaced(tables)) for x in of_run], tables.links)
     weighed, total = in_the_job(about, tables), gpu_us(tables)
     reasons = [_why_left_out(x, settings, judged) for x in weighed]
     alone = sorted((x for x, why in zip(about, reasons, strict=True) if why is None), key=rank)
@@ -110,6 +112,13 @@ def _actions(
     files = files_action(findings, default_us, tables, settings)
     found = results(tables, ACTIONS, settings) + ([] if files is None else [files])
     return tuple(sorted(found, key=rank_of_actions))
+
+
+def _weighed(finding: Finding, unplaced: Unplaced) -> Finding:
+    """The finding, without calls and saving where its time is not known to be of the device that was called."""
+    if finding.problem is None or not unplaced(finding.problem.text, finding.evidence.source_id or ""):
+        return finding
+    return replace(finding, calls=None, saving_us=None, saving_low_us=None, saving_high_us=None, saving_share=None)
 
 
 def _potential(finding: Finding) -> Finding:

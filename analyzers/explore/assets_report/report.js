@@ -167,7 +167,7 @@
     close.onclick = () => { state.problem = ''; drawDetail(); drawTable(); };
     head.append(make('h2', columns.label[i]), close);
     const numbers = make('dl');
-    for (const [name, column] of [['Now (µs)', 'time_us'], ['Best known (µs)', 'best_us'], ['Calls', 'calls'], ['Could save (ms)', 'saving_us'], ['TFLOP/s', 'tflops'], ['Of roofline (%)', 'efficiency'], ['In the other run (µs)', 'other_us']]) {
+    for (const [name, column] of [['Now (µs)', 'time_us'], ['Best known (µs)', 'then_us'], ['Calls', 'calls'], ['Could save (ms)', 'saving_us'], ['TFLOP/s', 'tflops'], ['Of roofline (%)', 'efficiency'], ['In the other run (µs)', 'other_us']]) {
       if (!columns[column]) continue;  // of a report without another store
       const pair = make('div');
       const elsewhere = column === 'time_us' && !columns.own[i];  // what another run measured

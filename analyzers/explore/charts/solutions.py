@@ -51,7 +51,7 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None, ti
     data += spaces
     layout = {
         **layout_look(theme, title=title, height=120 + 26 * max(4, len(order))),
-        "xaxis": {**shared, **across, "title": unit, **({"domain": [0, 0.86]} if spaces else {})},
+        "xaxis": {**shared, **across, "title": unit, **({"domain": [0, 0.8]} if spaces else {})},
         "yaxis": {
             **shared,
             "type": "category",
@@ -90,13 +90,14 @@ def _workspaces(rows: Sequence[Try], names: Mapping[str | None, str]) -> list[di
             "type": "scatter", "mode": "text", "xaxis": "x2", "x": [0] * len(known),
             "y": [names[x] for x in sorted(known)], "text": [_bytes(known[x]) for x in sorted(known)],
             "textposition": "middle right", "textfont": {"size": 11}, "hoverinfo": "skip", "showlegend": False,
+            "cliponaxis": False,
         }
     ]  # fmt: skip
 
 
 def _beside(shared: Mapping[str, Any], title: str) -> dict[str, Any]:
     """An axis for a column of text."""
-    return {**shared, "domain": [0.88, 1], "range": [0, 1], "title": {**shared["title"], "text": title}, "side": "top",
+    return {**shared, "domain": [0.82, 1], "range": [0, 1], "title": {**shared["title"], "text": title}, "side": "top",
             "showticklabels": False, "showgrid": False, "zeroline": False, "fixedrange": True}  # fmt: skip
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from analyzers.analyzer import Settings
 from analyzers.explore.load.job import Action, ComparedTime
@@ -22,11 +23,15 @@ from logparse.text import duration
 if TYPE_CHECKING:
     import duckdb
 
+_SavingOf: TypeAlias = Literal["run", "estimate", "call"]
 _TEXT_FILES = (".sh", ".md", ".json", ".py")
 
 
-def cards(recommendation: Recommendation) -> list[Action]:
-    """What to do: first the whole job's actions that surely pay, as ``recommend`` has them, then the findings."""
+def cards(recommendation: Recommendation, weighed: Mapping[str, float] = MappingProxyType({})) -> list[Action]:
+    """What to do: first the whole job's actions that surely pay, as ``recommend`` has them, then the findings.
+
+    ``weighed``: the saving (µs) that the page's table states of each problem with a finding.
+    """
     whole = [
         Action(
             title=x.action.name,
@@ -39,16 +44,16 @@ def cards(recommendation: Recommendation) -> list[Action]:
         for x in recommendation.actions
         if x.pays and x.action is not OVERRIDES  # the findings' own card has the files
     ]
-    return whole + actions(recommendation.findings)
+    return whole + actions(recommendation.findings, weighed)
 
 
-def actions(findings: Sequence[Finding]) -> list[Action]:
+def actions(findings: Sequence[Finding], weighed: Mapping[str, float] = MappingProxyType({})) -> list[Action]:
     """The findings about problems grouped by what a person does about them, the largest saving first."""
     groups: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.problem is not None:
             groups.setdefault(_title(finding), []).append(finding)
-    made = [_action(title, group) for title, group in groups.items()]
+    made = [_action(title, group, weighed) for title, group in groups.items()]
     return sorted(made, key=lambda x: -(x.saving_us or 0.0))
 
 
@@ -67,24 +72,36 @@ def _title(finding: Finding) -> str:
     return first.partition(": ")[0].rstrip(".") or "Measure on the target (logparse replay)"
 
 
-def _action(title: str, group: Sequence[Finding]) -> Action:
-    savings: dict[str, float] = {}
+def _action(title: str, group: Sequence[Finding], weighed: Mapping[str, float]) -> Action:
     # What is inferred is never added to what was measured: the sum would pass the ceiling.
-    known = [x for x in group if basis(x) != "inferred" and x.saving_us is not None] or group
-    for finding in known:
-        if finding.problem is not None and finding.saving_us is not None:
-            key = finding.problem.text
-            savings[key] = max(savings.get(key, 0.0), finding.saving_us)
+    timed = [x for x in group if basis(x) != "inferred"]
+    sums: Sequence[tuple[_SavingOf, float | None]] = (
+        ("run", _sum((x, x.saving_us) for x in timed)),
+        ("run", _sum((x, x.saving_us) for x in group)),
+        ("estimate", _sum((x, weighed.get(x.problem.text)) for x in group if x.problem is not None)),
+        ("call", _sum((x, x.per_call_us) for x in group)),
+    )
+    saving_of, saving_us = next((x for x in sums if x[1] is not None), ("run", None))
     advice = next((x.advice for x in group if x.advice), "") or ""
     detail = "Unpack, then source apply.sh in the shell that starts the job." if title == _APPLY else advice
     return Action(
         title=title,
         detail=detail.removeprefix(title).lstrip(".: "),
         problems=len({x.problem.text for x in group if x.problem is not None}),
-        saving_us=sum(savings.values()) if savings else None,
+        saving_us=saving_us,
         confidence=_confidence(group),
         files=title in (_APPLY, _SEARCH),
+        saving_of=saving_of,
     )
+
+
+def _sum(savings: Iterable[tuple[Finding, float | None]]) -> float | None:
+    """The sum of the problems' largest savings, µs; None where no finding has any."""
+    largest: dict[str, float] = {}
+    for finding, saving in savings:
+        if finding.problem is not None and saving is not None:
+            largest[finding.problem.text] = max(largest.get(finding.problem.text, 0.0), saving)
+    return sum(largest.values()) if largest else None
 
 
 def _confidence(group: Sequence[Finding]) -> str:

@@ -45,12 +45,15 @@ if TYPE_CHECKING:
 
     from logparse.store import Store
 
+_WEIGHED = """
+    select problem, sum(saving_us) from judged_.points
+    where finding is not null and saving_us is not null group by problem"""
 _SMALL = {
     "sources": "select * from sources where run = $run",
     "facts": "select * from facts",
     "ticks": queries.TICKS,
 }
-_BASES = ("bases", "places", "peaks", "means")
+_BASES = ("bases", "places", "peaks", "means", "blocked")
 """What ``point_table.survey`` makes: all that the analyzers' picks and findings are put beside."""
 _ROWS = 30_720
 """Rows that one thread takes at a time: by default 122,880, which leaves the second core nothing to do."""
@@ -175,12 +178,13 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
             _database(con, folder / JUDGED, run, f"{points} order by {queries.ORDER}")
         con.execute(f"attach {sql_text(folder / JUDGED)} as judged_ (read_only)")
         time = compared_time(con, run, "judged_.points")
+        weighed = con.execute(_WEIGHED).fetchall()
     with contextlib.suppress(OSError):  # without room for them the page has everything else
         archive(analysis.recommendation, settings, folder / FILES)
     verdict = {
         "headline": analysis.headline,
         "lines": analysis.lines,
-        "actions": [asdict(x) for x in cards(analysis.recommendation)],
+        "actions": [asdict(x) for x in cards(analysis.recommendation, dict(weighed))],
         "time": asdict(time),
     }
     (folder / "verdict.json").write_text(json.dumps(verdict))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 KEPT, BEGUN, READY, TRIES, VERDICT, FAILED, DONE = "kept", "begun", "ready", "tries", "verdict", "failed", "done"
 """Everything is there since an earlier page; or what is there, in this order; or why it never will be; or that there is
@@ -36,6 +37,8 @@ class Job:
 class Action:
     """``saving_us`` is per run of the workload, the largest saving of each problem counted once; None is unknown.
 
+    ``saving_of``: what the saving is of: the run; or, where no finding weighs its calls, an estimate with the calls of
+    the page's table; or one call of each problem.
     ``files``: the recommendation's files (override files and ``apply.sh``, or a search script) are what to use.
     """
 
@@ -45,6 +48,7 @@ class Action:
     saving_us: float | None
     confidence: str
     files: bool
+    saving_of: Literal["run", "estimate", "call"] = "run"
 
 
 @dataclass(frozen=True)

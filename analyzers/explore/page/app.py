@@ -243,7 +243,9 @@ def _content(app: Dash, pages: Pages) -> None:
                 "content",
                 [],
             )
-        top = components.verdict(page.headline, page.lines, total, page.run, error=page.error, finished=page.finished)
+        known = (page.headline, page.lines, total, page.run)
+        remarks = components.REMARKS if chosen.view == "overview" else 0
+        top = components.verdict(*known, error=page.error, finished=page.finished, remarks=remarks)
         aside = ([], components.columns(page.columns(), chosen)) if sql else (components.facets(groups, chosen), [])
         runs = components.runs(page.runs, page.run, page.other, chosen)
         shown = _answer(page, chosen)
@@ -257,7 +259,8 @@ def _content(app: Dash, pages: Pages) -> None:
             with page.cursor() as con:
                 totals = queries.changes(con, chosen)
                 worst = queries.movers(con, chosen, components.WORST, only="slower")
-            return components.comparison(page.other, totals, worst, chosen, finished=page.finished)
+            choice = len(page.runs) > 1
+            return components.comparison(page.other, totals, worst, chosen, finished=page.finished, choice=choice)
         return []
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
@@ -278,7 +281,8 @@ def _content(app: Dash, pages: Pages) -> None:
         page = pages.of(chosen)
         try:
             with page.cursor(first_view=_first_view(chosen)) as con:
-                made = draw(con, chosen, theme_of(theme), page.names, anew=anew)
+                nothing = chosen.view == "compare" and not page.other  # the text above states what to do
+                made = [] if nothing else draw(con, chosen, theme_of(theme), page.names, anew=anew)
         except LogparseError:
             made = []
         drawn = [no_update if x is None else x.plain(webgl=webgl) for x in made]  # None: no filter changes it

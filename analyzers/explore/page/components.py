@@ -188,7 +188,7 @@ _NUMBER = (
 def _column(name: str, title: str) -> dict[str, object]:
     shown = {"field": name, "hide": name not in ("label", *next(iter(queries.PRESETS.values())))}
     if name in queries.TEXTS:
-        width = {"label": 300, "best": 260, "pick": 220, "action": 170, "finding": 420, "file": 200}.get(name, 112)
+        width = {"label": 290, "best": 260, "pick": 220, "action": 160, "finding": 420, "file": 200}.get(name, 112)
         return {
             **shown,
             "headerName": title,
@@ -199,11 +199,11 @@ def _column(name: str, title: str) -> dict[str, object]:
         }
     heading, _, unit = title.removesuffix(")").partition(" (")
     if unit not in _UNITS:
-        return {**shown, "headerName": title, "width": 96, **_AS_NUMBER}
+        return {**shown, "headerName": title, "width": 88, **_AS_NUMBER}
     return {
         **shown,
         "headerName": heading,
-        "width": 96,
+        "width": 88,
         **_AS_NUMBER,
         "filterParams": {"filterPlaceholder": f"in {unit}"},
         "valueFormatter": {"function": f"duration(params.value, {_UNITS[unit]:g})"},
@@ -294,11 +294,14 @@ WORST = 5  # regressions that are named
 
 
 def comparison(
-    other: str, totals: pd.Series, worst: pd.DataFrame, chosen: Selection, *, finished: bool
+    other: str, totals: pd.Series, worst: pd.DataFrame, chosen: Selection, *, finished: bool, choice: bool
 ) -> list[object]:
-    """What the comparison comes to, and the problems that lost most: of ``queries.changes`` and ``movers``."""
+    """What the comparison comes to, and the problems that lost most: of ``queries.changes`` and ``movers``.
+    ``choice``: the store holds another run.
+    """
     if not other:
-        return [html.P("Choose a run to compare with in the header, or start: logparse explore --compare [STORE:]RUN")]
+        choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
+        return [html.P(f"{choose}: logparse explore --compare {'[STORE:]RUN' if choice else 'STORE:RUN'}")]
     if not totals["problems"]:
         return [] if finished else [html.P("Reading: the two runs are being compared …")]
     noun = "problem has" if totals["problems"] == 1 else "problems have"
@@ -433,13 +436,13 @@ def _entry(facet: str, value: str, share: float, chosen: Selection) -> dict[str,
     }
 
 
-REMARKS = 2  # shown at once
+REMARKS = 2  # shown at once in the overview; in the other views the chart comes first
 
 
 def verdict(
-    headline: str, lines: Sequence[str], total: pd.Series, run: str, *, error: str, finished: bool
+    headline: str, lines: Sequence[str], total: pd.Series, run: str, *, error: str, finished: bool, remarks: int = 0
 ) -> list[object]:
-    """What to know first: the ceiling, what is selected, what the analyzers remark."""
+    """What to know first: the ceiling, what is selected, what the analyzers remark (``remarks`` of them at once)."""
     if error:
         return [html.Strong("The store could not be read"), html.P(printable(error))]
     calls = f"{int(total['calls']):,} calls of " if pd.notna(total["calls"]) else ""
@@ -460,10 +463,11 @@ def verdict(
         ),
         html.P(f"Selected: {calls}{int(total['problems']):,} problems{time}{once}{gap}{saving}. Run {printable(run)}."),
     ]
-    remarks = [printable(sentence(x)) for x in lines]
-    made += [html.P(x, className="remark") for x in remarks[:REMARKS]]
-    if rest := remarks[REMARKS:]:
-        made.append(html.Details([html.Summary(f"{len(rest)} more"), html.Ul([html.Li(x) for x in rest])]))
+    texts = [printable(sentence(x)) for x in lines]
+    made += [html.P(x, className="remark") for x in texts[:remarks]]
+    if rest := texts[remarks:]:
+        noun = "more" if remarks else "remark" if len(rest) == 1 else "remarks"
+        made.append(html.Details([html.Summary(f"{len(rest)} {noun}"), html.Ul([html.Li(x) for x in rest])]))
     return made
 
 
@@ -516,7 +520,8 @@ def _time_bar(time: ComparedTime) -> list[object]:
 
 def _card(action: Action, download: str) -> html.Li:
     noun = "problem" if action.problems == 1 else "problems"
-    saving = "saving unknown" if action.saving_us is None else f"saves up to {duration(action.saving_us)}"
+    of = {"run": "", "estimate": ", estimated", "call": " if each is called once"}[action.saving_of]
+    saving = "saving unknown" if action.saving_us is None else f"saves up to {duration(action.saving_us)}{of}"
     link = html.A("Download the files (zip)", href=download, className="get") if action.files and download else None
     return html.Li(
         [
@@ -532,9 +537,9 @@ def detail(row: pd.Series, advised: Advice, chart: dcc.Graph, layer: Sequence[Ti
     """One problem: what to do, its numbers, every solution, and what to paste where."""
     numbers = [
         ("Now" if row["own"] else f"As of {printable(str(row['file']))}", duration(row["time_us"])),
-        ("Best known", duration(row["best_us"])),
+        ("Best known", duration(row["then_us"])),
         ("Calls", "unknown" if pd.isna(row["calls"]) else f"{int(row['calls']):,}"),
-        ("Could save", duration(row["saving_us"])),
+        ("Could save" if pd.notna(row["pick_us"]) else "Could save, estimated", duration(row["saving_us"])),
         ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),
         ("Of roofline", percent(row["efficiency"])),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -50,7 +51,7 @@ def advice(
     problem = problem_from_text(str(row["problem"]))
     command, command_note = _command(problem, {**facts, **target})
     override, name, note = _override(problem, row, tries, facts, writers, target)
-    return Advice(_sentence(row), command, command_note, override, name, note)
+    return Advice(_sentence(row) + _in_the_run(row), command, command_note, override, name, note)
 
 
 def _sentence(row: Row) -> str:
@@ -66,6 +67,17 @@ def _sentence(row: Row) -> str:
     if row["loss_us"] <= 0:
         return f"The pick is the best known solution, {best}: nothing to do."
     return f"{row['pick']} takes {duration(row['pick_us'])}, {best} is the best known."
+
+
+def _in_the_run(row: Row) -> str:
+    """How times that were compared elsewhere become a saving of this run; empty where they are its own."""
+    same = math.isclose(row["time_us"], row["pick_us"], rel_tol=1e-6)
+    if pd.isna(row["pick_us"]) or not row["then_us"] < row["time_us"] or same:
+        return ""
+    return (
+        f" In this run a call takes {duration(row['time_us'])}: with the same ratio of the two "
+        f"{duration(row['then_us'])}."
+    )
 
 
 def _command(problem: Problem, facts: Mapping[str, str]) -> tuple[str, str]:

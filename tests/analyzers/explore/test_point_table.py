@@ -175,6 +175,22 @@ def test_totals_from_sums_are_those_of_the_points(sampled: Store, direction: str
     assert (summed["problems"] > 0) == (direction != "no such direction")
 
 
+def test_a_search_finds_what_the_texts_hold_and_only_the_latest_are_kept(example_points: pd.DataFrame) -> None:
+    with queries.over(example_points) as con:
+        for text in ("W 64", "gemm", "no such text", *map(str, range(queries._SEARCHES))) * 2:
+            where, parameters = Selection(search=text).where()
+            held = {x for (x,) in con.execute(f"select id from points where {where}", parameters).fetchall()}
+            rows, count = queries.table(con, Selection(search=text))
+            assert (set(rows["id"]), count) == (held, len(held)), text
+            assert queries.totals(con, Selection(search=text))["problems"] == len(held)
+        kept = con.execute("select count(*), count(distinct number) from memory.searches").fetchone()
+        assert kept == (queries._SEARCHES, queries._SEARCHES)
+        numbers = con.execute(
+            "select distinct number from memory.found where number not in (select number from memory.searches)"
+        )
+        assert numbers.fetchall() == []
+
+
 def test_estimates_are_not_added_to_what_was_measured(example_points: pd.DataFrame) -> None:
     made = example_points.assign(saving_us=[10.0, 20.0, 400.0], pick_us=[5.0, 6.0, np.nan])
     with queries.over(made) as con:

@@ -1,0 +1,182 @@
+"""What the page states of one problem, and of one remedy, cannot contradict itself: held over random stores."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analyzers.explore.load.actions import _title, actions, cards
+from analyzers.explore.load.analysis import Analysis, analyse
+from analyzers.explore.page.components import _card, detail
+from analyzers.explore.page.paste import advice
+from analyzers.explore.point_table import build
+from logparse.ingest import record
+from logparse.model import (
+    Call,
+    ConvProblem,
+    Evidence,
+    Fact,
+    Finding,
+    Kernel,
+    Measurement,
+    Problem,
+    solution_from_text,
+)
+from logparse.store import Store, open_store
+from tests.analyzers.example import B, F, W
+from tests.conftest import sized
+
+PROBLEMS = [replace(x, k=64 * k) for x in (F, B, W) for k in range(1, 9)]
+SOLUTIONS = ("Default", "miopen:A", "miopen:B")
+
+
+def timed(problem: Problem, solution: str, us: float, origin: str) -> Measurement:
+    return Measurement(problem=problem, solution=solution_from_text(solution), origin=origin, time_us=us)
+
+
+def traced(problem: Problem, us: float, calls: int) -> list[object]:
+    times = {"total_us": us * calls, "min_us": us, "max_us": us}
+    kernel = Kernel(op="aten::convolution", problem=problem, kernel="k", calls=calls, device=0, **times)
+    return [Call(problem=problem, category="profiler", count=calls), kernel]
+
+
+def some(draw: random.Random, problems: Sequence[ConvProblem]) -> list[object]:
+    """Times of some solutions of some problems; of each problem they differ by some tens of percent."""
+    out: list[object] = []
+    for problem in problems:
+        about, origin = 10 ** draw.uniform(1, 3), draw.choice(("table", "replay-confirm", "find-db"))
+        names = draw.sample(SOLUTIONS, draw.randint(0, 3))
+        out += [timed(problem, name, about * draw.uniform(0.7, 1.3), origin) for name in names]
+    return out
+
+
+def written(store: Store, name: str, run: str, rows: Sequence[Any], device: str) -> None:
+    facts = [Fact("arch", device), Fact("cu_count", "304")] if device else []
+    record(store, [*rows, *facts], run=run, name=name, format="table")
+
+
+def of_seed(seed: int, folder: Path, devices: Sequence[str]) -> Store:
+    """Traces, logs and times, hot and cold, of files that state one of these devices or none, in two runs."""
+    draw, store = random.Random(seed), open_store(folder / "store", create=True)
+    for run in ("earlier", "run"):
+        for device in devices:
+            written(store, f"{device}-times.csv", run, some(draw, draw.sample(PROBLEMS, 16)), device)
+    rows = [row for x in draw.sample(PROBLEMS, 8) for row in traced(x, 10 ** draw.uniform(1, 3), draw.randint(1, 9))]
+    written(store, "trace.json", "run", rows, draw.choice(devices))
+    calls = [Call(problem=x, category="bench", count=draw.randint(1, 99), pid=7) for x in draw.sample(PROBLEMS, 12)]
+    written(store, "log", "run", calls, draw.choice((*devices, "")))
+    return store
+
+
+def rows_of(store: Store, made: Analysis) -> list[dict[Any, Any]]:
+    with store.connect() as con:
+        build(con, made.run, made.compared, made.found)
+        return con.execute("from points").df().to_dict("records")
+
+
+def texts(component: Any) -> str:
+    """All text of a component of Dash."""
+    if isinstance(component, list | tuple):
+        return " ".join(texts(x) for x in component)
+    children = getattr(component, "children", component)
+    return str(children) if isinstance(children, str) else texts(children) if children is not None else ""
+
+
+@pytest.mark.parametrize("devices", [("gfx942",), ("gfx942", "gfx90a", "gfx1030")], ids=["one", "three"])
+@pytest.mark.parametrize("seed", range(sized(2, 40)))
+def test_a_problem_states_one_now_one_best_and_one_saving(tmp_path: Path, seed: int, devices: Sequence[str]) -> None:
+    store = of_seed(seed, tmp_path, devices)
+    made = analyse(store, "run")
+    rows = rows_of(store, made)
+    assert any(row["saving_us"] > 0 for row in rows), "or nothing is tested"
+    for row in rows:
+        now, then, loss, saving = (row[x] for x in ("time_us", "then_us", "loss_us", "saving_us"))
+        assert not then > now * (1 + 1e-9), row
+        assert math.isnan(loss) == math.isnan(saving), row
+        if saving > 0:
+            assert now > 0, row
+        if pd.notna(row["pick_us"]):
+            calls = 1.0 if math.isnan(row["calls"]) else row["calls"]
+            assert saving == pytest.approx(calls * (now - then), abs=1e-6), row
+    stated = {row["problem"]: row["saving_us"] for row in rows if row["finding"] is not None and row["saving_us"] > 0}
+    for card in cards(made.recommendation, stated):
+        assert card.saving_us is None or 0 <= card.saving_us < math.inf
+
+
+def test_a_hot_trace_beside_a_cold_replay_keeps_the_ratio(store: Store) -> None:
+    """The replay's best takes longer than the trace's call: the card has both in the terms of the trace."""
+    rows = [
+        *traced(W, 17.0, 5),
+        timed(W, "Default", 20.0, "replay-confirm"),
+        timed(W, "miopen:A", 18.0, "replay-confirm"),
+    ]
+    written(store, "a", "run", rows, "gfx942")
+    [row] = rows_of(store, analyse(store, "run"))
+    assert (row["time_us"], row["best_us"], row["then_us"]) == (17.0, 18.0, pytest.approx(15.3))
+    assert row["saving_us"] == pytest.approx(5 * 1.7)
+    given = pd.Series(row)
+    shown = texts(detail(given, advice(given, (), {}), None, (), ""))  # type: ignore[arg-type]
+    assert "Now 17 µs Best known 15.3 µs" in shown
+    assert "In this run a call takes 17 µs: with the same ratio of the two 15.3 µs." in shown
+
+
+def test_a_time_alone_saves_nothing(store: Store) -> None:
+    written(store, "a", "run", traced(W, 800.0, 5), "")
+    [row] = rows_of(store, analyse(store, "run"))
+    assert (row["time_us"], row["total_us"]) == (800.0, 4000.0)
+    assert math.isnan(row["saving_us"])
+
+
+def test_calls_of_an_unknown_device_weigh_no_time_of_one_of_several(store: Store) -> None:
+    for device, us in (("gfx942", 100.0), ("gfx90a", 400.0)):
+        solutions = {"Default": us * 3, "miopen:A": us * 2}
+        written(store, f"{device}.csv", "run", [timed(W, x, t, "table") for x, t in solutions.items()], device)
+    written(store, "log", "run", [Call(problem=W, category="bench", count=7)], "")
+    made = analyse(store, "run")
+    [row] = rows_of(store, made)
+    assert row["calls"] == 7
+    assert math.isnan(row["total_us"])
+    assert math.isnan(row["saving_us"])
+    assert all(x.saving_us is None for x in made.recommendation.findings)
+    written(store, "log of one", "later", [Call(problem=W, category="bench", count=7)], "gfx90a")
+    [row] = rows_of(store, analyse(store, "later"))
+    assert (row["time_us"], row["then_us"], row["saving_us"]) == (1200.0, 800.0, pytest.approx(7 * 400.0))
+
+
+AMOUNTS = st.none() | st.floats(0.1, 1e6)
+
+
+SAVINGS = st.tuples(st.sampled_from((F, B, W)), AMOUNTS, AMOUNTS)
+WEIGHED = st.dictionaries(st.sampled_from((F.text, B.text, W.text)), st.floats(0.1, 1e6))
+
+
+@settings(max_examples=sized(40, 1000))
+@given(st.lists(SAVINGS, min_size=1, max_size=6), WEIGHED, st.booleans())
+def test_an_unknown_saving_stands_beside_no_number(
+    savings: Sequence[tuple[ConvProblem, float | None, float | None]], weighed: dict[str, float], measured: bool
+) -> None:
+    evidence = Evidence(certainty="measured" if measured else "inferred", now_us=50.0, best="torch:pad=8")
+    texts_ = {"analyzer": "a", "message": "", "advice": "Pad it."}
+    found = [
+        Finding(problem=problem, saving_us=saving, per_call_us=per_call, evidence=evidence, **texts_)
+        for problem, saving, per_call in savings
+    ]
+    for made in actions(found, weighed):
+        group = [x for x in found if _title(x) == made.title]
+        run = any(x.saving_us is not None for x in group)
+        table = any(x.problem.text in weighed for x in group if x.problem)
+        call = any(x.per_call_us is not None for x in group)
+        card = texts(_card(made, ""))
+        assert ("saves up to" in card) == (run or table or call)
+        assert ("saving unknown" in card) != ("saves up to" in card)
+        assert ("estimated" in card) == (table and not run)
+        assert ("called once" in card) == (call and not table and not run)
