@@ -250,6 +250,32 @@ def test_the_overview_answers_before_it_breaks_down(seen: Visit, demo: Served) -
     seen.clean()
 
 
+def test_what_the_page_shows_is_whole_and_can_be_read_aloud(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(demo.url)
+    ready(page)
+    for landmark in ("header", "nav", "main", "aside", "h1"):
+        assert page.locator(landmark).count() == 1, landmark
+    right = "x => Math.max(...[...document.querySelectorAll(x)].map((y) => y.getBoundingClientRect().right))"
+    assert page.evaluate(right, "#table .ag-header-cell") <= page.evaluate(right, "#table"), "every column of the set"
+    times = page.locator("#table .ag-row [col-id=saving_us]").all_inner_texts()
+    assert {x.split()[-1] for x in times if x} >= {"ms", "µs"}, "units scale"
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('#table .ag-row [col-id=label]')).userSelect") == "text"
+    )
+    page.locator("#table .ag-row").first.click()
+    page.wait_for_selector("#solutions .main-svg")
+    before = page.locator("#problem").bounding_box()
+    page.evaluate("document.querySelector('#problem h2').textContent = 'x'.repeat(10000)")
+    assert page.locator("#problem").bounding_box() == before, "a long name does not stretch the card"
+    assert page.evaluate(
+        "document.querySelector('#problem').scrollWidth <= document.querySelector('#problem').clientWidth"
+    )
+    assert page.locator("#problem .bar").first.bounding_box()["height"] < 300
+    seen.clean()
+
+
 def test_a_problem_is_a_drawer_that_the_keyboard_leads(seen: Visit, demo: Served) -> None:
     page = seen.page
     page.goto(demo.url)
@@ -443,9 +469,13 @@ def test_the_dark_theme_draws_every_view(themed: Visit, demo: Served) -> None:
     from analyzers.explore.selection import VIEWS
 
     page = themed.page
+    page.set_viewport_size({"width": 1024, "height": 768})
     for view in VIEWS:
         page.goto(demo.url + f"?view={view}")
         ready(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), view
+        drawn = page.locator("#charts .js-plotly-plot:visible").count()
+        assert (drawn == 0) == (view in ("compare", "sql")), f"{view}: a chart of nothing, or none"
     page.goto(demo.url + "?view=roofline")
     ready(page)
     first = page.evaluate("document.documentElement.dataset.theme")
