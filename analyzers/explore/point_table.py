@@ -513,7 +513,8 @@ timed as (
          flops / nullif(bytes, 0) as intensity,
          case when pick_us > best_us * (1 + {_SAME}) then coalesce(traced_us, pick_us) * (1 - best_us / pick_us)
               when pick_us is not null then 0.0
-              when per_call_us is not null then least(per_call_us, traced_us) end as loss_us
+              when per_call_us is not null
+              then least(per_call_us * coalesce(traced_us / nullif(held_us, 0), 1), traced_us) end as loss_us
   from known),
 placed as (
   select t.*, coalesce(s.file, '–') as file, s.device, traced_us is not null or s.own as own,
