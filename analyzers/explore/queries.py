@@ -149,11 +149,8 @@ def _search(con: duckdb.DuckDBPyConnection, text: str) -> int:
     with _SEARCHING:  # of several questions that come together one looks, and the others wait for it
         con.execute("create table if not exists memory.searches (number bigint, tables varchar, text varchar)")
         con.execute("create table if not exists memory.found (number bigint, place bigint)")
-        known = con.execute(
-            """select max(number) filter (tables = current_database() and text = ?), coalesce(max(number), 0) + 1
-               from memory.searches""",
-            [text],
-        ).fetchone() or (None, 1)
+        numbers = "max(number) filter (tables = current_database() and text = ?), coalesce(max(number), 0) + 1"
+        known = only_row(con.execute(f"select {numbers} from memory.searches", [text])) or (None, 1)
         if known[0] is not None:
             return int(known[0])
         number = int(known[1])
