@@ -108,7 +108,7 @@ def _apart(files: Sequence[tuple[str, Reading[Any]]]) -> Together:
 class _Winners:
     """What is taken, by key, and once all of it was: how many keys there are, and the conflicts.
 
-    A key that was merged at once has one offer with the text of all.
+    A key that was merged at once has one offer, of which only key and text are set.
     """
 
     def __init__(self, merging: Merging, found: Together) -> None:
@@ -118,13 +118,13 @@ class _Winners:
     def __iter__(self) -> Iterator[Offer]:
         rest = sorted(set().union(*(offered for _, offered in self._found.rest)))
         apart = ((key, None) for key in rest)
-        at_once = ((x.record.key, x) for x in self._found.records)
+        at_once = ((x.key, x) for x in self._found.records)
         for key, merged in heapq.merge(apart, at_once, key=lambda x: x[0]):
             if merged is None:
                 yield from self._of_key(key)
                 continue
             self.keys += 1
-            yield merged.record
+            yield Offer(0, key, "", "", None, merged.text)
             if merged.rivals:
                 self._compare(key, [self._ranked(path, offer) for path, offer in merged.rivals])
 

@@ -43,7 +43,7 @@ class FindDbFile(LongFile):
     """The items of a find-db's records, in order.  Lines without key or ``=`` (``keyless``) have none."""
 
     def __init__(self, data: bytes, judge: Judge, usual: Usual) -> None:
-        self._data, self._judge = data, judge
+        self.data, self._judge = data, judge
         self.columns = index = index_of(data)
         problems = [_usual_tail(*tail) for tail in index.tails]
         known = np.array([x is not None for x in (*problems, None)])  # the last is that of records not ordinary
@@ -59,11 +59,11 @@ class FindDbFile(LongFile):
 
     def _line(self, number: int) -> str:
         start, end = self.columns.starts[number - 1], self.columns.starts[number] - 1
-        return self._data[start:end].decode("utf-8", "surrogateescape")
+        return self.data[start:end].decode("utf-8", "surrogateescape")
 
     def _key(self, number: int) -> str:
         start = self.columns.starts[number - 1]
-        return self._data[start : start + self.columns.equals[number - 1]].decode("utf-8", "surrogateescape")
+        return self.data[start : start + self.columns.equals[number - 1]].decode("utf-8", "surrogateescape")
 
     def _judge_line(self, number: int) -> Judged:
         key, _, payload = self._line(number).partition("=")
@@ -80,8 +80,9 @@ class FindDbFile(LongFile):
     @cached_property
     def _first(self) -> dict[str, int]:
         """Key → line of its first record."""
-        first = self.columns.first[self._numbers - 1] + 1 == self._numbers
-        return {self._key(number): number for number in self._numbers[first].tolist()}
+        usual = zip(self.usual_keys.to_pylist(), (self.usual_lines + 1).tolist(), strict=True)
+        odd = ((self._key(n), n) for n in self._odd if self.columns.first[n - 1] == n - 1)
+        return dict(chain(usual, odd))
 
     @cached_property
     def _again(self) -> dict[str, list[int]]:
@@ -134,8 +135,14 @@ class FindDbFile(LongFile):
         """Each item that was judged, what becomes of it, and the lines of those that it was judged for."""
         for number, judged in self._odd.items():
             yield from ((item, row, (number,)) for item, row in judged)
-        for solver, lines in self._kinds.lines(self._usual):
-            yield next((item, row, lines) for item, row in self._judged(lines[0]) if item.solver == solver)
+        yield from self._judged_alike
+
+    @cached_property
+    def _judged_alike(self) -> Sequence[tuple[Item, Row, Sequence[int]]]:
+        return [
+            next((item, row, lines) for item, row in self._judged(lines[0]) if item.solver == solver)
+            for solver, lines in self._kinds.lines(self._usual)
+        ]
 
     @property
     def alike(self) -> Iterator[tuple[Row, Sequence[int]]]:
@@ -162,11 +169,8 @@ class FindDbFile(LongFile):
         """What an item of the columns offers to its key."""
         columns = self.columns
         solver, time_us = columns.solvers[columns.solver[item]], float(columns.time_us[item])
-        return Offer(int(columns.line[item]) + 1, key, solver, solver, time_us, self.text(item))
-
-    def text(self, item: int) -> str:
-        """An item of the columns as it stands in the file."""
-        return self._data[self.columns.at[item] : self.columns.ends[item]].decode()
+        text = self.data[columns.at[item] : columns.ends[item]].decode()
+        return Offer(int(columns.line[item]) + 1, key, solver, solver, time_us, text)
 
     @property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
@@ -202,7 +206,7 @@ class FindDbFile(LongFile):
         starts = self.columns.starts[self.usual_lines]
         cuts = np.empty(2 * len(starts), np.int64)  # every other text is a key
         cuts[::2], cuts[1::2] = starts, starts + self.columns.equals[self.usual_lines]
-        texts = pa.LargeStringArray.from_buffers(max(len(cuts) - 1, 0), pa.py_buffer(cuts), pa.py_buffer(self._data))
+        texts = pa.LargeStringArray.from_buffers(max(len(cuts) - 1, 0), pa.py_buffer(cuts), pa.py_buffer(self.data))
         return texts.take(pa.array(np.arange(0, len(cuts), 2)))
 
     def with_less(self, needed: Workspaces) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from analyzers.overrides.override_format import MergedRecord, Together
 from analyzers.overrides.reading import Offer, Reading
 
 Ints = npt.NDArray[np.int64]
+_AT_ONCE = 1 << 16
+"""Keys whose records are written at once: some hundred bytes each."""
 
 
 def together(files: Sequence[tuple[str, Reading[FindDbFile]]]) -> Together:
@@ -87,13 +89,27 @@ class _Items:
         marked = sorted(range(len(self.solvers)), key=lambda x: f"{self.solvers[x]}:")  # as texts of items are ordered
         mark = np.argsort(np.array(marked, np.int64))
         taken = taken[np.lexsort((mark[self.solver[taken]], self.time_us[taken], self.key[taken]))]
-        rivals = self._rivals()
+        rivals, data = self._rivals(), [file.data for file in self.files]
         starts = np.flatnonzero(np.diff(self.key[taken], prepend=-1))
-        for start, end in pairwise([*starts.tolist(), len(taken)]):
-            items = taken[start:end].tolist()
-            first = self._offer(items[0])
-            text = ";".join(self._text(x) for x in items)
-            yield MergedRecord(first._replace(text=text), rivals.get(int(self.key[items[0]]), ()))
+        stops = np.append(starts[1:], len(taken))
+        for at in range(0, len(starts), _AT_ONCE):
+            start, stop = starts[at : at + _AT_ONCE], stops[at : at + _AT_ONCE]
+            items = taken[start[0] : stop[-1]]
+            rows = zip(self.file[items].tolist(), *(x.tolist() for x in self._places(items)), strict=True)
+            texts = (data[file][begin:end] for file, begin, end in rows)
+            numbers, counts = self.key[taken[start]], (stop - start).tolist()
+            keys = self.keys.take(pa.array(numbers)).to_pylist()
+            for number, key, count in zip(numbers.tolist(), keys, counts, strict=True):
+                yield MergedRecord(key, b";".join(islice(texts, count)).decode(), rivals.get(number, ()))
+
+    def _places(self, items: Ints) -> tuple[Ints, Ints]:
+        """Where items begin and end in their files."""
+        begins, ends = np.empty(len(items), np.int64), np.empty(len(items), np.int64)
+        for number, file in enumerate(self.files):
+            mine = np.flatnonzero(self.file[items] == number)
+            places = self.place[items[mine]]
+            begins[mine], ends[mine] = file.columns.at[places], file.columns.ends[places]
+        return begins, ends
 
     def _fastest(self, groups: Ints) -> Ints:
         """Of each group the fastest item, of several the one of the smallest solver, then of the first file."""
@@ -122,6 +138,3 @@ class _Items:
 
     def _offer(self, item: int) -> Offer:
         return self.files[int(self.file[item])].offer(int(self.place[item]), self.keys[int(self.key[item])].as_py())
-
-    def _text(self, item: int) -> str:
-        return self.files[int(self.file[item])].text(int(self.place[item]))

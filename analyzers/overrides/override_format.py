@@ -79,11 +79,12 @@ class Report:
 
 
 class MergedRecord(NamedTuple):
-    """What was taken for one key: ``record``, whose text has all items in order, and, where the fastest items of files
-    are of several solutions, these with their files' paths.
+    """What was taken for one key: the ``text`` of all items in order, and, where the fastest items of files are of
+    several solutions, these with their files' paths.
     """
 
-    record: Offer
+    key: str
+    text: str
     rivals: Sequence[tuple[str, Offer]]
 
 
