@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.double_counts import by_log, remarks
+from analyzers.evidence.double_counts import remarks_on
 from analyzers.evidence.runs import tables_of_logs
 from logparse.formats.traces.torch.records import ASSIGNED, BY_ORDER, UNREAD
 from logparse.model import Evidence, Finding
@@ -153,7 +153,7 @@ def _profile(tables: Tables) -> Iterator[Remark]:
 
 
 def _counted(tables: Tables) -> Iterator[Remark]:
-    for message in remarks(by_log(tables.calls), tables.sources):
+    for message in remarks_on(tables.calls, tables.sources):
         yield message, {}
 
 

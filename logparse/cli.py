@@ -213,9 +213,9 @@ def top(
     from logparse import lookup
 
     held = opened(store)
-    frame = lookup.top(held, by=by, kind=kind, n=n, run=run)
+    rows = lookup.ranked(held, by=by, kind=kind, n=n, run=run)
     notes = partial(remarks_of, held, held.latest_run(run))
-    return Answer([frame.drop(columns="text")], frame, "top", notes=lambda: (f"note: {x}" for x in notes()))
+    return Answer([rows.drop_columns("text")], rows, "top", notes=lambda: (f"note: {x}" for x in notes()))
 
 
 @verb("logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'", table=True)

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
+import pyarrow as pa
+
 from logparse.errors import InputError
 from logparse.formats.format import FileFormat, Head, Line
 from logparse.formats.format import LineFormat as _LineFormat
 from logparse.ingest.lines import LineReader
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
 from logparse.store import Store
+from logparse.store.columns import column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,13 +122,21 @@ def top(
     Columns: calls, share (of all calls, or of all known time), problem (short), pick, pick_us, best, best_us, total_us,
     kind, calls_from, text.
     """
+    frame: pd.DataFrame = ranked(store, by=by, kind=kind, n=n, run=run).to_pandas()
+    return frame
+
+
+def ranked(
+    store: Store, *, by: str = "calls", kind: str | None = None, n: int = 20, run: str | None = None
+) -> pa.Table:
+    """The rows of ``top`` without pandas, whose import takes longer than most answers."""
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     sql, wanted = _RANKED.format(key=key, other=other), {"run": store.latest_run(run), "kind": kind, "n": n}
     with store.connect(sql=f"{_LINKED} {sql}") as con:
         con.execute(_LINKED)
-        frame: pd.DataFrame = con.execute(sql, wanted).df()
-    frame["problem"] = [problem_from_text(text).label for text in frame["text"]]
-    return frame
+        rows: pa.Table = con.sql(sql, params=wanted).to_arrow_table()
+    labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
+    return rows.set_column(rows.column_names.index("problem"), "problem", labels)
 
 
 @dataclass(frozen=True)
@@ -133,27 +144,42 @@ class Known:
     """What the store knows of one problem: rows of calls and measurements, each with the link's level and fan."""
 
     problem: Problem
-    calls: pd.DataFrame
-    measurements: pd.DataFrame
+    calls: pa.Table
+    measurements: pa.Table
 
 
-def known_lines(known: Sequence[Known]) -> Iterator[str | pd.DataFrame]:
+def known_lines(known: Sequence[Known]) -> Iterator[str | pa.Table]:
     """What is known of problems, as lines and tables, without the columns in which no row has a value."""
     for entry in known:
         yield entry.problem.label
         yield f"  {entry.problem.text}"
-        for title, frame in (("calls", entry.calls), ("measurements", entry.measurements)):
-            yield f"{title}: {len(frame) or 'none'}"
-            if len(frame):
-                yield frame.drop(columns="problem").dropna(axis="columns", how="all")
+        for title, rows in (("calls", entry.calls), ("measurements", entry.measurements)):
+            yield f"{title}: {len(rows) or 'none'}"
+            if len(rows):
+                names = (x for x in rows.column_names if x != "problem" and rows[x].null_count < len(rows))
+                yield rows.select(list(names))
 
 
-def known_table(known: Sequence[Known]) -> pd.DataFrame:
+def known_table(known: Sequence[Known]) -> pa.Table:
     """The same as one table, whose column ``what`` is ``call`` or ``time``."""
-    import pandas as pd
+    tables = [
+        rows.append_column("what", column([what] * len(rows), pa.string()))
+        for k in known
+        for what, rows in (("call", k.calls), ("time", k.measurements))
+    ]
+    return pa.concat_tables(tables, promote_options="default")
 
-    frames = [frame.assign(what=what) for k in known for what, frame in (("call", k.calls), ("time", k.measurements))]
-    return pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
+
+_CANDIDATES = """
+    select problem from (select problem from gemm_problems union all select problem from conv_problems)
+    where starts_with(problem, $kind) and contains(problem, $sizes)"""
+_KNOWN_CALLS = """
+    select level, run, category, pid, solution, cast(sum(count) as bigint) as count, min(first_seen) as first_seen,
+           max(last_seen) as last_seen, by_tool, problem from calls join levels using (problem)
+    group by all order by count desc nulls last"""
+_KNOWN_TIMES = """
+    select level, run, origin, solution, status, time_us, workspace_bytes, error, key_text, problem
+    from measurements join levels using (problem) order by time_us nulls last, solution"""
 
 
 def show(store: Store, text: str) -> list[Known]:
@@ -161,34 +187,20 @@ def show(store: Store, text: str) -> list[Known]:
 
     Raises InputError when it holds no problem and names none of the store.
     """
+    from logparse.links import linked
+
     problems = _labelled(store, text) or problems_in(text)
     out = []
-    with store.connect() as con:
-        everything = con.execute("select problem from gemm_problems union all select problem from conv_problems").df()
+    with store.connect(sql=f"{_CANDIDATES} {_KNOWN_CALLS} {_KNOWN_TIMES}") as con:
         for problem in problems:
-            from logparse.links import linked
-
-            levels = {}
-            for candidate in everything["problem"][everything["problem"].str.startswith(problem.kind)]:
-                level = linked(problem, problem_from_text(candidate)) if _may_link(problem, candidate) else None
-                if level:
-                    levels[candidate] = level
-            import pandas as pd
-
-            con.register(
-                "levels", pd.DataFrame({"problem": list(levels), "level": list(levels.values())}, dtype="object")
-            )
-            calls = con.execute(
-                """select level, run, category, pid, solution, sum(count) as count, min(first_seen) as first_seen,
-                   max(last_seen) as last_seen, by_tool, problem from calls join levels using (problem)
-                   group by all order by count desc nulls last"""
-            ).df()
-            measurements = con.execute(
-                """select level, run, origin, solution, status, time_us, workspace_bytes, error, key_text, problem
-                   from measurements join levels using (problem) order by time_us nulls last, solution"""
-            ).df()
+            wanted = {"kind": problem.kind, "sizes": _sizes(problem)}
+            candidates = [text for (text,) in con.execute(_CANDIDATES, wanted).fetchall()]
+            levels = {x: level for x in candidates if (level := linked(problem, problem_from_text(x)))}
+            names, found = (column(x, pa.string()) for x in (list(levels), list(levels.values())))
+            con.register("levels", pa.Table.from_arrays([names, found], names=["problem", "level"]))
+            calls, times = (con.sql(sql).to_arrow_table() for sql in (_KNOWN_CALLS, _KNOWN_TIMES))
             con.unregister("levels")
-            out.append(Known(problem, calls, measurements))
+            out.append(Known(problem, calls, times))
     return out
 
 
@@ -201,7 +213,7 @@ def _labelled(store: Store, text: str) -> list[Problem]:
     written = ",".join(filter(None, sizes.groups()))
     sql = """select problem from (select problem from gemm_problems union select problem from conv_problems)
              where contains(problem, ?) order by problem"""
-    with store.connect() as con:
+    with store.connect(sql=sql) as con:
         texts = [row[0] for row in con.execute(sql, [written]).fetchall()]
     return [problem for problem in map(problem_from_text, texts) if problem.label == text]
 
@@ -210,13 +222,13 @@ _LABELLED_SIZES = re.compile(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×
 """How the labels of a GEMM and of a convolution begin (``logparse.model``)."""
 
 
-def _may_link(problem: Problem, candidate: str) -> bool:
-    """A cheap test before the texts are parsed: whether both texts hold the same sizes."""
+def _sizes(problem: Problem) -> str:
+    """What a linked problem's text holds, too: few texts have to be parsed."""
     if isinstance(problem, GemmProblem) and not problem.members:
-        return f" mnk={problem.m},{problem.n},{problem.k} " in candidate
+        return f" mnk={problem.m},{problem.n},{problem.k} "
     if isinstance(problem, ConvProblem):
-        return f" in={problem.n},{problem.c}," in candidate
-    return True
+        return f" in={problem.n},{problem.c},"
+    return ""
 
 
 def problems_in(text: str) -> list[Problem]:

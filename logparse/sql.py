@@ -78,7 +78,7 @@ def _child(
     import duckdb
 
     try:
-        with open_store(store_url).connect(run, sealed=True) as con:
+        with open_store(store_url).connect(run, sealed=True, sql=sql) as con:
             statements = con.extract_statements(sql)
             if len(statements) != 1 or statements[0].type not in (
                 duckdb.StatementType.SELECT,

@@ -7,18 +7,37 @@ it is remarked; so are logs left out beside another that has the same process on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-import pandas as pd
-
-from analyzers.evidence.cells import count_of
 from logparse.store import Store
 
-SQL = """select source_id, category, kind = 'conv' as conv, pid, cast(sum(count) as bigint) as calls
-         from calls where run = $run and not by_tool group by all having calls > 0"""
-"""Columns that ``remarks`` wants, one row per log, category, process and kind."""
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CALLS = """select source_id, category, kind = 'conv' as conv, pid, cast(sum(count) as bigint) as calls
+            from calls where run = $run and not by_tool group by all having calls > 0"""
+_SOURCES = "select source_id, path, coalesce(bytes, 0), pid_from from sources where run = $run"
 _SHOWN = 4
+
+
+class Calls(NamedTuple):
+    """The calls of a log, of one category, process (None: unknown) and kind."""
+
+    source_id: str
+    category: str
+    conv: bool
+    pid: int | None
+    calls: int
+
+
+class LogFile(NamedTuple):
+    """A source; ``pid_from`` is what states its process."""
+
+    path: str
+    bytes: int
+    pid_from: str | None
 
 
 @dataclass(frozen=True)
@@ -33,49 +52,51 @@ class _Log:
     """Only the file's name states the process."""
 
 
-def by_log(calls: pd.DataFrame) -> pd.DataFrame:
-    """The rows of ``SQL``, from the view ``calls`` of one run."""
-    rows = calls[~calls["by_tool"].fillna(False).astype(bool)]
-    rows = rows.assign(conv=rows["kind"] == "conv", calls=rows["count"].astype("Float64"))
-    out = rows.groupby(["source_id", "category", "conv", "pid"], dropna=False)["calls"].sum().reset_index()
-    return out[out["calls"] > 0]
-
-
 def remarks_of(store: Store, run: str) -> list[str]:
     """The remarks on a run's counts, as lines."""
-    with store.connect() as con:
-        rows = con.execute(SQL, {"run": run}).df()
-        sources = con.execute(
-            "select source_id, path, bytes, pid_from from sources where run = $run", {"run": run}
-        ).df()
-    return list(remarks(rows, sources))
+    with store.connect(sql=f"{_CALLS} {_SOURCES}") as con:
+        rows = con.execute(_CALLS, {"run": run}).fetchall()
+        sources = con.execute(_SOURCES, {"run": run}).fetchall()
+    return list(remarks(map(Calls._make, rows), {source_id: LogFile(*about) for source_id, *about in sources}))
 
 
-def remarks(rows: pd.DataFrame, sources: pd.DataFrame) -> Iterator[str]:
+def remarks_on(calls: pd.DataFrame, sources: pd.DataFrame) -> Iterator[str]:
+    """The same of one run's rows of the views ``calls`` and ``sources``."""
+    rows = calls[~calls["by_tool"].fillna(False).astype(bool)]
+    rows = rows.assign(conv=rows["kind"] == "conv", calls=rows["count"].astype("Float64"))
+    rows = rows.groupby(["source_id", "category", "conv", "pid"], dropna=False)["calls"].sum().reset_index()
+    rows = rows[rows["calls"] > 0]
+    pids = rows["pid"].astype("Int64").astype("object").where(rows["pid"].notna(), None)
+    made = zip(rows["source_id"], rows["category"], rows["conv"], pids, rows["calls"].astype("int64"), strict=True)
+    sizes = sources["bytes"].fillna(0).astype("int64")
+    files = map(LogFile, sources["path"], sizes, sources["pid_from"])
+    yield from remarks(map(Calls._make, made), dict(zip(sources["source_id"], files, strict=True)))
+
+
+def remarks(rows: Iterable[Calls], sources: Mapping[str, LogFile]) -> Iterator[str]:
     """Sums over logs of unknown process, logs that were left out beside others, and logs that may be one."""
+    given = list(rows)
     for conv in (False, True):
-        logs = _logs(rows[rows["conv"] == conv], sources)
+        logs = _logs([row for row in given if row.conv == conv], sources)
         what = "convolution" if conv else "GEMM"
         yield from _added(logs, what)
         yield from _not_counted(logs, what)
         yield from _alike(logs, what)
 
 
-def _logs(rows: pd.DataFrame, sources: pd.DataFrame) -> list[_Log]:
+def _logs(rows: Sequence[Calls], sources: Mapping[str, LogFile]) -> list[_Log]:
     """The logs of one kind of calls, with what ``workload`` takes of them."""
-    totals = rows.groupby(["pid", "category"], dropna=False)["calls"].sum().reset_index()
-    totals = totals.sort_values(["calls", "category"], ascending=[False, True])
-    best = totals.assign(pid=totals["pid"].astype("Float64").fillna(-1)).drop_duplicates("pid")
-    taken = dict(zip(best["pid"], best["category"], strict=True))
-    paths = dict(zip(sources["source_id"], sources["path"], strict=True))
-    sizes = dict(zip(sources["source_id"], sources["bytes"].fillna(0), strict=True))
-    by_name = set(sources.loc[sources["pid_from"] == "name", "source_id"])
+    totals: dict[tuple[int | None, str], int] = {}
+    for row in rows:
+        totals[row.pid, row.category] = totals.get((row.pid, row.category), 0) + row.calls
+    taken: dict[int | None, str] = {}
+    for pid, category in sorted(totals, key=lambda x: (-totals[x], x[1])):
+        taken.setdefault(pid, category)
     out = []
-    for source, category, process, calls in rows[["source_id", "category", "pid", "calls"]].itertuples(index=False):
-        pid = count_of(process)
-        counted = taken[-1 if pid is None else pid] == category
-        path, size = paths.get(source, source), int(sizes.get(source, 0))
-        out.append(_Log(path, category, pid, int(calls), size, counted, source in by_name))
+    for row in rows:
+        file = sources.get(row.source_id, LogFile(row.source_id, 0, None))
+        counted, by_name = taken[row.pid] == row.category, file.pid_from == "name"
+        out.append(_Log(file.path, row.category, row.pid, row.calls, file.bytes, counted, by_name))
     return sorted(out, key=lambda log: (log.path, log.category))
 
 

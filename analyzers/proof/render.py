@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.double_counts import by_log, remarks
+from analyzers.evidence.double_counts import remarks_on
 from analyzers.overrides.render import unread_lines
 from analyzers.overrides.verbs import Unread
 from analyzers.proof.coverage import Coverage
@@ -75,9 +75,9 @@ def _idle_lines(found: Coverage) -> list[str]:
 
 def count_lines(tables: Tables, found: Sequence[Coverage]) -> list[str]:
     """Where the numbers of calls that files are compared with may be too large or too small."""
-    rows = by_log(tables.calls)
-    rows = rows[rows["conv"].isin({x.format.convolutions for x in found})]
-    return [f"note: {remark}" for remark in remarks(rows, tables.sources)]
+    rows = tables.calls
+    rows = rows[(rows["kind"] == "conv").isin({x.format.convolutions for x in found})]
+    return [f"note: {remark}" for remark in remarks_on(rows, tables.sources)]
 
 
 def coverage_frame(found: Coverage) -> pd.DataFrame:

@@ -154,13 +154,14 @@ def arrow(table: pd.DataFrame | pa.Table | None, of: str = "") -> pa.Table:
         "bool": pa.bool_(),
         "time": pa.timestamp("ms"),  # Parquet has no seconds
     }
-    if isinstance(table, pa.Table):
-        return table
     assert table is not None, "a verb without a table has no option for its format"
     if not of:
-        return pa.Table.from_pandas(table, preserve_index=False)
+        return table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
     named = [column.split(" ") for column in TABLES[of].split(", ")]
     schema = pa.schema([(name, types[kind]) for name, kind in named])
+    if isinstance(table, pa.Table):
+        known = (table[x.name] if x.name in table.column_names else pa.nulls(len(table)) for x in schema)
+        return pa.table([column.cast(field.type) for column, field in zip(known, schema, strict=True)], schema=schema)
     wanted = table.reindex(columns=schema.names)
     unknown = {name for name in schema.names if wanted[name].isna().all()}  # pandas may hold them in any type
     columns = [

@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from logparse.errors import StoreError
 from logparse.location import META, PutIfAbsent, explained, make_folder, put_if_absent, replace_file, resolve
-from logparse.store.columns import conformed
+from logparse.store.columns import column, conformed
 from logparse.store.columns import table as arrow_table
 from logparse.store.manifest import MERGED, Manifest, latest, manifests
 from logparse.store.manifest import forget as forget_attempts
@@ -60,6 +60,8 @@ _COMBINED = 256  # files whose tables are combined at a time
 _OWN = {"calls": "calls", "workload": "workload", "messages": "process_messages"}  # frames of one run, and their views
 FRAMES = (*_OWN, "sources", "gemm_problems", "conv_problems", "links", "measurements", "solutions", "kernels", "facts")
 """The tables that analyzers take."""
+_FEW, _SMALL_BYTES = 64, 16 << 20
+"""Parts of a table that are read whole: up to so many files and bytes together."""
 _LARGE = frozenset({"gemms", "convs", "measurements"})
 
 
@@ -268,8 +270,8 @@ class Store:
         """An in-memory DuckDB connection with the views; ``run`` limits every view to one run.
 
         ``sql`` limits the views to those that this text names and their sources: making all views takes longer than
-        most queries.  ``sealed``: the connection needs no access to files, so that untrusted SQL may be denied it;
-        otherwise DuckDB reads the large tables of a local store itself, which takes a third less time and memory.
+        most queries.  DuckDB reads the large tables of a local store itself, which takes a third less time and memory.
+        ``sealed``: untrusted SQL may be denied access to files then; those of these tables stay allowed.
         """
         import duckdb
 
@@ -289,12 +291,13 @@ class Store:
         if sql is not None:
             views = named_in(sql, views)
             sql = " ".join([sql, *views.values()])
+        allowed: list[str] = []
         for table, schema in SCHEMAS.items():
             if sql is not None and f"{table}_" not in sql:
                 continue
             parts = self.parts(table, attempts, manifest)
             torn = [p for p in parts if attempt_of(p) in halves]
-            paths = parts if table in _LARGE and self.folder is not None and not sealed and not torn else []
+            paths = parts if table in _LARGE and self.folder is not None and not torn else []
             if torn:
                 con.register(f"{table}_", self._untorn(table, schema, parts, torn, single))
             elif paths:
@@ -302,18 +305,17 @@ class Store:
                 wanted = ", ".join(f'"{name}"' for name in schema.names)  # parts of earlier versions have more columns
                 read = f"read_parquet([{names}], hive_partitioning=false)"
                 con.execute(f"create view {table}_ as select {wanted} from {read}")
+                allowed += paths
             else:
                 con.register(f"{table}_", self._dataset(table, schema, parts))
-        findings = f"{self.root}/findings/findings.parquet"
-        has_findings = self.filesystem.get_file_info(findings).is_file
-        con.register(
-            "findings_",
-            pq.read_table(findings, filesystem=self.filesystem, schema=FINDINGS_SCHEMA)
-            if has_findings
-            else FINDINGS_SCHEMA.empty_table(),
-        )
+        if sql is None or "findings_" in sql:
+            findings = f"{self.root}/findings/findings.parquet"
+            written = [findings] if self.filesystem.get_file_info(findings).is_file else []
+            con.register("findings_", self.rows(written, FINDINGS_SCHEMA))
         for view, definition in views.items():
             con.execute(f"create view {view} as {definition}")
+        if sealed and allowed:
+            con.execute(f"set allowed_paths = [{', '.join(map(sql_text, allowed))}]")
         return con
 
     def query(
@@ -408,13 +410,17 @@ class Store:
         return [info for info in self.filesystem.get_file_info(selector) if info.is_file]
 
     def rows(self, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
-        """The rows of files; columns that a file lacks are unknown.
+        """The rows of files; columns that a file lacks are unknown, the category is its folder's.
 
         It is as fast as pyarrow.dataset, whose import of pandas takes longer than reading most logs.
         """
 
         def read(path: str) -> pa.Table:
-            return conformed(pq.ParquetFile(path, filesystem=self.filesystem).read(use_threads=False), schema)
+            rows = pq.ParquetFile(path, filesystem=self.filesystem).read(use_threads=False)
+            folder = path.split("/")[-2]
+            if folder.startswith("category="):  # of a partitioned table
+                rows = rows.append_column("category", column([folder.partition("=")[2]] * len(rows), pa.string()))
+            return conformed(rows, schema)
 
         found = [arrow_table([], schema)]
         with ThreadPoolExecutor(_READ_TOGETHER) as reading:
@@ -439,7 +445,10 @@ class Store:
 
     def _dataset(self, table: str, schema: pa.Schema, paths: Sequence[str]) -> pa.Table | ds.Dataset:
         if not paths:
-            return schema.empty_table()
+            return arrow_table([], schema)
+        infos = self.filesystem.get_file_info(list(paths)) if len(paths) <= _FEW and self.folder is not None else []
+        if infos and sum(info.size for info in infos) <= _SMALL_BYTES:
+            return self.rows(paths, schema)  # pyarrow.dataset imports pandas
         import pyarrow.dataset as ds
 
         partitioning = (
