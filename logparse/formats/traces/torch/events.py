@@ -75,6 +75,10 @@ _STEP_CATEGORIES = ("user_annotation", "cpu_op", "Operator", "python_function")
 """Of the thread that called ``step()``, by versions of PyTorch; ``gpu_user_annotation`` is its copy on the device."""
 
 
+_GRAPH = b"GraphLaunch"
+"""In the names of the runtime's calls that replay a graph."""
+
+
 def read_events(source: Source) -> Iterator[Outcome]:
     """Every event of the trace, in exactly one unit; records come at the end."""
     columns = Columns()
@@ -108,6 +112,7 @@ class _Reader:
         """All events of a batch; damaged ones come back as rejects."""
         if _STEP in batch.block:
             self._take_steps(batch)
+        self._columns.graphs |= _GRAPH in batch.block
         if self._block(batch):
             return
         bodies = batch.bodies

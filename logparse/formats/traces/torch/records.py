@@ -77,6 +77,8 @@ class Columns:
         """Which kernels' launches are events of this trace, where launches were read."""
         self.replayed_from: int | None = None
         """The first operator that is no event of this trace but of a captured graph."""
+        self.graphs = False
+        """Whether an event of the trace may be the launch of a graph."""
         self.raw_names = _Memo(self._name)
         """Indices of names as they stand in the file."""
         self.plain_kinds = _Memo(lambda raw: self.kind(self.raw_names[raw]))
@@ -86,8 +88,10 @@ class Columns:
 
     @property
     def ids_suffice(self) -> bool:
-        """Whether every kernel bears the id of an operator; those of CUDA graphs may bear one of an annotation."""
-        return not self.without_id and bool(np.isin(self.kernel_id, self.op_id).all())
+        """Whether every kernel bears the id of the operator that computes it; those of a replayed graph bear none, that
+        of an annotation, or that of the operator around the replay.
+        """
+        return not self.graphs and not self.without_id and bool(np.isin(self.kernel_id, self.op_id).all())
 
     def _name(self, raw: bytes) -> int:
         text = raw.decode("utf-8", "backslashreplace")
@@ -139,7 +143,9 @@ class Columns:
 
 
 def records_of(columns: Columns, by_time: Ints | None) -> Iterator[Outcome]:
-    """Calls, measurements, kernels and messages.  ``by_time``: the operator (or -1) of each kernel that bears no id."""
+    """Calls, measurements, kernels and messages.  ``by_time``: the operator (or -1) of each kernel that bears no id, or
+    that a graph replayed.
+    """
     yield from _Records(columns, by_time).outcomes()
 
 
@@ -152,8 +158,9 @@ class _Records:
         self._name: Ints = np.frombuffer(columns.kernel_name, dtype=np.int32).astype(np.int64)
         self._device: Ints = np.frombuffer(columns.kernel_device, dtype=np.int16).astype(np.int64)
         self._op, self._ambiguous = self._operators()
+        self._events = len(columns.op_kind) if columns.replayed_from is None else columns.replayed_from
         if by_time is not None:
-            self._op = np.where(self._op < 0, by_time, self._op)
+            self._op = np.where((self._op < 0) | (by_time >= self._events), by_time, self._op)
         bears_id = np.frombuffer(columns.kernel_id, dtype=np.int64) >= 0
         launched = bears_id if columns.launched is None else bears_id | columns.launched
         self._timeline = Timeline(self._start, self._us, self._device, launched, self._name)
@@ -163,7 +170,6 @@ class _Records:
         self._calls: Counter[tuple[int, int]] = Counter()
         self._samples: dict[tuple[int, tuple[int, ...]], array[float]] = {}
         self._call_events = self._unread_events = 0
-        self._events = len(columns.op_kind) if columns.replayed_from is None else columns.replayed_from
         self._unread: Counter[tuple[str, str]] = Counter()
         self._backward_us = self._assigned_us = self._by_order_us = 0.0
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from logparse.formats.traces.torch.graphs import Capture
 from logparse.formats.traces.torch.profiler import FORMAT
 from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
@@ -139,3 +140,51 @@ def test_replays_whose_kernels_bear_the_id_of_no_operator() -> None:
     known, found = (facts(records(outcomes(FORMAT, json.dumps(x).encode()))) for x in (content, changed))
     assert found == known
     assert float(found["graph_unexplained_us"]) > 0
+
+
+def test_replays_within_an_operator_are_not_its_kernels(tmp_path: Path) -> None:
+    """A compiled region replays a graph: its kernels bear the region's id, and belong to the captured operators."""
+    shutil.copy(FOLDER / "capture.trace.json", tmp_path)
+    content = json.loads((FOLDER / "decode.trace.json").read_text())
+    events = content["traceEvents"]
+    launches = [e for e in events if e["name"] == "hipGraphLaunch"]
+    replayed = {launch["args"]["correlation"] for launch in launches}
+    region = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "Torch-Compiled Region: 0/0",
+        **{k: launches[0][k] for k in ("pid", "tid")},
+    }
+    for number, launch in enumerate(launches):
+        events.append({**region, "ts": launch["ts"] - 1, "dur": 10, "args": {"External id": 900_000 + number}})
+    for event in events:
+        if event.get("cat") == "kernel" and event["args"]["correlation"] in replayed:
+            number = sorted(replayed).index(event["args"]["correlation"])
+            event["args"]["External id"] = 900_000 + number
+    path = tmp_path / "decode.trace.json"
+    path.write_text(json.dumps(content))
+    found, known = read(path), read(FOLDER / "decode.trace.json")
+    assert calls(found) == calls(known)
+    assert facts(found) == {**facts(known), "pid": str(region["pid"])}
+    ops = {r.op for r in found if isinstance(r, Kernel)}
+    assert ops == {"aten::mm", "aiter::rmsnorm", "Torch-Compiled Region: 0/0"}
+
+
+def test_captures_of_equal_layers_are_one(tmp_path: Path) -> None:
+    shutil.copy(FOLDER / "decode.trace.json", tmp_path)
+    content = json.loads((FOLDER / "capture.trace.json").read_text())
+    later = json.loads(json.dumps(content["traceEvents"]))
+    for event in later:
+        event["ts"] = event.get("ts", 0) + 1e6
+        for name in {"External id", "correlation"} & event.get("args", {}).keys():
+            event["args"][name] += 500_000
+    content["traceEvents"] += later
+    (tmp_path / "capture.trace.json").write_text(json.dumps(content))
+    assert calls(read(tmp_path / "decode.trace.json")) == {"TN 1024×32×512 bf16_r": 4}
+
+
+def test_the_last_kernel_of_a_large_graph_may_lack() -> None:
+    names = tuple(range(200))
+    capture = Capture(names, names, names)
+    assert [count for count in range(190, 202) if capture.begins_with(tuple(range(count)))] == [199]
+    assert not capture.begins_with((*names[:198], 0))
