@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import gzip
 import json
 import math
 import sys
@@ -101,8 +102,8 @@ def main() -> int:
     device = str(record["environment"].get("device", "unknown")).replace(" ", "-")
     folder = Path(options.results)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"steady-clock{'-smoke' if options.smoke else ''}-{device}-{record['date'][:10]}.json"
-    path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    path = folder / f"steady-clock{'-smoke' if options.smoke else ''}-{device}-{record['date'][:10]}.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(record).encode(), mtime=0))
     for name, part in parts.items():
         print(f"{name}: {json.dumps({key: value for key, value in part.items() if not isinstance(value, list)})}")
     for what in record["missed"]:

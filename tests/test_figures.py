@@ -143,6 +143,14 @@ def references(*names: str, date: str = "2*") -> str:
     return f"{sum(abs(x - 1) > 0.05 for x in drifts)} of {len(drifts)}"
 
 
+def promises(name: str) -> tuple[str, str]:
+    """How many pairs of program and action kept their promise, and the largest error."""
+    made = record(name)
+    errors = [abs(x["error"]) for model in made["models"].values() for x in model["actions"] if "error" in x]
+    kept = sum(x <= 0.05 for x in errors)
+    return f"{kept} of {len(errors)}", f"(largest error {percent(max(errors))})"
+
+
 RESULT_ROWS: Mapping[str, Callable[[], str]] = {
     "gemms": lambda: products("gemms"),
     "gemms-profile": lambda: products("gemms-profile"),
@@ -195,3 +203,19 @@ def test_the_raw_samples_give_the_medians() -> None:
             for row in result["rows"]:
                 if row["samples_us"]:
                     assert row["time_us"] == pytest.approx(median(row["samples_us"]))
+
+
+@pytest.mark.parametrize("name", ["actions", "actions-others"])
+def test_promises_of_actions_are_those_of_their_records(name: str) -> None:
+    kept, worst = promises(name)
+    assert re.search(rf"{kept}[^|]*within 5 % {re.escape(worst)}", text("docs/results.md"))
+
+
+def test_the_clock_loop_and_own_kernels_are_those_of_their_records() -> None:
+    clock, page = record("steady-clock"), text("docs/measurement.md")
+    assert f"{clock['load']['discarded']} of {clock['load']['blocks']:,} blocks" in page
+    held, free = (percent(clock["copies"][f"median_off_{x}"], 2) for x in ("held", "free"))
+    assert f"copies were {held} apart in the median, {free} without the loop" in page
+    (action,) = record("own-kernel")["models"]["vocabulary"]["actions"]
+    predicted, measured = action["predicted_us"] / 1e3, action["measured_us"] / 1e3
+    assert f"→ {predicted:.2f} ms promised, {measured:.2f} measured" in text("docs/results.md")

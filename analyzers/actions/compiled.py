@@ -27,7 +27,7 @@ COMPILED = Action(
     application=lambda job: _application(job, "model.compile()"),
     excludes="compile",
     needs="sizes that do not vary (each new size is compiled again, for seconds to minutes), and a look at the step's "
-    "time before and after: on an H200 small models became 17% faster and 31% slower",
+    "time before and after: on an H200 the steps of four models took from 17% less to 31% more",
     waits=True,
 )
 GRAPHS = Action(
@@ -38,7 +38,8 @@ GRAPHS = Action(
     application=lambda job: _application(job, 'model.compile(mode="reduce-overhead")'),
     contains=("compiled",),
     excludes="compile",
-    needs="sizes that do not vary, and outputs that are not kept from one call to the next (clone them)",
+    needs="sizes that do not vary, and outputs that are not kept from one call to the next (clone them); on an H200 a "
+    "step of DenseNet-121 went from 58 to 22 ms",
     waits=True,
 )
 ALL = (COMPILED, GRAPHS)

@@ -21,7 +21,7 @@ def lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
 
 
 def _waiting(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
-    """Those against waiting for the host, with the most that they can gain."""
+    """Those against waiting for the host, with the waiting that they can remove."""
     if not results or time is None:
         return []
     step, count = ("step", time.steps) if time.steps else ("run", 1.0)
@@ -29,7 +29,8 @@ def _waiting(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]
     profiled = " under the profiler, which slows the host" if time.profiled else ""
     out = [
         f"actions against waiting for the host, {duration(idle)} of {duration(window)} per {step}{profiled}: at most "
-        "that is gained, which no replay measures and no sum of GPU time includes:"
+        "that is gained by launching less, and what joined kernels save comes on top; no replay measures either and no "
+        "sum of GPU time includes them:"
     ]
     for result in results:
         out += [f"  {result.action.name}: {result.application.line}", f"      {result.action.about}"]

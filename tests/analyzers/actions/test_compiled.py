@@ -24,7 +24,8 @@ def test_the_time_that_the_gpu_waits_is_the_most_that_is_gained() -> None:
     first, *rest = render_actions.lines(found, gpu_time(job))
     assert first == (
         "actions against waiting for the host, 230 µs of 500 µs per step under the profiler, which slows the host: at "
-        "most that is gained, which no replay measures and no sum of GPU time includes:"
+        "most that is gained by launching less, and what joined kernels save comes on top; no replay measures either "
+        "and no sum of GPU time includes them:"
     )
     assert rest[0] == "  compiled: model.compile()"
     made = apply_module.module(found)
