@@ -177,6 +177,17 @@ def test_a_file_that_is_cut_in_a_foreign_line_keeps_its_formats(tmp_path: Path) 
     assert store.query("select format from sources")["format"].tolist() == ["hipblaslt-bench"]
 
 
+@pytest.mark.parametrize("as_arrow", [False, True])
+def test_no_time_is_shortened(as_arrow: bool) -> None:
+    times = pd.to_datetime([f"2026-11-21 05:{minute}:08" for minute in (10, 59)])
+    frame = pd.DataFrame(
+        {"run": ["one long name of a run", "another long name"], "first_seen": times, "solution": ["x" * 60] * 2}
+    )
+    shown = drawn(pa.Table.from_pandas(frame) if as_arrow else frame, 60)
+    assert "2026-11-21 05:10:08" in shown
+    assert "2026-11-21 05:59:08" in shown
+
+
 def test_names_are_shortened_to_what_differs() -> None:
     kernels = [f"kernel:void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_{x}_relu>(cutlass::Params)" for x in "ab"]
     assert shortened(kernels, 60) == [f"kernel:cutlass_80_tensorop_s16816gemm_{x}_relu" for x in "ab"]

@@ -31,6 +31,8 @@ _LEAST = 16
 _LEASTS = {"problem": 44}
 """Minimum width of columns that are never left out: without its problem a row is no answer."""
 _GAP = 3
+_WHOLE = ("int", "uint", "float", "double", "timestamp")
+"""Types of Arrow whose values are never shortened."""
 
 
 def terminal_width() -> int | None:
@@ -117,11 +119,11 @@ def _columns(block: pd.DataFrame | pa.Table | Rows) -> list[_Column]:
     elif "pyarrow" in type(block).__module__:
         table = cast("pa.Table", block)
         values = table.to_pydict()
-        numeric = {field.name: str(field.type).startswith(("int", "uint", "float", "double")) for field in table.schema}
+        numeric = {field.name: str(field.type).startswith(_WHOLE) for field in table.schema}
     else:
         frame = cast("pd.DataFrame", block)
         values = {str(name): frame[name].tolist() for name in frame.columns}
-        numeric = {str(name): frame[name].dtype.kind in "iuf" for name in frame.columns}
+        numeric = {str(name): frame[name].dtype.kind in "iufM" for name in frame.columns}
     return [_Column(name, numeric[name], [_cell(x) for x in values[name]]) for name in values]
 
 
