@@ -24,13 +24,13 @@ import pytest
 
 import logparse
 from logparse import api
-from logparse.errors import LogparseError
+from logparse.errors import LogparseError, UsageError
 from logparse.ingest import ingest, lines, one_input
 from logparse.output import TABLES, Answer, TableFormat, show
 from logparse.output.answer import arrow
 from logparse.output.terminal import drawn
 from logparse.store import Store, open_store
-from logparse.text import duration, shortened
+from logparse.text import duration, parse_share, shortened
 from tests.conftest import ROOT, SAMPLES
 from tests.program import asked, run
 
@@ -261,6 +261,17 @@ def test_numbers_are_exact_and_what_is_no_number_is_null(capsys: pytest.CaptureF
     assert json.loads(capsys.readouterr().out) == [{"x": 0.1, "n": 1}, {"x": None, "n": None}, {"x": None, "n": 2**60}]
     show(Answer(table=table), TableFormat.csv)
     assert capsys.readouterr().out == f"x,n\n0.1,1\n,\n,{2**60}\n"
+
+
+@pytest.mark.parametrize(("text", "share"), [("3%", 0.03), ("0.03", 0.03), (" 250 % ", 2.5), ("0", 0.0), ("5%", 0.05)])
+def test_a_share(text: str, share: float) -> None:
+    assert parse_share(text) == share
+
+
+@pytest.mark.parametrize("text", ["3", "1", "x", "-1%", "nan", "inf%", "%", "3%%"])
+def test_what_may_mean_percent_or_a_hundred_times_as_much_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="give a share such as 3%"):
+        parse_share(text)
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,11 @@ def ceiling(
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
     total, wall, traced = gpu_us(tables), steps(tables, settings)[1], traced_each_us(tables)
     each = known["problem"].map(traced).astype("float64").fillna(pick)
-    default = float((calls * each).sum())
-    saving = float((calls * each * _gains(known, judged)).sum())
+    now = (calls * each).groupby(known["problem"]).sum()
+    gains = (calls * each * _gains(known, judged)).groupby(known["problem"]).sum()
+    listed = _listed(known["problem"], findings, tables)
+    default = float(now.sum())
+    saving = float(gains.combine(listed.reindex(gains.index, fill_value=0.0), max).clip(upper=now).sum())
     every = calls_by_problem(tables.workload).dropna().astype("float64")
     counted = float(every.sum())
     more = _measured_beside(known["problem"], findings, tables)
@@ -125,6 +128,23 @@ def _weighed(finding: Finding, each_us: float | None) -> Finding:
     times = (finding.saving_us, finding.saving_low_us, finding.saving_high_us)
     saving, low, high = (None if x is None else x * each_us / now for x in times)
     return replace(finding, saving_us=saving, saving_low_us=low, saving_high_us=high)
+
+
+def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> pd.Series:
+    """What the findings with two measured times save of each known problem, or of one that may be it."""
+    links = tables.links[tables.links["other"].isin(known)].sort_values(["problem", "other"])
+    names = dict(zip(links["problem"], links["other"], strict=True)) | {x: x for x in known}
+    rows = [
+        (names[x.problem.text], x.saving_us)
+        for x in findings
+        if x.problem is not None and x.problem.text in names and x.saving_us and basis(x) != "inferred"
+    ]
+    return (
+        pd.DataFrame(rows, columns=["problem", "saving"])
+        .astype({"saving": "float64"})
+        .groupby("problem")["saving"]
+        .sum()
+    )
 
 
 def _measured_beside(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> list[Finding]:

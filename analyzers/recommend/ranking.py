@@ -82,8 +82,10 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     about = told_once([_weighed(x, unplaced(tables)) for x in of_run], tables.links)
     weighed, total = in_the_job(about, tables), gpu_us(tables)
     reasons = [_why_left_out(x, settings, judged) for x in weighed]
-    alone = sorted((x for x, why in zip(about, reasons, strict=True) if why is None), key=rank)
-    kept = sorted((_with_share(x, total) for x, why in zip(weighed, reasons, strict=True) if why is None), key=rank)
+    stands = _instead([_with_share(x, total) for x, why in zip(weighed, reasons, strict=True) if why is None], tables)
+    kept = sorted(stands, key=rank)
+    unchanged = {(x.problem, x.analyzer, x.message) for x in kept}
+    alone = sorted((x for x in about if (x.problem, x.analyzer, x.message) in unchanged), key=rank)
     rows = compare(tables, settings)
     most = ceiling(rows, kept, tables, settings, judged)
     planned = plan(_to_plan(tables))
@@ -121,13 +123,43 @@ def _weighed(finding: Finding, unplaced: Unplaced) -> Finding:
     return replace(finding, calls=None, saving_us=None, saving_low_us=None, saving_high_us=None, saving_share=None)
 
 
+def _instead(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
+    """Savings of one problem by several analyzers, or of problems that may be one: one of them keeps it, of the
+    measured ones that of the override files, else the largest.  The others are made instead of it, not beside it: they
+    state their worth, and save nothing.
+    """
+    ours = {x.problem.text for x in findings if x.problem is not None and x.saving_us}
+    rows = tables.links[tables.links["problem"].isin(ours) & tables.links["other"].isin(ours)]
+    same: dict[str, set[str]] = {str(text): set(others) for text, others in rows.groupby("problem")["other"]}
+    claims: dict[str, str] = {}
+    out = []
+    for finding in sorted(findings, key=lambda x: (basis(x) == "inferred", x.override is None, rank(x))):
+        text = finding.problem.text if finding.problem is not None else ""
+        if not text or not finding.saving_us or _unreachable(finding):
+            out.append(finding)
+            continue
+        by = {claims[x] for x in {text, *same.get(text, ())} if x in claims} - {finding.analyzer}
+        claims.setdefault(text, finding.analyzer)
+        out.append(_worth(finding, f"instead of what {min(by)} proposes") if by else finding)
+    return out
+
+
+def _worth(finding: Finding, why: str) -> Finding:
+    """A finding that states its worth, and saves nothing."""
+    text = f"{finding.message}; potential, not a saving ({duration(finding.saving_us or 0.0)} per run): {why}"
+    return replace(finding, message=text, saving_us=None, saving_low_us=None, saving_high_us=None, saving_share=None)
+
+
+def _unreachable(finding: Finding) -> str | None:
+    """Why nothing that a person does reaches the better solution."""
+    known = finding.evidence.best is not None and finding.override is None
+    return out_of_reach(solution_from_text(str(finding.evidence.best))) if known else None
+
+
 def _potential(finding: Finding) -> Finding:
     """A finding whose better solution nothing that a person does reaches: it states its worth, and saves nothing."""
-    why = None if finding.evidence.best is None else out_of_reach(solution_from_text(finding.evidence.best))
-    if why is None or finding.override is not None or finding.saving_us is None:
-        return finding
-    text = f"{finding.message}; potential, not a saving ({duration(finding.saving_us)} per run): {why}"
-    return replace(finding, message=text, saving_us=None, saving_low_us=None, saving_high_us=None, saving_share=None)
+    why = _unreachable(finding)
+    return finding if why is None or finding.saving_us is None else _worth(finding, why)
 
 
 _FIRST = 3

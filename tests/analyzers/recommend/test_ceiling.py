@@ -147,7 +147,7 @@ def test_measured_findings_are_below_the_ceiling() -> None:
         saving_us=300.0,
         evidence=Evidence(certainty="measured", now_us=80.0),
     )
-    twice = replace(known, problem=gemm())
+    twice = replace(known, problem=gemm(), saving_us=8.0)
     guess = replace(known, problem=B, evidence=Evidence(now_us=80.0))
     findings = [known, replace(known, saving_us=250.0), twice, guess]
     found = ceiling(rows, findings, t, Settings(), judgement(t, 0.03))

@@ -119,6 +119,17 @@ def test_no_sum_is_above_what_it_is_a_part_of(seed: int) -> None:
     check(recommend(given, Settings()), given)
 
 
+def test_of_two_measured_gains_of_a_problem_one_is_instead_of_the_other() -> None:
+    """A faster solution of one file and padding that was confirmed: not both can be had."""
+    given = random_store(1036)
+    found = recommend(given, Settings())
+    check(found, given)
+    padded = [x for x in found.findings if "instead of what suboptimal-pick proposes" in x.message]
+    assert padded
+    assert {(x.analyzer, x.saving_us) for x in padded} == {("cliff", None)}
+    assert all((x.per_call_us or 0.0) > 0 for x in padded)
+
+
 def test_a_call_that_takes_less_in_the_job_saves_less() -> None:
     """100 µs alone and 60 with another solution, but 50 in the job: 40 of 50 would be 80 %."""
     text = gemm().text
