@@ -27,10 +27,13 @@ _SavingOf: TypeAlias = Literal["run", "estimate", "call"]
 _TEXT_FILES = (".sh", ".md", ".json", ".py")
 
 
-def cards(recommendation: Recommendation, weighed: Mapping[str, float] = MappingProxyType({})) -> list[Action]:
+def cards(
+    recommendation: Recommendation, weighed: Mapping[tuple[str, str], float] = MappingProxyType({})
+) -> list[Action]:
     """What to do: first the whole job's actions that surely pay, as ``recommend`` has them, then the findings.
 
-    ``weighed``: the saving (µs) that the page's table states of each problem with a finding.
+    ``weighed``: (problem, analyzer) → the saving (µs) that the page's table states of a problem for its finding, where
+    no pick is timed.
     """
     whole = [
         Action(
@@ -47,7 +50,9 @@ def cards(recommendation: Recommendation, weighed: Mapping[str, float] = Mapping
     return whole + actions(recommendation.findings, weighed)
 
 
-def actions(findings: Sequence[Finding], weighed: Mapping[str, float] = MappingProxyType({})) -> list[Action]:
+def actions(
+    findings: Sequence[Finding], weighed: Mapping[tuple[str, str], float] = MappingProxyType({})
+) -> list[Action]:
     """The findings about problems grouped by what a person does about them, the largest saving first."""
     groups: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -72,13 +77,13 @@ def _title(finding: Finding) -> str:
     return first.partition(": ")[0].rstrip(".") or "Measure on the target (logparse replay)"
 
 
-def _action(title: str, group: Sequence[Finding], weighed: Mapping[str, float]) -> Action:
+def _action(title: str, group: Sequence[Finding], weighed: Mapping[tuple[str, str], float]) -> Action:
     # What is inferred is never added to what was measured: the sum would pass the ceiling.
     timed = [x for x in group if basis(x) != "inferred"]
     sums: Sequence[tuple[_SavingOf, float | None]] = (
         ("run", _sum((x, x.saving_us) for x in timed)),
         ("run", _sum((x, x.saving_us) for x in group)),
-        ("estimate", _sum((x, weighed.get(x.problem.text)) for x in group if x.problem is not None)),
+        ("estimate", _sum((x, weighed.get((x.problem.text, x.analyzer))) for x in group if x.problem is not None)),
         ("call", _sum((x, x.per_call_us) for x in group)),
     )
     saving_of, saving_us = next((x for x in sums if x[1] is not None), ("run", None))

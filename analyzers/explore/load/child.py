@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from logparse.store import Store
 
 _WEIGHED = """
-    select problem, sum(saving_us) from judged_.points
-    where finding is not null and saving_us is not null group by problem"""
+    select problem, analyzer, sum(saving_us) from judged_.points
+    where finding is not null and pick_us is null and saving_us is not null group by all"""
 _SMALL = {
     "sources": "select * from sources where run = $run",
     "facts": "select * from facts",
@@ -178,13 +178,13 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
             _database(con, folder / JUDGED, run, f"{points} order by {queries.ORDER}")
         con.execute(f"attach {sql_text(folder / JUDGED)} as judged_ (read_only)")
         time = compared_time(con, run, "judged_.points")
-        weighed = con.execute(_WEIGHED).fetchall()
+        weighed = {(problem, analyzer): us for problem, analyzer, us in con.execute(_WEIGHED).fetchall()}
     with contextlib.suppress(OSError):  # without room for them the page has everything else
         archive(analysis.recommendation, settings, folder / FILES)
     verdict = {
         "headline": analysis.headline,
         "lines": analysis.lines,
-        "actions": [asdict(x) for x in cards(analysis.recommendation, dict(weighed))],
+        "actions": [asdict(x) for x in cards(analysis.recommendation, weighed)],
         "time": asdict(time),
     }
     (folder / "verdict.json").write_text(json.dumps(verdict))

@@ -64,6 +64,8 @@ def _sentence(row: Row) -> str:
     best = f"{row['best']} ({duration(row['best_us'])})"
     if pd.isna(row["pick_us"]):
         return f"The best known solution is {best}; what the library picks is not timed, so nothing is claimed."
+    if row["loss_us"] <= 0 and number_of(row["solutions"]) == 1 and not number_of(row["failed"]):
+        return f"Only the pick is timed, {best}: nothing to compare with. Measure others: logparse replay."
     if row["loss_us"] <= 0:
         return f"The pick is the best known solution, {best}: nothing to do."
     return f"{row['pick']} takes {duration(row['pick_us'])}, {best} is the best known."

@@ -48,7 +48,7 @@ def test_what_pays_for_the_whole_job_comes_first() -> None:
         application=lambda _: None,
     )
     line = action.Application(line="model.to(memory_format=torch.channels_last)", model=("x",))
-    part = action.Part(label="F", group="conv", calls=1.0, now_us=10.0, then_us=5.0)
+    part = action.Part(of="F", label="F", group="conv", calls=1.0, now_us=10.0, then_us=5.0)
     pays = action.ActionResult(
         action=layout, application=line, now_us=10.0, then_us=5.0, low_us=4.0, high_us=6.0, changed_us=10.0,
         measured_us=10.0, parts=(part,),

@@ -107,7 +107,7 @@ def test_a_problem_states_one_now_one_best_and_one_saving(tmp_path: Path, seed: 
         if pd.notna(row["pick_us"]):
             calls = 1.0 if math.isnan(row["calls"]) else row["calls"]
             assert saving == pytest.approx(calls * (now - then), abs=1e-6), row
-    stated = {row["problem"]: row["saving_us"] for row in rows if row["finding"] is not None and row["saving_us"] > 0}
+    stated = {(x["problem"], x["analyzer"]): x["saving_us"] for x in rows if x["finding"] and math.isnan(x["pick_us"])}
     for card in cards(made.recommendation, stated):
         assert card.saving_us is None or 0 <= card.saving_us < math.inf
 
@@ -156,13 +156,17 @@ AMOUNTS = st.none() | st.floats(0.1, 1e6)
 
 
 SAVINGS = st.tuples(st.sampled_from((F, B, W)), AMOUNTS, AMOUNTS)
-WEIGHED = st.dictionaries(st.sampled_from((F.text, B.text, W.text)), st.floats(0.1, 1e6))
+WEIGHED = st.dictionaries(
+    st.tuples(st.sampled_from((F.text, B.text, W.text)), st.sampled_from("ab")), st.floats(0.1, 1e6)
+)
 
 
 @settings(max_examples=sized(40, 1000))
 @given(st.lists(SAVINGS, min_size=1, max_size=6), WEIGHED, st.booleans())
 def test_an_unknown_saving_stands_beside_no_number(
-    savings: Sequence[tuple[ConvProblem, float | None, float | None]], weighed: dict[str, float], measured: bool
+    savings: Sequence[tuple[ConvProblem, float | None, float | None]],
+    weighed: dict[tuple[str, str], float],
+    measured: bool,
 ) -> None:
     evidence = Evidence(certainty="measured" if measured else "inferred", now_us=50.0, best="torch:pad=8")
     texts_ = {"analyzer": "a", "message": "", "advice": "Pad it."}
@@ -173,7 +177,7 @@ def test_an_unknown_saving_stands_beside_no_number(
     for made in actions(found, weighed):
         group = [x for x in found if _title(x) == made.title]
         run = any(x.saving_us is not None for x in group)
-        table = any(x.problem.text in weighed for x in group if x.problem)
+        table = any((x.problem.text, "a") in weighed for x in group if x.problem)
         call = any(x.per_call_us is not None for x in group)
         card = texts(_card(made, ""))
         assert ("saves up to" in card) == (run or table or call)

@@ -53,6 +53,14 @@ def test_the_best_pick_needs_nothing(told: pd.Series, example_views: dict[str, p
     assert "the pick is the best known solution" in made.override_note
 
 
+def test_a_pick_alone_is_not_called_the_best(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
+    told["pick"], told["pick_us"], told["loss_us"] = told["best"], told["best_us"], 0.0
+    told["solutions"], told["failed"] = 1, 0
+    assert "nothing to compare with" in of(told, example_views, {}).sentence
+    told["failed"] = 1
+    assert "The pick is the best known solution" in of(told, example_views, {}).sentence
+
+
 def test_a_time_of_another_machine_is_no_override(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
     made = of(told, example_views, HERE, arch="gfx90a", cu_count="104")
     assert not made.override
