@@ -11,8 +11,8 @@ FOLDER holds ``gfx942130.HIP.fdb.txt.bz2`` (MI300X) and ``gfx90a68.HIP.fdb.txt.b
 * across: from gfx90a to gfx942, everything, and only what solvers do that gfx942's db names too; as it is, and scaled
   by the median ratio of ten problems of each direction and type, drawn at random, as if measured on the target before.
   ``the same problem`` is the measured time of gfx90a itself: no prediction from it can be better.
-* regret: the convolutions of the H200 records, each direction by itself, held out by group as in ``proposers.py``: rank
-  correlation (Spearman) of predicted and measured regret of PyTorch's default.
+* regret: the convolutions of the latest H200 records, each direction by itself, held out by group as in
+  ``proposers.py``: rank correlation (Spearman) of predicted and measured regret of PyTorch's default.
 """
 
 from __future__ import annotations
@@ -169,13 +169,12 @@ def _both(made: pd.Series, target: pd.DataFrame, seed: int) -> dict[str, float]:
 
 
 def regrets(kind: str) -> dict[str, Any]:
-    """Rank correlation of the regret of PyTorch's default, the records of a kind held out by group."""
+    """Rank correlation of the regret of PyTorch's default, the latest record of a kind held out by group."""
     found: dict[str, dict[str, float]] = {}
-    for path in sorted(proposers.RESULTS.glob(f"{kind}-*.json.gz")):
-        for result in proposers._record(str(path))["results"]:
-            times = {x["solution"]: x["time_us"] for x in result["rows"] if x["status"] == "ok"}
-            if "Default" in times:
-                found.setdefault(result["problem"], times)
+    for result in proposers._record(str(proposers.latest(kind)))["results"]:
+        times = {x["solution"]: x["time_us"] for x in result["rows"] if x["status"] == "ok"}
+        if "Default" in times:
+            found[result["problem"]] = times
     made = {x: problem_from_text(x) for x in found}
     groups = proposers.grouped([x for x in made.values() if isinstance(x, ConvProblem)])
     table = pd.DataFrame({"time_us": {x: times["Default"] for x, times in found.items()}})

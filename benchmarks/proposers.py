@@ -2,7 +2,7 @@
 
     python benchmarks/proposers.py [--html docs/proposers.html] [--results FOLDER]
 
-* ``cudnn F``, ``cudnn B``, ``cudnn W``: the convolutions whose every cuDNN plan an H200 record holds
+* ``cudnn F``, ``cudnn B``, ``cudnn W``: the convolutions whose every cuDNN plan the latest H200 record holds
   (``results/fprops-*``, ``dgrads-*`` and ``wgrads-*``, made by ``gpu_replay.py wgrads --direction F --find-db …``);
   plans that refused to run are left out.
 * ``hipblaslt (simulated)``: 2,226 solutions a problem with planted times: tiles, waves and split-K make them smooth in
@@ -75,16 +75,20 @@ class Case:
 # ------------------------------------------------------------------------------------------------ the data
 
 
-def recorded(paths: Sequence[Path]) -> tuple[list[Case], list[dict[str, Any]]]:
-    """The problems of the records with the cuDNN plans that ran; of a problem in both the first record counts."""
+def latest(kind: str) -> Path:
+    """The newest record of a kind: older ones were measured under other settings (TF32) and clocks."""
+    return max(RESULTS.glob(f"{kind}-NVIDIA-*.json.gz"), key=lambda path: path.name[-len("2026-11-21.json.gz") :])
+
+
+def recorded(path: Path) -> tuple[list[Case], list[dict[str, Any]]]:
+    """The problems of a record with the cuDNN plans that ran; its results, with these alone."""
     from logparse.model import problem_from_text
 
     found: dict[str, dict[str, Any]] = {}
-    for path in paths:
-        for result in _record(str(path))["results"]:
-            rows = [x for x in result["rows"] if x["status"] == "ok" and x["solution"].startswith("cudnn:")]
-            if len(rows) > 1:
-                found.setdefault(result["problem"], result | {"rows": rows})
+    for result in _record(str(path))["results"]:
+        rows = [x for x in result["rows"] if x["status"] == "ok" and x["solution"].startswith("cudnn:")]
+        if len(rows) > 1:
+            found[result["problem"]] = result | {"rows": rows}
     problems = {text: problem_from_text(text) for text in found}
     groups = grouped([x for x in problems.values() if isinstance(x, ConvProblem)])
     cases = [
@@ -344,7 +348,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def sources(seed: int, few: slice) -> Iterator[tuple[str, Sequence[Case], Sequence[Mapping[str, Any]]]]:
     """Name, cases and results of each record."""
     for direction, kind in DIRECTIONS.items():
-        cases, results = recorded(sorted(RESULTS.glob(f"{kind}-*.json.gz")))
+        cases, results = recorded(latest(kind))
         yield f"cudnn {direction}", cases[few], results[few]
     planted = simulated(seed)[few]
     yield "hipblaslt (simulated)", planted, as_record(planted, seed)
