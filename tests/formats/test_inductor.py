@@ -176,6 +176,7 @@ def test_lines_of_others_may_fall_between() -> None:
     assert units["foreign"] == len(lines) - 1
 
 
+@pytest.mark.nightly  # importing the compiler takes seconds; lines of PyTorch 2.0 and 2.11 are samples
 def test_the_real_writer() -> None:
     """``log_results`` and the statistics of the PyTorch that is installed, with choices of this test."""
     torch = pytest.importorskip("torch")

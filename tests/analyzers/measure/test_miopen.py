@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,9 @@ pytest.importorskip("torch")
 
 from analyzers.evidence.confirmations import judge
 from analyzers.measure.backend import Backend, Conditions, Place, UnsupportedError
-from analyzers.measure.backends import miopen_find
+from analyzers.measure.backends import miopen, miopen_find
 from analyzers.measure.backends.miopen import BACKEND
+from analyzers.measure.backends.miopen_candidates import Candidates
 from analyzers.measure.correctness import acceptable, error_bound
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
@@ -47,6 +49,22 @@ def calls(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
     monkeypatch.setenv("FAKE_MIOPEN_LOG", str(tmp_path / "calls"))
     return tmp_path / "calls"
+
+
+@pytest.fixture(scope="module")
+def listing(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Candidates]:
+    """One listing process for all tests: it imports PyTorch for seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_LIBRARY_PATH", str(library.parent))
+        patch.setenv("FAKE_MIOPEN_LOG", str(tmp_path_factory.mktemp("listing") / "calls"))
+        yield Candidates(Place().device)
+
+
+@pytest.fixture
+def listed(calls: Path, listing: Candidates, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where calls are logged; exhaustive backends ask ``listing``."""
+    monkeypatch.setattr(miopen, "Candidates", lambda device: listing)
+    return calls
 
 
 @pytest.fixture
@@ -97,7 +115,7 @@ def test_a_solver_that_needs_more_workspace_is_not_offered(backend: Backend) -> 
     assert backend.environment()["miopen_version"] == "3.4.0"
 
 
-def test_all_that_apply_are_asked_of_a_process_without_the_find_db(calls: Path) -> None:
+def test_all_that_apply_are_asked_of_a_process_without_the_find_db(listed: Path) -> None:
     backend = BACKEND.open(Place(exhaustive=True))
     names = [x.id for x in backend.solutions(SMALL, 100)]
     assert names[0] == SLOW["W"], "the pick is the one of the library as it is"
@@ -111,7 +129,7 @@ def test_all_that_apply_are_asked_of_a_process_without_the_find_db(calls: Path) 
 @pytest.mark.parametrize("layout", [{}, pytest.param(LAST, marks=pytest.mark.nightly)], ids=["NCHW", "NHWC"])
 @pytest.mark.parametrize("direction", ["W", *(pytest.param(x, marks=pytest.mark.nightly) for x in "FB")])
 def test_find_gives_the_best_of_each_algorithm_and_runs_it(
-    library: Path, calls: Path, direction: Direction, layout: dict[str, str]
+    library: Path, listed: Path, direction: Direction, layout: dict[str, str]
 ) -> None:
     problem = replace(SMALL, direction=direction, dilation_w=2, out_w=4, **layout)  # type: ignore[arg-type]
     loaded = ctypes.CDLL(str(library))
@@ -125,7 +143,7 @@ def test_find_gives_the_best_of_each_algorithm_and_runs_it(
         assert acceptable(runnable.error(), error_bound(problem)), solution.text
         assert runnable.sample_us(2) > 0
     assert runnable.workspace_bytes == 4096
-    assert f"{direction} 901 4096" in calls.read_text()
+    assert f"{direction} 901 4096" in listed.read_text()
     with pytest.raises(UnsupportedError, match=r"Find 2\.0 does not offer"):
         backend.prepare(problem, Solution("miopen-find", SLOW[direction]), Conditions())
     assert loaded.fake_living() == before + 3, "solutions of both workspaces"
@@ -133,7 +151,7 @@ def test_find_gives_the_best_of_each_algorithm_and_runs_it(
     assert loaded.fake_living() == before, "problems, options and solutions are destroyed"
 
 
-def test_a_miopen_without_find_offers_immediate_mode_only(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_miopen_without_find_offers_immediate_mode_only(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(miopen_find._SIGNATURES, "miopenNoSuchFunction", "p")
     backend = BACKEND.open(Place(exhaustive=True))
     assert {x.library for x in backend.solutions(SMALL, 100)} == {"miopen"}
