@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.gpu_time import TRANSPOSE
+from analyzers.evidence.gpu_time import TRANSPOSE, gpu_time
 from analyzers.evidence.program_changes import LAYOUT
 from logparse.model import ConvProblem, Evidence, Finding, problem_from_text
 from logparse.text import duration
@@ -32,13 +32,15 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     if not lost or lost < settings.floor_share * everything:
         return []
     whole, part = (x.groupby("direction")["total_us"].sum() for x in (rows, turned))
-    each = ", ".join(f"{duration(float(part[d]))} of {duration(float(whole[d]))} in {d}" for d in sorted(part.index))
+    time = gpu_time(tables)
+    steps, step = (time.steps, " per step") if time and time.steps else (1.0, "")
+    each = ", ".join(f"{_of(part[d] / steps, whole[d] / steps)} in {d}" for d in sorted(part.index))
     problems = int(turned["problem"].nunique())
     return [
         Finding(
             analyzer=NAME,
             message=(
-                f"{duration(lost)} of {duration(everything)} of the convolutions in NCHW are transposes to NHWC and "
+                f"{_of(lost / steps, everything / steps)} of the convolutions in NCHW{step} are transposes to NHWC and "
                 f"back ({lost / everything:.0%}; {each}): {problems} of {rows['problem'].nunique()} problems run NHWC "
                 "kernels"
             ),
@@ -54,6 +56,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             advice=LAYOUT + MEASURE,
         )
     ]
+
+
+def _of(part_us: float, whole_us: float) -> str:
+    return f"{duration(float(part_us))} of {duration(float(whole_us))}"
 
 
 def _in_nchw(text: str) -> str | None:

@@ -13,7 +13,9 @@ finding has no saving, only a bound: the time of those kernels themselves, since
 
 Evidence needed: a trace with ``record_shapes=True``.  The trace contains the order, not the data flow: two unrelated
 kernels of equal size that follow one another would be taken for a tail.  GELU in the epilogue is the tanh
-approximation; where the model's is the exact one the numbers change, and the finding states so.
+approximation; where the model's is the exact one the numbers change, and the finding states so.  The gradient of GELU
+needs the product's result, which PyTorch's epilogue does not write (the libraries' GELU_AUX does): where the trace
+shows training, the finding states that it cannot be fused so.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from analyzers.evidence.action_times import Samples, samples_of
 from analyzers.evidence.joins import calls_by_problem, facts_of
 from analyzers.evidence.program_changes import FUSION
 from analyzers.evidence.stats import median
-from analyzers.evidence.tails import Tail, tails
+from analyzers.evidence.tails import Tail, tails, trains
 from analyzers.evidence.what_ifs import WhatIf, evidence, what_ifs
 from logparse.links import linked
 from logparse.model import Evidence, Finding, GemmProblem, problem_from_text
@@ -42,7 +44,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     found = tails(tables)
     measured = what_ifs(tables, settings, FUSED) if found else {}
     samples = samples_of(tables, settings) if found else {}
-    facts, counts = facts_of(tables), _counts(tables)
+    facts, counts, in_training = facts_of(tables), _counts(tables), bool(found) and trains(tables)
     out = []
     for tail in found:
         timed = _timed(tail, samples)
@@ -52,7 +54,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         if way is not None and way.confirmed and not way.faster(settings.floor_share):
             continue  # measured, and not worth it
         shown = evidence(way, facts) if way is not None and way.confirmed else _UNMEASURED
-        out.append(_finding(tail, way if way is not None and way.confirmed else None, timed, counts, shown))
+        known = way if way is not None and way.confirmed else None
+        refused = tail.asked.activation == "gelu" and in_training
+        out.append(
+            _refused(tail, counts) if refused else _finding(tail, known, timed, counts, shown, in_training=in_training)
+        )
     return [*out, *_copies(tables, counts)]
 
 
@@ -110,12 +116,12 @@ def _counts(tables: Tables) -> _Counts:
     return _Counts(*({str(k): int(v) for k, v in x.items()} for x in (run, traced)))
 
 
-def _finding(tail: Tail, way: WhatIf | None, timed: _Timed | None, counts: _Counts, shown: Evidence) -> Finding:
+def _finding(
+    tail: Tail, way: WhatIf | None, timed: _Timed | None, counts: _Counts, shown: Evidence, *, in_training: bool
+) -> Finding:
     calls = counts.of(tail.problem.text, tail.calls)
     each = tail.us / tail.calls
-    steps = " and ".join(tail.steps) if len(tail.steps) < 3 else "a GELU that is written out"
-    kernels = "a kernel" if len(tail.steps) == 1 else f"{len(tail.steps)} kernels"
-    message = f"{steps} after it: {kernels} more, {each:.4g} µs per call"
+    message = f"{_steps(tail)}, {each:.4g} µs per call"
     if way is None and timed is not None:
         message += f"; timed: {timed.then_us:.4g} µs by {timed.solution}, {timed.now_us:.4g} µs as it runs"
     elif way is None:
@@ -132,8 +138,29 @@ def _finding(tail: Tail, way: WhatIf | None, timed: _Timed | None, counts: _Coun
         calls=calls,
         saving_us=way.saving_us * calls if way is not None and calls is not None else None,
         evidence=_with_steps(shown, tail.steps, tail.us, tail.calls),
-        advice=_ADVICE if timed is None else _TIMED_ADVICE,
+        advice=(_GRADIENT if in_training else FUSION) + (_UNTIMED if timed is None else _STATED),
     )
+
+
+def _refused(tail: Tail, counts: _Counts) -> Finding:
+    """A GELU of a job that trains: what takes time, and why no epilogue may do it."""
+    return Finding(
+        analyzer=NAME,
+        problem=tail.problem,
+        message=(
+            f"{_steps(tail)}, {tail.us / tail.calls:.4g} µs per call; PyTorch's epilogue cannot do it in training: the "
+            "gradient of GELU needs the product's result, which it does not write"
+        ),
+        calls=counts.of(tail.problem.text, tail.calls),
+        evidence=_with_steps(_COMPILABLE, tail.steps, tail.us, tail.calls),
+        advice=_IN_TRAINING,
+    )
+
+
+def _steps(tail: Tail) -> str:
+    steps = " and ".join(tail.steps) if len(tail.steps) < 3 else "a GELU that is written out"
+    kernels = "a kernel" if len(tail.steps) == 1 else f"{len(tail.steps)} kernels"
+    return f"{steps} after it: {kernels} more"
 
 
 def _with_steps(shown: Evidence, steps: tuple[str, ...], us: float, calls: int) -> Evidence:
@@ -142,8 +169,16 @@ def _with_steps(shown: Evidence, steps: tuple[str, ...], us: float, calls: int) 
 
 _UNMEASURED = Evidence(best="torch:fused", details={"confidence": 0.4})
 """The evidence of a remedy of which no time is known."""
-_ADVICE = f"{FUSION} `logparse replay` times the pair as it runs and fused, where a trace marks its GPU time."
-_TIMED_ADVICE = f"{FUSION} The actions state what it saves in all, and the lines to change."
+_COMPILABLE = replace(_UNMEASURED, best="torch:compiled")
+_GRADIENT = (
+    "Fuse the epilogue: apply.linear of a generated apply.py has the gradient of ReLU, torch._addmm_activation none."
+)
+_UNTIMED = " `logparse replay` times the pair as it runs and fused, where a trace marks its GPU time."
+_STATED = " The actions state what it saves in all, and the lines to change."
+_IN_TRAINING = (
+    "A GELU stays a kernel of its own in training; model.compile() joins it with the elementwise operators around it. "
+    "One that is written out becomes one kernel as torch.nn.functional.gelu(x, approximate='tanh')."
+)
 
 
 def _copies(tables: Tables, counts: _Counts) -> Iterator[Finding]:

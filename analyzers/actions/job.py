@@ -11,7 +11,7 @@ import pandas as pd
 from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.gpu_time import gpu_time, kernels_of_run, launches_graphs, steps, traced_us
 from analyzers.evidence.joins import calls_by_problem
-from analyzers.evidence.tails import Tail, tails
+from analyzers.evidence.tails import Tail, tails, trains
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 
 Image = tuple[int, int, int, int]
@@ -42,7 +42,8 @@ class Job:
     """``total_us`` is the GPU time of the run's traces, None without one; ``backend`` is CUDA, HIP, CPU or unknown.
 
     ``pairs`` are products with what follows them, of the calls that ``work`` holds one by one.  ``idle_us`` is how long
-    (µs) the GPU waits for the host, None where it is busy or launches graphs already.
+    (µs) the GPU waits for the host, None where it is busy or launches graphs already.  ``trains``: gradients
+    are computed.
     """
 
     work: tuple[Work, ...]
@@ -52,6 +53,7 @@ class Job:
     arch: str | None = None
     pairs: tuple[Work, ...] = ()
     idle_us: float | None = None
+    trains: bool = False
 
     @cached_property
     def convolutions(self) -> tuple[ConvProblem, ...]:
@@ -71,12 +73,6 @@ class Job:
         """PyTorch's name of the type of most convolutions."""
         types = pd.Series([p.in_type for p in self.convolutions if p.in_type], dtype="object")
         return _TORCH.get(str(types.mode().iloc[0])) if len(types) else None
-
-    @cached_property
-    def trains(self) -> bool:
-        """Whether gradients are computed."""
-        names = (x.problem.name for x in self.work if isinstance(x.problem, OperatorProblem))
-        return any("backward" in name for name in names) or any(x.direction != "F" for x in self.convolutions)
 
     @property
     def is_gpu(self) -> bool:
@@ -122,11 +118,12 @@ def job_of(tables: Tables, settings: Settings) -> Job:
     return Job(
         work=tuple(work),
         total_us=total,
-        steps=steps(tables, settings)[0],
+        steps=steps(tables, settings)[0] if total else settings.steps,  # a log counts the calls of the whole job
         backend=_backend(facts),
         arch=_only(facts, "arch"),
         pairs=_pairs(tables, work),
         idle_us=time.idle_us if waits and time else None,
+        trains=trains(tables),
     )
 
 

@@ -107,6 +107,7 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
     now = sum(_now_us(work, job, samples) for work in job.work)
     then = low = high = now
     changed = measured = 0.0
+    replayed = False  # calls that are not made any more need no replay, but do not make an action of their own
     parts = []
     for work in action.works(job):
         us = _now_us(work, job, samples)
@@ -117,7 +118,7 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
         changed += us
         found = ratio(passes, changes, samples)
         if found is not None:
-            measured += us
+            measured, replayed = measured + us, replayed or any(x.problem is not None for x in changes)
             then, low, high = then + us * (found.value - 1), low + us * (found.low - 1), high + us * (found.high - 1)
             parts.append(_part(work, us, us * found.value))
     for work in action.added(job):
@@ -126,7 +127,7 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
             times, calls = held[1], work.calls or 1.0
             then, low, high = then + calls * median(times), low + calls * min(times), high + calls * max(times)
             parts.append(_part(work, 0.0, calls * median(times)))
-    if not measured:
+    if not replayed:
         return None
     rest = 0.0 if job.total_us is None else job.total_us - now
     return ActionResult(

@@ -81,6 +81,16 @@ class Tail:
         return (f"gelu={self.form}",) if self.form else ()
 
 
+def trains(tables: Tables) -> bool:
+    """Whether the run computes gradients, as its traces' operators or its logs' convolutions show."""
+    kernels = tables.kernels[tables.kernels["run"] == tables.run]
+    backward = kernels["op"].dropna().astype(str).str.contains("backward", case=False).any()
+    called = [str(x) for x in tables.workload["problem"].unique()] + [
+        str(x) for x in kernels["problem"].dropna().unique()
+    ]
+    return bool(backward) or any(x.startswith(("conv B", "conv W")) for x in called)
+
+
 def tails(tables: Tables) -> list[Tail]:
     """The run's tails that an epilogue could do, those of all its traces added."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == FACT)]

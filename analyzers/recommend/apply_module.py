@@ -16,6 +16,7 @@ from logparse.formats.format import Emission
 
 NAME = "apply.py"
 _USE = "in the program:  import apply; apply.settings(); model = apply.model(model)"
+_NAMED = "in the program, which applies no action that is not named:  import apply; "
 
 
 def chosen(results: Sequence[ActionResult]) -> tuple[ActionResult, ...]:
@@ -56,16 +57,24 @@ def module(results: Sequence[ActionResult]) -> Emission | None:
     usable = [x for x in results if has_lines(x)]
     if not usable:
         return None
-    alone = without_a_change(usable)
+    alone, default = without_a_change(usable), chosen([x for x in results if x.action.kind != "files"])
     text = _MODULE.format(
         alone="".join(f"{x.action.name!r}, " for x in alone),
-        chosen="".join(f"{x.action.name!r}, " for x in chosen([x for x in results if x.action.kind != "files"])),
+        chosen="".join(f"{x.action.name!r}, " for x in default),
         actions="".join(_entry(x) for x in usable),
         settings="".join(_branch(x, x.application.settings) for x in usable),
         model="".join(_branch(x, x.application.model) for x in usable),
         helpers="".join(f"\n{x}\n" for x in dict.fromkeys(x for y in usable for x in y.application.helpers)),
     )
-    return Emission(NAME, text.encode(), _USE)
+    return Emission(NAME, text.encode(), _USE if default else _NAMED + _calls(usable[0]))
+
+
+def _calls(result: ActionResult) -> str:
+    """The calls that apply one action."""
+    settings = f'apply.settings("{result.action.name}")'
+    model = f'model = apply.model(model, "{result.action.name}")'
+    lines = result.application
+    return "; ".join([settings] * bool(lines.settings or lines.environment) + [model] * bool(lines.model))
 
 
 def _entry(result: ActionResult) -> str:

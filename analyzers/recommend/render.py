@@ -152,15 +152,21 @@ def verdict(recommendation: Recommendation) -> str:
         return f"nothing worth doing: {reasons}"
     ceiling = recommendation.ceiling
     if ceiling.share is None:
-        return (
-            "no verdict: nothing looks slow, but no pick is timed against another solution (`logparse replay` measures)"
-        )
+        named = [x.analyzer for x in recommendation.remarks if x.saving_us or _waits(x)]
+        named += ["the actions"] * any(not x.action.waits for x in recommendation.actions)
+        remarked = " and ".join(dict.fromkeys(named))
+        nothing = f"beside {remarked} nothing looks slow" if remarked else "nothing looks slow"
+        return f"no verdict: {nothing}, but no pick is timed against another solution (`logparse replay` measures)"
     verdict = (
         f"nothing worth doing: none of {ceiling.problems:,} measured problems has a better known solution, and none "
         "looks slow"
     )
     untimed = 1.0 - (ceiling.calls_share if ceiling.calls_share is not None else 1.0)
     return f"{verdict}; of {untimed:.1%} of calls no alternative was timed" if untimed >= _UNTIMED else verdict
+
+
+def _waits(remark: Finding) -> bool:
+    return remark.analyzer == host_bound.NAME
 
 
 _UNTIMED = 0.001

@@ -25,8 +25,9 @@ from analyzers.recommend.apply_module import without_a_change
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, write
 from logparse.capture import with_overrides
-from logparse.capture.plan import plan
+from logparse.capture.plan import TRACES, Plan, plan, steps_needed
 from logparse.capture.run import capture
+from logparse.ingest import Ingested
 from logparse.store import Store
 
 Say: TypeAlias = Callable[[str], None]
@@ -46,28 +47,44 @@ def tune(
 ) -> int:
     """Tune a job; returns its exit code, 130 where Ctrl-C ended a stage.  Raises InputError, MeasuringError."""
     before = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
+    first = plan(command, trace=tuning.steps, environ=environ)
     try:
-        return _tuned(command, store, tuning, say, environ, before)
+        return _tuned(command, first, store, tuning, say, environ, before)
     except KeyboardInterrupt:
-        say(
-            f"interrupted: the store holds what was done until now; `logparse replay --run {before}` goes on, and "
-            f"`logparse recommend --run {before}` uses what there is"
-        )
+        say(f"interrupted: {_goes_on(store, before, first)}")
         return 130
 
 
+def _goes_on(store: Store, run: str, first: Plan) -> str:
+    """Which verbs go on from what is stored of a run, or from the logs of its job."""
+    if run in set(store.sources()["run"]):
+        return (
+            f"the store holds what was done until now; `logparse replay --run {run}` goes on, and "
+            f"`logparse recommend --run {run}` uses what there is"
+        )
+    return f"nothing is stored yet; `logparse ingest {first.folder} --run {run}` reads what the job wrote until now"
+
+
 def _tuned(
-    command: Sequence[str], store: Store, tuning: Tuning, say: Say, environ: Mapping[str, str], before: str
+    command: Sequence[str],
+    first: Plan,
+    store: Store,
+    tuning: Tuning,
+    say: Say,
+    environ: Mapping[str, str],
+    before: str,
 ) -> int:
     after = f"{before}-after"
     say("1/5 capture: the job as it is, with its libraries' logs and a profiler over a few steps")
-    code = _captured(command, store, before, tuning, environ, say)
+    code, read = capture(command, first, lambda: store, say, run=before, environ=environ)
     if code:
-        say(f"the job ended with exit code {code}: nothing is changed; its logs are run {before}")
+        say(f"the job ended with exit code {code}: it is not run again; {_goes_on(store, before, first)}")
         return code
     if traced_us(tables_of(store, before)) is None:
-        say("no GPU kernel was traced: without them no action can be weighed against the whole job")
-        say("(a CPU, a job of fewer than 12 steps, or one that ended its processes by os._exit)")
+        say(_without_kernels(read, tuning))
+        if not any(x.calls for x in read):
+            say("no call was counted either: nothing is left to replay, and nothing is changed")
+            return code
     say(
         f"2/5 replay: what each problem runs under each action, then better solutions, {tuning.budget_s:,.0f} s at most"
     )
@@ -90,7 +107,9 @@ def _tuned(
         return 0
     say(f"4/5 the job again, with {' and '.join([*chosen, *(path.name for path in files)])}")
     words, made = with_overrides.applied(command, tuning.out, environ)
-    code = _captured(words, store, after, tuning, made, say, again=True)
+    # While it records untuned keys, TunableOp reads no tuned rows (PyTorch 2.10 and later).
+    again = plan(words, trace=tuning.steps, tunableop=False, environ=made)
+    code, _ = capture(words, again, lambda: store, say, run=after, environ=made)
     if code:
         say(f"the job with the changes ended with exit code {code}; its logs are run {after}")
         return code
@@ -105,19 +124,17 @@ def _tuned(
     return 0
 
 
-def _captured(
-    command: Sequence[str],
-    store: Store,
-    run: str,
-    tuning: Tuning,
-    environ: Mapping[str, str],
-    say: Say,
-    *,
-    again: bool = False,
-) -> int:
-    # While it records untuned keys, TunableOp reads no tuned rows (PyTorch 2.10 and later).
-    settings = plan(command, trace=tuning.steps, tunableop=not again, environ=environ)
-    return capture(command, settings, lambda: store, say, run=run, environ=environ)[0]
+def _without_kernels(read: Sequence[Ingested], tuning: Tuning) -> str:
+    """Why no GPU kernel was traced, as far as the job's files show it."""
+    traces = [x for x in read if Path(x.path).match(TRACES)]
+    if traces:
+        why = f"{len(traces)} {'process was' if len(traces) == 1 else 'processes were'} traced and ran none (on a CPU?)"
+    else:
+        why = (
+            f"no process wrote a trace, which takes {steps_needed(tuning.steps)} steps of an optimizer, or calls of a "
+            "module without gradients, in a Python that is started with the environment of this command"
+        )
+    return f"no GPU kernel was traced, so no action can be weighed against the whole job: {why}"
 
 
 def _by_hand(found: Recommendation, out: Path, say: Say) -> None:

@@ -50,8 +50,15 @@ CATEGORIES: Mapping[str, tuple[int, str]] = {
 
 DEFAULT_MASKS = "32,64"
 _WARM_UP_STEPS = 6  # three to warm up, three that are timed without the profiler; a short job is traced too
+TRACES = "trace_*.json.gz"
+"""Traces in the folder of a capture, one per process (``in_job/trace_steps.py``)."""
 _CUBLASLT_BITS, _BENCH, _AT_EXIT, _LAUNCHES = 31, 32, 64 | 128, 32 | 64 | 128
 _CUBLASLT_CALLS = 1 | 2 | 4  # cuBLASLt has neither bench nor profile: these replace them
+
+
+def steps_needed(trace: int) -> int:
+    """How many steps a job must make for a trace of so many; the profiler's own warm-up is one."""
+    return _WARM_UP_STEPS + 1 + trace
 
 
 @dataclass(frozen=True)

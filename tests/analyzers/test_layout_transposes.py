@@ -41,6 +41,16 @@ def test_transposes_of_convolutions_in_nchw() -> None:
     assert "channels_last" in found.advice
 
 
+def test_times_are_per_step_where_steps_are_marked() -> None:
+    facts = [
+        {"source_id": "trace", "run": "r", "name": name, "value": value}
+        for name, value in (("profiler_steps", "2"), ("profiler_steps_us", "1000.0"))
+    ]
+    [found] = layout_transposes.find(replace(planted(), facts=tables(facts=facts).facts), Settings())
+    assert found.message.startswith("20 µs of 100 µs of the convolutions in NCHW per step are transposes to NHWC")
+    assert found.saving_us == 40.0, "per run, as all savings"
+
+
 @pytest.mark.parametrize(("us", "found"), [(3.0, 1), (2.9, 0)])
 def test_the_floor(us: float, found: int) -> None:
     rows = [kernel(W, "batched_transpose", us), kernel(W, "igemm_wrw", 100.0 - us)]

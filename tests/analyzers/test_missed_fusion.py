@@ -75,6 +75,25 @@ def test_gelu_after_a_linear_layer(store: Store, tmp_path: Path) -> None:
     assert "exact" in found.message
 
 
+@pytest.mark.parametrize("form", ["none", "tanh"])
+def test_a_gelu_of_a_job_that_trains_is_refused_with_the_reason(form: str, store: Store, tmp_path: Path) -> None:
+    back = after(9, "aten::gelu_backward", [[N, M], [N, M]])
+    steps = [*addmm(1), *after(2, "aten::gelu", OUT, 12.5, ["", form]), *back]
+    (found,) = missed_fusion.find(read(store, tmp_path, {"t.json": trace(steps)}), Settings())
+    assert "PyTorch's epilogue cannot do it in training" in found.message
+    assert found.saving_us is None
+    assert found.advice is not None
+    assert "_addmm_activation" not in found.advice
+
+
+def test_relu_in_training_needs_the_form_that_has_a_gradient(store: Store, tmp_path: Path) -> None:
+    back = after(9, "aten::threshold_backward", [[N, M], [N, M]])
+    tables = read(store, tmp_path, {"t.json": trace(addmm(1), after(2, "aten::relu", OUT), back)})
+    (found,) = missed_fusion.find(tables, Settings())
+    assert found.advice is not None
+    assert "apply.linear of a generated apply.py has the gradient of ReLU" in found.advice
+
+
 def test_fused_against_unfused_was_measured(store: Store, tmp_path: Path) -> None:
     read(store, tmp_path, {"t.json": trace(addmm(1), after(2, "aten::relu", OUT), addmm(3))})
     asked = product(M, N, K, trans_a="N", lda=M, ldb=K, activation="relu", bias=True, bias_type="bf16_r")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,6 +61,7 @@ def test_an_interrupt_leaves_a_store_from_which_the_verbs_go_on(
     assert said[-1].startswith("interrupted: ")
     if stage == "capture":
         assert store.sources().empty
+        assert "`logparse ingest " in said[-1], "there is no run to replay yet"
         return
     run = store.latest_run()
     assert run.startswith("tune-")
@@ -74,3 +76,37 @@ def test_a_replay_that_was_interrupted_names_the_verb_that_goes_on(
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 130
     assert "logparse replay --run tune-" in said[-1]
+
+
+def without_kernels(folder: Path, *_: object, **more: Any) -> Any:
+    """A job on a CPU: its trace holds no kernel, and no library logged a call."""
+    (folder / "trace_1.json").write_text('{"schemaVersion": 1, "traceEvents": []}', encoding="utf-8")
+    return 0, ingest([str(folder / "trace_1.json")], _[2](), run=more["run"])  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("wrote", [True, False])
+def test_a_machine_without_a_gpu_states_what_cannot_be_done(
+    wrote: bool, stages: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    def job(*given: Any, **more: Any) -> Any:
+        code, read = without_kernels(tmp_path, *given, **more)
+        return code, [replace(x, path="trace_1.json.gz") for x in read] if wrote else []
+
+    stages.setattr(verb, "capture", job)
+    stages.setattr(verb, "replay", interrupted)
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path / "overrides", steps=7), said.append, {}) == 0
+    why = "1 process was traced and ran none (on a CPU?)" if wrote else "which takes 14 steps of an optimizer"
+    assert "no GPU kernel was traced, so no action can be weighed" in said[-2]
+    assert why in said[-2]
+    assert said[-1] == "no call was counted either: nothing is left to replay, and nothing is changed"
+
+
+def test_a_job_that_fails_names_the_verbs_that_go_on_from_its_logs(
+    stages: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    stages.setattr(verb, "capture", lambda *x, **y: (3, captured(tmp_path, *x, **y)[1]))
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 3
+    assert said[-1].startswith("the job ended with exit code 3: it is not run again; the store holds")
+    assert f"`logparse replay --run {store.latest_run()}` goes on" in said[-1]

@@ -33,6 +33,7 @@ def test_the_time_that_the_gpu_waits_is_the_most_that_is_gained() -> None:
     text = made.data.decode()
     assert "if 'cuda_graphs' in names:\n        model.compile(mode=\"reduce-overhead\")" in text
     assert "CHOSEN = ()" in text, "applied only where it is named"
+    assert made.use.endswith('no action that is not named:  import apply; model = apply.model(model, "compiled")')
     compile(text, "apply.py", "exec")
 
 

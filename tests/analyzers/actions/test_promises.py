@@ -77,6 +77,17 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
     assert result(channels_last.WITH_BENCHMARK, job((CONV, 1.0), backend="CPU"), taken) is None
 
 
+def test_calls_that_are_not_made_any_more_are_no_action_of_their_own() -> None:
+    """A trace alone shows copies that channels_last would drop, and nothing of what the convolutions do then."""
+    turn = OperatorProblem("aten::copy_", (TURNED, VIEW, "False"))
+    known = job((CONV, 10.0), (turn, 2.0))
+    assert result(channels_last.ACTION, known, {}) is None
+    taken = times((CONV, "Default", 50.0), (CONV, "torch:layout=NHWC,stored", 25.0))
+    found = result(channels_last.ACTION, known, taken)
+    assert found is not None
+    assert found.then_us == pytest.approx(12.0 - 5.0 - 2.0)
+
+
 def test_the_output_layer_is_what_is_padded() -> None:
     first = gemm(m=32003, n=512, k=64, lda=64, ldb=64, ldd=32003, trans_a="T", trans_b="N")
     known = job((first, 9.0), (gemm(m=512, n=515, k=64, lda=64, ldb=64, ldd=512, trans_a="T"), 1.0))

@@ -331,6 +331,12 @@ def test_rendering(found: Recommendation) -> None:
     assert list(render.rows(nothing).columns) == list(table.columns)
 
 
+def test_the_verdict_does_not_contradict_what_is_remarked() -> None:
+    remarks = (Finding(analyzer="host-bound", message="it waits"), Finding(analyzer="completeness", message="a file"))
+    found = replace(recommend(tables(), Settings()), remarks=remarks)
+    assert render.verdict(found).startswith("no verdict: beside host-bound nothing looks slow, but no pick is timed")
+
+
 @pytest.mark.parametrize(("us", "text"), [(0.5, "0.5 µs"), (832, "832 µs"), (5455, "5.46 ms"), (1.24e7, "12.4 s")])
 def test_durations(us: float, text: str) -> None:
     assert render.duration(us) == text
