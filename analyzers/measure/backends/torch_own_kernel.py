@@ -12,8 +12,10 @@ from analyzers.evidence.stats import median
 from analyzers.measure.device.operands import GemmOperands
 from analyzers.measure.device.torch_device import TorchDevice, TorchRunnable
 
-_ROUNDS, _CALLS = 7, 64
-"""The median of so many rounds of so many calls, which a GPU's queue holds without making the host wait."""
+_ROUNDS, _CALLS, _ROUND_US = 7, 64, 20_000.0
+"""The median of so many rounds of so many calls, which a GPU's queue holds without making the host wait; fewer, where
+the device takes longer than this for a round.
+"""
 _SIDE = 2
 """Of the products that show what a call costs the host alone: no device takes time for them."""
 
@@ -38,8 +40,9 @@ class OwnKernelRunnable(TorchRunnable):
         if covered is None:
             return None
         product, small = _product(device, self._gemm, covered), _small(device, self._gemm, covered)
+        calls = int(min(_CALLS, max(4.0, _ROUND_US / max(1.0, self.sample_us(1)))))
         if device.is_gpu:
-            plain_us, kernel = self._host_us(product), self._kernel
+            plain_us, kernel = self._host_us(product, calls), self._kernel
         else:
             plain_us, kernel = self._host_us(small), _nothing
         plain_small_us = self._host_us(small)
@@ -48,12 +51,12 @@ class OwnKernelRunnable(TorchRunnable):
             overrides.add(
                 kernel, "", covered.operator, covered.sizes, covered.dtype, covered.x_strides, covered.y_strides
             )
-            own_us, other_us = self._host_us(product), self._host_us(small)
+            own_us, other_us = self._host_us(product, calls), self._host_us(small)
         finally:
             overrides.remove()
         return HostCost(own_us=max(0.0, own_us - plain_us), other_us=max(0.0, other_us - plain_small_us))
 
-    def _host_us(self, call: Callable[[], Any]) -> float:
+    def _host_us(self, call: Callable[[], Any], calls: int = _CALLS) -> float:
         """Mean host time of a call, the median of several rounds; each begins with an idle device."""
         rounds = []
         with self._around():
@@ -61,9 +64,9 @@ class OwnKernelRunnable(TorchRunnable):
             for _ in range(_ROUNDS):
                 self._device.synchronize()
                 begun = time.perf_counter_ns()
-                for _ in range(_CALLS):
+                for _ in range(calls):
                     call()
-                rounds.append((time.perf_counter_ns() - begun) / 1e3 / _CALLS)
+                rounds.append((time.perf_counter_ns() - begun) / 1e3 / calls)
             self._device.synchronize()
         return median(rounds)
 

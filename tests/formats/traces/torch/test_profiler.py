@@ -285,6 +285,8 @@ CK = "_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weightINS_
         ([G, OUT, IN, G], Split(2)),
         ([G, "nvjet_sm90_hss", "void cudnn::cnn::reduce_wgrad_nchw_helper<float>"], Split(1)),
         (["dgrad2d_c1_k1_nhwc", "wgrad2d_c1_k1_nhwc", "wgrad2d_c1_k1_nhwc_reduce"], Split(1)),
+        (["dgrad2d_c1_k1_nhwc_specialized", "wgrad2d_c1_k1_nhwc", "wgrad2d_c1_k1_nhwc_reduce"], Split(1)),  # ConvNeXt's
+        (["dgrad2d_c1_k1_nhwc_specialized", "wgrad2d_shmem_tiling"], Split(1)),
         (["Cijk_A", "Cijk_A", "Cijk_B", "Cijk_B"], Split(2)),  # one product per group or image
         (["Cijk_A", "Col2Im2dU", "Cijk_A", "Col2Im2dU", "Im2d2Col", "Cijk_B", "Im2d2Col", "Cijk_B"], Split(4)),
         ([T, D, W, T], Split(2)),
