@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,18 @@ def other_versions(rocm: Rocm, request: pytest.FixtureRequest) -> None:
     others = rocm.others()
     if others:
         request.applymarker(pytest.mark.xfail(reason=f"written against other libraries: {others}"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker hands its part of the table over."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["table"] = [list(vars(row).values()) for row in report.TABLE]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    report.TABLE.extend(report.Comparison(*row) for row in getattr(node, "workeroutput", {}).get("table", ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

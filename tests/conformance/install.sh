@@ -76,6 +76,8 @@ CONF
     touch "$dir/unpacked"
 }
 
+exec 9>"$dir/lock"
+flock 9
 [ -e "$dir/unpacked" ] || unpack
 newest=$(ls -t "$here"/virtual_gpu/* | head -1)
 if [ ! "$dir/virtual_gpu.so" -nt "$newest" ]; then

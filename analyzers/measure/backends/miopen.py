@@ -6,6 +6,8 @@ find-db does not hold; MIOpen reads the switches for that once per process, so a
 (``miopen_candidates``).  A solver runs with the parameters of the perf-db, or with its default ones.  ``exhaustive``
 also asks Find 2.0.  Solvers that only it offers stand last, as ``miopen-find:SOLVER`` (``miopen_find``): no find-db row
 is made of them.  A solver that both offer is the same kernel with the same parameters, so it is listed once.
+
+A bias is a call of its own behind the convolution (as MIOpenDriver makes it), and part of the time of each solution.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Miopen(DeviceBackend):
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
         """Those that fit the workspace (None: whatever they need, as PyTorch gives it)."""
-        conv = conv_of(problem, TYPES)
+        conv = conv_of(problem, TYPES, with_bias=True)
         offered = {
             name: offer
             for name, offer in self._offered(conv).items()
@@ -63,7 +65,7 @@ class Miopen(DeviceBackend):
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
         """Compile the solver's kernels (a find has done so) and make it a call."""
-        conv = conv_of(problem, TYPES)
+        conv = conv_of(problem, TYPES, with_bias=True)
         convolution = self._convolution(conv)
         if solution.library == FIND:
             need, run = self._found_run(conv, solution, conditions)
@@ -77,6 +79,8 @@ class Miopen(DeviceBackend):
 
         def call(i: int) -> Tensor:
             run([held[i].data_ptr() for held in tensors], workspace.data_ptr(), need)
+            if operands.bias:
+                convolution.run_bias(operands.bias[i].data_ptr(), operands.dy[i].data_ptr())
             return tensors[-1][i]
 
         marker = marker_of(self._place, solution.text)

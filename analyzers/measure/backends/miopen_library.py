@@ -53,6 +53,10 @@ _SIGNATURES = {
 }
 
 
+_BIAS = {"F": "miopenConvolutionForwardBias", "W": "miopenConvolutionBackwardBias"}
+"""Functions of their own, after the convolution; their tensors, the output last: bias and y, dy and its bias."""
+
+
 class ConvSolution(ctypes.Structure):
     """``miopenConvSolution_t``: what immediate mode offers.  ``time`` in ms, from the find-db or made up."""
 
@@ -115,7 +119,7 @@ class Convolution:
         self._library, self._handle = library, handle
         self._word, self.order = DIRECTIONS[problem.direction]
         self._tensors: list[ctypes.c_void_p] = []
-        shapes = conv_shapes(problem)
+        shapes = conv_shapes(problem, with_bias=True)
         layouts = {"x": problem.in_layout, "w": problem.weights_layout, "dy": problem.out_layout}
         for name in self.order:
             self._tensors.append(library.made("miopenCreateTensorDescriptor"))
@@ -128,6 +132,9 @@ class Convolution:
         library.ask("miopenInitConvolutionNdDescriptor", *init)
         library.ask("miopenSetConvolutionGroupCount", self.descriptor, problem.groups)
         self._described = (*self._tensors[:2], self.descriptor, self._tensors[2])
+        self._bias = None
+        if problem.bias and problem.direction in _BIAS:
+            self._bias = self._biased(_BIAS[problem.direction], (1, problem.k or 0, *[1] * problem.spatial), kind)
 
     def tensor(self, name: str) -> ctypes.c_void_p:
         """The descriptor of ``x``, ``w`` or ``dy``."""
@@ -154,6 +161,25 @@ class Convolution:
         inputs = (first, pointers[0], second, pointers[1])
         tail = (last, pointers[2], workspace, workspace_bytes, solution_id)
         self._library.ask(f"miopenConvolution{self._word}Immediate", self._handle, *inputs, convolution, *tail)
+
+    def run_bias(self, bias: int, out: int) -> None:
+        """Enqueue what adds the bias to y (F), or sums dy up to the bias (W); ``out`` is the address of y or dy."""
+        assert self._bias is not None
+        function, described, one, zero = self._bias
+        of_bias, of_out = (described, bias), (self.tensor("dy"), out)
+        first, last = (of_bias, of_out) if function == _BIAS["F"] else (of_out, of_bias)
+        scalars = (ctypes.addressof(one), ctypes.addressof(zero))
+        self._library.ask(function, self._handle, scalars[0], *first, scalars[1], *last)
+
+    def _biased(
+        self, function: str, shape: Sequence[int], kind: int
+    ) -> tuple[str, Any, ctypes.c_float, ctypes.c_float]:
+        """The function, a descriptor of the bias, and 1 and 0 on the host.  Raises UnsupportedError: it is missing."""
+        self._library.declare({function: "ppppppp"})
+        self._tensors.append(self._library.made("miopenCreateTensorDescriptor"))
+        steps = _ints(strides(shape, "NCHW" if len(shape) == 4 else "NCDHW"))
+        self._library.ask("miopenSetTensorDescriptor", self._tensors[-1], kind, len(shape), _ints(shape), steps)
+        return function, self._tensors[-1], ctypes.c_float(1), ctypes.c_float(0)
 
     def close(self) -> None:
         """Free the descriptors."""

@@ -18,6 +18,7 @@ from analyzers.measure.backends import miopen, miopen_find
 from analyzers.measure.backends.miopen import BACKEND
 from analyzers.measure.backends.miopen_candidates import Candidates
 from analyzers.measure.correctness import acceptable, error_bound
+from analyzers.measure.device.operands import conv_of
 from analyzers.measure.results import Method
 from analyzers.measure.trial import WorkerContext
 from logparse.formats.miopen.solvers import SOLVERS, known_algorithm
@@ -155,6 +156,17 @@ def test_a_miopen_without_find_offers_immediate_mode_only(listed: Path, monkeypa
     monkeypatch.setitem(miopen_find._SIGNATURES, "miopenNoSuchFunction", "p")
     backend = BACKEND.open(Place(exhaustive=True))
     assert {x.library for x in backend.solutions(SMALL, 100)} == {"miopen"}
+
+
+@pytest.mark.parametrize(("direction", "calls_bias"), [("F", 1), ("B", 0), ("W", 1)])
+def test_a_bias_is_part_of_the_call(backend: Backend, direction: Direction, calls_bias: int) -> None:
+    """Of which the gradient of the image is free; a backend that does not add it refuses the problem."""
+    problem = replace(SMALL, direction=direction, bias=1)
+    runnable = backend.prepare(problem, Solution("miopen", FAST[direction]), Conditions(sets=2))
+    assert (runnable.fault(), acceptable(runnable.error(), error_bound(problem))) == ("", True)
+    assert runnable.sample_us(2) == 800 + 50 * calls_bias
+    with pytest.raises(UnsupportedError, match="a bias"):
+        conv_of(problem, {"FP32"})
 
 
 def test_the_slow_pick_is_found_and_confirmed(backend: Backend) -> None:

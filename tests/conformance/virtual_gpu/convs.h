@@ -11,6 +11,10 @@
 //   Im3d2Col       p image, u32 offset, channels, size, filter, output, pad, stride, dilation (three each), p columns
 //   Col2Im3dU      p columns, u32 output, filter, pad, stride, dilation (three each), channels, size, p image, u64 offset
 //   SubTensorOpWithScalar1d   p tensor, a scalar of its type, at 12: i32 offset, stride, length
+//   OpTensorFwdBias   p y, p bias, u64 channels, p output, i32 n, strides of image and channel, pixels of an image, factors
+//      of y, the bias and what the output holds, in its type, u64 offsets of the three
+//   MIOpenConvBwdB    p dy, p bias, u32 channels, strides of channel and image, quads of pixels of a channel, pixels in the
+//      last quad (0: four), quads of the batch
 //
 // All but the first name no element type: the options with which their module was compiled do.
 #pragma once
@@ -22,6 +26,8 @@ inline Type type_of_word(const std::string& word) {
     return word == "float" ? Type::f32 : word == "half" ? Type::f16 : word == "ushort" ? Type::bf16 : Type::none;
 }
 inline Type type_of_options(const std::string& options) {
+    const size_t at = options.find("-DMIOPEN_TYPE=");
+    if (at != std::string::npos) return type_of_word(options.substr(at + 14, options.find(' ', at) - at - 14));
     if (has(options, "-DMIOPEN_USE_FP16=1")) return Type::f16;
     if (has(options, "-DMIOPEN_USE_BFP16=1")) return Type::bf16;
     return has(options, "-DMIOPEN_USE_FP32=1") ? Type::f32 : Type::none;
@@ -263,8 +269,48 @@ inline void set_to_zero(Buffer in, Type type) {
     for (int64_t i = 0; i < length; i++) store(type, tensor, offset + i * stride, 0);
 }
 
-// What the GEMM solvers launch besides products.
-inline void compute_beside(const std::string& name, const std::string& options, Buffer in, size_t groups) {
+inline void add_bias(Buffer in, Type type) {
+    char *const y = in.pointer(), *const bias = in.pointer();
+    const int64_t channels = in.next<int64_t>();
+    char* const out = in.pointer();
+    const int32_t n = in.next<int32_t>(), image = in.next<int32_t>(), channel = in.next<int32_t>();
+    in.next<int32_t>();
+    float factors[3] = {};
+    for (float& factor : factors) {
+        char scalar[4] = {};
+        for (int i = 0; i < (type == Type::f32 ? 4 : 2); i++) scalar[i] = in.next<char>();
+        factor = load(type, scalar, 0);
+    }
+    in.align();
+    int64_t offsets[3] = {};
+    for (int64_t& offset : offsets) offset = in.next<int64_t>();
+    if (!in.complete() || channel <= 0) return;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t p = 0; p < channel; p++) {
+                const int64_t at = i * image + c * channel + p;
+                float value = factors[0] * load(type, y, offsets[0] + at) + factors[1] * load(type, bias, offsets[1] + c);
+                if (factors[2] != 0) value += factors[2] * load(type, out, offsets[2] + at);
+                store(type, out, offsets[2] + at, value);
+            }
+}
+
+inline void sum_bias(Buffer in, Type type, bool wrong) {
+    char *const dy = in.pointer(), *const bias = in.pointer();
+    const uint32_t channels = in.u32(), channel = in.u32(), image = in.u32();
+    const uint32_t quads = in.u32(), last = in.u32(), all = in.u32();
+    if (!in.complete() || !quads) return;
+    const uint32_t pixels = 4 * (quads - 1) + (last ? last : 4);
+    for (uint32_t c = 0; c < channels; c++) {
+        double sum = 0;
+        for (int64_t i = 0; i < all / quads; i++)
+            for (uint32_t p = 0; p < pixels; p++) sum += load(type, dy, i * image + int64_t(c) * channel + p);
+        store(type, bias, c, float(wrong ? 2 * sum + 1 : sum));
+    }
+}
+
+// What is launched besides the naive solvers' convolutions and the GEMM solvers' products.
+inline void compute_beside(const std::string& name, const std::string& options, Buffer in, size_t groups, bool wrong) {
     const Type type = type_of_options(options);
     if (type == Type::none) return;
     if (name == "Im2d2Col_v2") image_to_columns(in, groups, type);
@@ -272,6 +318,8 @@ inline void compute_beside(const std::string& name, const std::string& options, 
     if (name == "Col2Im2dU") columns_to_image(in, type);
     if (name == "Col2Im3dU") columns_to_deep_image(in, type);
     if (name == "SubTensorOpWithScalar1d") set_to_zero(in, type);
+    if (name == "OpTensorFwdBias") add_bias(in, type);
+    if (name == "MIOpenConvBwdB") sum_bias(in, type, wrong);
 }
 
 }  // namespace vgpu

@@ -116,7 +116,8 @@ std::pair<double, double> run(const Function& function, const Arguments& given, 
     if (conv.direction && conv.multiplications() <= most) vgpu::compute(conv, wrong.contain(launch));
     if (given.buffer) vgpu::add_up_rows(function.name, {given.buffer, given.bytes}, wrong.contain(launch));
     if (function.module && given.buffer)
-        vgpu::compute_beside(function.name, function.module->options, {given.buffer, given.bytes}, groups);
+        vgpu::compute_beside(function.name, function.module->options, {given.buffer, given.bytes}, groups,
+                             wrong.contain(launch));
     const std::lock_guard<std::mutex> lock(mutex);
     const double us = times().us(launch, busy_us);
     busy_us += us;
