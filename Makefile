@@ -59,7 +59,7 @@ nightly: lint $(AITER)
 # The readers of override files against the real host libraries of ROCm 7.2.4 over a virtual GPU (docs/conformance.md):
 # needs root, g++ and Debian's packages (710 MB, unpacked into build/rocm or ROCM_LIBRARIES; nothing is installed).
 conformance: $(VENV)/.tested
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/conformance
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/conformance
 
 clean:
 	rm -rf build overrides .pytest_cache .mypy_cache .ruff_cache

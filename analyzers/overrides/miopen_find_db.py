@@ -2,8 +2,9 @@
 
 A row here is one item (solver) of a record; ``miopen_records`` has what find-db and perf-db share.
 
-The search (Find) runs ``UNKNOWN`` where an item's algorithm is not its solver's, and takes a negative time for none;
-the immediate mode does not look at the former and ranks by the latter.  An item is judged by what the search does.
+A search (Find) as MIOpenDriver makes it runs ``UNKNOWN`` where an item's algorithm is not its solver's, and takes a
+negative time for none; the immediate mode does not look at the former and ranks by the latter.  An item is judged by
+what the search does.
 
 Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/find_db.cpp``, ``src/conv/problem_description.cpp``.
 """

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 EXPECTED: Mapping[str, str] = {
-    "other family's algorithm": "Find runs UNKNOWN where an item's algorithm is not its solver's, and by Find lint "
-    "judges; the immediate mode, which is asked here, does not look at it",
+    "other family's algorithm": "MIOpenDriver looks for Find's choice under the item's algorithm and runs UNKNOWN, "
+    "and by that lint judges; the immediate mode, which is asked here, and Find itself do not look at it",
     "workspace above 64 bits": "Find drops a solver for which the workspace does not suffice, and we the item; the "
     "immediate mode does not compare it",
     "workspace beyond memory": "Find drops the item, and overwrites a record of which none is left; the immediate mode "

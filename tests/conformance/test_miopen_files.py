@@ -8,6 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from analyzers.overrides.miopen_find_db import OVERRIDE_FORMAT
 from analyzers.overrides.reading import Reading, whole
 from logparse.formats.miopen.problem_key import key_of, problem_from_key
@@ -93,6 +95,33 @@ def expected(reading: Reading[Any], call: Problem) -> str | None:
     if any(x.isdigit() and x.isascii() and whole(x, 65) is None for (x,) in filter(None, workspaces)):
         found.append("workspace above 64 bits")
     return next(iter(found), None)
+
+
+GEMM, DIRECT = 0, 1
+"""miopenConvFwdAlgorithm_t"""
+FOUND = {
+    "GemmFwdRest:-0.1,0,miopenConvolutionFwdAlgoGEMM": (DIRECT, 0.5),
+    f"GemmFwdRest:0.1,{10**17},miopenConvolutionFwdAlgoGEMM": (DIRECT, 0.5),
+    f"GemmFwdRest:0.1,{10**22},miopenConvolutionFwdAlgoGEMM": (DIRECT, 0.5),
+    "GemmFwdRest:0.1,0,miopenConvolutionFwdAlgoDirect": (GEMM, 0.1),
+}
+"""Beside the naive solver with 0.5 ms: what Find returns in its hybrid modes."""
+
+
+def test_find_is_as_the_expected_differences_state(rocm: Rocm, tmp_path: Path) -> None:
+    """A negative time and a workspace that nobody has are none to Find; an item's algorithm does not matter to it."""
+    (one,) = [x for x in asked() if x[:2] == ("F", "f32_r") and x[2][5] == 3 and x[4] == 1 and x[5] == 1]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "db").mkdir()
+    more = {"MIOPEN_FIND_MODE": "3", "MIOPEN_LOG_LEVEL": "2", "MIOPEN_CUSTOM_CACHE_DIR": str(tmp_path / "cache")}
+    settings = SETTINGS | more | {"MIOPEN_SYSTEM_DB_PATH": str(tmp_path / "empty")}
+    naive = item(NAIVE["F"], "F", 0.5)
+    with rocm.driver("miopen_find", settings) as driver:
+        assert driver.ask(one) == TARGET["miopen_version"]
+        for text, (algorithm, ms) in FOUND.items():
+            (tmp_path / "db" / FILE).write_text(f"{key_of(call(one))}={naive};{text}\n", encoding="utf-8")
+            (best, *_) = driver.ask(["folder", str(tmp_path / "db")])
+            assert best == [algorithm, pytest.approx(ms)], text
 
 
 def test_miopen_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:

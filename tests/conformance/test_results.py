@@ -130,9 +130,7 @@ def test_a_bias_is_added_and_summed(rocm: Rocm, tmp_path: Path) -> None:
     """By MIOpen's calls behind the convolution; a wrong sum of it is found, too."""
     folders = {f"MIOPEN_{name}": str(tmp_path) for name in ("SYSTEM_DB_PATH", "USER_DB_PATH", "CUSTOM_CACHE_DIR")}
     problems = [
-        problem_from_key(f"{key}-1-NCHW-{kind}-{direction}")
-        for kind in ("FP16", "BF16", "FP32")
-        for direction, key in BIASED
+        problem_from_key(f"{key}-1-NCHW-{kind}-{direction}") for kind in ("FP16", "FP32") for direction, key in BIASED
     ]
     loop = Loop(rocm, tmp_path, MIOPEN | folders)
     all_right(loop, "miopen", problems, 9)
