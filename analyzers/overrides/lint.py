@@ -187,7 +187,7 @@ def _workspaces(reading: Reading[Any], needed: Workspaces) -> Iterator[Note]:
     """Rows that state a smaller workspace than was measured."""
     rows: Sequence[Row] = reading.rows
     if isinstance(rows, LongFile):
-        rows = [row for key in rows.with_less(needed) for row in reading.by_key.get(key, ())]
+        rows = list(rows.with_less(needed))
     sizes = needed.of({row.key for row in rows})
     for row in rows:
         if row.live and row.solution is not None and row.workspace_bytes is not None:

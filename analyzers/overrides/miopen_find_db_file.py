@@ -80,7 +80,7 @@ class FindDbFile(LongFile):
     @cached_property
     def _first(self) -> dict[str, int]:
         """Key → line of its first record."""
-        usual = zip(self.usual_keys.to_pylist(), (self.usual_lines + 1).tolist(), strict=True)
+        usual = zip(self.usual_keys().to_pylist(), (self.usual_lines + 1).tolist(), strict=True)
         odd = ((self._key(n), n) for n in self._odd if self.columns.first[n - 1] == n - 1)
         return dict(chain(usual, odd))
 
@@ -157,7 +157,7 @@ class FindDbFile(LongFile):
         """What the file offers for some keys: ``offers`` of their rows."""
         lines: dict[str, list[int]] = {key: [] for key in keys}
         plain = [key for key in keys if key.isascii()]  # as usual keys are
-        at = pc.index_in(pa.array(plain, pa.large_string()), self.usual_keys)
+        at = pc.index_in(pa.array(plain, pa.large_string()), self.usual_keys())
         for key, place in zip(plain, at.to_pylist(), strict=True):
             lines[key] += [] if place is None else [int(self.usual_lines[place]) + 1]
         for number in self._odd:
@@ -200,18 +200,17 @@ class FindDbFile(LongFile):
         """The lines, counted from 0, of records of the usual form."""
         return np.flatnonzero(self._usual)
 
-    @cached_property
     def usual_keys(self) -> pa.LargeStringArray:
-        """Their keys."""
+        """Their keys, made anew: a third of the file."""
         starts = self.columns.starts[self.usual_lines]
         cuts = np.empty(2 * len(starts), np.int64)  # every other text is a key
         cuts[::2], cuts[1::2] = starts, starts + self.columns.equals[self.usual_lines]
         texts = pa.LargeStringArray.from_buffers(max(len(cuts) - 1, 0), pa.py_buffer(cuts), pa.py_buffer(self.data))
         return texts.take(pa.array(np.arange(0, len(cuts), 2)))
 
-    def with_less(self, needed: Workspaces) -> Iterator[str]:
+    def with_less(self, needed: Workspaces) -> Iterator[Row]:
         index, names = self.columns, {f"miopen:{name}": place for place, name in enumerate(self.columns.solvers)}
-        found = pc.index_in(needed.keys.cast(pa.large_string()), self.usual_keys).fill_null(-1).to_numpy()[needed.key]
+        found = pc.index_in(needed.keys.cast(pa.large_string()), self.usual_keys()).fill_null(-1).to_numpy()[needed.key]
         solver = np.array([*(names.get(x, -1) for x in needed.solutions), -1])[needed.solution]
         known = (found >= 0) & (solver >= 0)
         asked = self.usual_lines[found[known]] * len(names) + solver[known]
@@ -219,8 +218,9 @@ class FindDbFile(LongFile):
         order = np.argsort(items)
         at = order[np.minimum(np.searchsorted(items, asked, sorter=order), len(order) - 1)]
         less = (items[at] == asked) & (index.workspace_bytes[at] < needed.bytes[known])
-        yield from dict.fromkeys(self._key(line + 1) for line in np.unique(index.line[at[less]]).tolist())
-        yield from dict.fromkeys(self._key(number) for number in self._odd)
+        for line in np.unique(index.line[at[less]]).tolist():
+            yield from self.of_line(line + 1)
+        yield from self.odd
 
 
 class _OfKeys(Mapping[K, Sequence[V]]):

@@ -52,7 +52,7 @@ class _Items:
 
     @classmethod
     def of(cls, paths: Sequence[str], files: Sequence[FindDbFile], odd: Sequence[str]) -> _Items:
-        coded = pa.concat_arrays([file.usual_keys for file in files]).dictionary_encode()
+        coded = pa.concat_arrays([file.usual_keys() for file in files]).dictionary_encode()
         keys, codes, begun = coded.dictionary, coded.indices.to_numpy(), 0
         fine = ~pc.is_in(keys, pa.array((x for x in odd if x.isascii()), pa.large_string())).to_numpy(
             zero_copy_only=False

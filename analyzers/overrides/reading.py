@@ -163,8 +163,8 @@ class LongFile(Sequence[Row]):
         """``Reading.by_shape`` of the file."""
 
     @abstractmethod
-    def with_less(self, needed: Workspaces) -> Iterator[str]:
-        """The keys of which a row may state a smaller workspace than ``needed`` has for its key and solution."""
+    def with_less(self, needed: Workspaces) -> Iterator[Row]:
+        """The rows that may state a smaller workspace than ``needed`` has for their key and solution, and others."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -132,6 +132,8 @@ def _plain(value: object) -> Any:
     """Values that JSON can hold: numbers of numpy as Python's, everything that is not finite as null."""
     if type(value) in _PLAIN:  # most values
         return value
+    if type(value) is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, np.generic):
         value = value.item()
     if type(value) is dict or isinstance(value, Mapping):  # a look at the type takes a tenth of isinstance

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -273,7 +274,6 @@ def answer(
             "no action is measured (`logparse replay` measures)"
         ]
         return Answer([*shown, *wrote_lines(written)], render_actions.rows(found.actions), "recommend --actions")
-    frame = rows(found)
-    ranked = [brief(frame).head(n or ROWS)] if len(frame) else []
+    ranked = [brief(rows(replace(found, findings=found.findings[: n or ROWS])))] if found.findings else []
     text = [*lines(found), *ranked, *wrote_lines(written), *(f"note: {note}" for note in notes)]
-    return Answer(text, frame.head(n or len(frame)), "recommend")
+    return Answer(text, lambda: rows(found).head(n or len(found.findings)), "recommend")
