@@ -213,7 +213,11 @@ def test_promises_of_actions_are_those_of_their_records(name: str) -> None:
 
 def test_the_clock_loop_and_own_kernels_are_those_of_their_records() -> None:
     clock, page = record("steady-clock"), text("docs/measurement.md")
-    assert f"{clock['load']['discarded']} of {clock['load']['blocks']:,} blocks" in page
+    load, rests = clock["load"], clock["idle"]["rounds"]
+    assert f"{load['discarded']} blocks were discarded beside {load['blocks']:,} kept ones" in page
+    assert load["most_apart"] <= 0.05
+    assert {x["clock_mhz"] for x in rests} == {"1980"}, "the clock stayed"
+    assert f"each of {len(rests)} rests" in page
     held, free = (percent(clock["copies"][f"median_off_{x}"], 2) for x in ("held", "free"))
     assert f"copies were {held} apart in the median, {free} without the loop" in page
     (action,) = record("own-kernel")["models"]["vocabulary"]["actions"]
