@@ -448,7 +448,11 @@ class Store:
             return arrow_table([], schema)
         infos = self.filesystem.get_file_info(list(paths)) if len(paths) <= _FEW and self.folder is not None else []
         if infos and sum(info.size for info in infos) <= _SMALL_BYTES:
-            return self.rows(paths, schema)  # pyarrow.dataset imports pandas
+            try:
+                return self.rows(paths, schema)  # pyarrow.dataset imports pandas
+            except (OSError, pa.ArrowException) as error:
+                why = str(error).partition("\n")[0]
+                raise StoreError(f"{self.url}/{table}: {why}; `logparse check` names the file") from error
         import pyarrow.dataset as ds
 
         partitioning = (
