@@ -97,9 +97,12 @@ class Sampler:
         return self._guarded(solution, sample)
 
     def host_cost(self, solution: Solution) -> HostCost | None:
-        """What a user's own kernel that was sampled costs the host; None of any other solution."""
+        """What a user's own kernel that was sampled costs the host; None of any other solution, and where it fails."""
         runnable = self._prepared.get(solution.text)
-        return runnable.host_cost() if isinstance(runnable, OwnKernel) else None
+        try:
+            return runnable.host_cost() if isinstance(runnable, OwnKernel) else None
+        except Exception:  # without this cost it is no action, and its samples stay
+            return None
 
     def _guarded(self, solution: Solution, sample: Callable[[], float]) -> float:
         self._announce(solution)

@@ -25,8 +25,10 @@ from analyzers.analyzer import Settings  # noqa: E402
 from analyzers.evidence.action_times import HOST_FACT, HostCost, host_costs, samples_of  # noqa: E402
 from analyzers.evidence.origins import ACTION  # noqa: E402
 from analyzers.evidence.runs import tables_of  # noqa: E402
+from analyzers.measure.backend import Conditions, OwnKernel  # noqa: E402
 from analyzers.measure.replay import Options, replay, stages  # noqa: E402
 from analyzers.measure.results import Method, measured  # noqa: E402
+from analyzers.measure.sampler import Sampler  # noqa: E402
 from analyzers.proof.verify_actions import verify_actions  # noqa: E402
 from analyzers.recommend import apply_module, render_actions  # noqa: E402
 from analyzers.recommend.verb import advise, write  # noqa: E402
@@ -301,6 +303,22 @@ def plant(store: Store, times: dict[str, tuple[float, float]], cost: HostCost, o
         )
         planted.append(work.problem)
     return planted
+
+
+def test_a_host_cost_that_cannot_be_timed_leaves_the_samples() -> None:
+    class Failing:
+        workspace_bytes = None
+
+        def host_cost(self) -> HostCost:
+            raise RuntimeError("out of memory")
+
+        error = fault = sample_us = host_cost
+
+    sampler = Sampler(gemm(), {}, method=Method(), conditions=Conditions(), bound=1.0, announce=lambda what: None)
+    solution = solution_from_text(f"kernel:{PRODUCT}")
+    sampler._prepared[solution.text] = Failing()  # type: ignore[assignment]
+    assert isinstance(sampler._prepared[solution.text], OwnKernel)
+    assert sampler.host_cost(solution) is None
 
 
 ALL_FASTER = {"mm": (40.0, 10.0), "addmm": (40.0, 39.0), "relu": (60.0, 20.0)}
