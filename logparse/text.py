@@ -50,6 +50,11 @@ def sql_text(value: object) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 problem``, ``2 problems``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def duration(time_us: float | None) -> str:
     """A time for people: ``12.3 µs``, ``4.56 ms``, ``1.2 s``, ``34 min``, ``3.4 h``; ``unknown`` for None and NaN."""
     if time_us is None or math.isnan(time_us):

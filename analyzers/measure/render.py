@@ -10,6 +10,7 @@ from analyzers.measure.plan import Item
 from analyzers.measure.replay import Report, Step
 from analyzers.measure.results import Result
 from logparse.output import Answer
+from logparse.text import counted
 
 
 def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
@@ -55,7 +56,7 @@ def report_lines(report: Report) -> list[str]:
         lost = [(x.proposed_us or 0.0) / (x.best_us or 1.0) - 1 for x in widely]
         total = sum(x.proposed_us or 0.0 for x in widely) / sum(x.best_us or 0.0 for x in widely) - 1
         would = f"would have lost {max(0.0, total):.1%} of their time, {max(0.0, *lost):.1%} at worst"
-        out.append(f"{len(widely):,} problems were searched widely: the proposed solutions alone {would}")
+        out.append(f"searched widely: {counted(len(widely), 'problem')}, of which the proposed solutions alone {would}")
     out.append("`logparse recommend` ranks what is worth changing")
     if report.interrupted:
         out.append("interrupted: everything measured is kept; the same command goes on from here")
@@ -67,5 +68,5 @@ def report_lines(report: Report) -> list[str]:
 def plan_answer(items: Sequence[Item], instead: Sequence[str] = ()) -> Answer:
     """The plan of a replay, or the lines of what was made of it."""
     frame = plan_rows(items)
-    line = f"{len(items)} problems, about {frame['cost_s'].sum():,.0f} s of device time"
+    line = f"{counted(len(items), 'problem')}, about {frame['cost_s'].sum():,.0f} s of device time"
     return Answer(instead or [frame.drop(columns="text"), line], frame, "replay")

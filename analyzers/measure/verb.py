@@ -12,6 +12,7 @@ from analyzers.measure.replay import Options, planned, replay
 from analyzers.measure.tune_script import script as script_of
 from logparse.output import Answer
 from logparse.store import Store
+from logparse.text import counted
 
 
 def plan(store: Store, options: Options, script: Path | None = None, profiled: str | None = None) -> Answer:
@@ -22,7 +23,7 @@ def plan(store: Store, options: Options, script: Path | None = None, profiled: s
     if script is None:
         return render.plan_answer(items)
     script.write_text(script_of(items), encoding="utf-8")
-    wrote = f"wrote {script}: {len(items)} problems; run it there, then `logparse ingest` what it wrote"
+    wrote = f"wrote {script}: {counted(len(items), 'problem')}; run it there, then `logparse ingest` what it wrote"
     return render.plan_answer(items, [wrote])
 
 

@@ -22,7 +22,7 @@ from analyzers.overrides.verbs import Unread
 from analyzers.overrides.write import Written, write
 from logparse.formats import FORMATS
 from logparse.output import CHECK_FAILED, Answer
-from logparse.text import short_path
+from logparse.text import counted, short_path
 
 _SHOWN = 8
 _NOTE = ["file", "line", "severity", "rule", "message", "remedy"]
@@ -107,7 +107,7 @@ def merge_lines(found: Merged) -> list[str]:
 
 def export_lines(found: Exported) -> list[str]:
     ranked = Counter(found.refused).most_common()
-    out = [f"{found.problems:,} problems", *(f"  left out {n:,}: {reason}" for reason, n in ranked[:_SHOWN])]
+    out = [counted(found.problems, "problem"), *(f"  left out {n:,}: {reason}" for reason, n in ranked[:_SHOWN])]
     return [*out, *([f"  and {len(ranked) - _SHOWN:,} reasons more"] if len(ranked) > _SHOWN else [])]
 
 

@@ -18,7 +18,7 @@ from analyzers.recommend.confidence import CONFIDENCE, basis, post_us, pre_us
 from analyzers.recommend.ranking import Recommendation, action
 from logparse.model import Finding
 from logparse.output import ROWS, Answer
-from logparse.text import duration
+from logparse.text import counted, duration
 
 
 def lines(recommendation: Recommendation) -> list[str]:
@@ -57,12 +57,12 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
     if time is None:
         return []
     steps = time.steps or 1.0
-    traces = _many(time.traces, "trace")
+    traces = counted(time.traces, "trace")
     of = f"per step ({_count(steps)} in {traces})" if time.steps else f"in {traces}, which mark no steps"
     out = [f"GPU time: {duration(time.kernels_us / steps)} of kernels {of}"]
     shown = [x for x in time.parts if x.us >= _LEAST_PART * time.kernels_us]
     few = [x for x in time.parts if x not in shown]
-    rows = [(x.name, x.us) for x in shown] + ([(_many(len(few), "more kind"), sum(x.us for x in few))] if few else [])
+    rows = [(x.name, x.us) for x in shown] + ([(counted(len(few), "more kind"), sum(x.us for x in few))] if few else [])
     out += [f"  {name:<26} {duration(us / steps):>10} {us / time.kernels_us:>7.1%}" for name, us in rows]
     if time.idle_us is not None and time.window_us:
         window = f"of {duration(time.window_us / steps)}{' per step' if time.steps else ''}"
@@ -101,7 +101,7 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
     time = untraced if ceiling.time_share is None else f"{ceiling.time_share:.1%}"
     return [
         f"ceiling: if every problem ran at its best known time you gain at most {gain}; of the step: {step}",
-        f"  it rests on {_many(ceiling.problems, 'problem')} and {_many(ceiling.solutions, 'solution')} tried: "
+        f"  it rests on {counted(ceiling.problems, 'problem')} and {counted(ceiling.solutions, 'solution')} tried: "
         f"{_percent(ceiling.calls_share)} of calls; share of GPU time: {time}; "
         f"calls without any time: {_percent(ceiling.untimed_share)}",
     ]
@@ -111,7 +111,7 @@ def break_even_lines(effort: BreakEven | None) -> list[str]:
     """What tuning costs and when it pays."""
     if effort is None:
         return []
-    head = f"break-even: tuning {_many(effort.problems, 'problem')} takes about {duration(effort.seconds * 1e6)}"
+    head = f"break-even: tuning {counted(effort.problems, 'problem')} takes about {duration(effort.seconds * 1e6)}"
     if effort.runs is None:
         return [f"{head}; what it saves is unknown", f"  assumed: {effort.assumption}"]
     steps = "" if effort.steps is None else f", {_count(effort.steps)} steps"
@@ -146,13 +146,15 @@ def verdict(recommendation: Recommendation) -> str:
         worth = f", {len(known):,} of known worth" if known else ", none of known worth"
         worth += f" ({estimated:,} estimated)" if estimated else ""
         overrides = len(recommendation.overrides)
-        return f"{_many(found, 'finding')}{worth}, {overrides:,} with an override" + (
+        return f"{counted(found, 'finding')}{worth}, {overrides:,} with an override" + (
             f"; left out: {reasons}" * bool(reasons)
         )
     if left_out:
         return f"nothing worth doing: {reasons}"
     ceiling = recommendation.ceiling
     if ceiling.share is None:
+        if not (recommendation.calls or recommendation.times or recommendation.gpu_time):
+            return "no verdict: the run holds no call and no time of a problem"
         named = [x.analyzer for x in recommendation.remarks if x.saving_us or _waits(x)]
         named += ["the actions"] * any(not x.action.waits for x in recommendation.actions)
         remarked = " and ".join(dict.fromkeys(named))
@@ -255,10 +257,6 @@ _OWN = (
 
 def _percent(share: float | None) -> str:
     return "unknown" if share is None or math.isnan(share) else f"{share:.1%}"
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _count(number: float) -> str:

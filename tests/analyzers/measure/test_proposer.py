@@ -181,7 +181,7 @@ def test_a_worker_tries_what_is_proposed_and_all_of_what_is_searched_widely() ->
     astray = context.measure(problem, proposal=replace(proposal, least=3, near=near({"fake:slow": 1.0})))
     assert astray.proposed_us == pytest.approx(60, rel=0.01), "so that a wrong model shows"
     [line] = [x for x in report_lines(Report(run="r", total=2, results=[wide, astray])) if "widely" in x]
-    assert "2 problems were searched widely: the proposed solutions alone would have lost 10" in line
+    assert "searched widely: 2 problems, of which the proposed solutions alone would have lost 10" in line
 
 
 def test_a_replay_learns_as_it_goes_and_tries_fewer(tmp_path: Path) -> None:

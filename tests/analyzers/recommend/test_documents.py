@@ -91,7 +91,7 @@ def test_the_report() -> None:
     ):
         assert word in text
     nothing = report(recommend(tables(), Settings()), [])
-    assert "**no verdict: nothing looks slow" in nothing
+    assert "**no verdict: the run holds no call" in nothing
     assert "| |" not in nothing
 
 

@@ -326,14 +326,17 @@ def test_rendering(found: Recommendation) -> None:
     assert render.lines(nothing) == [
         "run r",
         "ceiling: unknown: no search has timed what runs and other solutions",
-        "no verdict: nothing looks slow, but no pick is timed against another solution (`logparse replay` measures)",
+        "no verdict: the run holds no call and no time of a problem",
     ]
+    assert render.verdict(replace(nothing, calls={W.text: 3.0})) == (
+        "no verdict: nothing looks slow, but no pick is timed against another solution (`logparse replay` measures)"
+    )
     assert list(render.rows(nothing).columns) == list(table.columns)
 
 
 def test_the_verdict_does_not_contradict_what_is_remarked() -> None:
     remarks = (Finding(analyzer="host-bound", message="it waits"), Finding(analyzer="completeness", message="a file"))
-    found = replace(recommend(tables(), Settings()), remarks=remarks)
+    found = replace(recommend(tables(), Settings()), remarks=remarks, calls={W.text: 3.0})
     assert render.verdict(found).startswith("no verdict: beside host-bound nothing looks slow, but no pick is timed")
 
 
