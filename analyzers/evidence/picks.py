@@ -45,7 +45,7 @@ SILENT, UNCALLED = "", "-"
 COLUMNS = (
     *("problem", "pick", "calls", "basis", "pick_us", "noise_us", "best", "best_raw", "best_us", "algorithm"),
     *("workspace_bytes", "key_text", "candidates", "source_id", "origin", "measured", "level", "choices", "fan"),
-    *("tried", "disagree"),
+    *("tried", "disagree", "apart"),
 )
 
 
@@ -110,7 +110,8 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     """Each pick (or, where no log names one, the library's default) beside the best known solution of its problem.
 
     One row per problem and pick, the best evidence there is (``BASES``, then the closest link, then a confirmation,
-    then the most candidates), with ``COLUMNS``; times in µs, ``calls`` missing where no log counts.
+    then the most candidates), with ``COLUMNS``; times in µs, ``calls`` missing where no log counts.  ``apart``:
+    the time is not known to be of the device that was called, so that it weighs no call.
     """
     made = _with_workload(tables, picks(tables))
     known = records(_relevant(tables, made["problem"]), tables.facts)
@@ -120,7 +121,7 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     calls = made.groupby(["problem", "pick"])["calls"].sum(min_count=1)
     rows = made.drop(columns="calls").merge(closest(tables, made["problem"], known["measured"]), on="problem")
     rows = rows.rename(columns={"other": "measured"}).merge(known, on="measured")
-    rows = rows[_of_these_calls(rows, unplaced(tables))]
+    rows = rows.assign(apart=~_of_these_calls(rows, unplaced(tables)))
     rows = _disagreement(rows).merge(_times(tables, rows["measured"]), how="left", on=[*_RECORD, "pick"])
     rows = _judged(_comparable(rows, {**facts_of(tables), SILENT: run_facts(tables)}, settings))
     if not len(rows):
@@ -136,9 +137,10 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     age = rows["source_id"].map(_ages(tables)).where(bias == 0, 0)
     rows = rows.assign(order=order, near=near, bias=bias, few=few, age=age, more=-rows["candidates"])
     rows = rows.sort_values(
-        ["problem", "pick", "order", "near", "bias", "few", "age", "more", "best_us", *_RECORD, "log"]
+        ["problem", "pick", "apart", "order", "near", "bias", "few", "age", "more", "best_us", *_RECORD, "log"]
     )
     rows = rows.drop_duplicates(["problem", "pick"]).merge(calls.reset_index(), on=["problem", "pick"])
+    rows["calls"] = rows["calls"].mask(rows["apart"])
     # Picks that all fall back on the default are one statement about the problem, not one per pick.
     rows["pick"] = rows["pick"].where(rows["basis"] != BY_DEFAULT, rows["default"])
     rows["calls"] = rows.groupby(["problem", "pick"])["calls"].transform("sum", min_count=1)

@@ -47,12 +47,13 @@ def analyse(
     settings = settings or Settings()
     tables = tables_to_analyse(store, run, limits)
     result = recommend(tables, settings, [_isolated(x) for x in ANALYZERS])
+    compared = compare(tables, settings)
     nothing = not len(tables.workload) and not tables.sources["measurement_lines"].sum()
     return Analysis(
         run=tables.run,
         headline=NOTHING if nothing else headline(result),
         lines=(*_gpu_time(result), *(x.message for x in sorted(result.remarks, key=_place))),
-        compared=compare(tables, settings),
+        compared=compared[~compared["apart"].astype(bool)],
         found=found(result.findings),
         recommendation=result,
     )
