@@ -247,8 +247,11 @@ def _run(
     """Run one task on its node; returns seconds, result, and the progress that the meter has not got yet."""
     if version != __version__:
         return 0.0, TaskError(f"a node has logparse {__version__}, the driver {version}: install the same there"), {}
+    import ray
+
     meter.begin.remote(number)
     counts: dict[str, int] = {}
+    reports: list[Any] = []
     started = told = time.monotonic()
 
     def tell(name: str, count: int) -> None:
@@ -256,9 +259,11 @@ def _run(
         counts[name] = counts.get(name, 0) + count
         if time.monotonic() - told > _REPORT_SECONDS:
             told = time.monotonic()
-            meter.add.remote(dict(counts))
+            reports[:] = [meter.add.remote(dict(counts))]
             counts.clear()
 
     with reporting(tell):
         result = attempted(function, item)
+    with contextlib.suppress(ray.exceptions.RayError, TimeoutError):  # the last one: an actor takes them in order
+        ray.get(reports, timeout=5)
     return time.monotonic() - started, result, counts
