@@ -19,7 +19,7 @@ from analyzers.overrides.override_format import MergedRecord, Together
 from analyzers.overrides.reading import Offer, Reading
 
 Ints = npt.NDArray[np.int64]
-_AT_ONCE = 1 << 16
+_AT_ONCE = 1 << 13
 """Keys whose records are written at once: some hundred bytes each."""
 
 
