@@ -8,7 +8,7 @@ problem may have the size in several matrices, and one hint of each: the remedy 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.cells import count_of
@@ -34,7 +34,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """One finding per problem and size that hints may mean; a hint that fits no problem is one about the run."""
     hints = tables.messages[tables.messages["category"] == "hints"]
     counts = hints.groupby(["source_id", "text"])["count"].sum().reset_index()  # sorted by both
-    problems = _problems(tables)
+    problems = _problems(tables, set(counts["source_id"]))
     out: list[Finding] = []
     about: dict[tuple[str, GemmProblem, int, int], list[tuple[str, int]]] = {}
     for source, text, count in zip(counts["source_id"], counts["text"], counts["count"], strict=True):
@@ -66,10 +66,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     return out
 
 
-def _problems(tables: Tables) -> dict[str, list[GemmProblem]]:
-    """The GEMMs that each source's calls name, in the order of their texts."""
+def _problems(tables: Tables, sources: Set[str]) -> dict[str, list[GemmProblem]]:
+    """The GEMMs that the calls of each of these sources name, in the order of their texts."""
     out: dict[str, list[GemmProblem]] = {}
-    pairs = tables.calls[tables.calls["kind"] == "gemm"][["source_id", "problem"]].drop_duplicates()
+    rows = tables.calls[(tables.calls["kind"] == "gemm") & tables.calls["source_id"].isin(sources)]
+    pairs = rows[["source_id", "problem"]].drop_duplicates()
     for source, text in sorted(zip(pairs["source_id"], pairs["problem"], strict=True)):
         problem = problem_from_text(str(text))
         if isinstance(problem, GemmProblem):
