@@ -72,12 +72,16 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="logparse-own-kernel-") as folder:
         *_, record = actions.measured(name, options, Path(folder))
         tables = tables_of(open_store(str(Path(folder) / "store")), "as_is")
-        parts = {y.label for x in results(tables, ACTIONS, Settings()) if x.action.name == NAME for y in x.parts}
+        put_in = [x for x in results(tables, ACTIONS, Settings()) if x.action.name == NAME]
+        parts = {y.label for x in put_in for y in x.parts}
+        entries = "".join(line for x in put_in for line in x.application.settings)
         costs = host_costs(tables, samples_of(tables, Settings()))
         calls = [
             (problem.text, solution, cost, call)
             for (text, solution), cost in costs.items()
-            if (problem := problem_from_text(text)).label in parts and (call := call_of(problem)) is not None
+            if f"'{solution.partition(':')[2]}'" in entries  # another kernel of the same product is not put in
+            and (problem := problem_from_text(text)).label in parts
+            and (call := call_of(problem)) is not None
         ]
         module = Path(folder) / "overrides" / actions.NAME
         out = Path(folder) / "host.json"

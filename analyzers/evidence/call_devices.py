@@ -41,7 +41,7 @@ def apart(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tuple[Device, D
 
 
 class Unplaced:
-    """Which times are not known to be of a run's calls.  All are where the run is of one device."""
+    """Which times are not known to be of a run's calls: none of them where the run is of one device."""
 
     def __init__(self, tables: Tables) -> None:
         facts = facts_by_source(tables.facts)

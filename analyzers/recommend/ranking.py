@@ -79,7 +79,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     found = completed((x for analyzer in chosen for x in analyzer.find(tables, settings)), tables, judged)
     remarks = [x for x in found if x.problem is None]
     of_run = _of_run([x for x in found if x.problem is not None], tables)
-    about = told_once([_weighed(x, unplaced(tables)) for x in of_run], tables.links)
+    about = told_once([_placed(x, unplaced(tables)) for x in of_run], tables.links)
     weighed, total = in_the_job(about, tables), gpu_us(tables)
     reasons = [_why_left_out(x, settings, judged) for x in weighed]
     stands = _instead([_with_share(x, total) for x, why in zip(weighed, reasons, strict=True) if why is None], tables)
@@ -116,7 +116,7 @@ def _actions(
     return tuple(sorted(found, key=rank_of_actions))
 
 
-def _weighed(finding: Finding, unplaced: Unplaced) -> Finding:
+def _placed(finding: Finding, unplaced: Unplaced) -> Finding:
     """The finding, without calls and saving where its time is not known to be of the device that was called."""
     if finding.problem is None or not unplaced(finding.problem.text, finding.evidence.source_id or ""):
         return finding
