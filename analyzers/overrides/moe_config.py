@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from analyzers.evidence.devices import device_of
 from analyzers.evidence.target import Facts, arch
 from analyzers.overrides.override_format import Merging, OverrideFormat, Report
-from analyzers.overrides.reading import Note, Offer, Reading, Row, Rule, judge, text_of
+from analyzers.overrides.reading import Note, Offer, Reading, Row, Rule, judge
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.errors import InputError
 from logparse.formats import moe_config
@@ -138,9 +138,8 @@ def table_name(name: str) -> str:
 
 def read(name: str, data: bytes, target: Facts) -> Reading[_Context]:
     """What a server takes from the table."""
-    text, _ = text_of(data)
     table = table_name(name)
-    refusals, members = _members(text)
+    refusals, members = _members(data)
     entries = [_entry(line, key, value) for line, key, value in members if _INTEGER.match(key)]
     version = next((str(value) for _, key, value in members if key == _VERSION), "")
     refusals += _of_names(table, [(line, key) for line, key, _ in members])
@@ -157,9 +156,13 @@ def read(name: str, data: bytes, target: Facts) -> Reading[_Context]:
     )
 
 
-def _members(text: str) -> tuple[list[Note], list[tuple[int, str, object]]]:
-    """Why the file is no object (empty: it is one), and its members with their lines."""
+def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
+    """Why the file is no object (empty: it is one), and its members with their lines.
+
+    A byte order mark and bytes that are no UTF-8 raise in a server's ``open`` and ``json.load``, too.
+    """
     try:
+        text = data.decode()
         found = json.loads(text, object_pairs_hook=lambda pairs: pairs)
     except (ValueError, RecursionError) as error:
         message = f"no JSON ({error}): the server ends when it looks the table up"

@@ -69,6 +69,7 @@ def test_names_of_devices(device: str, target: str, accepted: bool, noted: list[
     [
         ('{"1": {"BLOCK_SIZE_M": 16,', [(None, "error", "json")]),
         ("[1]", [(None, "error", "json")]),
+        ("\ufeff" + json.dumps({"1": TILE}), [(None, "error", "json")]),  # json.load of a server refuses the mark
         ({}, [(None, "error", "empty")]),
         ({"many": TILE, "1": TILE}, [(2, "error", "keys")]),
         ({"1": TILE, "-4": TILE}, [(10, "error", "tokens")]),
