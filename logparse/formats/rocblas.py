@@ -3,6 +3,7 @@
 ::
 
     ./rocblas-bench -f gemm_ex --transposeA N --transposeB T -m 512 -n 1024 -k 256 --alpha 1 --a_type f16_r --lda 512 …
+        --compute_type f32_r --algo 0 --solution_index 0 --flags 0 --atomics_allowed                      (one line)
     - { rocblas_function: "rocblas_gemm_ex", transA: "N", transB: "T", M: 512, N: 1024, K: 256, …, call_count: 4 }
     { rocblas_function: "rocblas_dgemv", transA: "C", M: 1, N: 1, lda: 0, incx: 1, incy: 0, call_count: 4 }   (old form)
     transA,transB,M,N,batch_count,K,alpha,beta,lda,ldb,ldc,input_type,output_type,compute_type,solution_index
@@ -10,6 +11,11 @@
 
 Produced by ``ROCBLAS_LAYER=2`` (bench) and ``4`` (profile, at exit) on stderr or ``ROCBLAS_LOG_…_PATH``, and by
 ``rocblas-gemm-tune --yaml FILE``.  ``ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH=FILE`` reads the table back.
+
+A line of the bench log ends with ``--atomics_allowed`` from rocBLAS 4 on, with ``--atomics_not_allowed`` before, where
+the handle is not in the default mode; PyTorch's is not.  ``uniq -c`` may stand a count before it.  A flag of the tool's
+own (``-i``, ``--verify`` …) marks a typed line: ``by_tool``.  ``ROCBLAS_LAYER=16`` (announced, not tried on a released
+build) writes such lines with ``# source=… kernel=…`` behind them, one per internal product: a category of its own.
 
 The table's index is Tensile's, counted from 1; rocBLAS's own index of a Tensile solution is negative,
 ``file = -index - 10`` (ROCm/rocm-libraries#9985), so a row's solution here is ``rocblas:-3798``.  rocBLAS 4 and earlier
@@ -30,7 +36,7 @@ from typing import Any
 from logparse.errors import EmissionError
 from logparse.formats.format import BlockFormat, Emission, Line, LineFormat, Origin, Outcome, Writer
 from logparse.formats.ranks import ranked
-from logparse.model import Call, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
+from logparse.model import Beta, Call, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
 
 RESERVED = 10
 """Indices that rocBLAS keeps for itself between its own and Tensile's (``c_rocblas_solutions_reserved``)."""
@@ -46,6 +52,13 @@ _BENCH_FLAGS: Mapping[str, str] = {
     "-r": "precision",
     "-f": "rocblas_function",
 }
+_SWITCHES = frozenset({"--atomics_allowed", "--atomics_not_allowed", "--any_stride", "--outofplace"})
+"""Flags of rocblas-bench that have no value."""
+_OF_THE_TOOL = frozenset(
+    {"-i", "--iters", "-j", "--cold_iters", "-v", "--verify", "-z", "--log_datatype", "--log_function_name", "--device"}
+    | {"--initialization", "--workspace", "--flush_batch_count", "--flush_memory_size", "--any_stride", "--outofplace"}
+)
+"""Flags that no log has: a line with one of them was typed."""
 _PAIR = re.compile(r"""['"]?(\w+)['"]?: *(?:"([^"]*)"|'([^']*)'|(\[[^\]]*\]|\([^)]*\)|[^,{}]*?))\s*(?=[,}])""")
 _RECORD = re.compile(r"\s*(?:- )?\{.*\}\s*\Z")
 
@@ -70,8 +83,7 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
     for side in "AB":
         trans = given.get(f"trans{side}", "").upper()
         values[f"trans_{side.lower()}"] = trans if trans in ("N", "T", "C") else None
-    if given.get("beta"):
-        values["beta"] = "nonzero" if re.search(r"[1-9]", given["beta"]) else "zero"
+    values["beta"] = _beta(given.get("beta", "") + given.get("betai", ""))
     # rocBLAS has no epilogues.
     return GemmProblem(
         compute_type=given.get("compute_type") or common,
@@ -79,7 +91,15 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
     )  # fmt: skip
 
 
-def call_of(given: Mapping[str, str], category: str, text: str, count: int | None) -> Outcome:
+def _beta(text: str) -> Beta | None:
+    """Whether the scalar is zero; None for no text, and for nan: rocBLAS had no pointer, or does not read it."""
+    if not text or "nan" in text.lower():
+        return None
+    return "nonzero" if re.search(r"[1-9]|inf", text, re.IGNORECASE) else "zero"
+
+
+def call_of(given: Mapping[str, str], category: str, text: str, count: int | None, *, by_tool: bool = False) -> Outcome:
+    """A call where the function is a GEMM, a message for any other, a reject for values that are no numbers."""
     try:
         problem = problem_of(given)
         index = int(given.get("solution_index") or 0)
@@ -89,23 +109,39 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
         function = given.get("rocblas_function", "")
         return Outcome("message", [Message(category=category, function=function, text=text.strip())])
     solution = Solution("rocblas", str(index)) if index else None
-    return Outcome("call", [Call(problem=problem, category=category, count=count, solution=solution)])
+    call = Call(problem=problem, category=category, count=count, solution=solution, by_tool=by_tool)
+    return Outcome("call", [call])
 
 
 def read_bench(text: str) -> Outcome:
-    """One ``rocblas-bench`` line of the log, one call."""
+    """One ``rocblas-bench`` line of the log, one call; a count before it is that of ``uniq -c``."""
+    command, _, note = text.partition(" # ")
     try:
-        words = shlex.split(text)
+        words = shlex.split(command)
+        count = int(words.pop(0)) if words[0].isdecimal() else 1
+        given, by_tool = _flags(words[1:])
     except ValueError as error:
         return Outcome("reject", [Reject(str(error), 0, len(text.encode()))])
+    category = "rocblas_kernel_select" if note.startswith("source=") else "rocblas_bench"
+    return call_of(given, category, text, count, by_tool=by_tool)
+
+
+def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
+    """Values by the names of a profile record, and whether the line was typed.  Raises ValueError on a torn line."""
     given: dict[str, str] = {}
-    for flag, value in zip(words[1::2], words[2::2], strict=False):
+    left = iter(words)
+    for flag in left:
         if not re.match(r"--?[A-Za-z]", flag):
-            return Outcome("reject", [Reject(f"{flag!r} stands where a flag should", 0, len(text.encode()))])
+            raise ValueError(f"{flag!r} stands where a flag should")
+        if flag in _SWITCHES:
+            continue
+        value = next(left, "--")
+        if value.startswith("--"):
+            raise ValueError(f"a torn rocblas-bench line: {flag} has no value")
         given[_BENCH_FLAGS.get(flag, flag.lstrip("-"))] = value
-    if "rocblas_function" not in given or len(words) % 2 == 0:
-        return Outcome("reject", [Reject("a torn rocblas-bench line", 0, len(text.encode()))])
-    return call_of(given, "rocblas_bench", text, 1)
+    if "rocblas_function" not in given:
+        raise ValueError("a torn rocblas-bench line: no -f")
+    return given, not _OF_THE_TOOL.isdisjoint(words)
 
 
 def read_profile(text: str) -> Outcome:
@@ -123,7 +159,7 @@ BENCH = LineFormat(
     name="rocblas-bench",
     about="rocBLAS bench log (ROCBLAS_LAYER=2)",
     markers=(b"rocblas-bench -",),
-    start=rb"(?:\./)?rocblas-bench -",
+    start=rb"(?:^[ \t]*\d{1,18}[ \t]+)?(?:\./)?rocblas-bench -",
     read=read_bench,
 )
 PROFILE = LineFormat(

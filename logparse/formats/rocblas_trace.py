@@ -69,8 +69,6 @@ def read(text: str) -> Outcome:
             return FOREIGN
         return Outcome("reject", [Reject(f"{name} has {len(arguments)} arguments, not {len(cells)}")])
     given = dict(zip(arguments, cells, strict=True))
-    if given["beta"].lower().strip("()") in ("nan", "nan,nan"):
-        del given["beta"]  # no pointer was given, or it is not read
     if gemm[3] == "_ex3":
         given["compute_type"] = _COMPUTE_TYPES.get(given["compute_type"], "")
     return call_of({**given, "rocblas_function": name}, CATEGORY, text, 1)

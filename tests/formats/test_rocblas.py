@@ -10,7 +10,7 @@ from logparse.errors import EmissionError
 from logparse.formats import rocblas
 from logparse.model import Call, GemmProblem, Measurement, Message, Override, Reject, Solution, Trans
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
-from tests.formats.reading import records, stream
+from tests.formats.reading import read_lines, records, stream
 
 LOG = (SAMPLES / "tables/rocblas.log").read_text().splitlines()
 TARGET = {"rocblas_version": "5.0.0.3b3d59eb"}
@@ -38,6 +38,33 @@ def test_strided_batched_with_one_precision() -> None:
     assert (problem.stride_a, problem.stride_c, problem.beta, problem.compute_type) == (5120, 3840, "nonzero", "f32_r")
 
 
+@pytest.mark.parametrize("end", [" --atomics_allowed", " --atomics_not_allowed", " "])
+def test_the_mode_of_atomics_ends_a_line_without_a_value(end: str) -> None:
+    """PyTorch allows atomics, and rocBLAS 4 and later then ends each line with it."""
+    assert call(LOG[0] + end) == call(LOG[0])
+
+
+def test_lists_of_distinct_lines_typed_lines_and_kernel_selections() -> None:
+    counted = f"    417 {LOG[0]} --atomics_allowed\n{LOG[0]} -i 100\nset -x: {LOG[0]} # source=tensile kernel=Cijk_A\n"
+    found, _ = read_lines(counted, [rocblas.BENCH])
+    calls = [one for one in found if isinstance(one, Call)]
+    assert [(one.count, one.by_tool, one.category) for one in calls] == [
+        (417, False, "rocblas_bench"), (1, True, "rocblas_bench"), (1, False, "rocblas_kernel_select"),
+    ]  # fmt: skip
+    assert len({one.problem for one in calls}) == 1
+
+
+@pytest.mark.parametrize(
+    ("beta", "wanted"),
+    [("0", "zero"), ("-0", "zero"), ("1e-05", "nonzero"), ("inf", "nonzero"), ("nan", None), ("-nan", None),
+     ("0 --betai 1", "nonzero"), ("0 --betai 0", "zero")],
+)  # fmt: skip
+def test_beta_is_unknown_where_rocblas_has_no_value(beta: str, wanted: str | None) -> None:
+    problem = call(LOG[3].replace("--beta 0.5", f"--beta {beta}")).problem
+    assert isinstance(problem, GemmProblem)
+    assert problem.beta == wanted
+
+
 @pytest.mark.parametrize("line", [LOG[4], LOG[7]])
 def test_other_functions_are_messages(line: str) -> None:
     outcome = (rocblas.read_bench if "bench" in line else rocblas.read_profile)(line)
@@ -47,7 +74,16 @@ def test_other_functions_are_messages(line: str) -> None:
     assert record.function in ("axpy", "rocblas_dgemv")
 
 
-@pytest.mark.parametrize("line", [LOG[5], LOG[8], "./rocblas-bench -f gemm './x", "./rocblas-bench -f gemm -m -n 4 -k"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        LOG[5],
+        LOG[8],
+        "./rocblas-bench -f gemm './x",
+        "./rocblas-bench -f gemm -m -n 4 -k",
+        f"{LOG[0][:-2]} --atomics_allowed",
+    ],
+)
 def test_torn_lines_are_rejects(line: str) -> None:
     outcome = (rocblas.read_bench if "bench" in line else rocblas.read_profile)(line)
     (record,) = outcome.records

@@ -265,4 +265,4 @@ def baddbmm(x: Inputs) -> Operation:
 
 
 def matmul(x: Inputs) -> Operation:
-    return bmm(x) if len(x.dims[0]) == 3 else mm(x)
+    return bmm(x) if len(x.tensor(0)[0]) == 3 else mm(x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from logparse.formats.traces.torch.inputs import Backend
@@ -228,6 +228,7 @@ VALUE = st.recursive(
 )
 
 
+@example("aten::matmul", args([], [None], []))
 @given(
     st.sampled_from(sorted(OPERATORS)),
     st.fixed_dictionaries({}, optional=dict.fromkeys(args([], [], []), VALUE)),
