@@ -17,6 +17,8 @@ Trans = Literal["N", "T", "C"]
 Direction = Literal["F", "B", "W", "B+W"]  # B+W: one operator ran both, its kernels are not distinguishable
 Kind = Literal["gemm", "grouped", "conv", "family", "operator"]
 Status = Literal["ok", "failed", "skipped", "unsupported", "wrong", "timeout", "out_of_memory", "no_time"]
+TRIED: frozenset[Status] = frozenset({"ok", "failed", "unsupported", "wrong", "timeout", "out_of_memory"})
+"""Statuses of solutions that were tried: those that are left out and those without a time show nothing."""
 Beta = Literal["zero", "nonzero"]
 
 REAL_8BIT = frozenset({"f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r", "i8_r", "u8_r"})

@@ -30,7 +30,7 @@ from analyzers.evidence.joins import (
 )
 from analyzers.evidence.origins import CONFIRM, EVIDENCE, RACE
 from analyzers.evidence.target import comparable, same_device
-from logparse.model import solution_from_text
+from logparse.model import TRIED, solution_from_text
 
 CHOSEN = "miopen-chosen"
 """Origin of rows in which a MIOpen log names the solver that was taken."""
@@ -82,7 +82,7 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     of_evidence = measurements[measurements["origin"].isin(EVIDENCE | {RACE})]
     rows = timed(of_evidence)
     default, raced = is_default(rows, facts), rows["origin"] == RACE
-    with_time, every = _solutions_of(rows), of_evidence[of_evidence["status"].isin(_TRIED)]
+    with_time, every = _solutions_of(rows), of_evidence[of_evidence["status"].isin(TRIED)]
     tried = with_time if len(every) == len(rows) else _solutions_of(every)
     rows = rows.assign(own=default)[~raced | default].rename(columns={"problem": "measured", "solution": "best"})
     keys = ["source_id", "origin", "measured"]
@@ -135,10 +135,13 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
     # Of several confirmations the one of the most processes, then the latest: the fastest would be biased.
     few = -rows["source_id"].map(_processes(tables)).fillna(0)
     age = rows["source_id"].map(_ages(tables)).where(bias == 0, 0)
-    rows = rows.assign(order=order, near=near, bias=bias, few=few, age=age, more=-rows["candidates"])
-    rows = rows.sort_values(
-        ["problem", "pick", "apart", "order", "near", "bias", "few", "age", "more", "best_us", *_RECORD, "log"]
-    )
+    # Of two runs that timed as many, the one that is asked about: the faster one's times would be shown as its own.
+    own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
+    foreign = ~rows["source_id"].isin(own)
+    more = -rows["candidates"]
+    rows = rows.assign(order=order, near=near, bias=bias, few=few, age=age, more=more, foreign=foreign)
+    by = ("apart", "order", "near", "bias", "few", "age", "more", "foreign", "best_us", *_RECORD, "log")
+    rows = rows.sort_values(["problem", "pick", *by])
     rows = rows.drop_duplicates(["problem", "pick"]).merge(calls.reset_index(), on=["problem", "pick"])
     rows["calls"] = rows["calls"].mask(rows["apart"])
     # Picks that all fall back on the default are one statement about the problem, not one per pick.
@@ -148,7 +151,6 @@ def compare(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 _RECORD = ["source_id", "origin", "measured"]
-_TRIED = frozenset({"ok", "failed", "unsupported", "wrong", "timeout", "out_of_memory"})
 
 
 def _processes(tables: Tables) -> dict[str, int]:

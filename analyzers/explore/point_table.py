@@ -6,8 +6,9 @@ problems of that kind take its place, one row per file that measured them, and e
 findings of such a row are of its own file, and no time is of a device that is known to be another one than the run's.
 
 Columns: ``id``, ``problem``, ``label``, ``kind``, the facets and numbers of ``selection``, ``calls``, ``pick``,
-``pick_us``, ``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (of a call in the run's own
-traces, else the pick's, else what a finding holds against it, else the best), ``own`` (whether that time is of the
+``pick_us`` (where another solution was tried, too: the time of a pick that was timed alone is ``best_us``, and what it
+loses is unknown), ``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (of a call in the run's
+own traces, else the pick's, else what a finding holds against it, else the best), ``own`` (whether that time is of the
 run itself: what another run measured is evidence, and its ``file`` names that run), ``total_us`` (calls × time),
 ``then_us`` (of a call with the best known solution: where the pick is timed, as much less than ``time_us`` as it is
 faster than the pick, however and wherever the two were timed), ``loss_us`` per call, ``saving_us`` (calls × loss; the
@@ -33,7 +34,7 @@ from analyzers.evidence.target import arch, same_device
 from analyzers.explore.queries import FIRST_ROWS, ORDER, only_row, sums
 from analyzers.explore.selection import FACETS
 from logparse.lookup import MEANS
-from logparse.model import CONV_FIELDS, GEMM_FIELDS, TYPE_BYTES, Finding
+from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding
 from logparse.text import sql_text
 
 if TYPE_CHECKING:  # the page's reader makes no DataFrame, and importing pandas takes as long as half of its work
@@ -373,14 +374,17 @@ _DIMENSIONS = """
 ``concat`` takes half as long as ``||``, each of which makes a text of its own, but sees no part that is missing.
 """
 
-_TRIES = """
+_TRIED_STATUSES = ", ".join(sql_text(x) for x in sorted(TRIED))
+_TRIES = f"""
   select f.file, hash(problem) as h, s.solver, o.solver as own, time_us,
-         coalesce(status = 'ok' and time_us > 0 and isfinite(time_us), false) as good
+         coalesce(status = 'ok' and time_us > 0 and isfinite(time_us), false) as good,
+         coalesce(o.solver is null and status in ({_TRIED_STATUSES}), false) as rival
   from measurements m join files_ f on f.source_id is not distinct from m.source_id and f.kind = m.kind
       and f.run is not distinct from m.run and f.origin is not distinct from m.origin
   join solvers_ s on s.solution is not distinct from m.solution
   left join own_ o on o.file = f.file and o.solver = s.solver"""
-"""The measurements, with numbers for their long or many texts; ``own``: the solver where it is the library's choice."""
+"""The measurements, with numbers for their long or many texts; ``own``: the solver where it is the library's choice;
+``rival``: another one that was tried, so that the two can be compared."""
 
 _REPEATED = f"""
   select file, h, count(distinct solver) as solutions
@@ -403,11 +407,11 @@ _STAGES: Mapping[str, str] = {
         select file, h, count(*) filter (not good) as failed, count(*) filter (good) as times,
                min({{'us': time_us, 'solver': solver}}) filter (good) as best,
                any_value(own) filter (good) as own, avg(time_us) filter (good and own is not null) as default_us,
-               bit_count(bit_or(1::hugeint << solver % 126) filter (good)) as solutions
+               bit_count(bit_or(1::hugeint << solver % 126) filter (good)) as solutions, bool_or(rival) as contested
         from ({_TRIES}) group by file, h""",
     "tried_": """
         select f.source_id, f.origin, e.h, f.kind, coalesce(f.run = $run, true) as own_run, e.failed,
-               e.best.us as best_us, b.solution as best, o.solution as own, e.default_us,
+               e.best.us as best_us, b.solution as best, o.solution as own, e.default_us, e.contested,
                coalesce(r.solutions, e.times) as solutions
         from each_ e join files_ f using (file) left join ({repeated}) r using (file, h)
         left join solvers_ b on b.solver = e.best.solver left join solvers_ o on o.solver = e.own""",
@@ -485,12 +489,12 @@ with picks as (
          arg_min(measured, best_us) as measured, arg_min(source_id, best_us) as source_id
   from picked_ group by problem),
 merged as (
-  select b.* exclude (best, best_us, origin, source_id, own, default_us, own_run),
+  select b.* exclude (best, best_us, origin, source_id, own, default_us, own_run, contested),
          coalesce(p.best, b.best)::varchar as best,
          coalesce(p.best_us, b.best_us) as best_us, coalesce(p.origin, b.origin) as origin,
          coalesce(p.measured, b.problem) as measured, coalesce(p.source_id, b.source_id) as source_id,
          coalesce(p.pick, b.own)::varchar as pick,
-         coalesce(p.pick_us, b.default_us) as pick_us,
+         coalesce(p.pick_us, b.default_us) as own_us, p.pick_us is not null or b.contested as contested,
          coalesce(p.basis, case when b.default_us is not null then 'default' end) as basis,
          f.message::varchar as finding, f.advice::varchar as advice, f.analyzer::varchar as analyzer,
          f.action::varchar as action,
@@ -506,7 +510,9 @@ merged as (
     on f.problem = b.problem
        and if(b.called, f.place = 1 and not blocked, coalesce(f.found_in, b.source_id) = b.source_id)),
 known as (  -- the pick's own time is no better solution where another run, or another try of it, was faster
-  select * replace (if(best = pick, coalesce(pick_us, best_us), best_us) as best_us) from merged),
+  select * exclude (own_us, contested) replace (if(best = pick, coalesce(own_us, best_us), best_us) as best_us),
+         if(contested, own_us, null) as pick_us
+  from merged),
 timed as (
   select *, coalesce(traced_us, pick_us, if(per_call_us > 0, held_us, null), best_us) as time_us,
          greatest(f_us, b_us) as sibling_us,
@@ -527,7 +533,9 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        coalesce(calls_from, '–') as calls_from, coalesce(origin, 'not measured') as origin,
        coalesce(nullif(layout, ''), '?') as layout,
        coalesce(best, 'not measured') as solver, file, calls, pick, pick_us, basis, best, best_us, time_us,
-       if(pick_us is null, least(best_us, time_us), time_us - loss_us) as then_us,
+       case when pick_us is not null then time_us - loss_us
+            when best = pick and basis is distinct from 'incomparable' then time_us
+            else least(best_us, time_us) end as then_us,
        coalesce(calls, 1) * time_us as total_us, loss_us,
        coalesce(if(pick_us is null, found_us, null), coalesce(calls, 1) * loss_us) as saving_us,
        if(abs(pick_us / best_us - 1) < {_SAME}, 0.0, pick_us / best_us - 1) as regret, finding, advice,

@@ -535,11 +535,12 @@ def _card(action: Action, download: str) -> html.Li:
 
 def detail(row: pd.Series, advised: Advice, chart: dcc.Graph, layer: Sequence[Timed], close: str) -> html.Section:
     """One problem: what to do, its numbers, every solution, and what to paste where."""
+    estimated = pd.isna(row["pick_us"]) and pd.notna(row["saving_us"])
     numbers = [
         ("Now" if row["own"] else f"As of {printable(str(row['file']))}", duration(row["time_us"])),
         ("Best known", duration(row["then_us"])),
         ("Calls", "unknown" if pd.isna(row["calls"]) else f"{int(row['calls']):,}"),
-        ("Could save" if pd.notna(row["pick_us"]) else "Could save, estimated", duration(row["saving_us"])),
+        ("Could save" + (", estimated" if estimated else ""), duration(row["saving_us"])),
         ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),
         ("Of roofline", percent(row["efficiency"])),
     ]

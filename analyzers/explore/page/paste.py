@@ -11,6 +11,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from analyzers.evidence.cells import number_of
+from analyzers.evidence.picks import INCOMPARABLE
 from analyzers.evidence.target import machine, serves
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.tries import Row, Try
@@ -54,6 +55,9 @@ def advice(
     return Advice(_sentence(row) + _in_the_run(row), command, command_note, override, name, note)
 
 
+_NOTHING_BETTER = "the pick is the best known solution"
+
+
 def _sentence(row: Row) -> str:
     finding = row["finding"]
     if isinstance(finding, str) and finding:
@@ -62,10 +66,10 @@ def _sentence(row: Row) -> str:
     if pd.isna(row["best_us"]):
         return "No solution of this problem is timed. Run the command below and ingest its output, or: logparse replay."
     best = f"{row['best']} ({duration(row['best_us'])})"
+    if pd.isna(row["pick_us"]) and row["best"] == row["pick"] and row["basis"] != INCOMPARABLE:
+        return f"Only the pick is timed, {best}: nothing to compare with. Measure others: logparse replay."
     if pd.isna(row["pick_us"]):
         return f"The best known solution is {best}; what the library picks is not timed, so nothing is claimed."
-    if row["loss_us"] <= 0 and number_of(row["solutions"]) == 1 and not number_of(row["failed"]):
-        return f"Only the pick is timed, {best}: nothing to compare with. Measure others: logparse replay."
     if row["loss_us"] <= 0:
         return f"The pick is the best known solution, {best}: nothing to do."
     return f"{row['pick']} takes {duration(row['pick_us'])}, {best} is the best known."
@@ -107,7 +111,7 @@ def _override(
         unread = "its single times are not read yet; open it again"
         return "", "", f"no override: {'nothing is measured' if pd.isna(row['best_us']) else unread}"
     if row["best"] == row["pick"]:
-        return "", "", "no override: the pick is the best known solution"
+        return "", "", f"no override: {'only the pick is timed' if pd.isna(row['pick_us']) else _NOTHING_BETTER}"
     mine = [x for x in timed if x[1].solution == row["best"]]
     time_us, best = min(mine or timed, key=itemgetter(0))
     parts = solution_from_text(str(best.solution))

@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analyzers.explore import queries
 from analyzers.explore.load.actions import _title, actions, cards
 from analyzers.explore.load.analysis import Analysis, analyse
 from analyzers.explore.page.components import _card, detail
 from analyzers.explore.page.paste import advice
 from analyzers.explore.point_table import build
+from analyzers.explore.selection import Selection
 from logparse.ingest import record
 from logparse.model import (
     Call,
@@ -29,6 +31,7 @@ from logparse.model import (
     Kernel,
     Measurement,
     Problem,
+    Status,
     solution_from_text,
 )
 from logparse.store import Store, open_store
@@ -134,6 +137,38 @@ def test_a_time_alone_saves_nothing(store: Store) -> None:
     [row] = rows_of(store, analyse(store, "run"))
     assert (row["time_us"], row["total_us"]) == (800.0, 4000.0)
     assert math.isnan(row["saving_us"])
+
+
+@pytest.mark.parametrize("others", [[], ["skipped"], ["failed"], ["ok"]], ids=["alone", "skipped", "failed", "slower"])
+def test_what_a_pick_loses_is_known_where_another_solution_was_tried(store: Store, others: Sequence[Status]) -> None:
+    """In table, CSV, card, sums and ``regret``: nothing to compare with is not the same as nothing to save."""
+    tries = [
+        Measurement(
+            problem=W,
+            solution=solution_from_text("miopen:A"),
+            origin="table",
+            status=x,
+            time_us=70.0 if x == "ok" else None,
+        )
+        for x in others
+    ]
+    rows = [Call(problem=W, category="bench", count=4), timed(W, "Default", 50.0, "table"), *tries]
+    written(store, "a", "run", rows, "gfx942")
+    made = analyse(store, "run")
+    [row] = rows_of(store, made)
+    assert (row["time_us"], row["then_us"], row["total_us"]) == (50.0, 50.0, 200.0)
+    known = bool(set(others) & {"failed", "ok"})
+    given = pd.Series(row)
+    shown = texts(detail(given, advice(given, (), {}), None, (), ""))  # type: ignore[arg-type]
+    assert ("Could save 0" in shown, "Could save unknown" in shown) == (known, not known)
+    assert ("Only the pick is timed" in shown) != known
+    with store.connect() as con:
+        build(con, made.run, made.compared, made.found)
+        table, _ = queries.table(con, Selection())
+        assert (0.0 if known else None) == (None if table["regret"].isna().item() else table["regret"].item())
+        assert table["saving_us"].isna().item() != known
+        assert queries.regrets(con, Selection())["problems"].sum() == known
+        assert pd.isna(queries.totals(con, Selection())["saving_us"]) != known
 
 
 def test_calls_of_an_unknown_device_weigh_no_time_of_one_of_several(store: Store) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 import pytest
 
@@ -54,11 +56,12 @@ def test_the_best_pick_needs_nothing(told: pd.Series, example_views: dict[str, p
 
 
 def test_a_pick_alone_is_not_called_the_best(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
-    told["pick"], told["pick_us"], told["loss_us"] = told["best"], told["best_us"], 0.0
-    told["solutions"], told["failed"] = 1, 0
-    assert "nothing to compare with" in of(told, example_views, {}).sentence
-    told["failed"] = 1
-    assert "The pick is the best known solution" in of(told, example_views, {}).sentence
+    told["pick"], told["pick_us"], told["loss_us"], told["basis"] = told["best"], math.nan, math.nan, "default"
+    made = of(told, example_views, {})
+    assert "nothing to compare with" in made.sentence
+    assert made.override_note == "no override: only the pick is timed"
+    told["basis"] = "incomparable"  # the same index of another build is another solution
+    assert "what the library picks is not timed" in of(told, example_views, {}).sentence
 
 
 def test_a_time_of_another_machine_is_no_override(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:

@@ -285,8 +285,8 @@ def test_a_trace_of_some_calls_times_all(store: Store) -> None:
 
 def test_a_faster_run_of_the_pick_is_no_better_solution(store: Store) -> None:
     for run, us in (("before", 100.0), ("after", 150.0)):
-        row = replace(timed(W, "Default", us), origin="table")
-        stored(store, run, Call(problem=W, category="table", count=1), row, arch="gfx942", cu_count="304")
+        rows = [replace(timed(W, x, t), origin="table") for x, t in (("Default", us), ("miopen:A", 200.0))]
+        stored(store, run, Call(problem=W, category="table", count=1), *rows, arch="gfx942", cu_count="304")
     [row] = store_points(store, "after").to_dict("records")
     assert (row["time_us"], row["best_us"], row["saving_us"], row["regret"]) == (150.0, 150.0, 0.0, 0.0)
 
