@@ -7,7 +7,7 @@ so D = op(A)·op(B) is computed as Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -35,7 +35,8 @@ _DTYPES = {
 
 _GELU_SLACK = 2e-3  # libraries approximate it, by tanh or worse
 _STRIPE = 1 << 28
-"""Elements that are compared at once."""
+"""Elements that are compared at once: in double precision, the logits of one language model fill a third of a GPU."""
+_ALL = slice(None)
 
 
 def dtype_of(device: TorchDevice, name: str | None) -> Any:
@@ -123,8 +124,10 @@ class OperandSets:
         """The memories that hold random data: of each operand, one per set."""
         raise NotImplementedError
 
-    def _result(self, *, magnitudes: bool = False) -> Tensor:
-        """The first set's result in higher precision; with ``magnitudes`` the sum of the magnitudes of its products."""
+    def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
+        """The first set's result in higher precision, or this part of its first dimension; with ``magnitudes`` the sum
+        of the magnitudes of its products.
+        """
         raise NotImplementedError
 
     def _beside(self) -> Sequence[SideResult]:
@@ -157,20 +160,38 @@ class OperandSets:
 
     def error(self, output: Tensor) -> float:
         """‖out − ref‖ / ‖ref‖ of the first set, the reference in higher precision."""
-        errors = [relative_error(self._device, output, self._reference())]
-        errors += [relative_error(self._device, x.written, x.reference) for x in self._beside()]
+        errors = [self._relative_error((output[part], self._reference(part)) for part in _parts(output))]
+        for side in self._beside():
+            errors.append(
+                self._relative_error((side.written[part], side.reference[part]) for part in _parts(side.written))
+            )
         return math.nan if any(map(math.isnan, errors)) else max(errors)
+
+    def _relative_error(self, compared: Iterable[tuple[Tensor, Tensor]]) -> float:
+        """‖out − ref‖ / ‖ref‖ over parts of an output and its reference; NaN where the output is not finite."""
+        torch, off, of = self._device.torch, 0.0, 0.0
+        for out, ref in compared:
+            wide = out.to(ref.dtype)
+            if not bool(torch.isfinite(wide).all()):
+                return math.nan
+            off += float(torch.linalg.vector_norm(wide - ref)) ** 2
+            of += float(torch.linalg.vector_norm(ref)) ** 2
+        return math.sqrt(off) / max(math.sqrt(of), 1e-30)
 
     def fault(self, run: Callable[[], Tensor]) -> str:
         """See ``Operands``: on random data each element, then integers on which every result is exact."""
         output = run()
-        excess = self._excess(output, self._reference(), self._reference(magnitudes=True), self._tolerance)
-        if not excess <= 1:
-            return f"an element differs {excess:.1f} times as much as rounding explains"
-        for side in self._beside():
-            excess = self._excess(side.written, side.reference, side.magnitudes, side.tolerance)
+        for part in _parts(output):
+            magnitudes = self._reference(part, magnitudes=True)
+            excess = self._excess(output[part], self._reference(part), magnitudes, self._tolerance)
             if not excess <= 1:
-                return f"an element of {side.name} differs {excess:.1f} times as much as rounding explains"
+                return f"an element differs {excess:.1f} times as much as rounding explains"
+        for side in self._beside():
+            for part in _parts(side.written):
+                compared = side.written[part], side.reference[part], side.magnitudes[part]
+                excess = self._excess(*compared, side.tolerance)
+                if not excess <= 1:
+                    return f"an element of {side.name} differs {excess:.1f} times as much as rounding explains"
         if approximate(self._problem):
             return ""
         try:
@@ -180,35 +201,38 @@ class OperandSets:
             self._fill_set(0)
         return f"{wrong} elements are wrong on integers, whose sums are exact" if wrong else ""
 
-    def _reference(self, *, magnitudes: bool = False) -> Tensor:
+    def _reference(self, part: slice, *, magnitudes: bool = False) -> Tensor:
+        """See ``_result``; where the part is all of it, it is kept until the data change."""
+        if part != _ALL:
+            return self._result(part, magnitudes=magnitudes)
         name = "magnitudes" if magnitudes else "result"
         if name not in self._references:
             self._references[name] = self._result(magnitudes=magnitudes)
         return self._references[name]
 
-    def _excess(self, output: Tensor, reference: Tensor, magnitudes: Tensor, allowed: Tolerance) -> float:
-        """The largest |out − ref| over what is tolerated, over all elements; NaN where one is not finite."""
-        scale = float(self._device.torch.linalg.vector_norm(reference)) / math.sqrt(max(1, reference.numel()))
-        worst, slack = 0.0, _GELU_SLACK if approximate(self._problem) else 0.0
+    def _excess(self, out: Tensor, ref: Tensor, size: Tensor, allowed: Tolerance) -> float:
+        """The largest |out − ref| over what is tolerated, over all elements; NaN where one is not finite.
+
+        ``size`` holds the sums of the magnitudes of the products.
+        """
+        scale = float(self._device.torch.linalg.vector_norm(ref)) / math.sqrt(max(1, ref.numel()))
+        slack = _GELU_SLACK if approximate(self._problem) else 0.0
         of_products = slack if isinstance(self._problem, GemmProblem) and self._problem.gradient else 0.0
-        rows = max(1, _STRIPE // max(1, reference[0].numel()))
-        for out, ref, size in zip(*(x.split(rows) for x in (output, reference, magnitudes)), strict=True):
-            limit = allowed.output * ref.abs() + allowed.partials * scale + allowed.products * size
-            limit += slack * (1 + ref.abs()) + of_products * size  # an approximate derivative multiplies the products
-            share = float(((out.to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
-            if math.isnan(share):
-                return share
-            worst = max(worst, share)
-        return worst
+        limit = allowed.output * ref.abs() + allowed.partials * scale + allowed.products * size
+        limit += slack * (1 + ref.abs()) + of_products * size  # an approximate derivative multiplies the products
+        return float(((out.to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
 
     def _inexact(self, output: Tensor) -> int:
         """How many elements of a result on integers are wrong: not equal, or for a convolution, whose transforms may
         divide, not nearest to the right integer.
         """
-        reference = self._result().round()
-        away = (output.to(reference.dtype) - reference).abs()
-        good = away == 0 if isinstance(self._problem, GemmProblem) else away < 0.5
-        return int(good.numel() - good.sum())
+        wrong = 0
+        for part in _parts(output):
+            reference = self._result(part).round()
+            away = (output[part].to(reference.dtype) - reference).abs()
+            good = away == 0 if isinstance(self._problem, GemmProblem) else away < 0.5
+            wrong += int(good.numel() - good.sum())
+        return wrong
 
     def derived(self, make: Callable[[int], Tensor]) -> list[Tensor]:
         """A copy per set of operands in another form; it follows when the data change."""
@@ -276,30 +300,34 @@ class GemmOperands(OperandSets):
         for name in self.written:
             self.memory[name][0].fill_(math.nan)
 
-    def _result(self, *, magnitudes: bool = False) -> Tensor:
+    def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
         torch, p = self._device.torch, self.problem
 
         def wide(tensor: Tensor) -> Tensor:
             return tensor.float().abs() if magnitudes else tensor.double()
 
-        out = self._before_activation(wide)
+        out = self._before_activation(wide, part)
         if p.gradient and p.activation == "gelu":
-            return wide(torch.ops.aten.gelu_backward(out, self.aux[0].to(out.dtype), approximate="tanh"))
+            return wide(torch.ops.aten.gelu_backward(out, self.aux[0][part].to(out.dtype), approximate="tanh"))
         if not magnitudes and p.activation == "relu":
             out = torch.relu(out)
         elif not magnitudes and p.activation == "gelu":
             out = torch.nn.functional.gelu(out, approximate="tanh")
         return out * wide(self.memory["scale_d"][0]) if "scale_d" in self.memory else out
 
-    def _before_activation(self, wide: Callable[[Tensor], Tensor]) -> Tensor:
-        """α·op(A)·op(B)·scales + β·C + bias, in torch's terms: rows are D's columns."""
+    def _before_activation(self, wide: Callable[[Tensor], Tensor], part: slice = _ALL) -> Tensor:
+        """α·op(A)·op(B)·scales + β·C + bias, in torch's terms: rows are D's columns.  ``part`` is one of the rows, of a
+        batch one of its products.
+        """
         scales = {name: wide(held[0]) for name, held in self.memory.items() if name.startswith("scale_")}
-        out = wide(self.x[0]) @ wide(self.y[0])
+        out = wide(self.x[0][part]) @ wide(self.y[0] if self.batch == 1 else self.y[0][part])
         out = out * scales["scale_a"] if "scale_a" in scales else out
-        out = out * scales["scale_b"].unsqueeze(-1) if "scale_b" in scales else out
+        if "scale_b" in scales:
+            per_row = self.batch == 1 and len(scales["scale_b"]) > 1
+            out = out * scales["scale_b"][part if per_row else _ALL].unsqueeze(-1)
         out = out * scales["scale_alpha"] if "scale_alpha" in scales else out
         if self.c:
-            out += wide(self.c[0]) * scales.get("scale_c", 1)
+            out += wide(self.c[0][part]) * scales.get("scale_c", 1)
         return out + wide(self.bias[0]) if self.bias and "bias" not in self.written else out
 
     def _beside(self) -> Sequence[SideResult]:
@@ -444,15 +472,19 @@ class ConvOperands(OperandSets):
         if self._writes_bias():
             self.bias[0].fill_(math.nan)
 
-    def _result(self, *, magnitudes: bool = False) -> Tensor:
+    def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
         """In single precision for half types, else in double."""
         torch = self._device.torch
         wide = torch.float32 if self.x[0].dtype in (torch.float16, torch.bfloat16) else torch.float64
         with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=False, allow_tf32=False):
-            x, w, dy = (t[0].to(wide).contiguous() for t in (self.x, self.w, self.dy))
+            of_images = part if self.problem.direction != "W" else _ALL  # which sums over all images
+            images = self.x[0][of_images], self.w[0], self.dy[0][of_images]
+            x, w, dy = (t.to(wide).contiguous() for t in images)
             if magnitudes:
                 x, w, dy = x.abs(), w.abs(), dy.abs()
             out = convolve(self._device, self.problem, x, w, dy)
+        if self.problem.direction == "W":
+            return out[part]
         if not self.bias or self.problem.direction != "F":
             return out
         bias = self.bias[0].to(wide).view(1, -1, *[1] * self.problem.spatial)
@@ -474,20 +506,10 @@ def random_normal(device: TorchDevice, memory: Tensor, generator: Any) -> None:
         memory.copy_(drawn.to(memory.dtype))
 
 
-def relative_error(device: TorchDevice, output: Tensor, reference: Tensor) -> float:
-    """‖out − ref‖ / ‖ref‖; NaN where the output is not finite.
-
-    In stripes of the first dimension: in double precision, the logits of one language model fill a third of a GPU.
-    """
-    norm = device.torch.linalg.vector_norm
-    rows = max(1, _STRIPE // max(1, reference[0].numel()))
-    squares = 0.0
-    for out, ref in zip(output.split(rows), reference.split(rows), strict=True):
-        wide = out.to(reference.dtype)
-        if not bool(device.torch.isfinite(wide).all()):
-            return math.nan
-        squares += float(norm(wide - ref)) ** 2
-    return math.sqrt(squares) / max(float(norm(reference)), 1e-30)
+def _parts(output: Tensor) -> list[slice]:
+    """An output's first dimension in parts of at most a stripe; one of all where that suffices."""
+    rows, count = max(1, _STRIPE // max(1, output[0].numel())), len(output)
+    return [_ALL] if rows >= count else [slice(at, at + rows) for at in range(0, count, rows)]
 
 
 def memory_format(device: TorchDevice, layout: str | None, spatial: int) -> Any:

@@ -170,6 +170,45 @@ def test_the_random_data_are_back_after_the_integers() -> None:
     assert made.error() < 0.01
 
 
+RICH = replace(
+    problem("fp32", 40),
+    **dict.fromkeys(("scale_a", "scale_b"), "row"),
+    bias=True,
+    aux=True,
+    beta="nonzero",
+    activation="relu",
+)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        RICH,
+        replace(RICH, scale_b="scalar", activation="gelu", gradient=True),
+        replace(problem("bf16", 24), batch_count=5, **{f"stride_{x}": 100 * 100 for x in "abcd"}),
+        *(replace(SMALL_W, direction=x) for x in "FBW"),
+    ],
+    ids=["scales, bias, aux and C", "gradient of GELU", "batch", "F", "B", "W"],
+)
+def test_a_large_result_is_compared_in_parts(of: GemmProblem | ConvProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In double precision some results do not fit beside their operands."""
+    make: Any = GemmOperands if isinstance(of, GemmProblem) else ConvOperands
+    operands = make(torch_device(Place()), of, Conditions())
+    whole = operands._result()
+    monkeypatch.setattr("analyzers.measure.device.operands._STRIPE", whole[0].numel())
+    out = whole.to(operands._inputs()[0][0].dtype)
+    assert not out.isnan().any()
+    parts = [slice(at, at + 1) for at in range(len(whole))]
+    assert len(parts) > 1
+    for part in parts:
+        torch.testing.assert_close(operands._result(part), whole[part])
+        torch.testing.assert_close(operands._result(part, magnitudes=True), operands._result(magnitudes=True)[part])
+    operands._beside = tuple  # nothing ran that wrote them
+    assert operands.error(out) < 0.01
+    out[-1, ..., -1] += 3 * out.abs().max()
+    assert "differs" in operands.fault(lambda: out)
+
+
 @pytest.mark.parametrize("direction", ["F", "B", "W"])
 def test_convolutions_without_a_tap_or_with_a_wrong_image_are_refused(direction: str) -> None:
     conv: ConvProblem = replace(SMALL_W, direction=direction)  # type: ignore[arg-type]
