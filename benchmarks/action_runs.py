@@ -19,7 +19,7 @@ from logparse.formats.traces.torch.events import UNTRACED_STEP
 from logparse.formats.traces.torch.operands import WITHOUT_KERNELS
 from logparse.formats.traces.torch.operators import OPERATORS
 
-_WARM_UP = 3
+WARM_UP = 3
 """Steps before any is timed: a compiled model records its graphs in the second."""
 _TIMED = 10
 """Steps whose wall time is taken, without the profiler."""
@@ -50,7 +50,8 @@ def train(run: Run, failed: str) -> None:
         raise
 
 
-def _train(run: Run) -> None:
+def prepared(run: Run) -> tuple[Callable[[], None], Any]:
+    """One step of the model with what the run applies, and the module of its ``apply.py`` (None: none)."""
     device, chosen = torch.device(run.device), model_of(run.model)
     torch.manual_seed(0)
     module = imported(run.apply) if run.apply else None
@@ -74,7 +75,13 @@ def _train(run: Run) -> None:
         optimizer.step()
         optimizer.zero_grad()
 
-    for _ in range(_WARM_UP):
+    return step, module
+
+
+def _train(run: Run) -> None:
+    device = torch.device(run.device)
+    step, _ = prepared(run)
+    for _ in range(WARM_UP):
         step()
     trace = Path(run.trace)
     untraced_us = _step_us(step, device)

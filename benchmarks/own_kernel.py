@@ -6,7 +6,7 @@ Three training steps whose products suit no kernel of the library: an output lay
 a bias and ReLU, and a product of 7 by 3.  The kernels are those of ``docs/examples``, or ``--solution``; the one in
 CUDA C++ is compiled before anything is timed, and left out where that fails, with the reason.  Each model runs as it
 is, ``replay`` times it, and it runs again with the generated ``apply.py``, as in ``actions.py``.  Then a fresh process
-times what the host takes to enqueue each covered call, without and with the override, against the replay's promise.
+times what the host takes to enqueue whole steps, with and without the overrides in turn, against the replay's promise.
 
 On a CPU (``--small``, with a ``--solution`` of PyTorch's own operators) it shows that all parts fit together.
 """
@@ -22,8 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, astuple
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,20 +34,19 @@ sys.path.insert(1, str(Path(__file__).parents[1] / "docs/examples"))
 import actions
 import torch
 from action_models import OWN_KERNEL
-from action_runs import imported
+from action_runs import WARM_UP, Run, prepared
 
 from analyzers.actions import ACTIONS
-from analyzers.actions.own_kernel import NAME, Call, call_of
+from analyzers.actions.own_kernel import NAME
 from analyzers.actions.totals import results
 from analyzers.analyzer import Settings
 from analyzers.evidence.action_times import host_costs, samples_of
 from analyzers.evidence.runs import tables_of
 from logparse.executors.processes import started
-from logparse.model import problem_from_text
 from logparse.store import open_store
 
 KERNELS = ("triton_gemm:gemm", "cuda_gemm:gemm")
-_ROUNDS, _CALLS = 21, 64
+_TURNS, _STEPS = 15, 15
 _COMPILE = "import cuda_gemm; cuda_gemm._library()"
 
 
@@ -72,77 +71,55 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="logparse-own-kernel-") as folder:
         *_, record = actions.measured(name, options, Path(folder))
         tables = tables_of(open_store(str(Path(folder) / "store")), "as_is")
-        put_in = [x for x in results(tables, ACTIONS, Settings()) if x.action.name == NAME]
-        parts = {y.label for x in put_in for y in x.parts}
-        entries = "".join(line for x in put_in for line in x.application.settings)
         costs = host_costs(tables, samples_of(tables, Settings()))
-        calls = [
-            (problem.text, solution, cost, call)
-            for (text, solution), cost in costs.items()
-            if f"'{solution.partition(':')[2]}'" in entries  # another kernel of the same product is not put in
-            and (problem := problem_from_text(text)).label in parts
-            and (call := call_of(problem)) is not None
-        ]
-        module = Path(folder) / "overrides" / actions.NAME
-        out = Path(folder) / "host.json"
-        covered = [astuple(call) for *_, call in calls]
-        if covered:
-            process = started(host, str(module), options.device, covered, str(out), imports=("torch",))
-            process.join(300)
-        held = json.loads(out.read_text(encoding="utf-8")) if out.exists() else [None] * len(calls)
-        record["host"] = [
-            {"problem": problem, "solution": solution, "promised": asdict(cost), "measured": found}
-            for (problem, solution, cost, _), found in zip(calls, held, strict=True)
-        ]
+        record["costs"] = [{"problem": x, "solution": y, **asdict(cost)} for (x, y), cost in costs.items()]
+        record["host"] = None
+        for result in results(tables, ACTIONS, Settings()):
+            if result.action.name == NAME:
+                apply, out, steps = Path(folder) / "overrides" / actions.NAME, Path(folder) / "host", result.steps or 1
+                run = Run(
+                    model=name, device=options.device, small=options.small, steps=0, trace="", apply=str(apply),
+                    action=NAME,
+                )  # fmt: skip
+                started(host, run, str(out), imports=("torch",)).join(300)
+                record["host"] = {
+                    "promised_us": [result.action.least_host_us / steps, result.action.host_us / steps],
+                    "measured_us": json.loads(out.read_text(encoding="utf-8")) if out.exists() else None,
+                    "put_in": result.application.settings,
+                }
         return record
 
 
-def host(module: str, device: str, covered: Sequence[tuple[Any, ...]], out: str) -> None:
-    """Write what the host takes for each call without and with the overrides of a generated ``apply.py`` (µs)."""
-    calls = [_called(Call(*x), device) for x in covered]
-    other = torch.ones(2, 2, device=device, dtype=getattr(torch, covered[0][2]))
-    before = [_host_us(call, device) for call in calls]
-    plain = _host_us(lambda: torch.mm(other, other), device)
-    imported(module).settings(NAME)
-    after = [_host_us(call, device) for call in calls]
-    passed = _host_us(lambda: torch.mm(other, other), device)
-    rows = [
-        {"plain_us": a, "own_us": b, "difference_us": b - a, "other_us": passed - plain}
-        for a, b in zip(before, after, strict=True)
-    ]
-    Path(out).write_text(json.dumps(rows), encoding="utf-8")
+def host(run: Run, out: str) -> None:
+    """Write what a step takes the host more with the overrides than without (µs), the median of several turns, and all.
+
+    The model is the same in both; a step is over for the host when all of it is enqueued.
+    """
+    step, module = prepared(run)
+    wait = torch.cuda.synchronize if run.device == "cuda" else lambda: None
+    for _ in range(WARM_UP):
+        step()
+    turns = []
+    for _ in range(_TURNS):
+        own_us = _step_us(step, wait)
+        for put_in in module._PUT_IN.values():
+            put_in.remove()
+        module._PUT_IN.clear()
+        turns.append(own_us - _step_us(step, wait))
+        module.settings(run.action)
+    Path(out).write_text(json.dumps({"median": median(turns), "turns": turns}), encoding="utf-8")
 
 
-def _called(call: Call, device: str) -> Any:
-    """A call of PyTorch with operands of these strides."""
-    *batch, n, k, m = call.sizes
-    kind = getattr(torch, call.dtype)
-
-    def operand(shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
-        count = 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
-        return torch.randn(count, device=device, dtype=torch.float32).to(kind).as_strided(shape, strides)
-
-    x, y = operand((*batch, n, k), call.x_strides), operand((*batch, k, m), call.y_strides)
-    bias = torch.zeros(m, device=device, dtype=kind)
-    if call.operator == "addmm":
-        return lambda: torch.addmm(bias, x, y)
-    if call.operator in ("relu", "gelu"):
-        return lambda: torch._addmm_activation(bias, x, y, use_gelu=call.operator == "gelu")
-    return lambda: torch.bmm(x, y) if batch else torch.mm(x, y)
-
-
-def _host_us(call: Any, device: str) -> float:
-    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
-    rounds = []
-    call()
-    for _ in range(_ROUNDS):
+def _step_us(step: Callable[[], None], wait: Callable[[], None]) -> float:
+    """Median of several steps; the first is not counted."""
+    taken = []
+    for _ in range(1 + _STEPS):
         wait()
         begun = time.perf_counter_ns()
-        for _ in range(_CALLS):
-            call()
-        rounds.append((time.perf_counter_ns() - begun) / 1e3 / _CALLS)
+        step()
+        taken.append((time.perf_counter_ns() - begun) / 1e3)
     wait()
-    return median(rounds)
+    return median(taken[1:])
 
 
 def main() -> None:
@@ -170,11 +147,8 @@ def main() -> None:
         record["summary"] = actions.summary(record["models"])
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(
-        json.dumps(
-            {"summary": record["summary"], "host": [y for x in record["models"].values() for y in x["host"]]}, indent=1
-        )
-    )
+    host_times = {name: model["host"] for name, model in record["models"].items()}
+    print(json.dumps({"summary": record["summary"], "host": host_times}, indent=1))
     print(f"wrote {out}")
 
 

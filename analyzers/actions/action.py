@@ -55,7 +55,7 @@ class Action:
     the host: no replay measures that, and what the job waits is the most that it can gain.  One that ``contains``
     others is a combination of them; of those that name the same thing in ``excludes`` only one can be applied; one that
     is not ``exact`` changes results by more than the order of sums.  ``host_us`` is what its calls cost the host more
-    (µs per run), all of which is taken off the saving.  ``needs`` is for people.
+    (µs per run) at most, all of which is taken off the saving; ``least_host_us``: at least.  ``needs`` is for people.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Action:
     excludes: str | None = None
     exact: bool = True
     host_us: float = 0.0
+    least_host_us: float = 0.0
     needs: str = ""
 
 

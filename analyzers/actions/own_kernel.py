@@ -17,7 +17,7 @@ from analyzers.actions import fused_epilogue
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job, Work
 from analyzers.actions.ratio import Ratio
-from analyzers.evidence.action_times import HostCosts
+from analyzers.evidence.action_times import HostCost, HostCosts
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import GemmProblem, Problem
 
@@ -133,7 +133,8 @@ def action(job: Job, timed: TimedChange, costs: HostCosts) -> Action | None:
         contains=(epilogue.name,) if fuses else (),
         excludes=epilogue.excludes if fuses else None,
         needs="the modules of the kernels on the job's PYTHONPATH",
-        host_us=_host_us(job, winners, costs),
+        host_us=_host_us(job, winners, costs, lambda x: (x.own_us, x.other_us)),
+        least_host_us=_host_us(job, winners, costs, lambda x: (x.least_own_us, x.least_other_us)),
     )
 
 
@@ -162,13 +163,18 @@ def _best(work: Work, timed: TimedChange, costs: HostCosts) -> Change | None:
     return best[1] if best else None
 
 
-def _host_us(job: Job, winners: Mapping[Work, Change], costs: HostCosts) -> float:
-    """What the overrides cost the host per run, µs: in the calls that they compute, and in every other product."""
-    timed = {work: costs[work.problem.text, change.solution] for work, change in winners.items()}
-    own = sum((work.calls or 1.0) * cost.own_us for work, cost in timed.items())
+def _host_us(
+    job: Job, winners: Mapping[Work, Change], costs: HostCosts, of: Callable[[HostCost], tuple[float, float]]
+) -> float:
+    """What the overrides cost the host per run, µs: in the calls that they compute, and in every other product.
+
+    ``of`` returns both for one call.
+    """
+    timed = {work: of(costs[work.problem.text, change.solution]) for work, change in winners.items()}
+    own = sum((work.calls or 1.0) * own_us for work, (own_us, _) in timed.items())
     covered = sum(work.calls or 1.0 for work in winners)
     products = sum(work.calls or 1.0 for work in job.work if isinstance(work.problem, GemmProblem))
-    return own + max(0.0, products - covered) * max(cost.other_us for cost in timed.values())
+    return own + max(0.0, products - covered) * max(other_us for _, other_us in timed.values())
 
 
 def _application(job: Job, winners: Mapping[Work, Change], *, fuses: bool) -> Application:

@@ -204,6 +204,7 @@ def row(x: ActionResult) -> dict[str, object]:
         "lost_us": sum(y.then_us - y.now_us for y in x.losers),
         "idle_us": x.idle_us,
         "host_us": x.action.host_us,
+        "least_host_us": x.action.least_host_us,
         "exact": x.action.exact,
         "line": x.application.line,
     }

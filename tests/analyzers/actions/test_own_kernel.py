@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
 import json
@@ -9,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from logparse.formats.traces.torch.inputs import Inputs  # noqa: E402
 from logparse.ingest import ingest, record  # noqa: E402
 from logparse.model import Fact, GemmProblem, Problem, problem_from_text, solution_from_text  # noqa: E402
 from logparse.store import Store, open_store  # noqa: E402
+from logparse.text import duration  # noqa: E402
 from tests.analyzers.actions import own_kernels  # noqa: E402
 from tests.analyzers.measure.problems import gemm  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
@@ -279,11 +281,17 @@ def test_a_replay_checks_and_times_the_kernel_and_its_host_cost(
     assert operators.count("relu") == 1, "the product with its bias and ReLU"
     costs = host_costs(tables, samples_of(tables, Settings()))
     assert {problem for problem, _ in costs} == timed
-    assert all(x.own_us > 0 and x.other_us >= 0 for x in costs.values())
+    assert all(0 <= x.least_own_us <= x.own_us > 0 and 0 <= x.least_other_us <= x.other_us for x in costs.values())
 
 
-def plant(store: Store, times: dict[str, tuple[float, float]], cost: HostCost, only: str = "") -> list[Problem]:
-    """Samples of a replay: the default's and the kernel's times, by the operator that a problem is a call of."""
+def plant(
+    store: Store, times: dict[str, tuple[float, float]], cost: HostCost, only: str = "", earlier: bool = False
+) -> list[Problem]:
+    """Samples of a replay: the default's and the kernel's times, by the operator that a problem is a call of.
+
+    ``earlier``: of one that did not time what calls cost at least.
+    """
+    fields = {name: us for name, us in asdict(cost).items() if not (earlier and name.startswith("least"))}
     job = job_of(tables_of(store, "before"), Settings())
     planted = []
     for work in own_kernel.candidates([PRODUCT])[0].works(job):
@@ -297,7 +305,7 @@ def plant(store: Store, times: dict[str, tuple[float, float]], cost: HostCost, o
             measured(work.problem, solution_from_text(text), [us, us * (1 + noise), us * (1 - noise)], origin=ACTION)
             for (text, us), noise in zip(named.items(), (0.01, -0.01, 0.0), strict=False)
         ]
-        facts = {"environment": "e", "backend": "CPU", HOST_FACT: json.dumps({f"kernel:{PRODUCT}": asdict(cost)})}
+        facts = {"environment": "e", "backend": "CPU", HOST_FACT: json.dumps({f"kernel:{PRODUCT}": fields})}
         record(
             store, [*rows, *(Fact(*x) for x in facts.items())], run="before", name=work.problem.text, format="replay"
         )
@@ -319,6 +327,64 @@ def test_a_host_cost_that_cannot_be_timed_leaves_the_samples() -> None:
     sampler._prepared[solution.text] = Failing()  # type: ignore[assignment]
     assert isinstance(sampler._prepared[solution.text], OwnKernel)
     assert sampler.host_cost(solution) is None
+
+
+def test_the_host_is_timed_with_the_code_in_its_caches_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulated host: a call through the override takes so long, by what ran before it."""
+    own_us = {"own": 30.0, "emptied": 120.0}
+    plain_us = {"plain": 2.0, "emptied": 9.0}
+    passed_us, small_us = {"passed": 5.0, "step": 12.0}, {"small": 1.0, "step": 4.0}
+    ran, now_ns = ["nothing"], [0.0]
+    put_in: list[Any] = []
+
+    def call(name: str, times: dict[str, float]) -> None:
+        now_ns[0] += 1e3 * times.get(ran[-1], 1_000.0)  # whatever else ran before would show
+        ran.append(name)
+
+    def product(*_: Any) -> Any:
+        return lambda: call("own", own_us) if put_in else call("plain", plain_us)
+
+    def small(*_: Any) -> Any:
+        return lambda: call("passed", passed_us) if put_in else call("small", small_us)
+
+    class Overrides:
+        def __init__(self, key: str) -> None:
+            assert key == "CUDA"
+
+        def add(self, *_: Any) -> None:
+            put_in.append("kernel")
+
+        def remove(self) -> None:
+            put_in.clear()
+
+    class Device:
+        is_gpu = True
+
+        def synchronize(self) -> None:
+            """There is none."""
+
+    module: Any = importlib.import_module("analyzers.measure.backends.torch_own_kernel")
+    monkeypatch.setattr("analyzers.actions.kernel_overrides.OwnKernels", Overrides)
+    fakes = {"_product": product, "_small": small, "_training_step": lambda device: lambda: ran.append("step")}
+    fakes["_emptied"] = lambda step: (step(), ran.append("emptied"))
+    for name, fake in fakes.items():
+        monkeypatch.setattr(module, name, fake)
+    monkeypatch.setattr(module.time, "perf_counter_ns", lambda: now_ns[0])
+    runnable = object.__new__(module.OwnKernelRunnable)
+    runnable._device, runnable._around, runnable._kernel = Device(), contextlib.nullcontext, own_kernels.product
+    runnable._gemm = SimpleNamespace(problem=gemm(m=8, ldd=8, ldc=8))
+    monkeypatch.setattr(runnable, "sample_us", lambda count: 2_600.0, raising=False)
+    assert runnable.host_cost() == HostCost(own_us=111.0, other_us=8.0, least_own_us=28.0, least_other_us=4.0)
+    assert not put_in
+
+
+def test_the_cost_of_an_earlier_replay_is_what_it_timed(trace: Path, store: Store) -> None:
+    ingest([str(trace)], store, run="before")
+    (problem,) = plant(store, ALL_FASTER, HostCost(26.0, 3.5), only="relu", earlier=True)
+    tables = tables_of(store, "before")
+    assert host_costs(tables, samples_of(tables, Settings())) == {
+        (problem.text, f"kernel:{PRODUCT}"): HostCost(26.0, 3.5, least_own_us=26.0, least_other_us=3.5)
+    }
 
 
 ALL_FASTER = {"mm": (40.0, 10.0), "addmm": (40.0, 39.0), "relu": (60.0, 20.0)}
@@ -379,15 +445,17 @@ def test_the_whole_loop(trace: Path, tmp_path: Path, as_device: Any) -> None:
 
 def test_what_calls_cost_the_host_is_taken_off_the_saving(trace: Path, store: Store) -> None:
     ingest([str(trace)], store, run="before")
-    faster = plant(store, ALL_FASTER, HostCost(own_us=0.5, other_us=0.25), only="relu")
+    faster = plant(store, ALL_FASTER, HostCost(0.5, 0.25, least_own_us=0.125, least_other_us=0.0625), only="relu")
     tables = tables_of(store, "before")
     (result,) = [x for x in results(tables, ACTIONS, Settings()) if x.action.name == "own_kernel"]
     products = sum(x.calls or 0 for x in job_of(tables, Settings()).work if isinstance(x.problem, GemmProblem))
     assert len(faster) == 1
     assert result.action.host_us == pytest.approx(2 * 0.5 + (products - 2) * 0.25), "two steps"
+    assert result.action.least_host_us == pytest.approx(2 * 0.125 + (products - 2) * 0.0625)
     assert result.saving_us == pytest.approx(result.now_us - result.then_us - result.action.host_us)
     (line,) = [x for x in render_actions.lines([result], None) if "cost the host" in x]
-    assert "all charged" in line
+    assert f"cost the host {duration(result.action.least_host_us / 2)} (" in line
+    assert f"to {duration(result.action.host_us / 2)} more; the latter is charged" in line
     dear = replace(result, action=replace(result.action, host_us=result.now_us))
     assert result.pays
     assert not dear.pays
