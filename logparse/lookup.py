@@ -13,6 +13,7 @@ import pyarrow as pa
 from logparse.errors import InputError
 from logparse.formats.format import FileFormat, Head, Line
 from logparse.formats.format import LineFormat as _LineFormat
+from logparse.formats.patterns import regex
 from logparse.ingest.lines import LineReader
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
 from logparse.store import Store
@@ -218,7 +219,7 @@ def _labelled(store: Store, text: str) -> list[Problem]:
     return [problem for problem in map(problem_from_text, texts) if problem.label == text]
 
 
-_LABELLED_SIZES = re.compile(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×(\d+)×")
+_LABELLED_SIZES = regex(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×(\d+)×")
 """How the labels of a GEMM and of a convolution begin (``logparse.model``)."""
 
 

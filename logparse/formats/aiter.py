@@ -29,6 +29,7 @@ from typing import Any
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
 from logparse.formats.fp8 import on_arch
+from logparse.formats.patterns import regex
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import (
     NARROW,
@@ -184,7 +185,7 @@ def _time(text: str) -> tuple[float | None, Status, str | None]:
     return (value, "ok", None) if value > 0 else (None, "no_time", f"time {text!r}")
 
 
-_TRANS = re.compile(r"(?i)(true|t|1)|(false|n|0)")
+_TRANS = regex(r"(?i)(true|t|1)|(false|n|0)")
 
 
 def _online(values: Mapping[str, str]) -> list[Record]:

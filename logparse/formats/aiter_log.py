@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 from logparse.formats.aiter import problem_of_row
 from logparse.formats.format import FOREIGN, Emission, LineFormat, Outcome
+from logparse.formats.patterns import regex
 from logparse.model import Call, Fact, Message, Record, Reject, Solution, SolutionName
 
 CATEGORY = "aiter"
@@ -42,8 +43,8 @@ TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
 _PREFIX = r"(?:\(\w+(?: \w+=\d+)*? pid=(?P<pid>\d+)\) )?(?:\[\d{4}-\d\d-\d\d[^\]]*\] )?"
 _OWN = r"\[aiter\] (?:\[pid=(?P<own>\d+) [^\]]*\] )?"
 _SHAPE = r"shape (?:is )?(?:B:\d+, ?)?M:\d"
-_LINE = re.compile(rf"{_PREFIX}(?:{_OWN})?(?P<body>.*)\Z")
-_LOOKUP = re.compile(
+_LINE = regex(rf"{_PREFIX}(?:{_OWN})?(?P<body>.*)\Z")
+_LOOKUP = regex(
     r"shape (?:is )?(?P<fields>(?:B:\d+, ?)?M:\d.*?),? (?:"
     r"not found tuned config in (?P<missed>.*?)(?:, will use default.*?)?"
     r"|listed in (?P<listed>.*?)"
@@ -53,11 +54,11 @@ _LOOKUP = re.compile(
     r"(?:, splitK is (?P<split>\S+?))?"
     r")!?,?(?: using (?P<used>\w+) solution:(?P<index>-?\d+|None))?!?\s*\Z"
 )
-_USING = re.compile(
+_USING = regex(
     r"using (?P<used>\w+) solution:(?P<index>-?\d+|None)(?:, .*?)? for (?P<fields>[mM]=\d+ [nN]=\d+ [kK]=\d+\b.*)\Z"
 )
-_FIELD = re.compile(r"(\w+)[:=] ?'?([\w.]+)'?")
-_MERGED = re.compile(r"merge tuned file under .*?(?: and configs/)? (?P<files>\S+)\s*\Z")
+_FIELD = regex(r"(\w+)[:=] ?'?([\w.]+)'?")
+_MERGED = regex(r"merge tuned file under .*?(?: and configs/)? (?P<files>\S+)\s*\Z")
 _NAMES = {"otype": "outdtype", "m": "M", "n": "N", "k": "K"}
 _BYTES_OF_MESSAGE = 2000
 

@@ -34,29 +34,30 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
+from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.model import TYPE_BYTES, GemmProblem, Measurement, Message, Record, Reject, Solution, Status, Trans
 
 ORIGIN = "ck-profiler"
 CATEGORY = "ck_profiler"
 
-_TENSOR = re.compile(
+_TENSOR = regex(
     r"(?P<name>[abcde]\d?_(?:g_)?[mnk]_[mnk]): dim (?P<dim>\d), lengths \{(?P<lengths>\d{1,18}(?:, \d{1,18})*)\},"
     r" strides \{(?P<strides>\d{1,18}(?:, \d{1,18})*)\}\Z"
 )
-_ROW = re.compile(
+_ROW = regex(
     r"Perf: +(?P<ms>\S+) ms, (?P<tflops>\S+) TFlops, (?P<rate>\S+) GB/s(?:, (?P<name>.*?)"
     r"(?P<tail>(?:, (?:KBatch|SplitK|Grid_size) \d+)*(?:, streamk selection strategy ?\d+)?))?\Z"
 )
-_BEST = re.compile(
+_BEST = regex(
     r"Best Perf(?: for datatype = (?P<type>\w+))?(?: ALayout = +(?P<a>\w+))?(?: BLayout = +(?P<b>\w+))?"
     r"(?: CLayout = +(?P<c>\w+))?(?P<sizes>(?: [A-Z][\w -]{0,40}? = \d{1,18})*) ?: (?P<ms>\S+) ms,"
     r" (?P<tflops>\S+) TFlops, (?P<rate>\S+) GB/s, (?P<name>\S.*)\Z"
 )
-_SIZE = re.compile(r" ([A-Z][\w -]*?) = (\d{1,18})")
+_SIZE = regex(r" ([A-Z][\w -]*?) = (\d{1,18})")
 _UNSUPPORTED = " does not support this problem"
-_KERNEL = re.compile(r"[Dd]evice\w+|\w*Gemm\w*")
-_NOTES = re.compile(r"found \d+ instances\Z|rotating count: \d|Error: Incorrect results")
+_KERNEL = regex(r"[Dd]evice\w+|\w*Gemm\w*")
+_NOTES = regex(r"found \d+ instances\Z|rotating count: \d|Error: Incorrect results")
 _TYPES = {"f32": "f32_r", "f16": "f16_r", "bf16": "bf16_r", "int8": "i8_r", "fp8": "f8_r"}
 _PATIENCE = 1000
 """Lines of others that may fall between two rows: with its log switched on, the tool prints whole matrices."""

@@ -8,14 +8,15 @@ Source: ROCm documentation, "Data types and precision support"; ROCm/hipBLASLt `
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+
+from logparse.formats.patterns import regex
 
 FNUZ: Mapping[str, str] = {"f8_r": "f8_fnuz_r", "bf8_r": "bf8_fnuz_r"}
 """OCP's names, which logs use for both, and the names of the FNUZ types."""
 OCP: Mapping[str, str] = {fnuz: ocp for ocp, fnuz in FNUZ.items()}
 
-_FNUZ_ONLY = re.compile(r"gfx94[0-2](?::|\Z)")
+_FNUZ_ONLY = regex(r"gfx94[0-2](?::|\Z)")
 
 
 def fnuz_only(arch: str | None) -> bool:

@@ -20,16 +20,16 @@ size (-1) and entries without named tensors are messages.  A rule without a time
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source
+from logparse.formats.patterns import regex
 from logparse.model import ConvProblem, Fact, Measurement, Message, Record, Reject, Solution
 
 ORIGIN = "hipdnn"
 CATEGORY = "hipdnn"
-_MEMBER = re.compile(rb'"engine_overrides"\s*:\s*\[')
+_MEMBER = regex(rb'"engine_overrides"\s*:\s*\[')
 _MOST_BYTES = 64 << 20
 
 

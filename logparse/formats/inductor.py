@@ -34,6 +34,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
+from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.formats.traces.torch.inputs import contiguous_strides
@@ -54,17 +55,17 @@ from logparse.model import (
 ORIGIN = "inductor"
 CATEGORY = "inductor"
 
-_TABLE = re.compile(r"AUTOTUNE (?P<op>[A-Za-z_]\w*)\((?P<sizes>[^)]*)\)\s*\Z")
-_STRIDES = re.compile(r"strides: (?P<list>\[.*\])\s*\Z")
-_TYPES = re.compile(r"dtypes: (?P<list>torch\.\w+(?:, torch\.\w+)*)\s*\Z")
-_ROW = re.compile(
+_TABLE = regex(r"AUTOTUNE (?P<op>[A-Za-z_]\w*)\((?P<sizes>[^)]*)\)\s*\Z")
+_STRIDES = regex(r"strides: (?P<list>\[.*\])\s*\Z")
+_TYPES = regex(r"dtypes: (?P<list>torch\.\w+(?:, torch\.\w+)*)\s*\Z")
+_ROW = regex(
     r"  (?P<name>\S.*?) (?P<ms>\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf|nan)(?: ms|s)"
     r" (?:[\d.]+%|inf%|nan%|<DIVIDED BY ZERO ERROR>) ?(?P<config>.*)\Z"
 )
-_END = re.compile(r"(?:Single|Sub)Process AUTOTUNE (?:benchmarking )?takes ")
+_END = regex(r"(?:Single|Sub)Process AUTOTUNE (?:benchmarking )?takes ")
 _STATS = "Autotune Choices Stats:"
-_LOGGED = re.compile(r"(?:[VDIWEC]\d{4} [\d:.]+ +\d+ )?\S*torch/_inductor/select_algorithm\.py:\d+\] (?:\[[\d/_]+\] )?")
-_FAILED = re.compile(
+_LOGGED = regex(r"(?:[VDIWEC]\d{4} [\d:.]+ +\d+ )?\S*torch/_inductor/select_algorithm\.py:\d+\] (?:\[[\d/_]+\] )?")
+_FAILED = regex(
     r"(?:Exception )?(?P<why>.*?) for benchmark choice (?P<caller>\w+)\((?:(?P<path>[^,()]*), )?(?P<config>.*)\)\s*\Z"
 )
 _LIBRARIES = (

@@ -16,14 +16,14 @@ Read back by ``--target facts.json``, and by ``ingest`` together with the logs o
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 
 from logparse.formats.format import FileFormat, Head, Outcome, Source
+from logparse.formats.patterns import regex
 from logparse.model import FACTS, Fact, Reject
 
 FILE_NAME = "facts.json"
-_BEGIN = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:\}|"(?P<name>[\w:.-]+)"\s*:\s*["\d])')
+_BEGIN = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:\}|"(?P<name>[\w:.-]+)"\s*:\s*["\d])')
 _BYTES = 1 << 20
 
 

@@ -29,21 +29,20 @@ import re
 from collections.abc import Iterator
 
 from logparse.formats.format import FOREIGN, FileFormat, Head, LineFormat, Outcome, Source
+from logparse.formats.patterns import regex
 from logparse.model import Fact, Message, Record, Reject
 
 CATEGORY = "moe-config"
 MISSING, FALLBACK, FOUND = "not found", "fallback", "found"
 """Texts of log lines: no table, that of another Triton version, the table itself."""
 
-NAME = re.compile(r"(?:E=\d+,)?N=\d+,(?:K=\d+,)?device_name=[^/\s'\"]+?(?=\.json)")
+NAME = regex(r"(?:E=\d+,)?N=\d+,(?:K=\d+,)?device_name=[^/\s'\"]+?(?=\.json)")
 """A table's name without ``.json``; SGLang's ``block_shape=[128, 128]`` has a space, which ``_names`` takes."""
-_FIELD = re.compile(r"(?:^|,)(\w+)=(\[[\d,]*\]|[^,]*)")
-_SPACED = re.compile(r"(block_shape=\[\d+), (\d+\])")
-_TABLE = re.compile(
-    rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:triton_version"\s*:\s*"[^"]*"\s*,\s*"\d+|\d+)"\s*:\s*\{\s*"[A-Za-z_]+"'
-)
-_FOUND = re.compile(r"Using (?:configuration|(?:MoE kernel )?config) from ")
-_PID = re.compile(r"\(\w+(?: \w+=\d+)*? pid=(\d{1,18})\)")
+_FIELD = regex(r"(?:^|,)(\w+)=(\[[\d,]*\]|[^,]*)")
+_SPACED = regex(r"(block_shape=\[\d+), (\d+\])")
+_TABLE = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:triton_version"\s*:\s*"[^"]*"\s*,\s*"\d+|\d+)"\s*:\s*\{\s*"[A-Za-z_]+"')
+_FOUND = regex(r"Using (?:configuration|(?:MoE kernel )?config) from ")
+_PID = regex(r"\(\w+(?: \w+=\d+)*? pid=(\d{1,18})\)")
 _MOST_BYTES = 8 << 20
 
 

@@ -14,14 +14,14 @@ block begins with a record line (which is found wherever it begins, and whose ma
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from logparse.formats.format import BlockReader, Line, Outcome
+from logparse.formats.patterns import regex
 from logparse.model import Record, Reject
 
-MARK = re.compile(
+MARK = regex(
     r"(?:\[[A-Za-z_]+\d{1,6}\]:|\d{1,6}:(?= )|\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\(\w+ pid=\d{1,10}\)(?= )) ?"
 )
 """A bare ``[0]:`` is no mark: rows of hipblaslt-bench begin so."""

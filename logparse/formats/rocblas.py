@@ -35,6 +35,7 @@ from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.formats.format import BlockFormat, Emission, Line, LineFormat, Origin, Outcome, Writer
+from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.model import Beta, Call, GemmProblem, Measurement, Message, Override, Problem, Record, Reject, Solution
 
@@ -42,7 +43,7 @@ RESERVED = 10
 """Indices that rocBLAS keeps for itself between its own and Tensile's (``c_rocblas_solutions_reserved``)."""
 
 _PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
-FUNCTION = re.compile(r"(?:rocblas_)?([hsdcz])?gemm(_strided_batched|_batched)?(_ex3|_ex)?(?:_64)?\Z")
+FUNCTION = regex(r"(?:rocblas_)?([hsdcz])?gemm(_strided_batched|_batched)?(_ex3|_ex)?(?:_64)?\Z")
 _BENCH_FLAGS: Mapping[str, str] = {
     "--transposeA": "transA",
     "--transposeB": "transB",
@@ -59,8 +60,8 @@ _OF_THE_TOOL = frozenset(
     | {"--initialization", "--workspace", "--flush_batch_count", "--flush_memory_size", "--any_stride", "--outofplace"}
 )
 """Flags that no log has: a line with one of them was typed."""
-_PAIR = re.compile(r"""['"]?(\w+)['"]?: *(?:"([^"]*)"|'([^']*)'|(\[[^\]]*\]|\([^)]*\)|[^,{}]*?))\s*(?=[,}])""")
-_RECORD = re.compile(r"\s*(?:- )?\{.*\}\s*\Z")
+_PAIR = regex(r"""['"]?(\w+)['"]?: *(?:"([^"]*)"|'([^']*)'|(\[[^\]]*\]|\([^)]*\)|[^,{}]*?))\s*(?=[,}])""")
+_RECORD = regex(r"\s*(?:- )?\{.*\}\s*\Z")
 
 
 def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
@@ -176,7 +177,7 @@ PROFILE = LineFormat(
 HEADING = "transA,transB,M,N,batch_count,K,alpha,beta,lda,ldb,ldc,input_type,output_type,compute_type,solution_index"
 _STRIDED = HEADING.replace("ldc,", "ldc,stride_a,stride_b,stride_c,")
 _HEADER = "transA,transB,M,N,batch_count,K,"
-_ROW = re.compile(r"[NTC], ?[NTC], ?\d+, ?\d+, ?\d+, ?\d+,")
+_ROW = regex(r"[NTC], ?[NTC], ?\d+, ?\d+, ?\d+, ?\d+,")
 
 
 class _Table:

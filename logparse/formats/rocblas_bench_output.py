@@ -19,10 +19,10 @@ Source: ROCm/rocBLAS clients/include/argument_model.hpp, clients/benchmarks/clie
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
+from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.formats.rocblas import problem_of
 from logparse.model import Fact, Measurement, Message, Record, Reject, Solution, Status
@@ -32,13 +32,13 @@ CATEGORY = "rocblas_bench_output"
 
 _VERSION = "rocBLAS version: "
 _GFLOPS = "rocblas-Gflops"
-_HEADER = re.compile(r"[\w,/-]+,rocblas-Gflops,(?:rocblas-GB/s,)?us(?:,[\w-]+)*\Z")
-_DEVICE = re.compile(r"Device ID (\d+) : (.*\S)\s+(gfx\S+)\Z")
-_PREAMBLE = re.compile(
+_HEADER = regex(r"[\w,/-]+,rocblas-Gflops,(?:rocblas-GB/s,)?us(?:,[\w-]+)*\Z")
+_DEVICE = regex(r"Device ID (\d+) : (.*\S)\s+(gfx\S+)\Z")
+_PREAMBLE = regex(
     r"(?:rocBLAS|Tensile)-commit-hash: |hipBLASLt: |Query device success: |with [\d.]+ GB memory|maxGridDimX \d"
     r"|-{10,}\Z|rocBLAS info: "
 )
-_ROW = re.compile(r"(?:\w+,){0,6}[NTCULR],[\w.]")
+_ROW = regex(r"(?:\w+,){0,6}[NTCULR],[\w.]")
 _PATIENCE = 20
 """Lines of others that may fall behind the version, and between a header and its row."""
 

@@ -17,9 +17,8 @@ library/src/blas_ex/rocblas_gemm*_ex*.
 
 from __future__ import annotations
 
-import re
-
 from logparse.formats.format import FOREIGN, LineFormat, Outcome
+from logparse.formats.patterns import regex
 from logparse.formats.rocblas import FUNCTION, call_of
 from logparse.model import Message, Reject
 
@@ -46,11 +45,11 @@ def _of_ex(batching: str) -> tuple[str, ...]:
 
 
 _ARGUMENTS_OF_EX = {batching: _of_ex(batching) for batching in _ARGUMENTS}
-_MODE = re.compile(r",atomics_(?:not_)?allowed\Z")
-_CELLS = re.compile(r",(?![^(]*\))")
+_MODE = regex(r",atomics_(?:not_)?allowed\Z")
+_CELLS = regex(r",(?![^(]*\))")
 """Commas outside the parentheses of a complex number."""
-_LINE = re.compile(r"rocblas_\w+(?:,[^\s,]*)*\Z")
-_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{5,16}\b")
+_LINE = regex(r"rocblas_\w+(?:,[^\s,]*)*\Z")
+_ADDRESS = regex(r"\b0x[0-9a-fA-F]{5,16}\b")
 
 
 def read(text: str) -> Outcome:

@@ -28,15 +28,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from logparse.formats.format import FileFormat, Head, Origin, Outcome, Source
+from logparse.formats.patterns import regex
 from logparse.model import COMPLEX, Fact, GemmProblem, Measurement, Record, Reject, Solution, Status
 
 ORIGIN = "tensile"
 
-_HEADER = re.compile(rb"(?:\xef\xbb\xbf)?GFlops(?:PerCU)?, ?SizeI, ?SizeJ, ?SizeK\b")
-_NAME = re.compile(
+_HEADER = regex(rb"(?:\xef\xbb\xbf)?GFlops(?:PerCU)?, ?SizeI, ?SizeJ, ?SizeK\b")
+_NAME = regex(
     r"C(?P<c>[a-z]{2,3})_A(?P<a>[a-z]{2,3})(?P<conj_a>C?)_B(?P<b>[a-z]{2,3})(?P<conj_b>C?)_(?P<types>[A-Za-z0-9]+)"
 )
-_KERNEL = re.compile(r"C[a-z]{2,3}_A[a-z]{2,3}C?_B[a-z]{2,3}C?_|(?:.*_)?MT\d+x\d+")
+_KERNEL = regex(r"C[a-z]{2,3}_A[a-z]{2,3}C?_B[a-z]{2,3}C?_|(?:.*_)?MT\d+x\d+")
 _TYPES: Mapping[str, str] = {
     "S": "f32_r",
     "D": "f64_r",

@@ -20,11 +20,11 @@ Source: ROCm/Tensile Tensile/Source/lib/source/KernelArguments.cpp, hip/HipSolut
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.formats.tensile import fields_of_kernel
 from logparse.model import Call, GemmProblem, Message, Record, Solution
@@ -32,9 +32,9 @@ from logparse.model import Call, GemmProblem, Message, Record, Solution
 CATEGORY = "tensile"
 
 _BEGIN = "Kernel C"
-_KERNEL = re.compile(r"Kernel (?P<name>C[a-z]{2,3}_\w+)\Z")
-_GRID = re.compile(r" l\(\d+, \d+, \d+\) x g\(\d+, \d+, \d+\) = \(\d+, \d+, \d+\)\Z")
-_ARGUMENT = re.compile(r"\[\d+\.\.\d+\] (?P<name>\w+):(?: [0-9a-f]{2})+ \((?P<value>[^()]*)\)\Z")
+_KERNEL = regex(r"Kernel (?P<name>C[a-z]{2,3}_\w+)\Z")
+_GRID = regex(r" l\(\d+, \d+, \d+\) x g\(\d+, \d+, \d+\) = \(\d+, \d+, \d+\)\Z")
+_ARGUMENT = regex(r"\[\d+\.\.\d+\] (?P<name>\w+):(?: [0-9a-f]{2})+ \((?P<value>[^()]*)\)\Z")
 _SIZES = ("size_0", "size_1", "size_2", "size_3")
 _STRIDES = tuple(f"stride{x}{axis}" for x in "ABCD" for axis in "12")
 _OUTPUTS = frozenset(("strideD1", "strideD2", "strideC1", "strideC2"))

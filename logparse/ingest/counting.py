@@ -21,11 +21,13 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Protocol, TypeAlias
 
+from logparse.formats.patterns import regex
+
 CLOCK_BYTES = 21  # [YYYY-MM-DD hh:mm:ss]
-PREFIX = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\](\[[A-Za-z]+\])(?:\[(\d{1,18})\])?(?=\[[A-Za-z]+\])")
+PREFIX = regex(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\](\[[A-Za-z]+\])(?:\[(\d{1,18})\])?(?=\[[A-Za-z]+\])")
 # An address has at least five digits (nothing is mapped below 64 KiB); shorter numbers are values, as bufData=0x6f is.
-_ADDRESS = re.compile(rb"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}(?![0-9a-zA-Z])")
-_WINDOWS_ADDRESS = re.compile(rb"(?<==)[0-9A-F]{16}(?![0-9a-zA-Z])")
+_ADDRESS = regex(rb"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}(?![0-9a-zA-Z])")
+_WINDOWS_ADDRESS = regex(rb"(?<==)[0-9A-F]{16}(?![0-9a-zA-Z])")
 
 NATIVE_VERSION = 3
 """Version of the native counter's arguments and results."""
@@ -193,7 +195,7 @@ class PlainCounter:
 @lru_cache(maxsize=64)
 def any_of(markers: tuple[bytes, ...]) -> re.Pattern[bytes]:
     """A pattern that matches any of the texts; it never matches when there are none."""
-    return re.compile(b"|".join(map(re.escape, markers)) if markers else rb"(?!)")
+    return regex(b"|".join(map(re.escape, markers)) if markers else rb"(?!)")
 
 
 __all__ = [

@@ -29,6 +29,7 @@ import xxhash
 
 from logparse.errors import InputError
 from logparse.formats.format import Head, Line
+from logparse.formats.patterns import regex
 from logparse.ingest.lines import PIECE_BYTES, blocks
 from logparse.location import META, explained, join_url, resolve, split_url
 from logparse.text import printable
@@ -37,7 +38,7 @@ HEAD_BYTES = 64 << 10
 _REMOTE_BYTES = 4 << 20
 DEFAULT_RATIO = 2000.0
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
-_SUFFIX = re.compile(r"\.(gz|bz2|xz|zst)$")
+_SUFFIX = regex(r"\.(gz|bz2|xz|zst)$")
 
 
 def name_of(path: str) -> str:
@@ -373,7 +374,7 @@ def _is_text(path: str) -> bool:
     return True
 
 
-_LEFT_OUT = re.compile(r"/\.|/miopen-lockfiles/|db\.txt\.(?:lock|time)$")
+_LEFT_OUT = regex(r"/\.|/miopen-lockfiles/|db\.txt\.(?:lock|time)$")
 """Below a folder: hidden files, and what MIOpen keeps beside its databases (a lock, and when it last wrote)."""
 
 

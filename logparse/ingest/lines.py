@@ -1,6 +1,7 @@
 """Bytes to distinct lines with counts, clocks and places: the fast path.
 
 Jobs repeat a few hundred problems millions of times, so a format reads a line once per *distinct* text.  What differs
+from logparse.formats.patterns import regex
 from call to call is removed first: the clock and the process of ``[date time][LIB][n]`` prefixes, and addresses
 (``0x7f…`` becomes ``0x@``; NULL, ``0`` or ``0x0``, stays: it means that there is no bias, no algo …).
 
@@ -24,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from logparse.formats.format import BlockFormat, BlockReader, Line, LineFormat, Outcome
+from logparse.formats.patterns import regex
 from logparse.ingest.counting import (
     NOWHERE,
     PREFIX,
@@ -115,7 +117,7 @@ class LineReader:
     def __init__(
         self, formats: Sequence[LineFormat | BlockFormat], threads: int = 1, *, native: bool | None = None
     ) -> None:
-        self._records = [(f, re.compile(f.start), f.markers) for f in formats if isinstance(f, LineFormat)]
+        self._records = [(f, regex(f.start), f.markers) for f in formats if isinstance(f, LineFormat)]
         blocks = [f for f in formats if isinstance(f, BlockFormat)]
         self._blocks: list[tuple[BlockFormat, BlockReader]] = [(f, f.begin()) for f in blocks]
         records = _shortest(tuple(m for f, _, _ in self._records for m in f.markers))

@@ -6,16 +6,16 @@ into a name.  Any other number belongs to a model, a date or a device: ``Llama-2
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from logparse.errors import UsageError
+from logparse.formats.patterns import regex
 
 NONE = "none"
 """``--pid none``: no number of a name is a process."""
 
-_PLACE = re.compile(
+_PLACE = regex(
     r"(?<![A-Za-z])(?:pid|rank)[_.=-]?(?P<word>\d{1,18})(?![\dA-Za-z])"
     r"|(?:^|_|(?<!\d)\.)(?P<end>\d{1,18})(?=(?:\.[A-Za-z]\w*)*$)"
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import xxhash
 
 from logparse.formats.format import UNITS, FileFormat, Format, LineFormat, Outcome, Unit
+from logparse.formats.patterns import regex
 from logparse.ingest.lines import LONGEST_BYTES, LineReader, Read
 from logparse.ingest.process_of_file import Process
 from logparse.model import Call, Record, Reject
@@ -19,7 +19,7 @@ from logparse.store.parts import Attempt
 _THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
 _REMEMBERED = 8192  # maximum number of outcomes that are kept
 _LONG = 16_384  # outcomes of lines from this length on are not kept
-_LONG_NUMBER = re.compile(r"\d{7}")  # the product of three shorter numbers fits into 64 bits
+_LONG_NUMBER = regex(r"\d{7}")  # the product of three shorter numbers fits into 64 bits
 _outcomes: dict[tuple[str, str], Outcome] = {}  # per process, not per file: a job's ranks write the same lines
 _EXACT_PROBLEMS = 1 << 16
 

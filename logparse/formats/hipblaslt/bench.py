@@ -35,6 +35,7 @@ from logparse.formats.hipblaslt.enums import (
     default_types,
     tight_leading_dimensions,
 )
+from logparse.formats.patterns import regex
 from logparse.model import Call, GemmProblem, Member, Message, Reject, Solution
 
 # ------------------------------------------------------------------------------------------- the flags
@@ -47,10 +48,10 @@ class Flag(NamedTuple):
     optional: bool = False
 
 
-_INT = re.compile(r"-?\d+").fullmatch
-_FLOAT = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)", re.IGNORECASE).fullmatch
+_INT = regex(r"-?\d+").fullmatch
+_FLOAT = regex(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)", re.IGNORECASE).fullmatch
 _TYPE = BENCH_TYPES.__contains__
-_WORD = re.compile(r"[^\s-]\S*").fullmatch
+_WORD = regex(r"[^\s-]\S*").fullmatch
 
 
 def _one_of(*words: str) -> Callable[[str], bool]:
@@ -145,12 +146,12 @@ _WRAPPERS = (
 )
 _PATH = r"(?:[\w.~+-]*/)*"
 _NAME = r"hipblaslt-bench(?:\.exe)?"
-_COMMAND = re.compile(
+_COMMAND = regex(
     rf"(?:\A{_COUNT}(?P<shell>{_PROMPT}{_WRAPPERS}{_PATH})|(?P<path>(?<!\S){_PATH}))?{_NAME}(?P<rest>\s+-.*)?\s*\Z"
 )
 """The whole command: at the line's start with whatever a shell line or ``uniq -c`` puts there, else where it begins."""
 
-_LATER = re.compile(r"--[A-Za-z]\w*").fullmatch
+_LATER = regex(r"--[A-Za-z]\w*").fullmatch
 _END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>", "2>&1", "&>"})
 
 

@@ -27,13 +27,14 @@ from dataclasses import dataclass, field
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.hipblaslt import preamble
 from logparse.formats.hipblaslt.columns import problem, row
+from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.model import GemmProblem, Measurement, Message, Record, Reject, Solution, SolutionName, Status
 
-_HEADER = re.compile(r"\s*(?:\[(\d+)\]:?\s*)?((?:function,)?transA,transB,\S*hipblaslt-Gflops\S*)\s*\Z")
-_INDEX_ONLY = re.compile(r"\s*\[(\d+)\]:?\s*\Z")
-_INFO = re.compile(r"\s*--(Solution index|Solution name|kernel name):\s*(\S*)\s*\Z")
-_ROW = re.compile(r"\s*(?:\w+,)?[NTC],[NTC],")
+_HEADER = regex(r"\s*(?:\[(\d+)\]:?\s*)?((?:function,)?transA,transB,\S*hipblaslt-Gflops\S*)\s*\Z")
+_INDEX_ONLY = regex(r"\s*\[(\d+)\]:?\s*\Z")
+_INFO = regex(r"\s*--(Solution index|Solution name|kernel name):\s*(\S*)\s*\Z")
+_ROW = regex(r"\s*(?:\w+,)?[NTC],[NTC],")
 _MESSAGES = (
     "Is supported ",
     "Rotating buffer ",

@@ -20,12 +20,12 @@ heuristic query (``heuristicResults=[66]``: the algorithm ids that it returned).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
+from logparse.formats.patterns import regex
 from logparse.model import Solution
 
-MATMUL = re.compile(r"cublasLt(?:[A-Z]{3})?Matmul\Z")
+MATMUL = regex(r"cublasLt(?:[A-Z]{3})?Matmul\Z")
 """The functions whose Trace lines are calls: the API's own, and those through which cuBLAS calls it."""
 
 KEYS: Mapping[str, str] = {

@@ -17,21 +17,19 @@ Source of the grammar: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/inc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from logparse.formats.format import LineFormat, Outcome
 from logparse.formats.hipblaslt import cublaslt
 from logparse.formats.hipblaslt.enums import beta_of, compute_type, data_type, default_types, epilogue
+from logparse.formats.patterns import regex
 from logparse.model import Call, GemmProblem, Message, Reject, Trans
 
 # The bracket after the library (process or thread) has been taken off by ingest, unless it was no number.
-_PREFIX = re.compile(
-    r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\])?\[(HIPBLASLT|cublasLt)\](?:\[\d+\])?\[(\w+)\]\[([^\]\[]+)\]"
-)
-_PAIR = re.compile(r"([A-Za-z]\w*)=(\[[^\[\]]*\]|[^\s\[\]]*)(?:\s+|\Z)")
-_INNER = re.compile(r"([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*\Z)")
+_PREFIX = regex(r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\])?\[(HIPBLASLT|cublasLt)\](?:\[\d+\])?\[(\w+)\]\[([^\]\[]+)\]")
+_PAIR = regex(r"([A-Za-z]\w*)=(\[[^\[\]]*\]|[^\s\[\]]*)(?:\s+|\Z)")
+_INNER = regex(r"([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*\Z)")
 
 LAYERS: Mapping[str, str] = {
     "Error": "error",

@@ -16,10 +16,10 @@ ROCm/hipBLASLt ``clients/common/hipblaslt_arguments.cpp``, ``clients/common/util
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from logparse.formats.format import BlockFormat, Line, Outcome
+from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.model import Fact, Record
 
@@ -28,9 +28,9 @@ VERSIONS: Mapping[str, str] = {
     "hipBLASLt git version:": "hipblaslt_revision",
     "tuning file git version:": "hipblaslt_revision",
 }
-_DEVICE = re.compile(r"Device ID (\d+) : (.*\S)\s+(gfx\S+)\s*\Z")
-_TARGET = re.compile(r"Query device success: there are \d+ devices\.(?: \(Target device ID is (\d+)\))?")
-_REST = re.compile(r"with [\d.]+ GB memory|maxGridDimX \d|-{10,}\Z")
+_DEVICE = regex(r"Device ID (\d+) : (.*\S)\s+(gfx\S+)\s*\Z")
+_TARGET = regex(r"Query device success: there are \d+ devices\.(?: \(Target device ID is (\d+)\))?")
+_REST = regex(r"with [\d.]+ GB memory|maxGridDimX \d|-{10,}\Z")
 
 
 class _Reader:

@@ -20,7 +20,6 @@ Source: ROCm/hipBLASLt clients/include/hipblaslt_common.yaml (``Arguments``, ``D
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,17 +32,18 @@ from logparse.formats.hipblaslt.enums import (
     default_types,
     tight_leading_dimensions,
 )
+from logparse.formats.patterns import regex
 from logparse.model import Call, GemmProblem, Reject, Solution
 
 CATEGORY = "yaml"
 
-_HEAD = re.compile(
+_HEAD = regex(
     rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|---[ \t]*)?\r?\n)*[ \t]*-[ \t]+(?!\{ function: matmul)"
     rb"(?=\{?[ \t]*[A-Za-z_]\w*:)(?:[^-]|-(?![ \t]))*?\bfunction:[ \t]*[\"']?matmul"
 )
-_ITEM = re.compile(r"\s*-\s+(?P<rest>\S.*)\Z")
-_PAIR = re.compile(r"\s*(?P<key>[A-Za-z_]\w*):\s*(?P<value>.*)\Z")
-_COMMENT = re.compile(r"(?:\A|\s)#.*\Z")
+_ITEM = regex(r"\s*-\s+(?P<rest>\S.*)\Z")
+_PAIR = regex(r"\s*(?P<key>[A-Za-z_]\w*):\s*(?P<value>.*)\Z")
+_COMMENT = regex(r"(?:\A|\s)#.*\Z")
 _MOST_LINES = 200
 """Of one item: it has no more keys."""
 _FLAGS = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}

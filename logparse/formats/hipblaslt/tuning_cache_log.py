@@ -17,15 +17,14 @@ library/src/amd_detail/rocblaslt/src/UserDrivenTuningParser.cpp (pull request 10
 
 from __future__ import annotations
 
-import re
-
 from logparse.formats.format import FOREIGN, LineFormat, Outcome
 from logparse.formats.hipblaslt.enums import BENCH_TYPES
+from logparse.formats.patterns import regex
 from logparse.model import Call, GemmProblem, Message, Reject, Trans
 
 CATEGORY = "tuning-cache"
 _MARK = "tuning-cache: "
-_START = re.compile(
+_START = regex(
     r"tuning-start m=(?P<m>\d{1,18}) n=(?P<n>\d{1,18}) k=(?P<k>\d{1,18}) batch=(?P<batch>\d{1,18})"
     r" trans=(?P<a>[NTC])(?P<b>[NTC]) types=(?P<input>\w+)/(?P<output>\w+)"
 )

@@ -34,6 +34,7 @@ from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.formats.format import LineFormat, Outcome
+from logparse.formats.patterns import regex
 from logparse.model import Call, ConvProblem, Direction, Message, Reject
 
 # (long name, short name, default); numbers are those with a number as default.
@@ -102,7 +103,7 @@ PREFIX = (
     r"(?: \((?P<clock>[^)]+)\))?: "
 )
 """What stands before each line of MIOpen's log: ROCm/MIOpen ``src/logger.cpp``, ``LoggingPrefix``."""
-_COMMAND = re.compile(
+_COMMAND = regex(
     rf"^\s*(?:{PREFIX}(?:Command \[(?P<function>\w*)\] ?|(?P<old>miopen\w+): ?)|(?P<count>\d+)\s+)?"
     r"(?:\+ )?(?:\w+=\S* +)*(?:time +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?P<op>\w+)(?P<flags>.*)$",
     re.ASCII,
@@ -112,9 +113,9 @@ _START = (
     rb"(?:Command \[\w*\] ?|miopen\w+: ?)|(?:^|(?<=\n))\s*\d+\s+)?"
     rb"(?:\+ )?(?:\b\w+=\S* +)*(?:\btime +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?!Info2 \[)\w+"
 )
-_TOKEN = re.compile(r"\S+")
-_INTEGER = re.compile(r"-?\d{1,9}\Z", re.ASCII)
-_SHELL = re.compile(r"[|;&#]|\d?>")
+_TOKEN = regex(r"\S+")
+_INTEGER = regex(r"-?\d{1,9}\Z", re.ASCII)
+_SHELL = regex(r"[|;&#]|\d?>")
 DIRECTION_OF_BIT: dict[int, Direction] = {1: "F", 2: "B", 4: "W"}
 _BIT_OF_DIRECTION = {direction: bit for bit, direction in DIRECTION_OF_BIT.items()}
 _OLD_FUNCTIONS: tuple[tuple[str, Direction], ...] = (("Forward", "F"), ("BackwardData", "B"), ("BackwardWeights", "W"))

@@ -35,6 +35,7 @@ from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
 from logparse.formats.miopen.driver import Command, CommandError, read_command
 from logparse.formats.miopen.solvers import ID_OF_CODE, algorithm_name
+from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, Record, Reject, Solution
 
@@ -54,27 +55,25 @@ _DIRECTION: dict[str, Direction] = {
 }
 _WHICH = r"(?P<which>Forward|Backward Data|Backward Weights)"
 _FLOAT = r"[-+.\deE]+|nan|inf|-nan"
-_PICK = re.compile(
-    rf"^MIOpen {_WHICH} Conv\. Algorithm: (?P<code>-?\d+)(?:, Solution: (?P<id>\d+)/(?P<solver>.*?))?\s*$"
-)
-_TIME = re.compile(rf"^GPU Kernel Time {_WHICH} Conv\. Elapsed: (?P<ms>{_FLOAT}) ms\b")
-_AVAILABLE = re.compile(rf"^{_WHICH} Conv solutions available: \d+")
-_ITEM = re.compile(
+_PICK = regex(rf"^MIOpen {_WHICH} Conv\. Algorithm: (?P<code>-?\d+)(?:, Solution: (?P<id>\d+)/(?P<solver>.*?))?\s*$")
+_TIME = regex(rf"^GPU Kernel Time {_WHICH} Conv\. Elapsed: (?P<ms>{_FLOAT}) ms\b")
+_AVAILABLE = regex(rf"^{_WHICH} Conv solutions available: \d+")
+_ITEM = regex(
     rf"^- id: (?P<id>\d+),? +algo: (?P<code>\d+), +time: +(?P<ms>{_FLOAT})(?: ms)?, +ws: +(?P<ws>\d+), "
     r"+name: (?P<solver>\S+)"
 )
-_STATS = re.compile(r"^stats: (?P<which>fwd|bwdd|bwdw)-conv(?P<filter>\d+(?:x\d+)+)u(?P<stride>\d+), *(?P<values>.*)$")
-_VERIFY = re.compile(
+_STATS = regex(r"^stats: (?P<which>fwd|bwdd|bwdw)-conv(?P<filter>\d+(?:x\d+)+)u(?P<stride>\d+), *(?P<values>.*)$")
+_VERIFY = regex(
     r"^(?P<which>Forward Convolution|Backward Convolution Data|Backward Convolution Weights) "
     r"(?P<verdict>Verifies|FAILED|Failed)\b(?P<rest>.*)$"
 )
-_NOTE = re.compile(r"^(?:PRNG seed: |stats: name, |Warm-up: Wall-clock |Wall-clock Time )")
-_MACHINE = re.compile(r"^Timestamp: .*; ")
+_NOTE = regex(r"^(?:PRNG seed: |stats: name, |Warm-up: Wall-clock |Wall-clock Time )")
+_MACHINE = regex(r"^Timestamp: .*; ")
 _FACTS = (
-    ("rocm_version", re.compile(r"; ROCm: ([^;]+)")),
-    ("miopen_version", re.compile(r"; MIOpen Driver: ([^;]+)")),
-    ("device", re.compile(r"; GPU Model: (?:\d+ x )?([^;]*)")),
-    ("driver", re.compile(r"; AMDGPU Driver: ([^;]+)")),
+    ("rocm_version", regex(r"; ROCm: ([^;]+)")),
+    ("miopen_version", regex(r"; MIOpen Driver: ([^;]+)")),
+    ("device", regex(r"; GPU Model: (?:\d+ x )?([^;]*)")),
+    ("driver", regex(r"; AMDGPU Driver: ([^;]+)")),
 )
 
 

@@ -18,13 +18,14 @@ import numpy.typing as npt
 
 from logparse.formats.decimals import MS_TO_US
 from logparse.formats.miopen.find_db_native import native_reader
+from logparse.formats.patterns import regex
 
 _N = rb"(?:0|[1-9]\d{0,8})"
-_SIZES = re.compile(
+_SIZES = regex(
     rb"(?:%(n)s-%(n)s-%(n)s-%(n)sx%(n)s-%(n)s-%(n)s-%(n)s-%(n)s-"
     rb"|%(n)s-%(n)s-%(n)s-%(n)s-%(n)sx%(n)sx%(n)s-%(n)s-%(n)s-%(n)s-%(n)s-%(n)s-)(?=[ !-+\--9<>-~]+\Z)" % {b"n": _N}
 )
-_ITEM = re.compile(rb"([!-+\--9<>-~]+):(\d+(?:\.\d+)?),(\d{1,11}),(\w+)")
+_ITEM = regex(rb"([!-+\--9<>-~]+):(\d+(?:\.\d+)?),(\d{1,11}),(\w+)")
 _MOST_FLOPS = float(1 << 62)
 """Half of what 64 bits hold: flops are at most twice the product of a key's sizes."""
 _EXACT, _DIGITS = 1 << 53, 18

@@ -26,6 +26,7 @@ from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import Outcome
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import ALGORITHMS
+from logparse.formats.patterns import regex
 from logparse.model import ConvProblem, Measurement, Record, Reject, Solution, Status
 
 ORIGIN = "find-db"
@@ -34,8 +35,8 @@ DUPLICATE_ID = "duplicate id: MIOpen uses the first item"
 BLANKS = " \t\n\r\f\v"
 """What C++ counts as blanks."""
 
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf)", re.ASCII)
-_BYTES = re.compile(r"\d{1,18}", re.ASCII)
+_NUMBER = regex(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf)", re.ASCII)
+_BYTES = regex(r"\d{1,18}", re.ASCII)
 
 
 def read_record(text: str) -> Outcome:

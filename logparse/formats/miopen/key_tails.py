@@ -19,6 +19,7 @@ import pyarrow as pa
 import xxhash
 
 from logparse.formats.miopen.problem_key import read_tail
+from logparse.formats.patterns import regex
 from logparse.model import CONV_FIELDS, ConvProblem
 
 Ints = npt.NDArray[np.int64]
@@ -32,7 +33,7 @@ Tail = tuple[int, str]
 Pieces = tuple[bytes, bytes, bytes]
 """What stands before the sizes of ``in`` in the problem's text, from the filter's to those of ``out``, behind these."""
 
-_NUMBER = re.compile(r"(?:0|[1-9]\d{0,8})\Z", re.ASCII)
+_NUMBER = regex(r"(?:0|[1-9]\d{0,8})\Z", re.ASCII)
 _NULL = int(np.iinfo(np.int64).min)
 _MOST = 1 << 14
 _SEED = int.from_bytes(os.urandom(8))

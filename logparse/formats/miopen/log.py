@@ -40,38 +40,37 @@ from logparse.formats.miopen.find_db import facts_of_name
 from logparse.formats.miopen.find_db_record import read_item
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import algorithm_name, direction_of_solver, known_algorithm
+from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, Record, Solution
 
 ORIGIN = "miopen-log"
 CHOSEN_ORIGIN = "miopen-chosen"
 
-_LINE = re.compile(
+_LINE = regex(
     rf"(?:^|(?<=\s)|(?<=#)){PREFIX}"
     r"(?:(?P<level>Fatal|Error|Warning|Info2?|Trace|MIOpenDriver Info2) \[(?P<function>[^\]]*)\] ?)?(?P<text>.*)$"
 )
-_BARE = re.compile(
+_BARE = regex(
     r"^\[(?P<function>GetSolutionsFallback|FillFindReturnParameters|GetSolutions|EvaluateInvokers)\] (?P<text>.*)$"
 )
-_AGAIN = re.compile(r"(?<=\S)(?=MIOpen\((?:HIP|OpenCL)\)(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: \w+ \[)")
-_ADDRESS = re.compile(r"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}\b")
+_AGAIN = regex(r"(?<=\S)(?=MIOpen\((?:HIP|OpenCL)\)(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: \w+ \[)")
+_ADDRESS = regex(r"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}\b")
 _FLOAT = r"[-+.\deE]+"
-_CHOSEN = re.compile(rf"^(?P<which>FW|BWD|BWrW) Chosen Algorithm: (?P<solver>\S+) , (?P<ws>\d+), (?P<ms>{_FLOAT})$")
-_TIMED = re.compile(
+_CHOSEN = regex(rf"^(?P<which>FW|BWD|BWrW) Chosen Algorithm: (?P<solver>\S+) , (?P<ws>\d+), (?P<ms>{_FLOAT})$")
+_TIMED = regex(
     rf"^(?:solution\(current vs best\):)?\s*(?P<solver>[\w<>-]+): (?P<kernels>.*): (?P<ms>{_FLOAT}) (?:<|>=) {_FLOAT}$"
 )
-_RUN = re.compile(r"^solver_id = (?P<solver>\S+), workspace = (?P<ws>\d+)$")
-_SELECTED = re.compile(rf"^Selected: (?P<solver>\S+): .*: (?P<ms>{_FLOAT}), works?pa?ce_sz = (?P<ws>\d+)$")
-_SET_VALUES = re.compile(r"^(?P<key>\S+), content (?:inserted|overwritten): (?P<item>.+)$")
-_FIND = re.compile(r"^Find (?P<edge>Start|Ended): (?P<key>[^\s,]+)")
-_LOOK_UP = re.compile(r'^Looking for key (?P<key>\S+) in cache for file "(?P<path>[^"]*)"')
-_FILE = re.compile(r'"(?:[^"]*[/\\])?(?P<name>[^"/\\]+\.u?[fk]?db(?:\.txt)?)"')
-_LOST = re.compile(r"^Solver <(?P<solver>.+?)>, workspace required: (?P<ws>\d+), provided")
-_MODE = re.compile(r"^MIOPEN_FIND_(?P<what>MODE|ENFORCE) = (?P<value>\S+)")
-_VERSIONS = re.compile(
-    r"HIP version (?P<hip>\d[\w.]*), MIOpen version (?P<version>\d+\.\d+\.\d+)(?:\.(?P<tweak>[\w-]*))?"
-)
-_DEVICE = re.compile(r"^Raw device name: (?P<arch>gfx\S+)")
+_RUN = regex(r"^solver_id = (?P<solver>\S+), workspace = (?P<ws>\d+)$")
+_SELECTED = regex(rf"^Selected: (?P<solver>\S+): .*: (?P<ms>{_FLOAT}), works?pa?ce_sz = (?P<ws>\d+)$")
+_SET_VALUES = regex(r"^(?P<key>\S+), content (?:inserted|overwritten): (?P<item>.+)$")
+_FIND = regex(r"^Find (?P<edge>Start|Ended): (?P<key>[^\s,]+)")
+_LOOK_UP = regex(r'^Looking for key (?P<key>\S+) in cache for file "(?P<path>[^"]*)"')
+_FILE = regex(r'"(?:[^"]*[/\\])?(?P<name>[^"/\\]+\.u?[fk]?db(?:\.txt)?)"')
+_LOST = regex(r"^Solver <(?P<solver>.+?)>, workspace required: (?P<ws>\d+), provided")
+_MODE = regex(r"^MIOPEN_FIND_(?P<what>MODE|ENFORCE) = (?P<value>\S+)")
+_VERSIONS = regex(r"HIP version (?P<hip>\d[\w.]*), MIOpen version (?P<version>\d+\.\d+\.\d+)(?:\.(?P<tweak>[\w-]*))?")
+_DEVICE = regex(r"^Raw device name: (?P<arch>gfx\S+)")
 _WHICH: dict[str, Direction] = {"FW": "F", "BWD": "B", "BWrW": "W"}
 _IMMEDIATE: dict[str, Direction] = {
     "ConvolutionForwardImmediate": "F",

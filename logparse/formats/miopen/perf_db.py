@@ -30,6 +30,7 @@ from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
 from logparse.formats.miopen.find_db import FILE_NAME, facts_of_name, file_name
 from logparse.formats.miopen.problem_key import TYPES, problem_from_key, split_types
+from logparse.formats.patterns import regex
 from logparse.model import ConvProblem, Fact, Measurement, Override, Problem, Record, Reject, Solution
 
 ORIGIN = "perf-db"
@@ -40,10 +41,10 @@ _NUMBERS = (
 )
 _FIRST_TEXT = [3, 2]
 """The first MIOpen (ROCm 6.2) that reads perf-dbs as text."""
-_BASE_NAME = re.compile(r"(?P<base>gfx\w+?)(?:_1\.\d\.0)?\.u?db(?:\.txt)?")
+_BASE_NAME = regex(r"(?P<base>gfx\w+?)(?:_1\.\d\.0)?\.u?db(?:\.txt)?")
 """A system perf-db and the user's before ROCm 6.2: device, no backend, no build."""
 _WORDS = ("layout", "data_type", "direction")
-_KEY = re.compile(rf"[23]x(?:\d{{1,9}}x){{{len(_NUMBERS) - 1}}}[A-Za-z]\w*x(?:{'|'.join(TYPES)})\w*x[FBW]", re.ASCII)
+_KEY = regex(rf"[23]x(?:\d{{1,9}}x){{{len(_NUMBERS) - 1}}}[A-Za-z]\w*x(?:{'|'.join(TYPES)})\w*x[FBW]", re.ASCII)
 _QUERY = f"select {', '.join('c.' + x for x in (*_NUMBERS, *_WORDS))}, p.solver, p.params " + (
     "from perf_db p join config c on p.config = c.id order by c.id, p.id"
 )

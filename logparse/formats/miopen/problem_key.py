@@ -19,9 +19,10 @@ unknown), and output sizes of SAME padding or clamped to 1, which follow no form
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
+from logparse.formats.patterns import regex
 from logparse.model import ConvProblem, Direction
 
 TYPES = ("FP32", "FP16", "BF16", "INT8", "INT32", "INT64", "FP64", "FP8", "BF8")
@@ -38,18 +39,14 @@ TAIL = (
     rf"(?P<bias>{_N})-(?P<layouts>{_LAYOUT}(?:-{_LAYOUT}-{_LAYOUT})?)-(?P<types>{_TYPE}|{_TYPE}{{3}})-(?P<dir>[FBW])"
     rf"(?:_g(?P<groups>[1-9]\d{{0,8}}))?(?:_ci(?P<ci>{_TYPE}))?(?:_cw(?P<cw>{_TYPE}))?(?:_co(?P<co>{_TYPE}))?"
 )
-_TAIL = re.compile(TAIL, re.ASCII)
-_THREE_TYPES = re.compile(rf"({_TYPE})({_TYPE})({_TYPE})", re.ASCII)
-
-
-@cache
-def _key() -> re.Pattern[str]:
-    return re.compile(rf"(?P<sizes>{SIZES_2D}|{SIZES_3D})-(?P<tail>{TAIL})", re.ASCII)
+_TAIL = regex(TAIL, re.ASCII)
+_THREE_TYPES = regex(rf"({_TYPE})({_TYPE})({_TYPE})", re.ASCII)
+_KEY = regex(rf"(?P<sizes>{SIZES_2D}|{SIZES_3D})-(?P<tail>{TAIL})", re.ASCII)
 
 
 def is_key(text: str) -> bool:
     """Whether a text is a find-db key."""
-    return _key().fullmatch(text) is not None
+    return _KEY.fullmatch(text) is not None
 
 
 _ROLES = ("in", "weights", "out")
@@ -86,7 +83,7 @@ def read_tail(tail: str) -> dict[str, Any]:
 
 def problem_from_key(key: str) -> ConvProblem:
     """The problem that a find-db key names.  Raises ValueError on any other text."""
-    match = _key().fullmatch(key)
+    match = _KEY.fullmatch(key)
     if match is None:
         raise ValueError(f"not a find-db key: {key[:80]!r}")
     tail = read_tail(match["tail"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from logparse.formats.patterns import regex
 from logparse.model import Direction
 
 FAMILIES = ("GEMM", "Direct", "FFT", "Winograd", "ImplicitGEMM")
@@ -28,7 +29,7 @@ ALGORITHMS: dict[str, str] = {
 """Algorithm string → direction of the records that may hold it; MIOpen throws on any other."""
 
 _FAMILY_OF = tuple(
-    (re.compile(pattern), family)
+    (regex(pattern), family)
     for pattern, family in (
         (r"Gemm(?:Fwd|Bwd|Wrw)|gemm$", "GEMM"),
         (r"fft$", "FFT"),
@@ -45,7 +46,7 @@ def known_algorithm(solver: str) -> str | None:
     return next((family for pattern, family in _FAMILY_OF if pattern.match(solver)), None)
 
 
-TUNABLE = re.compile(
+TUNABLE = regex(
     r"Conv(?:Asm(?:1x1U|3x3U|BwdWrW|ImplicitGemmGTC)|BinWinogradRxSf|HipImplicitGemm|Mlir|Ck|OclBwdWrW2<|OclDirectFwd)"
 )
 """Solvers that have parameters in the perf-db: without a row there they run at default parameters."""
@@ -54,11 +55,11 @@ ID_OF_CODE = {0: "GEMM", 1: "Direct", 2: "FFT", 3: "Winograd", 5: "ImplicitGEMM"
 """``miopenConvolution*Algorithm_t``: the numbers that the driver and the log print (equal in all three directions)."""
 
 _DIRECTION_OF: tuple[tuple[re.Pattern[str], Direction], ...] = (
-    (re.compile(r"Wr[wW]"), "W"),
-    (re.compile(r"Bwd(?!WrW)|BwdData"), "B"),
-    (re.compile(r"(?:Gemm|Conv\w*)(?:Fwd|Forward)"), "F"),
+    (regex(r"Wr[wW]"), "W"),
+    (regex(r"Bwd(?!WrW)|BwdData"), "B"),
+    (regex(r"(?:Gemm|Conv\w*)(?:Fwd|Forward)"), "F"),
 )
-_BOTH_WAYS = re.compile(r"ConvOclDirectFwd")
+_BOTH_WAYS = regex(r"ConvOclDirectFwd")
 """Solvers that serve backward data too, in spite of their name."""
 
 

@@ -21,10 +21,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from logparse.formats.format import BlockReader, Line, Outcome
+from logparse.formats.patterns import regex
 from logparse.model import Call, Message, Record, Reject
 
-_ENTRY = re.compile(r"( +)(\w[^:]*?|\[\d+\]): (?:type=[^;]*?(?:; val=(.*?);?|:)|(.*))\s*\Z")
-_PROCESS = re.compile(r" ?Process=(\d+); Thread=\d+; GPU=(\d+|NULL);.*?(?:; MathMode=(\w+))?\.?\s*\Z")
+_ENTRY = regex(r"( +)(\w[^:]*?|\[\d+\]): (?:type=[^;]*?(?:; val=(.*?);?|:)|(.*))\s*\Z")
+_PROCESS = regex(r" ?Process=(\d+); Thread=\d+; GPU=(\d+|NULL);.*?(?:; MathMode=(\w+))?\.?\s*\Z")
 _REST_OF_A_WARNING = " at: "
 _PATIENCE = 50
 """Lines of other writers that may stand inside a block."""

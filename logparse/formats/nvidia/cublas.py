@@ -11,18 +11,18 @@ Seen of cuBLAS 13.1 with PyTorch 2.11.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from logparse.formats.format import BlockFormat
 from logparse.formats.hipblaslt.enums import compute_type, data_type
 from logparse.formats.nvidia.api_log import ApiLog, Block, Reader
+from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.model import Call, Fact, GemmProblem, Record, Trans
 
 CATEGORY = "cublas"
-_GEMM = re.compile(r"cublas([SDCZH]?)[gG]emm(?:3m)?(StridedBatched|Batched)?(Ex)?(?:_v2)?(?:_64)?\Z")
+_GEMM = regex(r"cublas([SDCZH]?)[gG]emm(?:3m)?(StridedBatched|Batched)?(Ex)?(?:_v2)?(?:_64)?\Z")
 _TYPES: Mapping[str, str] = {"S": "f32_r", "D": "f64_r", "H": "f16_r", "C": "f32_c", "Z": "f64_c"}
 _COMPUTE: Mapping[str, str] = {"S": "f32_r", "D": "f64_r", "H": "f16_r", "C": "f32_r", "Z": "f64_r"}
 _OPERATIONS: Mapping[str, Trans] = {"CUBLAS_OP_N": "N", "CUBLAS_OP_T": "T", "CUBLAS_OP_C": "C"}
@@ -77,7 +77,7 @@ def _facts(version: str) -> Iterable[Record]:
 
 _LOG = ApiLog(
     category=CATEGORY,
-    opening=re.compile(
+    opening=regex(
         r"(?P<level>[IWE])! cuBLAS \(v(?P<version>[\d.]+)\) function (?:\w+ )?(?P<function>\w+)\(.*\) called:\s*\Z"
     ),
     last=" COMPILED WITH",

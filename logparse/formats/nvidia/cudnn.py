@@ -23,12 +23,12 @@ Seen of cuDNN 9.19 with PyTorch 2.11.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from logparse.formats.format import BlockFormat
 from logparse.formats.nvidia.api_log import ApiLog, Block, Reader
 from logparse.formats.nvidia.graph import Operator, Tensor, convolution, numbers, plan
+from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.model import Call, Direction, Fact, Record
 
@@ -87,7 +87,7 @@ def _facts(version: str) -> Iterable[Record]:
 
 _LOG = ApiLog(
     category=CATEGORY,
-    opening=re.compile(r"(?P<level>[IWE])! CuDNN \(v(?P<version>[\d ]+)\) function (?P<function>\w+)\(\) called:\s*\Z"),
+    opening=regex(r"(?P<level>[IWE])! CuDNN \(v(?P<version>[\d ]+)\) function (?P<function>\w+)\(\) called:\s*\Z"),
     last=" Process=",
     is_call=lambda function: function == "cudnnBackendExecute",
     read=read,

@@ -25,32 +25,32 @@ numbers, 120, 119 and 121, decide where they fit in several).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
 
 from logparse.formats.format import BlockFormat, Line, Outcome
 from logparse.formats.nvidia.graph import Operator, Tensor, convolution, numbers
+from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.model import Call, Direction, Message, Record, Reject, Solution
 
 CATEGORY = "cudnn"
 _MARK = "[cudnn_frontend]"
-_TENSOR = re.compile(r"\[cudnn_frontend\] +CUDNN_BACKEND_TENSOR_DESCRIPTOR :")
-_PART = re.compile(
+_TENSOR = regex(r"\[cudnn_frontend\] +CUDNN_BACKEND_TENSOR_DESCRIPTOR :")
+_PART = regex(
     r" +(?:(Datatype|Id|reorder_type): |(Dims?|Str) |(?:VectorCount|isVirtual|isByValue|Alignment): |vectorDimension )"
 )
-_CONVOLUTION = re.compile(
+_CONVOLUTION = regex(
     r"\[cudnn_frontend\] CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR : .*Mode: \[\"(\w+)\"\]"
     r".* PadLower (\[[\d, ]*\]) PadUpper (\[[\d, ]*\]) Dilation (\[[\d, ]*\]) Stride (\[[\d, ]*\])"
 )
-_GRAPH = re.compile(r"\[cudnn_frontend\] CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR has (\d+) operations\.")
-_TAG = re.compile(r"Tag: (\w+)")
-_PLAN = re.compile(
+_GRAPH = regex(r"\[cudnn_frontend\] CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR has (\d+) operations\.")
+_TAG = regex(r"Tag: (\w+)")
+_PLAN = regex(
     r"\[cudnn_frontend\] CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR : [A-Za-z_]*?_(eng\w[\w=]*),.* workSpaceSize: (\d+)"
 )
-_EXECUTED = re.compile(r"\[cudnn_frontend\] CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR : has \d+ data pointers")
+_EXECUTED = regex(r"\[cudnn_frontend\] CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR : has \d+ data pointers")
 _DIRECTIONS: Mapping[str, Direction] = {"ConvFwd_": "F", "ConvBwdData_": "B", "ConvBwdFilter_": "W"}
 _PYTORCH = ("120", "119", "121")
 """The numbers that PyTorch gives to x, w and y: the codes of these letters (aten/src/ATen/native/cudnn/Conv_v8.cpp)."""

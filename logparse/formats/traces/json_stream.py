@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import codecs
 import json
-import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
+
+from logparse.formats.patterns import regex
 
 BLOCK_BYTES = 1 << 18
 _LARGEST = 256 << 20
 """Characters that one value may take."""
 
-_SPACE = re.compile(r"[ \t\r\n]*")
+_SPACE = regex(r"[ \t\r\n]*")
 
 
 class JsonError(ValueError):

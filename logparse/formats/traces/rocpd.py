@@ -21,12 +21,12 @@ measurement, a region (a HIP call, or a range by its text) is a message, rows of
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from logparse.formats.format import FileFormat, Head, Outcome, Source
+from logparse.formats.patterns import regex
 from logparse.formats.traces.kernel_totals import KernelTotals, of_one_process
 from logparse.formats.traces.marker_ranges import Ranges
 from logparse.formats.traces.sqlite_file import outcomes, quoted
@@ -41,7 +41,7 @@ _BASES = (
     *("kernel_dispatch", "region", "sample", "event", "string", "timestamp", "track", "metadata"),
     *("info_kernel_symbol", "info_agent", "info_process", "info_thread", "info_category"),
 )
-_TABLE = re.compile(rf"rocpd_({'|'.join(_BASES)})((?:_[0-9A-Fa-f-]+)*)\Z")
+_TABLE = regex(rf"rocpd_({'|'.join(_BASES)})((?:_[0-9A-Fa-f-]+)*)\Z")
 _BATCH = 100_000
 
 

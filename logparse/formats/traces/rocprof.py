@@ -28,11 +28,11 @@ from __future__ import annotations
 
 import csv
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from logparse.formats.format import FileFormat, Head, Line, Outcome, Source
+from logparse.formats.patterns import regex
 from logparse.formats.traces.kernel_totals import KernelTotals, of_one_process
 from logparse.model import Fact, Message, Reject
 
@@ -44,7 +44,7 @@ _TRACE = ("Kernel_Name", "Start_Timestamp", "End_Timestamp")
 _STATS = ("Name", "Calls", "TotalDurationNs", "MinNs", "MaxNs")
 _MARKERS = ("Domain", "Function", "Start_Timestamp", "End_Timestamp")
 _LAYOUTS = (_COUNTERS, _TRACE, _STATS, _MARKERS, _AGENTS)
-_NO_KERNEL = re.compile(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
+_NO_KERNEL = regex(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
 """Names in statistics of calls, copies (``MEMORY_COPY_…``) and domains (``KERNEL_DISPATCH``)."""
 
 

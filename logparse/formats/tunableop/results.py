@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from logparse.errors import EmissionError
 from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
+from logparse.formats.patterns import regex
 from logparse.formats.tunableop import signature, validators
 from logparse.formats.tunableop.solutions import name, solution, why_no_candidate
 from logparse.model import Fact, Measurement, Override, Reject, Status
@@ -37,11 +38,11 @@ from logparse.model import Fact, Measurement, Override, Reject, Status
 ORIGIN = "tunableop"
 FILE_NAME = "tunableop_results"
 _BOM = "\ufeff"
-_EMPTY_NAME = re.compile(r"(?!.*untuned)(?:.*tunableop.*|results\d.*|.*_results\d.*)\.csv\Z", re.IGNORECASE)
-_BEGIN = re.compile(
+_EMPTY_NAME = regex(r"(?!.*untuned)(?:.*tunableop.*|results\d.*|.*_results\d.*)\.csv\Z", re.IGNORECASE)
+_BEGIN = regex(
     r"(?:Validator,|(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_[^,\n]*,[^,\n]*,(?!BLAS_PARAMS:))"
 )
-_NUMBER = re.compile(r"\s*([-+]?(?:inf(?:inity)?|nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?))", re.IGNORECASE)
+_NUMBER = regex(r"\s*([-+]?(?:inf(?:inity)?|nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?))", re.IGNORECASE)
 _BLAS_PARAMS = "BLAS_PARAMS:"
 
 

@@ -36,10 +36,11 @@ from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.formats.fp8 import on_arch
+from logparse.formats.patterns import regex
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import COMPLEX, NARROW, Family, GemmProblem, Problem
 
-OP = re.compile(r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_")
+OP = regex(r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_")
 """Where an op signature begins."""
 
 _BIASES = ("Half", "BFloat16", "Float", "Double")
@@ -65,16 +66,14 @@ _SCALINGS: Mapping[str, str] = {"0": "scalar", "1": "row", "2": "block16", "3": 
 _SCALE_TYPES: Mapping[str, str] = {"f64_r": "f64_r", "bf16_r": "f32_r", "f32_r": "f32_r"}
 
 _TYPE = "|".join(sorted(map(re.escape, _OP_TYPES), key=len, reverse=True))
-_PLAIN = re.compile(rf"(Gemm|GemmStridedBatched|GemmAndBias)TunableOp_({_TYPE})_([NT])([NT])\Z")
-_SCALED = re.compile(rf"(ScaledGemm)TunableOp_({_TYPE})_({_TYPE})_({_TYPE})_([NT])([NT])\Z")
+_PLAIN = regex(rf"(Gemm|GemmStridedBatched|GemmAndBias)TunableOp_({_TYPE})_([NT])([NT])\Z")
+_SCALED = regex(rf"(ScaledGemm)TunableOp_({_TYPE})_({_TYPE})_({_TYPE})_([NT])([NT])\Z")
 _SIZE = r"(\d{1,19}|\*)"  # of 64 bits: Python's int raises at some thousand digits
-_PARAMS = re.compile(
+_PARAMS = regex(
     rf"([ntc])([ntc])_{_SIZE}_{_SIZE}_{_SIZE}(?:_B_{_SIZE})?(?:_ld_{_SIZE}_{_SIZE}_{_SIZE})?(?P<tail>_.*)?\Z", re.DOTALL
 )
-_ROCM_TAIL = re.compile(r"_rw_([01])_bias_(\w+?)(?:_swz_(\d{1,9})_(\d{1,9}))?\Z")
-_CUDA_TAIL = re.compile(
-    r"_a_\w+_b_\w+_c_\w+_as_\w+_bs_\w+_ast_(\d{1,9})_bst_(\d{1,9})_dscale_([01])_fast_[01]_bias_(\w+)\Z"
-)
+_ROCM_TAIL = regex(r"_rw_([01])_bias_(\w+?)(?:_swz_(\d{1,9})_(\d{1,9}))?\Z")
+_CUDA_TAIL = regex(r"_a_\w+_b_\w+_c_\w+_as_\w+_bs_\w+_ast_(\d{1,9})_bst_(\d{1,9})_dscale_([01])_fast_[01]_bias_(\w+)\Z")
 _BF16X9_TAIL = "_compute_bf16x9_r"
 _SIZES = ("m", "n", "k", "batch_count", "lda", "ldb", "ldc")
 
@@ -173,7 +172,7 @@ def _tail_fields(family: str, tail: str) -> dict[str, Any]:
 
 # ------------------------------------------------------------------------------------------------ the BLAS_PARAMS field
 
-_YAML_PAIR = re.compile(r"(\w+): (\([^)]*\)|[^,}]*?)\s*(?=[,}])")
+_YAML_PAIR = regex(r"(\w+): (\([^)]*\)|[^,}]*?)\s*(?=[,}])")
 
 
 def with_blas_params(known: GemmProblem | Family, field: str) -> GemmProblem | Family:

@@ -18,12 +18,13 @@ import re
 from collections.abc import Mapping
 
 from logparse.formats.cublaslt_names import algorithm_text, algorithm_values
+from logparse.formats.patterns import regex
 from logparse.formats.tunableop.signature import gemm_of, torch_version
 from logparse.model import COMPLEX, DEFAULT, NARROW, GemmProblem, Problem, Solution
 
-_HIPBLASLT = re.compile(r"Gemm_Hipblaslt_(?:[NT]{2}_)?(\d{1,18})\Z")
-_ROCBLAS = re.compile(r"Gemm_Rocblas_(-?\d{1,18})\Z")
-_CUBLASLT = re.compile(
+_HIPBLASLT = regex(r"Gemm_Hipblaslt_(?:[NT]{2}_)?(\d{1,18})\Z")
+_ROCBLAS = regex(r"Gemm_Rocblas_(-?\d{1,18})\Z")
+_CUBLASLT = regex(
     r"Gemm_Cublaslt_id_(?P<id>\d{1,9})_tile_(?P<tile>\d{1,9})_stages_(?P<stages>\d{1,9})"
     r"_splitk_(?P<splitk>-?\d{1,9})_red_(?P<reduction>\d{1,9})"
     r"_swizzle_(?P<swizzle>\d{1,9})_custom_(?P<custom>\d{1,9})(?:_inner_(?P<inner>\d{1,9})_cluster_(?P<cluster>\d{1,9}))?\Z"

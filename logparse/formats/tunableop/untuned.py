@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Outcome, Source, Writer
+from logparse.formats.patterns import regex
 from logparse.formats.tunableop import signature
 from logparse.formats.tunableop.results import key_of
 from logparse.model import Call, Fact, Override, Reject
@@ -24,8 +25,8 @@ from logparse.model import Call, Fact, Override, Reject
 FILE_NAME = "tunableop_untuned0.csv"
 CATEGORY = "untuned"
 _BOM = "\ufeff"
-_EMPTY_NAME = re.compile(r".*untuned.*\.csv\Z", re.IGNORECASE)
-_BEGIN = re.compile(
+_EMPTY_NAME = regex(r".*untuned.*\.csv\Z", re.IGNORECASE)
+_BEGIN = regex(
     r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_[^,\n]*,[^,\n]*(?:,BLAS_PARAMS:.*)?\r?(?:\n|\Z)"
 )
 

@@ -31,12 +31,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
 
 from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
+from logparse.formats.patterns import regex
 from logparse.formats.ranks import ranked
 from logparse.formats.tunableop import results, signature, validators
 from logparse.formats.tunableop.solutions import solution
@@ -85,7 +85,7 @@ class _Reader:
             if _TOP.match(text):
                 return _message(text)
             self._top_five = False
-        for pattern, reader in _lines():
+        for pattern, reader in _PATTERNS:
             match = pattern.match(text)
             if match:
                 outcome = reader(self, match)
@@ -300,7 +300,7 @@ def _problem(match: re.Match[str]) -> GemmProblem | Family | Reject:
         return Reject(str(error), len(match.string[: match.start(part)].encode()), len(match[part].encode()))
 
 
-_NUMBERS = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\()")
+_NUMBERS = regex(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\()")
 
 
 def _message(text: str) -> Outcome:
@@ -308,7 +308,7 @@ def _message(text: str) -> Outcome:
     return Outcome("message", [Message(category=CATEGORY, text=_NUMBERS.sub("#", text.strip()))])
 
 
-_TOP = re.compile(rf" {{2,3}}{_MS} \S+\Z")  # a launcher may have put one of three spaces behind its mark
+_TOP = regex(rf" {{2,3}}{_MS} \S+\Z")  # a launcher may have put one of three spaces behind its mark
 _LINES: tuple[tuple[str, Callable[[_Reader, re.Match[str]], Outcome | None]], ...] = (
     (rf"├──tuning using warmup iters .* instance {_CANDIDATE}", _Reader.tuning),
     (
@@ -349,14 +349,7 @@ _LINES: tuple[tuple[str, Callable[[_Reader, re.Match[str]], Outcome | None]], ..
     (r"(?:Enable|Disable) (?:[\w ]+ for )?TunableOp", _Reader.other),
     (r"Wrote validators to realtime output file", _Reader.other),
 )
-
-
-@cache
-def _lines() -> Sequence[tuple[re.Pattern[str], Callable[[_Reader, re.Match[str]], Outcome | None]]]:
-    """Compiled for the first line of such a log: thirty patterns are a hundredth of the time of a small ingest."""
-    return [(re.compile(pattern + r"\s*\Z"), reader) for pattern, reader in _LINES]
-
-
+_PATTERNS = tuple((regex(text + r"\s*\Z"), reader) for text, reader in _LINES)
 _MARKERS = (
     "├──".encode(),
     "└──".encode(),

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from logparse.formats.patterns import regex
 from logparse.model import Fact
 
 BEFORE = "(launched before the trace)"
 """The operator of kernels that ran in the trace and were launched before it."""
-COMMUNICATION = re.compile(
+COMMUNICATION = regex(
     r"nccl|rccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all|c10d|param_comms",
     re.IGNORECASE,
 )

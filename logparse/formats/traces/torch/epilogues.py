@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from logparse.formats.patterns import regex
 from logparse.model import Fact, GemmProblem, Problem
 
 FACT = "epilogue_kernels"
@@ -45,7 +45,7 @@ STEPS: Mapping[str, str] = {
 """Operators that may be a step, and their word."""
 
 
-_TANH = re.compile(r"\bGeluCUDAKernelImpl\([^)]*\)::\{lambda\(\)#1\}")
+_TANH = regex(r"\bGeluCUDAKernelImpl\([^)]*\)::\{lambda\(\)#1\}")
 
 
 def is_tanh(kernel: str) -> bool:

@@ -17,17 +17,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from logparse.formats.patterns import regex
+
 BLOCK_BYTES = 1 << 18
 _LARGEST = 32 << 20
 """Bytes that one event, the header or the tail may take."""
 
-_ARRAY = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
-_KINETO = re.compile(rb"\n  \{\s")
+_ARRAY = regex(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+_KINETO = regex(rb"\n  \{\s")
 _KINETO_CUT = b"\n  },\n  {"
 _KINETO_END = b"\n  }\n  ]"
-_ANY_CUT = re.compile(rb'\}\s*,\s*\{(?=\s*")')
-_NO_CUT = re.compile(rb"(?!)")
-_FOLLOWING = re.compile(rb"\s*(?:,\s*\{|(\]))")
+_ANY_CUT = regex(rb'\}\s*,\s*\{(?=\s*")')
+_NO_CUT = regex(rb"(?!)")
+_FOLLOWING = regex(rb"\s*(?:,\s*\{|(\]))")
 _TAIL = 1 << 16
 _JOINED = 8
 """How many pieces ``parse`` joins at most: an event that holds more objects in a list is a reject."""
@@ -233,7 +235,7 @@ def _one_event(buffer: bytes, start: int) -> tuple[bytes | None, int]:
     return None, len(buffer)
 
 
-_TOKEN = re.compile(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
+_TOKEN = regex(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def parse(batch: Batch, i: int) -> tuple[dict[str, Any] | None, int, str]:

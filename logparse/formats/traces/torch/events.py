@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from logparse.formats.format import Outcome, Source
+from logparse.formats.patterns import regex
 from logparse.formats.traces.torch.epilogues import STEPS, step
 from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents, is_kernel, is_operator, loads, parse
 from logparse.formats.traces.torch.inputs import Backend
@@ -23,7 +24,7 @@ from logparse.model import Fact, Record, Reject
 
 _NAME = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
 _NUMBER = rb"(-?\d+(?:\.\d+)?)"
-_EVENT = re.compile(
+_EVENT = regex(
     rb'\s*"ph":\s*"X",\s*"cat":\s*"(cpu_op|kernel)",\s*"name":\s*' + _NAME + rb',\s*"pid":\s*(-?\d+),\s*"tid":\s*-?\d+'
     rb',\s*"ts":\s*' + _NUMBER + rb',\s*"dur":\s*' + _NUMBER + rb',\s*"args":\s*\{'
 )
@@ -40,7 +41,7 @@ def _whole_block(space: bytes, line: bytes, inner: bytes, end: bytes = b"") -> r
     The last group are the arguments behind the id up to the first closing brace, which is followed by ``end``.
     """
     number, colon, comma = _NUMBER, b'":' + space, b"," + space
-    return re.compile(
+    return regex(
         rb"\{" + line + rb'"(?:ph' + colon + rb'"(?:X"' + comma + rb'"cat' + colon
         + rb'"(?:(cpu_op|kernel|gpu_memcpy|gpu_memset)"' + comma + rb'"name' + colon + _FAST_NAME
         + comma + rb'"pid' + colon + rb"(-?\d+)" + comma + rb'"tid' + colon + rb"-?\d+"
@@ -61,16 +62,16 @@ def _are_whole(arguments: Sequence[bytes]) -> bool:
     return b"{" not in text and b"\\" not in text and not any(one.count(b'"') & 1 for one in arguments)
 
 
-_OTHER = re.compile(rb'\s*"ph":\s*"(?:[a-zM]|X",\s*"cat":\s*"(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*)"')
+_OTHER = regex(rb'\s*"ph":\s*"(?:[a-zM]|X",\s*"cat":\s*"(?!(?:cpu_op|kernel|gpu_memcpy|gpu_memset)")[^"\\]*)"')
 """Events of which nothing is kept."""
-_ID = re.compile(rb'"[Ee]xternal id":\s*(\d+)')  # "external id" before PyTorch 1.11
-_DEVICE = re.compile(rb'"device":\s*(\d+)')
-_INPUTS = re.compile(rb'"(?:Concrete Inputs|Input type|Input Strides|Input Dims)":')
+_ID = regex(rb'"[Ee]xternal id":\s*(\d+)')  # "external id" before PyTorch 1.11
+_DEVICE = regex(rb'"device":\s*(\d+)')
+_INPUTS = regex(rb'"(?:Concrete Inputs|Input type|Input Strides|Input Dims)":')
 _NOT_READ = frozenset(name.encode() for name in WITHOUT_KERNELS - {*OPERATORS, *STEPS})
 """Operators whose inputs are not read: they launch no kernels."""
 _REMEMBERED = 65_536
 _STEP = b'"ProfilerStep#'
-_STEP_NAME = re.compile(r"ProfilerStep#(\d+)")
+_STEP_NAME = regex(r"ProfilerStep#(\d+)")
 _STEP_CATEGORIES = ("user_annotation", "cpu_op", "Operator", "python_function")
 """Of the thread that called ``step()``, by versions of PyTorch; ``gpu_user_annotation`` is its copy on the device."""
 

@@ -28,28 +28,28 @@ from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
-BACKWARD_DATA = re.compile(
+from logparse.formats.patterns import regex
+
+BACKWARD_DATA = regex(
     r"dgrad|bwd_?data|backward_?(?:data|input)|igemm_bwd_|conv2d_(?:v\dr\d_)?bwd|naive_conv_(?:ab_)?(?:\w*packed_)?bwd_"
     r"|depthwise[23]d_backward_kernel",
     re.IGNORECASE,
 )
-BACKWARD_WEIGHTS = re.compile(
-    r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|bwd_?filter|grad_?weight", re.IGNORECASE
-)
+BACKWARD_WEIGHTS = regex(r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|bwd_?filter|grad_?weight", re.IGNORECASE)
 """Names of main kernels of either gradient: MIOpen, CK, MLIR, cuDNN, CUTLASS and PyTorch's own."""
-_SUM = re.compile(r"reduc", re.IGNORECASE)
-_INPUT = re.compile(
+_SUM = regex(r"reduc", re.IGNORECASE)
+_INPUT = regex(
     r"nchwToNhwc|NCHW2CNHW|im2d?2?col|SubTensorOpWithScalar|fillBuffer|scalePackedTensor|init_device_workspace"
     r"|OffsetsKernel|WinogradTiles|flip_filter|fft2d_r2c|kernel_elementwise_(?:batched_)?dual",
     re.IGNORECASE,
 )
-_OUTPUT = re.compile(
+_OUTPUT = regex(
     r"nhwcToNchw|CNHW2NCHW|splitKreduce|ReduceSplitK|col2im|SubTensorOpWithCastTensor|fft2d_c2r|kernel_elementwise",
     re.IGNORECASE,
 )
-_WEIGHTS_FIRST = re.compile(r"W+B+")
+_WEIGHTS_FIRST = regex(r"W+B+")
 """Roles of an operator without helpers, whose sides the names alone decide."""
-_EITHER = re.compile(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECASE)
+_EITHER = regex(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECASE)
 
 
 class Split(NamedTuple):

@@ -24,18 +24,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from logparse.formats.format import Source
+from logparse.formats.patterns import regex
 from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents, is_operator, parse
 from logparse.formats.traces.torch.records import Columns, Ints
 from logparse.model import Fact
 
 KindOf = Callable[[Mapping[str, Any]], int]
 """The index in ``Columns.kinds`` of an operator's event."""
-LAUNCH = re.compile(r"(?:hip|cuda)GraphLaunch")
+LAUNCH = regex(r"(?:hip|cuda)GraphLaunch")
 RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "runtime"})
 
 _MARK = b"StreamBeginCapture"
-_BEGIN, _END = re.compile(r"hipStreamBeginCapture"), re.compile(r"hipStreamEndCapture")
-_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}\[\]]*?"rank"\s*:\s*(\d+)')
+_BEGIN, _END = regex(r"hipStreamBeginCapture"), regex(r"hipStreamEndCapture")
+_RANK = regex(rb'"distributedInfo"\s*:\s*\{[^{}\[\]]*?"rank"\s*:\s*(\d+)')
 _MOST_BESIDE = 256
 _MOST_LACKING = 1.01
 _Thread = tuple[str, str]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from logparse.formats.patterns import regex
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import Argument, Operand, OperatorProblem
 
@@ -37,7 +38,7 @@ WITHOUT_KERNELS = frozenset(
 )
 """Operators that launch no kernel themselves (views, allocations, and those that only call another): never read."""
 
-_PLAIN = re.compile(r"[^\s;]*")
+_PLAIN = regex(r"[^\s;]*")
 
 
 def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
