@@ -26,6 +26,7 @@ import json
 import math
 import multiprocessing
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -40,7 +41,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 from gpu_replay import unpack_wheels
 from job_models import JOBS, Job
-from verify_training import as_if_on_a_gpu, environment
 
 from analyzers.evidence.confirmations import Pairs, in_job, judge_all
 from analyzers.evidence.origins import TRACE
@@ -399,6 +399,42 @@ def missed(made: Mapping[str, Any]) -> list[str]:
         fine = held["count"] >= LEAST_PAIRS and held["models"] >= LEAST_MODELS and inside >= LEAST_INSIDE
         what = f"{name}: {inside:.1%} of {held['count']} pairs of {held['models']} models are inside"
         out += [] if fine else [what]
+    return out
+
+
+def as_if_on_a_gpu(path: Path) -> None:
+    """Gives each convolution and product of a CPU's trace kernels of its own length, launched from within it."""
+    trace = json.loads(path.read_text())
+    roles = {"aten::mkldnn_convolution": ("fprop",), "aten::convolution_backward": ("dgrad", "wgrad")}
+    roles |= dict.fromkeys(("aten::mm", "aten::addmm", "aten::bmm"), ("gemm",))
+    added: list[dict[str, Any]] = []
+    for event in trace["traceEvents"]:
+        names = roles.get(event["name"], ()) if event.get("cat") == "cpu_op" else ()
+        # The name shows what ran: another layout is another kernel of oneDNN.
+        layout = "nhwc" if ", 1, " in str(event.get("args", {}).get("Input Strides")) else "nchw"
+        for place, role in enumerate(names):
+            number, share = len(added) + 1, event["dur"] / len(names)
+            ids = {"correlation": number, "External id": event["args"].get("External id")}
+            begin: dict[str, Any] = {"ph": "X", "ts": event["ts"] + place * share}
+            launch = {"pid": event["pid"], "tid": event["tid"], "dur": share / 2, "args": ids}
+            kernel = {"pid": 0, "tid": 7, "dur": share, "args": {**ids, "device": 0, "stream": 7}}
+            added.append(begin | launch | {"cat": "cuda_runtime", "name": "cudaLaunchKernel"})
+            added.append(begin | kernel | {"cat": "kernel", "name": f"{role}_{layout}"})
+    trace["traceEvents"] += added
+    trace["deviceProperties"] = [{"id": 0, "name": "CPU as if a GPU"}]
+    path.write_text(json.dumps(trace))
+
+
+def environment(device: str) -> dict[str, str]:
+    """The device and the libraries."""
+    out = {"pytorch": torch.__version__, "cuda": str(torch.version.cuda), "hip": str(torch.version.hip)}
+    if device == "cpu":
+        return out | {"device": "CPU"}
+    out |= {"device": torch.cuda.get_device_name(device), "cudnn": str(torch.backends.cudnn.version())}
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    with contextlib.suppress(OSError):
+        done = subprocess.run(query, check=False, capture_output=True, text=True, timeout=30)
+        out["driver"] = done.stdout.split("\n")[0].strip()
     return out
 
 

@@ -96,6 +96,3 @@ def regnet_y_3_2gf() -> nn.Sequential:
 
 def _head(c: int) -> tuple[nn.Module, ...]:
     return nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(c, 1000)
-
-
-MODELS = {"ResNet-50": resnet50, "RegNetY-3.2GF": regnet_y_3_2gf}
