@@ -34,13 +34,14 @@ from typing import NamedTuple
 from logparse.formats.aiter import problem_of_row
 from logparse.formats.format import FOREIGN, Emission, LineFormat, Outcome
 from logparse.formats.patterns import regex
+from logparse.formats.ranks import WORKER
 from logparse.model import Call, Fact, Message, Record, Reject, Solution, SolutionName
 
 CATEGORY = "aiter"
 TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
 """Functions of messages: a lookup that found a row, one that did not, what then ran, and fused MoE."""
 
-_PREFIX = r"(?:\(\w+(?: \w+=\d+)*? pid=(?P<pid>\d+)\) )?(?:\[\d{4}-\d\d-\d\d[^\]]*\] )?"
+_PREFIX = rf"(?:{WORKER} )?(?:\[\d{{4}}-\d\d-\d\d[^\]\n]*\] )?"
 _OWN = r"\[aiter\] (?:\[pid=(?P<own>\d+) [^\]]*\] )?"
 _SHAPE = r"shape (?:is )?(?:B:\d+, ?)?M:\d"
 _LINE = regex(rf"{_PREFIX}(?:{_OWN})?(?P<body>.*)\Z")
@@ -206,10 +207,7 @@ FORMAT = LineFormat(
     name="aiter-log",
     about="aiter's log lines of a server: shapes with and without a tuned kernel, tables, fused MoE",
     markers=(b"[aiter] ", b", not found tuned config in ", b" is tuned on cu_num = ", b" is tuned, in "),
-    start=(
-        rb"(?:\(\w+(?: \w+=\d+)*? pid=\d+\) )?(?:\[\d{4}-\d\d-\d\d[^\]\n]*\] )?"
-        rb"(?:\[aiter\] (?:\[pid=\d+ [^\]\n]*\] )?(?:shape (?:is )?(?:B:\d+, ?)?M:\d)?|shape (?:is )?(?:B:\d+, ?)?M:\d)"
-    ),
+    start=rf"{_PREFIX}(?:\[aiter\] (?:\[pid=\d+ [^\]\n]*\] )?(?:{_SHAPE})?|{_SHAPE})".encode(),
     read=read,
     process=process,
 )

@@ -30,6 +30,7 @@ from collections.abc import Iterator
 
 from logparse.formats.format import FOREIGN, FileFormat, Head, LineFormat, Outcome, Source
 from logparse.formats.patterns import regex
+from logparse.formats.ranks import WORKER
 from logparse.model import Fact, Message, Record, Reject
 
 CATEGORY = "moe-config"
@@ -42,7 +43,7 @@ _FIELD = regex(r"(?:^|,)(\w+)=(\[[\d,]*\]|[^,]*)")
 _SPACED = regex(r"(block_shape=\[\d+), (\d+\])")
 _TABLE = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:triton_version"\s*:\s*"[^"]*"\s*,\s*"\d+|\d+)"\s*:\s*\{\s*"[A-Za-z_]+"')
 _FOUND = regex(r"Using (?:configuration|(?:MoE kernel )?config) from ")
-_PID = regex(r"\(\w+(?: \w+=\d+)*? pid=(\d{1,18})\)")
+_PID = regex(WORKER)
 _MOST_BYTES = 8 << 20
 
 
@@ -133,7 +134,7 @@ def _names(text: str) -> list[str]:
 def process(text: str) -> int | None:
     """The process that the engine's prefix names."""
     match = _PID.match(text)
-    return int(match[1]) if match else None
+    return int(match["pid"]) if match else None
 
 
 TABLE = FileFormat(

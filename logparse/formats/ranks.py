@@ -6,7 +6,11 @@
     [rank0]: finding fastest for …         PyTorch
     3: finding fastest for …               srun --label
     [1,3]<stderr>:finding fastest for …    mpirun --tag-output
-    (Worker pid=588) finding fastest for … Ray
+    (Worker pid=588) finding fastest for … Ray, vLLM, SGLang
+    ESC[36m(Worker pid=588, ip=10.0.0.2)ESC[0m finding fastest for …          Ray, unless RAY_COLOR_PREFIX=0
+
+Ray leaves out lines that another worker wrote, too, and appends ``[repeated 7x across cluster]`` to one of them: a log
+is whole only under ``RAY_DEDUP_LOGS=0``.
 
 The lines of a block mean something in their order, which holds within a rank only: there is a reader for each.  Where a
 block begins with a record line (which is found wherever it begins, and whose mark is not seen), all share one.
@@ -21,9 +25,9 @@ from logparse.formats.format import BlockReader, Line, Outcome
 from logparse.formats.patterns import regex
 from logparse.model import Record, Reject
 
-MARK = regex(
-    r"(?:\[[A-Za-z_]+\d{1,6}\]:|\d{1,6}:(?= )|\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\(\w+ pid=\d{1,10}\)(?= )) ?"
-)
+WORKER = r"(?:\x1b\[\d{1,3}m)?\((?:[^()\n]{1,80}? )?pid=(?P<pid>\d{1,18})(?:, ip=[\w.:]{1,45})?\)(?:\x1b\[0m)?"
+"""The worker that Ray, vLLM and SGLang name before each of its lines; Ray colours it (ray/_private/worker.py)."""
+MARK = regex(rf"(?:\[[A-Za-z_]+\d{{1,6}}\]:|\d{{1,6}}:(?= )|\[\d{{1,6}},\d{{1,6}}\]<std(?:out|err)>:|{WORKER}(?= )) ?")
 """A bare ``[0]:`` is no mark: rows of hipblaslt-bench begin so."""
 
 

@@ -9,18 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.formats import rocblas
-from logparse.formats.format import BlockFormat, Line
+from logparse.formats import aiter_log, moe_config, rocblas
+from logparse.formats.format import BlockFormat, Line, LineFormat
 from logparse.formats.hipblaslt import bench_output, info
 from logparse.formats.miopen import driver_output
 from logparse.formats.miopen import log as miopen_log
 from logparse.formats.ranks import MARK
 from logparse.formats.tunableop import verbose
+from logparse.ingest.lines import LineReader
 from logparse.model import Reject
 from tests.conftest import SAMPLES
 
 VERBOSE = (SAMPLES / "tunableop" / "tunableop_verbose.log").read_text().splitlines()
 MARKS = ["[default{}]:", "[rank{}]: ", "{}: ", "[1,{}]<stderr>:", "[trainer{}]:", "(Worker pid={}) "]
+MARKS += ["\x1b[36m(Worker pid={}, ip=10.0.0.2)\x1b[0m ", "(VllmWorker rank=1 pid={}) ", "\x1b[36m(pid={})\x1b[0m "]
 FORMATS: dict[str, tuple[BlockFormat, Path]] = {
     "tunableop": (verbose.FORMAT, SAMPLES / "tunableop" / "tunableop_verbose.log"),
     "bench": (bench_output.FORMAT, SAMPLES / "hipblaslt" / "bench_output.txt"),
@@ -83,10 +85,37 @@ def test_a_reject_is_counted_from_before_its_mark() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[0]:transA,transB", "├──offset", "[1]: x", "12:30:00 x", "(a) b", "key: value", "  0: x"]
+    "text",
+    [
+        "[0]:transA,transB",
+        "├──offset",
+        "[1]: x",
+        "12:30:00 x",
+        "(a) b",
+        "(a pid=1)b",
+        "(rapid=1) b",
+        "key: value",
+        "  0: x",
+    ],
 )
 def test_what_is_no_mark(text: str) -> None:
     assert MARK.match(text) is None
+
+
+@pytest.mark.parametrize("mark", [mark for mark in MARKS if "pid=" in mark])
+@pytest.mark.parametrize(
+    ("format", "line"),
+    [
+        (aiter_log.FORMAT, "[aiter] shape is M:16, N:9216, K:3072, not found tuned config in a8w8_tuned_gemm.csv"),
+        (moe_config.LOG, "WARNING Config file not found at /a/E=8,N=3584,device_name=AMD_Instinct_MI300X.json"),
+    ],
+)
+def test_the_process_of_a_record_line_is_its_worker(format: LineFormat, line: str, mark: str) -> None:
+    reader = LineReader([format])
+    reader.feed(f"{mark.format(4242)}{line}\n".encode(), 0)
+    (one,) = reader.take().distinct
+    assert format.process is not None
+    assert format.process(one.text) == 4242
 
 
 @pytest.mark.parametrize("mark", MARKS)
