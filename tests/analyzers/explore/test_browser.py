@@ -11,6 +11,7 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,15 +20,19 @@ import pytest
 
 from logparse.store import Store
 from tests.analyzers.explore.conftest import LINK, PLANTED, reading_here
+from tests.conftest import NIGHTLY
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, FloatRect, Locator, Page
+    from playwright.sync_api import Browser, FloatRect, Locator, Page, ViewportSize
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
          "--no-first-run", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")  # fmt: skip
 SECONDS = 120_000  # of waiting at most: a machine that does other things, too, is slow
 ASKING = "window.store?.getState().isLoading"  # Dash's own word for it; a report has none
+
+
+WINDOW: ViewportSize = {"width": 1400, "height": 1000}
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +66,7 @@ class Visit:
 
 def visit(browser: Browser, theme: str = "light") -> Visit:
     context = browser.new_context(
-        viewport={"width": 1400, "height": 1000},
+        viewport=WINDOW,
         color_scheme=theme,
         permissions=["clipboard-read", "clipboard-write"],  # type: ignore[arg-type]
     )
@@ -81,15 +86,44 @@ def visit(browser: Browser, theme: str = "light") -> Visit:
     return made
 
 
-@pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.nightly)])
-def themed(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Visit]:
-    made = visit(browser, request.param)
+@pytest.fixture(scope="module")
+def tab(browser: Browser) -> Iterator[Visit]:
+    """The tab that tests use one after another: loading the page takes 4 s of CPU, going to a view of it 0.4 s."""
+    made = visit(browser)
     yield made
     made.page.context.close()
 
 
+@contextmanager
+def visiting(browser: Browser, tab: Visit, theme: str = "light") -> Iterator[Visit]:
+    """A tab as a test wants it.  At full size, and in the dark, each test has a tab of its own."""
+    if NIGHTLY or theme != "light":
+        made = visit(browser, theme)
+        yield made
+        made.page.context.close()
+        return
+    tab.errors.clear()
+    tab.outside.clear()
+    tab.page.set_viewport_size(WINDOW)
+    tab.page.emulate_media(reduced_motion="null", media="null")
+    yield tab
+
+
+@pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.nightly)])
+def themed(request: pytest.FixtureRequest, browser: Browser, tab: Visit) -> Iterator[Visit]:
+    with visiting(browser, tab, request.param) as made:
+        yield made
+
+
 @pytest.fixture
-def seen(browser: Browser) -> Iterator[Visit]:
+def seen(browser: Browser, tab: Visit) -> Iterator[Visit]:
+    with visiting(browser, tab) as made:
+        yield made
+
+
+@pytest.fixture
+def alone(browser: Browser) -> Iterator[Visit]:
+    """A tab that no other test sees."""
     made = visit(browser)
     yield made
     made.page.context.close()
@@ -146,6 +180,33 @@ def ready(page: Page) -> None:
     page.wait_for_function(f"!({ASKING})")
 
 
+def show(page: Page, address: str) -> None:
+    """Go to a view of the page: within it, as its own links do, where the tab holds a page of this server.
+
+    That is over once the page has asked for nothing for a quarter of a second.
+    """
+    server, _, search = address.partition("?")
+    if NIGHTLY or page.url.partition("?")[0] != server:
+        page.goto(address)
+    elif page.url != address:
+        with page.expect_response("**/_dash-update-component*"):
+            page.evaluate(
+                "x => { history.pushState(null, '', x); dispatchEvent(new PopStateEvent('popstate')); }",
+                f"{server}?{search}" if search else server,
+            )
+    ready(page)
+    page.evaluate(
+        f"""() => new Promise((done) => {{
+            let since = performance.now();
+            const look = () => {{
+                if ({ASKING}) since = performance.now();
+                if (performance.now() - since > 250) done(); else setTimeout(look, 50);
+            }};
+            look();
+        }})"""
+    )
+
+
 def still(page: Page, found: Locator) -> FloatRect:
     """Where it stands, in the window, once the page neither scrolls nor asks for what it draws: closing a problem does
     both, and so does the verdict's arrival.
@@ -195,6 +256,15 @@ def click_point(page: Page, chart: str, trace: str = "") -> str:
     return str(problem)
 
 
+def drag(page: Page, where: str, left: float, top: float, right: float, bottom: float) -> None:
+    """A box in the plot of a chart, its corners as shares of the plot."""
+    box = still(page, page.locator(f"{where} .nsewdrag").first)
+    page.mouse.move(box["x"] + left * box["width"], box["y"] + top * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + right * box["width"], box["y"] + bottom * box["height"], steps=6)
+    page.mouse.up()
+
+
 def hovered(page: Page, where: str) -> str:
     """The hover text of the first mark of a chart, as it is shown."""
     page.emulate_media(reduced_motion="reduce")
@@ -207,8 +277,7 @@ def hovered(page: Page, where: str) -> str:
 
 def test_three_clicks_from_time_to_an_override(seen: Visit, demo: Served) -> None:
     page = seen.page
-    page.goto(demo.url)
-    ready(page)
+    show(page, demo.url)
     page.wait_for_function("document.querySelector('#verdict strong').textContent.includes('can be gained')")
 
     click_bar(page, "#chart-0", "GEMM")
@@ -232,8 +301,7 @@ def test_the_overview_answers_before_it_breaks_down(seen: Visit, demo: Served) -
     """At 1440 × 900: the time bar, the actions and the first rows of the table are on the screen; bars come after."""
     page = seen.page
     page.set_viewport_size({"width": 1440, "height": 900})
-    page.goto(demo.url)
-    ready(page)
+    show(page, demo.url)
     page.wait_for_selector("#answer .time-bar span")
     still(page, page.locator(".time-bar"))
     tops = page.evaluate(
@@ -253,8 +321,7 @@ def test_the_overview_answers_before_it_breaks_down(seen: Visit, demo: Served) -
 def test_what_the_page_shows_is_whole_and_can_be_read_aloud(seen: Visit, demo: Served) -> None:
     page = seen.page
     page.set_viewport_size({"width": 1440, "height": 900})
-    page.goto(demo.url)
-    ready(page)
+    show(page, demo.url)
     for landmark in ("header", "nav", "main", "aside", "h1"):
         assert page.locator(landmark).count() == 1, landmark
     right = "x => Math.max(...[...document.querySelectorAll(x)].map((y) => y.getBoundingClientRect().right))"
@@ -278,8 +345,7 @@ def test_what_the_page_shows_is_whole_and_can_be_read_aloud(seen: Visit, demo: S
 
 def test_a_problem_is_a_drawer_that_the_keyboard_leads(seen: Visit, demo: Served) -> None:
     page = seen.page
-    page.goto(demo.url)
-    ready(page)
+    show(page, demo.url)
     page.keyboard.press("/")
     page.wait_for_function("document.activeElement.id === 'search'")
     page.keyboard.press("Escape")
@@ -339,15 +405,13 @@ def test_a_closed_problem_opens_again_and_back_restores_it(seen: Visit, demo: Se
 
 def test_the_same_mark_can_be_clicked_again(seen: Visit, demo: Served) -> None:
     page = seen.page
-    page.goto(demo.url + "?view=overview")
-    ready(page)
+    show(page, demo.url + "?view=overview")
     for _ in range(2):
         click_bar(page, "#chart-0", "GEMM")
         page.wait_for_url("**operation=GEMM*")
         page.click(".chip")
         page.wait_for_selector(".chip", state="detached")
-    page.goto(demo.url + "?view=shapes")
-    ready(page)
+    show(page, demo.url + "?view=shapes")
     for _ in range(2):
         click_mark(page, "#chart-1 .scatterlayer .point")
         page.wait_for_selector("#problem")
@@ -359,8 +423,7 @@ def test_the_same_mark_can_be_clicked_again(seen: Visit, demo: Served) -> None:
 def test_charts_keep_their_height_and_axes(seen: Visit, demo: Served) -> None:
     """Whatever the size of the window, and whichever view was there before."""
     page = seen.page
-    page.goto(demo.url + "?view=timeline")
-    ready(page)
+    show(page, demo.url + "?view=timeline")
     page.wait_for_selector("#chart-0 .heatmaplayer image")
     page.click("nav >> text=Shapes")
     page.wait_for_selector("#chart-0 .heatmaplayer .heatmap-label")
@@ -381,8 +444,7 @@ def test_charts_keep_their_height_and_axes(seen: Visit, demo: Served) -> None:
 def test_a_legend_of_several_lines_stands_above_the_plot(seen: Visit, demo: Served) -> None:
     page = seen.page
     page.set_viewport_size({"width": 640, "height": 900})
-    page.goto(demo.url + "?view=roofline")
-    ready(page)
+    show(page, demo.url + "?view=roofline")
     box = "document.querySelector('#chart-0 {}').getBoundingClientRect()"
     legend, plot = (page.evaluate(box.format(x)) for x in (".legend .bg", ".nsewdrag"))
     assert legend["height"] > 30, "it has several lines"
@@ -392,8 +454,7 @@ def test_a_legend_of_several_lines_stands_above_the_plot(seen: Visit, demo: Serv
 
 def test_filters_are_reached_by_keyboard(seen: Visit, demo: Served) -> None:
     page = seen.page
-    page.goto(demo.url)
-    ready(page)
+    show(page, demo.url)
     page.locator("aside .entry", has_text="convolution").focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**operation=convolution*")
@@ -415,8 +476,7 @@ def test_filters_are_reached_by_keyboard(seen: Visit, demo: Served) -> None:
 
 def test_table_sorts_filters_and_exports_what_it_shows(seen: Visit, demo: Served) -> None:
     page = seen.page
-    page.goto(demo.url + "?view=overview&direction=W")
-    ready(page)
+    show(page, demo.url + "?view=overview&direction=W")
     shown = int(page.inner_text("#table-note").split()[0])
     page.click("#table .ag-header-cell[col-id=time_us] .ag-header-cell-text")
     page.wait_for_selector("#table .ag-header-cell[col-id=time_us][aria-sort=descending]")  # the largest are asked for
@@ -433,14 +493,15 @@ def test_table_sorts_filters_and_exports_what_it_shows(seen: Visit, demo: Served
 
 def test_sorting_and_column_filters_are_in_the_url(seen: Visit, demo: Served) -> None:
     page = seen.page
-    page.goto(demo.url + "?view=overview")
-    ready(page)
-    everything = page.inner_text("#table-note")
+    show(page, demo.url + "?view=overview")
+    everything = int(page.inner_text("#table-note").split()[0])
     page.click("#table .ag-header-cell[col-id=time_us] .ag-header-cell-text")
     page.wait_for_url("**table=*time_us*")
     page.evaluate("dash_ag_grid.getApi('table').setFilterModel({operation: {type: 'equals', filter: 'GEMM'}})")
     page.wait_for_url("**table=*GEMM*")
-    page.wait_for_function("before => document.querySelector('#table-note').textContent !== before", arg=everything)
+    page.wait_for_function(
+        "before => parseInt(document.querySelector('#table-note').textContent) < before", arg=everything
+    )
     fewer = page.inner_text("#table-note")
     page.goto(page.url)  # a link from somebody
     ready(page)
@@ -454,8 +515,7 @@ def test_sorting_and_column_filters_are_in_the_url(seen: Visit, demo: Served) ->
 
 def test_charts_are_reached_by_keyboard_and_lead_to_the_table(seen: Visit, demo: Served) -> None:
     page = seen.page
-    page.goto(demo.url + "?view=roofline")
-    ready(page)
+    show(page, demo.url + "?view=roofline")
     page.wait_for_selector("#chart-0[tabindex='0'][aria-label*='table below']")
     page.focus("#chart-0")
     page.keyboard.press("Enter")
@@ -463,78 +523,36 @@ def test_charts_are_reached_by_keyboard_and_lead_to_the_table(seen: Visit, demo:
     seen.clean()
 
 
-@pytest.mark.parametrize("themed", ["dark"], indirect=True)
-def test_the_dark_theme_draws_every_view(themed: Visit, demo: Served) -> None:
-    from analyzers.explore.charts.palette import THEMES
-    from analyzers.explore.selection import VIEWS
-
-    page = themed.page
-    page.set_viewport_size({"width": 1024, "height": 768})
-    for view in VIEWS:
-        page.goto(demo.url + f"?view={view}")
-        ready(page)
-        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), view
-        drawn = page.locator("#charts .js-plotly-plot:visible").count()
-        assert (drawn == 0) == (view in ("compare", "sql")), f"{view}: a chart of nothing, or none"
-    page.goto(demo.url + "?view=roofline")
-    ready(page)
-    first = page.evaluate("document.documentElement.dataset.theme")
-    page.click("#switch")
-    second = "dark" if first == "light" else "light"
-    page.wait_for_function(
-        "c => document.querySelector('#chart-0 .js-plotly-plot')?.layout?.paper_bgcolor === c",
-        arg=THEMES[second].panel,
-    )
-    assert page.evaluate("document.documentElement.dataset.theme") == second
-    themed.clean()
-
-
-def test_planted_markup_is_shown_and_not_run(themed: Visit, attacked: Served) -> None:
-    page = themed.page
-    for view in ("overview", "roofline", "regret", "weights", "shapes", "timeline", "compare"):
-        page.goto(attacked.url + f"?view={view}")
-        ready(page)
-    page.goto(attacked.url + "?view=weights&direction=W")
-    ready(page)
-    assert PLANTED in page.inner_text("#verdict"), "the run's name is shown as it is"
-    page.locator("#table .ag-row").first.click()
-    page.wait_for_selector("#solutions .main-svg")
-    assert "window.ran" in hovered(page, "#solutions"), "planted markup is read as text"
-    assert "<img src=x" in (page.text_content("#solutions .yaxislayer-above") or "")
-    assert page.locator("img[src=x], #page a[href*=outside]").count() == 0
-    themed.clean()
-
-
-def test_a_mark_of_the_backward_weights_opens_the_solver_times_of_its_layer(
-    seen: Visit, attacked: Served, reports: dict[str, Path]
-) -> None:
+def test_a_slice_of_the_timeline_filters_the_rest(seen: Visit, demo: Served) -> None:
     page = seen.page
-    for url, chart, solutions in (
-        (attacked.url + "?view=weights", "#chart-0", "#solutions"),
-        (reports["planted"].as_uri(), "#chart", "#problem .js-plotly-plot"),
-    ):
-        page.goto(url)
-        if chart == "#chart":
-            page.click("nav button:has-text('Backward weights')")
-        else:
-            ready(page)
-        problem = click_point(page, chart)
-        page.wait_for_selector("#problem h2:has-text('W 64×256×56×56')")
-        page.wait_for_selector(f"{solutions} .scatterlayer .point >> nth=1")
-        solvers = page.text_content(f"{solutions} .yaxislayer-above") or ""
-        assert PLANTED[:20] in solvers
-        assert "Slow<a href" in solvers, "both of W"
-        cells = page.locator("#layer td").all_inner_texts()
-        assert cells == ["F", "ConvAsm", "187 µs", "B", f"Other{LINK}", "219 µs"], "and what F and B take"
-        assert f"problem={problem}" in page.url or page.locator(f"tr.here[data-id='{problem}']").count() == 1
-    assert page.locator("#page a[href^=http]").count() == 0
+    show(page, demo.url + "?view=timeline")
+    before = int(page.inner_text("#table-note").split()[0])
+    drag(page, "#chart-0", 0.1, 0.2, 0.3, 0.8)
+    page.wait_for_url("**time=*")
+    page.wait_for_selector(".chip:has-text('Called')")
+    page.wait_for_function(
+        "before => +document.querySelector('#table-note').textContent.split(' ')[0] < before", arg=before
+    )
+    page.click("nav >> text=Overview")
+    page.wait_for_selector("#chart-0 .barlayer .point")
+    assert "time=" in page.url
+    seen.clean()
+
+
+def test_a_box_over_a_parallel_axis_filters_the_rest(seen: Visit, demo: Served) -> None:
+    page = seen.page
+    show(page, demo.url + "?view=shapes")
+    page.wait_for_selector("#chart-2 .scatterlayer .point")
+    # The first axis, M, stands at (0 + 0.35) / 5.5 of the width; its upper half.
+    drag(page, "#chart-2", 0.02, 0.0, 0.12, 0.5)
+    page.wait_for_url("**m=*")
+    page.wait_for_selector(".chip:has-text('M:')")
     seen.clean()
 
 
 def test_sql_reads_and_cannot_write(seen: Visit, demo: Served, tmp_path: Path) -> None:
     page = seen.page
-    page.goto(demo.url + "?view=sql")
-    ready(page)
+    show(page, demo.url + "?view=sql")
     page.fill("#sql-text", 'select \'<img src=x onerror="window.ran=3">\' as name, 7 as "<b>n"')
     page.click("#sql-run")
     page.wait_for_selector("#sql-result .ag-row")
@@ -556,6 +574,70 @@ def test_sql_reads_and_cannot_write(seen: Visit, demo: Served, tmp_path: Path) -
     page.click("#sql-run")
     page.wait_for_function("document.querySelector('#sql-note').textContent.includes('SELECT')")
     assert not target.exists()
+    seen.clean()
+
+
+@pytest.mark.parametrize("themed", ["dark"], indirect=True)
+def test_the_dark_theme_draws_every_view(themed: Visit, demo: Served) -> None:
+    from analyzers.explore.charts.palette import THEMES
+    from analyzers.explore.selection import VIEWS
+
+    page = themed.page
+    page.set_viewport_size({"width": 1024, "height": 768})
+    for view in VIEWS:
+        show(page, demo.url + f"?view={view}")
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), view
+        drawn = page.locator("#charts .js-plotly-plot:visible").count()
+        assert (drawn == 0) == (view in ("compare", "sql")), f"{view}: a chart of nothing, or none"
+    show(page, demo.url + "?view=roofline")
+    first = page.evaluate("document.documentElement.dataset.theme")
+    page.click("#switch")
+    second = "dark" if first == "light" else "light"
+    page.wait_for_function(
+        "c => document.querySelector('#chart-0 .js-plotly-plot')?.layout?.paper_bgcolor === c",
+        arg=THEMES[second].panel,
+    )
+    assert page.evaluate("document.documentElement.dataset.theme") == second
+    themed.clean()
+
+
+def test_planted_markup_is_shown_and_not_run(themed: Visit, attacked: Served) -> None:
+    page = themed.page
+    for view in ("overview", "roofline", "regret", "weights", "shapes", "timeline", "compare"):
+        show(page, attacked.url + f"?view={view}")
+    show(page, attacked.url + "?view=weights&direction=W")
+    assert PLANTED in page.inner_text("#verdict"), "the run's name is shown as it is"
+    page.locator("#table .ag-row").first.click()
+    page.wait_for_selector("#solutions .main-svg")
+    assert "window.ran" in hovered(page, "#solutions"), "planted markup is read as text"
+    assert "<img src=x" in (page.text_content("#solutions .yaxislayer-above") or "")
+    assert page.locator("img[src=x], #page a[href*=outside]").count() == 0
+    themed.clean()
+
+
+def test_a_mark_of_the_backward_weights_opens_the_solver_times_of_its_layer(
+    seen: Visit, attacked: Served, reports: dict[str, Path]
+) -> None:
+    page = seen.page
+    for url, chart, solutions in (
+        (attacked.url + "?view=weights", "#chart-0", "#solutions"),
+        (reports["planted"].as_uri(), "#chart", "#problem .js-plotly-plot"),
+    ):
+        if chart == "#chart":
+            page.goto(url)
+            page.click("nav button:has-text('Backward weights')")
+        else:
+            show(page, url)
+        problem = click_point(page, chart)
+        page.wait_for_selector("#problem h2:has-text('W 64×256×56×56')")
+        page.wait_for_selector(f"{solutions} .scatterlayer .point >> nth=1")
+        solvers = page.text_content(f"{solutions} .yaxislayer-above") or ""
+        assert PLANTED[:20] in solvers
+        assert "Slow<a href" in solvers, "both of W"
+        cells = page.locator("#layer td").all_inner_texts()
+        assert cells == ["F", "ConvAsm", "187 µs", "B", f"Other{LINK}", "219 µs"], "and what F and B take"
+        assert f"problem={problem}" in page.url or page.locator(f"tr.here[data-id='{problem}']").count() == 1
+    assert page.locator("#page a[href^=http]").count() == 0
     seen.clean()
 
 
@@ -591,8 +673,7 @@ TOLD = ["3 problems timed in both", "1 faster, 1 slower", "<img src=x"]
 
 def test_two_stores_are_compared_in_the_page(themed: Visit, both: Served) -> None:
     page = themed.page
-    page.goto(both.url + "?view=compare")
-    ready(page)
+    show(page, both.url + "?view=compare")
     page.wait_for_function(
         "document.querySelector('#verdict strong').textContent !== 'Reading what the analyzers say …'"
     )
@@ -706,8 +787,7 @@ def test_a_report_prints_whole(seen: Visit, reports: dict[str, Path]) -> None:
 @pytest.mark.nightly
 def test_columns_are_chosen_by_set_and_one_by_one(seen: Visit, demo: Served) -> None:
     page = seen.page
-    page.goto(demo.url)
-    ready(page)
+    show(page, demo.url)
     head = "#table .ag-header-cell[col-id={}]"
     assert page.locator(head.format("action")).count() == 1
     assert re.search(r"\d (µs|ms|s)$", page.inner_text("#table .ag-row[row-index='0'] [col-id=total_us]"))
@@ -716,8 +796,7 @@ def test_columns_are_chosen_by_set_and_one_by_one(seen: Visit, demo: Served) -> 
     page.wait_for_selector(head.format("action"), state="detached")
     page.check("#chooser input[value=action]")
     page.wait_for_selector(head.format("action"))
-    page.goto(f"{demo.url}?view=roofline")
-    ready(page)
+    show(page, f"{demo.url}?view=roofline")
     page.wait_for_selector(head.format("efficiency"))
     page.wait_for_selector(head.format("override"), state="detached")
     seen.clean()
@@ -727,8 +806,7 @@ def test_columns_are_chosen_by_set_and_one_by_one(seen: Visit, demo: Served) -> 
 def test_the_table_is_at_most_ten_tabs_away(seen: Visit, demo: Served) -> None:
     page = seen.page
     for view in ("overview", "roofline", "compare"):
-        page.goto(f"{demo.url}?view={view}")
-        ready(page)
+        show(page, f"{demo.url}?view={view}")
         passed = []
         while not page.evaluate("!!document.activeElement.closest('#table')"):
             page.keyboard.press("Tab")
@@ -758,8 +836,8 @@ def test_bars_of_regret_and_cells_of_the_map_filter_the_report(seen: Visit, repo
     seen.clean()
 
 
-def test_points_are_drawn_where_there_is_no_webgl(seen: Visit, demo: Served, reports: dict[str, Path]) -> None:
-    page = seen.page
+def test_points_are_drawn_where_there_is_no_webgl(alone: Visit, demo: Served, reports: dict[str, Path]) -> None:
+    page = alone.page
     page.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
     for url, chart in ((demo.url + "?view=roofline", "#chart-0"), (reports["demo"].as_uri(), "#chart")):
         page.goto(url)
@@ -767,7 +845,7 @@ def test_points_are_drawn_where_there_is_no_webgl(seen: Visit, demo: Served, rep
             page.click("nav button:has-text('Roofline')")
         page.wait_for_selector(f"{chart} .scatterlayer .points path")
         assert page.locator(".no-webgl").count() == 0
-    seen.clean()
+    alone.clean()
 
 
 def test_planted_markup_is_not_run_in_the_report(themed: Visit, reports: dict[str, Path]) -> None:
@@ -783,41 +861,3 @@ def test_planted_markup_is_not_run_in_the_report(themed: Visit, reports: dict[st
     assert PLANTED in page.inner_text("#table")
     assert page.locator("img, #page a[href*=outside]").count() == 0
     themed.clean()
-
-
-def drag(page: Page, where: str, left: float, top: float, right: float, bottom: float) -> None:
-    """A box in the plot of a chart, its corners as shares of the plot."""
-    box = still(page, page.locator(f"{where} .nsewdrag").first)
-    page.mouse.move(box["x"] + left * box["width"], box["y"] + top * box["height"])
-    page.mouse.down()
-    page.mouse.move(box["x"] + right * box["width"], box["y"] + bottom * box["height"], steps=6)
-    page.mouse.up()
-
-
-def test_a_slice_of_the_timeline_filters_the_rest(seen: Visit, demo: Served) -> None:
-    page = seen.page
-    page.goto(demo.url + "?view=timeline")
-    ready(page)
-    before = int(page.inner_text("#table-note").split()[0])
-    drag(page, "#chart-0", 0.1, 0.2, 0.3, 0.8)
-    page.wait_for_url("**time=*")
-    page.wait_for_selector(".chip:has-text('Called')")
-    page.wait_for_function(
-        "before => +document.querySelector('#table-note').textContent.split(' ')[0] < before", arg=before
-    )
-    page.click("nav >> text=Overview")
-    page.wait_for_selector("#chart-0 .barlayer .point")
-    assert "time=" in page.url
-    seen.clean()
-
-
-def test_a_box_over_a_parallel_axis_filters_the_rest(seen: Visit, demo: Served) -> None:
-    page = seen.page
-    page.goto(demo.url + "?view=shapes")
-    ready(page)
-    page.wait_for_selector("#chart-2 .scatterlayer .point")
-    # The first axis, M, stands at (0 + 0.35) / 5.5 of the width; its upper half.
-    drag(page, "#chart-2", 0.02, 0.0, 0.12, 0.5)
-    page.wait_for_url("**m=*")
-    page.wait_for_selector(".chip:has-text('M:')")
-    seen.clean()
