@@ -6,6 +6,7 @@ from analyzers.actions import (
     compiled,
     cudnn_benchmark,
     fused_epilogue,
+    padded_hidden,
     padded_output,
     tf32,
 )
@@ -18,6 +19,7 @@ ACTIONS: tuple[Action, ...] = (
     channels_last.ACTION,
     channels_last.WITH_BENCHMARK,
     padded_output.ACTION,
+    padded_hidden.ACTION,
     *fused_epilogue.ALL,
     *compiled.ALL,
 )

@@ -6,6 +6,7 @@ model whose vocabulary was padded, the softmax runs over them too, and training 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job, Work, mapped
 from analyzers.analyzer import once
 from logparse.formats.traces.torch.inputs import contiguous_strides
-from logparse.model import GemmProblem, Operand, OperatorProblem
+from logparse.model import GemmProblem, Operand, OperatorProblem, Problem
 
 MULTIPLE = 64
 _LEAST = 256
@@ -25,16 +26,33 @@ _SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd")
 def odd_output(job: Job) -> int | None:
     """The output layer's size that is no multiple of 64 and whose products take most time; None without one.
 
-    y = x·Wᵀ is a column-major product with m = outputs, and A transposed.
+    It is one of which no other layer's product is a sum: such a size lies between two layers (``padded_hidden``).
     """
+    inner = reduced(job)
+    return costliest_odd(job, lambda size: size not in inner)
+
+
+def costliest_odd(job: Job, suits: Callable[[int], bool]) -> int | None:
+    """Of the outputs of linear layers that suit, those that are no multiple of 64 and whose products take most time."""
     time: dict[int, float] = {}
     for work in job.work:
         p = work.problem
-        if not isinstance(p, GemmProblem) or p.trans_a != "T" or p.m is None or p.batch_count != 1:
+        if not is_layer(p) or not isinstance(p, GemmProblem) or p.m is None:
             continue
-        if p.m % MULTIPLE and p.m >= _LEAST:
+        if p.m % MULTIPLE and p.m >= _LEAST and suits(p.m):
             time[p.m] = time.get(p.m, 0.0) + (work.us or 0.0) + (work.calls or 1.0) * (p.flops or 0) * 1e-12
     return max(sorted(time), key=lambda size: time[size], default=None)
+
+
+def is_layer(problem: Problem) -> bool:
+    """Whether it can be y = x·Wᵀ: a column-major product with m = outputs, k = inputs, and A transposed."""
+    return isinstance(problem, GemmProblem) and problem.trans_a == "T" and problem.batch_count == 1
+
+
+@once
+def reduced(job: Job) -> frozenset[int]:
+    """Sizes of what linear layers read."""
+    return frozenset(p.k for p in job.gemms if is_layer(p) and p.k is not None)
 
 
 def padded(size: int) -> int:
@@ -43,9 +61,12 @@ def padded(size: int) -> int:
 
 
 def _change(work: Work, job: Job) -> Change | None:
-    size, problem = odd_output(job), work.problem
-    if size is None:
-        return None
+    size = odd_output(job)
+    return None if size is None else padded_change(work.problem, size)
+
+
+def padded_change(problem: Problem, size: int) -> Change | None:
+    """The problem or operator with that size padded wherever it has it; None where it does not."""
     if isinstance(problem, GemmProblem):
         if problem.members or size not in (problem.m, problem.n, problem.k):
             return None

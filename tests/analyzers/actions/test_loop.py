@@ -23,7 +23,8 @@ from logparse.ingest import ingest  # noqa: E402
 from logparse.store import Store, open_store  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 
-OUTPUTS, PADDED = 515, 576
+INNER, OUTPUTS, PADDED = 260, 515, 576
+PADDING = ("padded_output", "padded_hidden")
 METHOD = Method(cache="hot", turns=2)
 
 
@@ -31,8 +32,8 @@ class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
     def __init__(self) -> None:
         super().__init__()
         self.conv, self.norm = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8)
-        self.inner = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU())
-        self.head = torch.nn.Linear(16, OUTPUTS, bias=False)
+        self.inner = torch.nn.Sequential(torch.nn.Linear(8, INNER), torch.nn.ReLU())
+        self.head = torch.nn.Linear(INNER, OUTPUTS, bias=False)
 
     def forward(self, x: Any) -> Any:
         return self.head(self.inner(torch.relu(self.norm(self.conv(x))).mean((2, 3))))
@@ -74,9 +75,9 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     store, out, as_device = loop
     found = advise(store, Settings(), "before")
     results = {x.action.name: x for x in found.actions}
-    assert set(results) == {"channels_last", "padded_output", "fused_epilogue"}, "what a CPU can do"
+    assert set(results) == {"channels_last", *PADDING, "fused_epilogue"}, "what a CPU can do"
     (pair,) = results["fused_epilogue"].parts
-    assert pair.label == "TN 16×4×8 f32_r RELU_BIAS"
+    assert pair.label == f"TN {INNER}×4×8 f32_r RELU_BIAS"
     assert pair.now_us == pytest.approx(results["fused_epilogue"].changed_us), "the product's time and the ReLU's"
     for result in results.values():
         assert result.steps == 2
@@ -87,6 +88,9 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     assert results["channels_last"].measured_share > 0.9
     printed = "\n".join(render_actions.lines(found.actions, found.gpu_time))
     assert "give the output layer 576 outputs instead of 515" in printed
+    assert "give the layers between which 260 values lie 320 instead" in printed
+    padded = [x.label for x in results["padded_hidden"].parts if x.group == "GEMM"]
+    assert len(padded) == 6, "forward and both gradients of two layers"
     assert printed.count(" → ") >= 2
 
     write(found, Settings(), (), out)
@@ -95,13 +99,15 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     assert spec.loader is not None
     apply: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(apply)
-    apply.settings("channels_last", "padded_output", "fused_epilogue")
+    applied = ("channels_last", *PADDING, "fused_epilogue")
+    apply.settings(*applied)
     model, images = Net().eval(), torch.randn(2, 3, 16, 16)
     with torch.no_grad():
         before = model(images)
-        model = apply.model(model, "channels_last", "padded_output", "fused_epilogue")
+        model = apply.model(model, *applied)
         after = model(images)
     assert type(model.inner[0]).__name__ == "_LinearRelu"
+    assert (model.inner[0].out_features, model.head.weight.shape) == (320, (PADDED, 320))
     assert model.conv.weight.is_contiguous(memory_format=torch.channels_last)
     assert after.shape == (2, PADDED)
     assert torch.allclose(after[:, :OUTPUTS], before, atol=1e-5)
