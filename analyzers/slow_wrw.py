@@ -134,9 +134,10 @@ def _sum(values: pd.Series) -> float:
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """A line of totals per source, then each slow W, each W far from the roofline, each naive best above 1 GFLOP.
 
-    Of several files of one device the one with the smallest loss counts for a problem.  Where there are files of
-    several devices and no target is given, it is not known on which of them the calls ran: their losses are not weighed
-    by calls.  The same holds for a file without a device, beside one that has it.
+    Of several files of one device the one with the smallest loss counts for a problem, those of the run first. Where
+    the run's files (else those of all runs) are of several devices and no target is given, it is not known on which of
+    them the calls ran: their losses are not weighed by calls. The same holds for a file without a device, beside one
+    that has it.
     """
     found = [x for x in (passes(tables), traced_passes(tables)) if len(x)]
     if not found:
@@ -146,9 +147,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     kept = [s for s in w["source_id"].unique() if same_device(facts.get(s, {}), settings.target) is not False]
     w = w[w["source_id"].isin(kept)]
     w = w.assign(loss=w["best_us"] - w["sibling_us"], device=w["source_id"].map({s: _device(facts, s) for s in kept}))
-    w = w.assign(code=pd.factorize(w["problem"])[0])
-    named = {_device(facts, s) for s in kept if _device(facts, s) != s}
-    ran_on = named if named else set(w["device"])
+    own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
+    w = w.assign(code=pd.factorize(w["problem"])[0], foreign=~w["source_id"].isin(own))
+    named = [s for s in kept if _device(facts, s) != s]
+    of_run = [s for s in named if s in own]  # what another run measured elsewhere leaves no doubt about this one
+    ran_on = {_device(facts, s) for s in of_run or named} or set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
     names = {source: str(path).rpartition("/")[2] for source, path in _paths(tables.sources)}
     findings = [
@@ -161,7 +164,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         for total in sorted(totals(w), key=lambda x: (-x.recoverable_us, x.source_id))
         if total.slow or "find_db" in facts.get(total.source_id, {})  # a log's few W that are fine need no remark
     ]
-    once = w.sort_values(["loss", "best_us", "source_id"]).drop_duplicates(["device", "code"])
+    once = w.sort_values(["foreign", "loss", "best_us", "source_id"]).drop_duplicates(["device", "code"])
     once = once.assign(alone=once["sibling_us"].isna())
     naive = ~once["slow"] & ~once["alone"] & once["naive"] & (once["flops"] > BIG_FLOPS)
     once = once.assign(badly=naive)[once["slow"] | once["alone"] | naive]  # long texts are sorted of these few only
@@ -179,11 +182,13 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _device(facts: Mapping[str, Mapping[str, str]], source: str) -> str:
-    """Arch and CU count as a text; files of unknown devices are taken as one device each."""
+    """Arch and CU count as a text; each file of an unknown device counts as a device of its own."""
     known = facts.get(source, {})
-    device = device_of(known)  # a ROCm trace names its device, not the arch
-    name = arch(known) or (device.arch if device else None)
-    return f"{name} {known.get('cu_count')}" if name else source
+    device = device_of(known)  # a ROCm trace and MIOpenDriver name their device, neither its arch nor its CUs
+    name, cus = arch(known), known.get("cu_count")
+    if device is not None:
+        name, cus = name or device.arch, cus or str(device.cu_count)
+    return f"{name} {cus}" if name else source
 
 
 def _paths(sources: pd.DataFrame) -> Iterator[tuple[str, str]]:
@@ -221,14 +226,15 @@ def _advice(known: Mapping[str, str]) -> str:
 
 def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, str]) -> Finding:
     cus = f"{known['cu_count']} CUs" if "cu_count" in known else ""
-    where = ", ".join(filter(None, (name, arch(known) or "unknown device", cus)))
+    where = ", ".join(filter(None, (name, arch(known) or known.get("device") or "unknown device", cus)))
     share, of_all = total.share_of_w or 0.0, total.share_of_all or 0.0
     missing = int(rows["sibling_us"].isna().sum())
     message = f"{where}: none of {total.problems:,} backward-weight problems is slow."
     if total.slow:
+        are, hold = ("is", "It holds") if total.slow == 1 else ("are", "They hold")
         message = (
-            f"{where}: {total.slow:,} of {total.problems:,} backward-weight problems are slow. "
-            f"They hold {total.held_us / 1e3:,.1f} of {total.w_us / 1e3:,.1f} ms of W time ({share:.0%}; {of_all:.0%} "
+            f"{where}: {total.slow:,} of {total.problems:,} backward-weight problems {are} slow. "
+            f"{hold} {total.held_us / 1e3:,.1f} of {total.w_us / 1e3:,.1f} ms of W time ({share:.0%}; {of_all:.0%} "
             f"of all), {total.recoverable_us / 1e3:,.1f} ms are above the slower of F and B. Each problem counts once."
         )
     if missing:

@@ -126,6 +126,38 @@ def test_several_devices_weigh_nothing_until_one_is_the_target() -> None:
     assert [(x.per_call_us, x.saving_us) for x in slow(t, target)] == [(700.0, 7000.0)]
 
 
+def test_a_device_without_its_number_of_cus_is_the_one_of_that_name() -> None:
+    """MIOpenDriver prints the device's name alone; a find-db is named after arch and CUs."""
+    rows = [
+        measurement(p.text, "miopen:A", t, source_id=s)
+        for s, ts in (("db", (100.0, 500.0)), ("driver", (100.0, 800.0)))
+        for p, t in zip((F, W), ts, strict=True)
+    ]
+    where = [*facts("db", arch="gfx942", cu_count="304"), *facts("driver", device="AMD Instinct MI300X")]
+    t = tables(measurements=rows, workload=[work(W.text, 10)], facts=where)
+    assert [(x.per_call_us, x.saving_us) for x in slow(t)] == [(400.0, 4000.0)]
+
+
+@pytest.mark.parametrize("elsewhere", [{"arch": "gfx90a", "cu_count": "104"}, {"arch": "gfx942", "cu_count": "304"}])
+def test_a_run_is_judged_by_its_own_files(elsewhere: dict[str, str]) -> None:
+    """Another run of the store, of another device or before a change, neither hides a slow W nor its calls."""
+    rows = [
+        measurement(p.text, "Default", t, source_id=s)
+        for s, ts in (("m", (100.0, 500.0)), ("earlier", (100.0, 110.0)))
+        for p, t in zip((F, W), ts, strict=True)
+    ]
+    t = tables(measurements=rows, workload=[work(W.text, 10)], facts=[*MI300X, *facts("earlier", **elsewhere)])
+    sources = pd.DataFrame({"source_id": ["m", "earlier"], "run": [t.run, "another"], "path": ["m.csv", "e.csv"]})
+    found = slow(replace(t, sources=sources))
+    assert [(x.per_call_us, x.saving_us, x.evidence.source_id) for x in found] == [(400.0, 4000.0, "m")]
+    [summary] = [
+        x
+        for x in slow_wrw.find(replace(t, sources=sources), Settings())
+        if x.evidence.source_id == "m" and x.problem is None
+    ]
+    assert "1 of 1 backward-weight problems is slow. It holds" in summary.message
+
+
 def test_a_tuned_user_file_counts_for_its_device() -> None:
     rows = [
         measurement(p.text, "miopen:A", t, source_id=s)
