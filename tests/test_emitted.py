@@ -5,6 +5,7 @@ After a wanted change: ``python -m tests.test_emitted``, then review the diff.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from analyzers.overrides.convert import convert
 from analyzers.overrides.export import export
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
+from analyzers.overrides.write import write
 from logparse.formats import FORMATS, rocblas
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db, perf_db
@@ -101,6 +103,15 @@ def test_what_is_written_is_its_golden(case: str) -> None:
     for name, data in made.items():
         assert data == (GOLDENS / case / f"{name}.golden").read_bytes(), name
     assert {f"{name}.golden" for name in made} == {path.name for path in (GOLDENS / case).iterdir()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lines_of_use_can_be_pasted_whatever_the_folder_is_called(case: str, tmp_path: Path) -> None:
+    folder = tmp_path / "it's 50 $HOME"
+    for file in write(CASES[case](), folder):
+        words = shlex.split(file.use, comments=True)
+        assert all(str(folder) in word for word in words if str(tmp_path) in word)
+        assert any(str(folder) in word for word in words) == bool(words)
 
 
 def test_no_golden_is_left_over() -> None:

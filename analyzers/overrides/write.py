@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -116,5 +117,5 @@ def _write(file: Emission, folder: Path) -> Written:
     path.write_bytes(file.data)
     if file.data.startswith(b"#!"):
         path.chmod(0o755)
-    use = file.use.replace("{path}", str(path.absolute())).replace("{folder}", str(folder.absolute()))
-    return Written(path, use)
+    here, there = (shlex.quote(str(place.absolute())) for place in (path, folder))
+    return Written(path, file.use.replace("{path}", here).replace("{folder}", there))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,8 @@ def _goes_on(store: Store, run: str, first: Plan) -> str:
             f"the store holds what was done until now; `logparse replay --run {run}` goes on, and "
             f"`logparse recommend --run {run}` uses what there is"
         )
-    return f"nothing is stored yet; `logparse ingest {first.folder} --run {run}` reads what the job wrote until now"
+    logs = shlex.quote(str(first.folder))
+    return f"nothing is stored yet; `logparse ingest {logs} --run {run}` reads what the job wrote until now"
 
 
 def _tuned(
@@ -119,7 +121,7 @@ def _tuned(
         for line in proof_render.action_lines(proof):
             say(f"  {line}")
     if files:
-        say(f"  override files: `logparse verify {before} {after} {' '.join(map(str, files))}`")
+        say(f"  override files: `logparse verify {before} {after} {shlex.join(map(str, files))}`")
     _by_hand(found, tuning.out, say)
     return 0
 

@@ -478,12 +478,11 @@ def open_store(location: str | os.PathLike[str] | None = None, *, create: bool =
     Raises StoreError when it is missing (unless ``create``), unreachable, or of another schema version.
     """
     url = os.fspath(location or os.environ.get("LOGPARSE_STORE") or "logparse-store")
-    if not url.isascii():
-        try:
-            url.encode()
-        except UnicodeEncodeError:
-            raise StoreError(f"no store at {printable(url)}: its path must be UTF-8") from None
     filesystem, root = resolve(url)
+    try:
+        root.encode()  # a relative one is below a working folder that may have any name
+    except UnicodeEncodeError:
+        raise StoreError(f"no store at {printable(root)}: its path must be UTF-8") from None
     meta = f"{root}/{META}"
     with explained(url, StoreError):
         if not filesystem.get_file_info(meta).is_file:

@@ -118,6 +118,16 @@ def test_another_schema_version_names_both_and_the_remedy(store: Store) -> None:
         open_store(store.url)
 
 
+def test_a_store_below_a_folder_whose_name_is_not_utf_8_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = tmp_path / os.fsdecode(b"\xff")
+    below.mkdir()
+    monkeypatch.chdir(below)
+    with pytest.raises(StoreError, match="must be UTF-8"):
+        open_store("store", create=True)
+
+
 def test_a_missing_store_gives_the_next_command(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="ingest"):
         logparse.open(tmp_path / "nothing")
