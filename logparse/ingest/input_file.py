@@ -9,6 +9,7 @@ and credentials: ``logparse.location``.
 from __future__ import annotations
 
 import bz2
+import codecs
 import contextlib
 import glob
 import gzip
@@ -21,7 +22,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -37,7 +38,9 @@ from logparse.text import printable
 HEAD_BYTES = 64 << 10
 _REMOTE_BYTES = 4 << 20
 DEFAULT_RATIO = 2000.0
+_UTF_16 = "utf-16"  # with a byte order mark, as a redirection of Windows PowerShell writes it
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
+_MAGIC |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), _UTF_16)
 _SUFFIX = regex(r"\.(gz|bz2|xz|zst)$")
 
 
@@ -55,6 +58,7 @@ class InputFile:
         self.max_ratio = max_ratio
         self._fs: pafs.FileSystem | None = None
         self._inner = path
+        self._copy: IO[bytes] | None = None  # a temporary file, which is removed with this object
         if path != "-":
             self._fs, self._inner = resolve(path)
 
@@ -70,7 +74,9 @@ class InputFile:
             return 0
         if isinstance(self._fs, pafs.LocalFileSystem):
             if not os.path.isfile(self._inner):
-                raise InputError(f"{printable(self.path)}: no such file")
+                other = os.path.exists(self._inner) and not os.path.isdir(self._inner)
+                what = "a pipe or device: `logparse ingest -` reads standard input" if other else "no such file"
+                raise InputError(f"{printable(self.path)}: {what}")
             return os.path.getsize(self._inner)
         info = self._fs.get_file_info(self._inner)
         if not info.is_file:
@@ -98,13 +104,15 @@ class InputFile:
         return self.decompressed(self.raw())
 
     def decompressed(self, raw: BinaryIO) -> BinaryIO:
-        """The decompressed content of ``raw``; its first bytes, not the file's name, determine the compression."""
+        """The decompressed content of ``raw``, UTF-16 as UTF-8; its first bytes, not its name, determine which."""
         if self._fs is None:
             return raw
         peeked = _Peekable(raw)
         kind = next((kind for magic, kind in _MAGIC.items() if peeked.head.startswith(magic)), None)
         if kind is None:
             return cast(BinaryIO, peeked)
+        if kind == _UTF_16:
+            return cast(BinaryIO, _Utf8(cast(BinaryIO, peeked)))
         if kind == "zst":
             inner: object = pa.CompressedInputStream(pa.PythonFile(peeked, mode="r"), "zstd")
         else:
@@ -116,6 +124,7 @@ class InputFile:
 
     @property
     def compressed(self) -> bool:
+        """Whether the content is not the stored bytes: compressed, or UTF-16."""
         if self._fs is None:
             return False
         with self.raw() as raw:
@@ -128,7 +137,7 @@ class InputFile:
 
     def beside(self) -> Iterator[InputFile]:
         """The other files of its folder, by name; empty for standard input."""
-        if self._fs is None:
+        if self._fs is None or self.path == "-":
             return
         folder, _, own = self._inner.rpartition("/")
         infos = self._fs.get_file_info(pafs.FileSelector(folder or "."))
@@ -160,9 +169,17 @@ class InputFile:
         """A path on this machine with the decompressed content: the file itself or a temporary copy."""
         if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed and _is_text(self._inner):
             return self._inner
-        with self.open() as stream, tempfile.NamedTemporaryFile(prefix="logparse-", delete=False) as copy:
-            shutil.copyfileobj(stream, copy)
-        return copy.name
+        if self._copy is None:
+            with self.open() as stream:
+                self._copy = _copy_of(stream)
+        return self._copy.name
+
+    def kept(self, stream: BinaryIO) -> InputFile:
+        """The same input over a copy of the stream, as standard input can be read once only."""
+        out = InputFile(self.path, self.max_ratio)
+        out._copy = _copy_of(stream)
+        out._fs, out._inner = pafs.LocalFileSystem(), out._copy.name
+        return out
 
     def digest(self, upto: int | None = None) -> str:
         """Hash of the raw bytes (only the first ``upto``, if given).  Raises OSError."""
@@ -300,6 +317,21 @@ class _Peekable(_Passing):
         return out
 
 
+class _Utf8(_Passing):
+    """UTF-16 as UTF-8; what is not valid is escaped."""
+
+    def __init__(self, inner: BinaryIO) -> None:
+        super().__init__(inner)
+        self._decoder = codecs.getincrementaldecoder(_UTF_16)("backslashreplace")
+
+    def read(self, size: int = -1) -> bytes:
+        few = size if size < 0 else max(size // 4, 1)  # an invalid unit of two bytes becomes eight
+        while data := super().read(few):
+            if text := self._decoder.decode(data):
+                return text.encode()
+        return self._decoder.decode(b"", final=True).encode()
+
+
 class _Bounded(_Passing):
     """Decompressed bytes, refused beyond a limit (a few bytes can expand to terabytes)."""
 
@@ -338,7 +370,10 @@ def find_inputs(paths: Iterable[str]) -> tuple[dict[str, int], list[tuple[str, s
         if not files:
             missing.append((path, f"{printable(path)}: no such file, and as a folder or pattern it matches nothing"))
         found |= files
-    return found, missing
+    # A link beside its file, such as latest.log, is no second log.  A link to itself is its own real path.
+    linked = {path: os.path.realpath(path) for path in found if os.path.islink(path)}
+    twice = {path for path, real in linked.items() if real != path and real in found}
+    return {path: size for path, size in found.items() if path not in twice}, missing
 
 
 def _expand(path: str) -> dict[str, int]:
@@ -362,7 +397,7 @@ def _size(path: str | Path) -> int:
 
 def _named(path: Path) -> str:
     """The absolute path, as a ``file://`` URL where it is not UTF-8: a name may hold any bytes, a table may not."""
-    full = str(path.absolute())
+    full = str(path.parent.resolve() / path.name if ".." in path.parts else path.absolute())
     return full if _is_text(full) else join_url("file://", full, "")
 
 
@@ -432,6 +467,13 @@ def _glob_regex(pattern: str) -> re.Pattern[str]:
         else:
             out.append(re.escape(word))
     return re.compile("".join(out), re.DOTALL)
+
+
+def _copy_of(stream: BinaryIO) -> IO[bytes]:
+    copy = tempfile.NamedTemporaryFile(prefix="logparse-")  # noqa: SIM115 (it lives as long as its InputFile)
+    shutil.copyfileobj(stream, copy)
+    copy.flush()
+    return copy
 
 
 def _read_up_to(stream: BinaryIO, size: int) -> bytes:

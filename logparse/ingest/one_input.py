@@ -29,7 +29,7 @@ from logparse.ingest.byte_ranges import (
     read_range,
     total,
 )
-from logparse.ingest.input_file import Digest, Hashing, InputFile, last_line_end
+from logparse.ingest.input_file import HEAD_BYTES, Digest, Hashing, InputFile, last_line_end
 from logparse.ingest.lines import LineReader, blocks, has_long_line
 from logparse.ingest.process_of_file import UNKNOWN, Process, is_process
 from logparse.ingest.stream import StreamRead, Tally
@@ -44,6 +44,11 @@ from logparse.store.schema import COMMIT_SCHEMA, Commit
 from logparse.text import printable
 
 FOREIGN = "foreign"
+_ARCHIVES: Mapping[str, Callable[[bytes], bool]] = {
+    "tar": lambda data: data[257:262] == b"ustar",
+    "zip": lambda data: data.startswith(b"PK\x03\x04"),
+}
+"""Files of several files, by their first bytes: read as one stream they would lose the files' names and kinds."""
 _LIVE_SECONDS = 3.0
 _RANGED_BYTES = 16 << 20
 
@@ -255,10 +260,13 @@ class _Input:
         at = self._continuation(earlier, size)
         if at is None:
             return Ingested(self.task.path, "unchanged", earlier[-1].format, earlier[-1].run)
-        file_format = self._file_format() if at.start == 0 else None
-        result = self._whole_file(file_format, at) if file_format else self._stream(at)
+        result = self._read(at)
         state = result.state if result.state == "unchanged" else "grown" if at.source_id else "new"
         return replace(result, state=state, seconds=time.monotonic() - self._started)
+
+    def _read(self, at: _Stretch) -> Ingested:
+        file_format = self._file_format() if at.start == 0 else None
+        return self._whole_file(file_format, at) if file_format else self._stream(at)
 
     def _continuation(self, earlier: Sequence[Commit], size: int) -> _Stretch | None:
         """Where to read on: a file whose stored prefix is unchanged has grown.  None: it has nothing new."""
@@ -284,6 +292,9 @@ class _Input:
         if len(self.formats) == 1:
             return candidates[0] if candidates else None
         head = self.file.head()
+        archive = next((kind for kind, is_one in _ARCHIVES.items() if is_one(head.data)), None)
+        if archive:
+            raise InputError(f"{printable(self.task.path)}: a {archive} archive: unpack it, and ingest the folder")
         return next((f for f in candidates if f.recognise(head)), None)
 
     def _whole_file(self, format: FileFormat, at: _Stretch) -> Ingested:
@@ -411,9 +422,24 @@ class _Input:
         report(self.task.path, count)
 
     def _stdin(self) -> Ingested:
-        """Standard input: a new source per call, committed every few seconds so that a live store can be looked at."""
+        """Standard input: a new source per call."""
         source = source_id("-", os.urandom(8).hex())
         raw = _Available(self.file.raw())
+        self.file = self.file.kept(io.BytesIO(raw.first))
+        if self.file.compressed or self._file_format():
+            self.file = self.file.kept(cast(BinaryIO, raw))
+            total = self._read(_Stretch(source, self.run))
+        else:
+            total = self._live(raw, source)
+        content = raw.digest.hexdigest()
+        same = [row for row in self.store.commits_of("-") if row.content_hash.split("-")[0] == content]
+        before = {row.run: "" for row in same if row.source_id != source}
+        again = f"this stream is in the store already (run {', '.join(before)}): its lines now count twice"
+        again = again if before and raw.count else ""
+        return replace(total, state="new", remark=again, seconds=time.monotonic() - self._started)
+
+    def _live(self, raw: _Available, source: str) -> Ingested:
+        """Lines, committed every few seconds so that a live store can be looked at."""
         stream, total = self._stream_read(), Ingested("-", "new")
         start, last_commit = 0, time.monotonic()
 
@@ -427,12 +453,8 @@ class _Input:
                 stretch = _Stretch(source, self.run, f"{source}-{read}", start, read)
                 total = _sum(total, self._commit_stream(stream, stretch, end_of_stream=False))
                 start, last_commit, stream = read, time.monotonic(), self._stream_read(stream.reader)
-        end = raw.count
-        content = f"{raw.digest.hexdigest()}-{end}"
-        before = [row.run for row in self.store.commits_of("-") if row.content_hash == content]
-        total = _sum(total, self._commit_stream(stream, _Stretch(source, self.run, content, start, end)))
-        again = f"this stream is in the store already (run {', '.join(before)}): its lines now count twice"
-        return replace(total, remark=again if before and end else "", seconds=time.monotonic() - self._started)
+        content = f"{raw.digest.hexdigest()}-{raw.count}"
+        return _sum(total, self._commit_stream(stream, _Stretch(source, self.run, content, start, raw.count)))
 
     def _stream_read(self, reader: LineReader | None = None) -> StreamRead:
         return StreamRead(self.attempt(), self.formats, self.task.threads, reader)
@@ -500,16 +522,26 @@ def _sum(one: Ingested, two: Ingested) -> Ingested:
 
 
 class _Available:
-    """Standard input, which hashes and counts what passes; ``read`` returns what is there now."""
+    """Standard input, which hashes and counts what passes; ``read`` returns what is there now.
+
+    ``first``: its first line and what is there with it, which ``read`` returns once more.
+    """
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
         self.digest = Digest()
         self.count = 0
+        self.first = b""
+        while b"\n" not in self.first and len(self.first) < HEAD_BYTES and (data := self._now(HEAD_BYTES)):
+            self.first += data
+        self._again = self.first
 
     def read(self, size: int) -> bytes:
         """At least one byte; none at the end."""
-        data = bytes(self._raw.read1(size)) if isinstance(self._raw, io.BufferedReader) else self._raw.read(1 << 16)
+        data, self._again = self._again or self._now(size), b""
         self.digest.update(data)
         self.count += len(data)
         return data
+
+    def _now(self, size: int) -> bytes:
+        return bytes(self._raw.read1(size)) if isinstance(self._raw, io.BufferedReader) else self._raw.read(1 << 16)

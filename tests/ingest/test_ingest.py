@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -455,6 +457,58 @@ def test_standard_input_is_a_live_source(tmp_path: Path) -> None:
     assert counts(store)[32] == 1
     assert len(store.sources()) == 1
     check_conservation(store)
+
+
+def from_stdin(data: bytes, store: Store, monkeypatch: pytest.MonkeyPatch) -> Ingested:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    return one(ingest(["-"], store))
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress], ids=["plain", "gz", "xz"])
+def test_standard_input_is_recognised_as_a_file_is(
+    store: Store, monkeypatch: pytest.MonkeyPatch, compress: Callable[[bytes], bytes]
+) -> None:
+    for name in ("tunableop/tunableop_results0.csv", "hipblaslt/tuning_7.0.txt", "hipblaslt/hipblaslt_rank0_4242.log"):
+        path = SAMPLES / name
+        as_file = one(ingest([str(path)], store))
+        data = compress(path.read_bytes())
+        again = [from_stdin(data, store, monkeypatch) for _ in range(2)]
+        for read in again:
+            assert (read.state, read.format, read.counts) == ("new", as_file.format, as_file.counts)
+        assert [bool(read.remark) for read in again] == [False, True]
+    check_conservation(store)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf_16_is_read(store: Store, tmp_path: Path, encoding: str) -> None:
+    """Windows PowerShell's ``>`` writes it."""
+    mark = b"" if encoding == "utf-16" else b"\xfe\xff"
+    log = tmp_path / "a.log"
+    log.write_bytes(mark + (bench(64) + "größe 🙂\r\n" * 9000 + bench(32)).encode(encoding) + b"\x00")
+    assert one(ingest([str(log)], store)).lines == 9003
+    assert counts(store) == {64: 1, 32: 1}
+    assert store.rejects().empty
+
+
+def test_an_archive_is_no_stream_of_lines(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rank0.log").write_text(bench(64))
+    for kind in ("tar", "gztar", "zip"):
+        archive = shutil.make_archive(str(tmp_path / kind), kind, tmp_path, "rank0.log")
+        read = (one(ingest([archive], store)), from_stdin(Path(archive).read_bytes(), store, monkeypatch))
+        assert all("archive: unpack it" in result.error for result in read[: 1 if kind == "gztar" else 2])
+    assert store.sources().empty
+
+
+def test_a_pipe_is_named_as_one(store: Store, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "a pipe or device" in one(ingest([str(tmp_path / "pipe")], store)).error
+
+
+def test_a_link_beside_its_file_and_a_path_through_a_folder_add_nothing(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "rank0.log").write_text(bench(64))
+    (tmp_path / "latest.log").symlink_to("rank0.log")
+    (result,) = ingest([str(tmp_path), f"{tmp_path}/../{tmp_path.name}/rank0.log"], store)
+    assert result.path == str(tmp_path / "rank0.log")
 
 
 def test_forget_removes_a_run(store: Store, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
@@ -190,8 +191,9 @@ def _tuned(problem: ConvProblem, key: str, solver: str, params: str) -> Measurem
 def _read_sqlite(source: Source) -> Iterator[Outcome]:
     import sqlite3
 
+    path = quote(source.local_path())
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{source.local_path()}?mode=ro&immutable=1", uri=True)) as db:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as db:
             db.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
             for row in db.execute(_QUERY):
                 key = "x".join(map(str, row[:-2]))

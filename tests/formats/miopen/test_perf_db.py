@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bz2
+import gzip
 import sqlite3
+import tempfile
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
@@ -18,7 +20,9 @@ from logparse.formats.format import Head, Outcome
 from logparse.formats.miopen import find_db, perf_db
 from logparse.formats.miopen.perf_db import perf_key_of, problem_from_perf_key
 from logparse.formats.miopen.problem_key import problem_from_key
+from logparse.ingest import ingest
 from logparse.model import ConvProblem, Fact, Measurement, Override, Reject, Solution
+from logparse.store import open_store
 from tests import conftest
 from tests.conftest import needs_corpus
 from tests.formats.reading import Memory, from_file
@@ -206,6 +210,22 @@ def test_sqlite_and_text_read_alike(tmp_path: Path) -> None:
     assert [f for o in outcomes for f in o.records if isinstance(f, Fact) and f.name == "perf_db"] == [
         Fact("perf_db", "system")
     ]
+
+
+def test_a_database_in_any_folder_is_read_and_no_copy_of_it_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "50%41? #1"  # SQLite is given a URL
+    folder.mkdir()
+    sqlite_of(folder / "gfx90878.db", LINE)
+    packed = folder / "gfx90878.db.gz"
+    packed.write_bytes(gzip.compress((folder / "gfx90878.db").read_bytes()))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    store = open_store(tmp_path / "store", create=True)
+    for path in (folder / "gfx90878.db", packed):
+        (read,) = ingest([str(path)], store)
+        assert read.units["measurement"] == LINE.count(";") + 1
+    assert {path.name for path in folder.iterdir()} == {"gfx90878.db", "gfx90878.db.gz"}
 
 
 def test_a_damaged_database_is_a_reject(tmp_path: Path) -> None:
