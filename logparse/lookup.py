@@ -133,7 +133,7 @@ def ranked(
     """The rows of ``top`` without pandas, whose import takes longer than most answers."""
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     sql, wanted = _RANKED.format(key=key, other=other), {"run": store.latest_run(run), "kind": kind, "n": n}
-    with store.connect(sql=f"{_LINKED} {sql}") as con:
+    with store.reading(f"{_LINKED} {sql}") as con:
         con.execute(_LINKED)
         rows: pa.Table = con.sql(sql, params=wanted).to_arrow_table()
     labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
@@ -192,7 +192,7 @@ def show(store: Store, text: str) -> list[Known]:
 
     problems = _labelled(store, text) or problems_in(text)
     out = []
-    with store.connect(sql=f"{_CANDIDATES} {_KNOWN_CALLS} {_KNOWN_TIMES}") as con:
+    with store.reading(f"{_CANDIDATES} {_KNOWN_CALLS} {_KNOWN_TIMES}") as con:
         for problem in problems:
             wanted = {"kind": problem.kind, "sizes": _sizes(problem)}
             candidates = [text for (text,) in con.execute(_CANDIDATES, wanted).fetchall()]
@@ -214,7 +214,7 @@ def _labelled(store: Store, text: str) -> list[Problem]:
     written = ",".join(filter(None, sizes.groups()))
     sql = """select problem from (select problem from gemm_problems union select problem from conv_problems)
              where contains(problem, ?) order by problem"""
-    with store.connect(sql=sql) as con:
+    with store.reading(sql) as con:
         texts = [row[0] for row in con.execute(sql, [written]).fetchall()]
     return [problem for problem in map(problem_from_text, texts) if problem.label == text]
 

@@ -55,7 +55,7 @@ class _Log:
 
 def remarks_of(store: Store, run: str) -> list[str]:
     """The remarks on a run's counts, as lines."""
-    with store.connect(sql=f"{_CALLS} {_SOURCES}") as con:
+    with store.reading(f"{_CALLS} {_SOURCES}") as con:
         rows = con.execute(_CALLS, {"run": run}).fetchall()
         sources = con.execute(_SOURCES, {"run": run}).fetchall()
     return list(remarks(map(Calls._make, rows), {source_id: LogFile(*about) for source_id, *about in sources}))

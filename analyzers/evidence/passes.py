@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from analyzers.analyzer import Tables, once
 from analyzers.evidence.origins import EVIDENCE
+from logparse.store.database import shared_database
 from logparse.text import sql_text
 
 if TYPE_CHECKING:
@@ -130,9 +131,7 @@ def passes(tables: Tables) -> pd.DataFrame:
 
 def passes_of(measurements: pd.DataFrame, conv_problems: pd.DataFrame) -> pd.DataFrame:
     """The passes of DataFrames with the columns of the views."""
-    import duckdb
-
-    with duckdb.connect() as con:
+    with shared_database().cursor() as con:
         for name, frame in (("measurements", measurements), ("conv_problems", conv_problems)):
             columns = [
                 pa.array(frame[x], type=kind, from_pandas=True) if x in frame else pa.nulls(len(frame), kind)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +33,7 @@ from logparse.errors import StoreError
 from logparse.location import META, PutIfAbsent, explained, make_folder, put_if_absent, replace_file, resolve
 from logparse.store.columns import column, conformed
 from logparse.store.columns import table as arrow_table
+from logparse.store.database import database, shared_database
 from logparse.store.manifest import MERGED, Manifest, latest, manifests
 from logparse.store.manifest import forget as forget_attempts
 from logparse.store.parts import Attempt, attempt_of, parquet_bytes, path_folder, row_file, row_files, writers_of
@@ -273,15 +273,24 @@ class Store:
         most queries.  DuckDB reads the large tables of a local store itself, which takes a third less time and memory.
         ``sealed``: untrusted SQL may be denied access to files then; those of these tables stay allowed.
         """
-        import duckdb
+        con = database()
+        allowed = self._make_views(con, run, sql, "view")
+        if sealed and allowed:
+            con.execute(f"set allowed_paths = [{', '.join(map(sql_text, allowed))}]")
+        return con
 
-        con = duckdb.connect(
-            config={
-                "autoinstall_known_extensions": "false",
-                "autoload_known_extensions": "false",
-                "temp_directory": tempfile.gettempdir(),  # DuckDB's default is .tmp in the working folder
-            }
-        )
+    def reading(self, sql: str, run: str | None = None) -> duckdb.DuckDBPyConnection:
+        """As ``connect``, for trusted SQL that reads: a connection to the one DuckDB of this process.
+
+        To make a DuckDB takes longer than most queries.  All connections to it share its settings and its tables, so
+        this SQL changes no setting and makes nothing but temporary tables.
+        """
+        con = shared_database().cursor()
+        self._make_views(con, run, sql, "temp view")
+        return con
+
+    def _make_views(self, con: duckdb.DuckDBPyConnection, run: str | None, sql: str | None, view: str) -> list[str]:
+        """Make the views as ``connect`` states; returns the files that DuckDB reads itself."""
         commits, manifest = self.live_table(run), self.manifest()
         con.register("commits_", commits)
         attempts = set(commits["attempt"].to_pylist())
@@ -304,7 +313,7 @@ class Store:
                 names = ", ".join(map(sql_text, paths))
                 wanted = ", ".join(f'"{name}"' for name in schema.names)  # parts of earlier versions have more columns
                 read = f"read_parquet([{names}], hive_partitioning=false)"
-                con.execute(f"create view {table}_ as select {wanted} from {read}")
+                con.execute(f"create {view} {table}_ as select {wanted} from {read}")
                 allowed += paths
             else:
                 con.register(f"{table}_", self._dataset(table, schema, parts))
@@ -312,17 +321,15 @@ class Store:
             findings = f"{self.root}/findings/findings.parquet"
             written = [findings] if self.filesystem.get_file_info(findings).is_file else []
             con.register("findings_", self.rows(written, FINDINGS_SCHEMA))
-        for view, definition in views.items():
-            con.execute(f"create view {view} as {definition}")
-        if sealed and allowed:
-            con.execute(f"set allowed_paths = [{', '.join(map(sql_text, allowed))}]")
-        return con
+        for name, definition in views.items():
+            con.execute(f"create {view} {name} as {definition}")
+        return allowed
 
     def query(
         self, sql: str, run: str | None = None, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> pd.DataFrame:
         """The result of trusted SQL over the views (for untrusted SQL see ``logparse.sql``)."""
-        with self.connect(run, sql=sql) as con:
+        with self.reading(sql, run) as con:
             return con.execute(sql, parameters or None).df()
 
     def sql(self, sql: str, run: str | None = None) -> pd.DataFrame:
@@ -339,7 +346,7 @@ class Store:
         """The tables that analyzers take: calls, workload, messages of one run (default the latest), others of all."""
         run = self.latest_run(run)
         out = {}
-        with self.connect(sql=" ".join(names)) as con:
+        with self.reading(" ".join(names)) as con:
             for name in names:
                 own = f"{_OWN[name]} where run = $run" if name in _OWN else None
                 out[name] = con.execute(f"select * from {own or name}", {"run": run} if own else None).df()
