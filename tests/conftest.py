@@ -101,6 +101,7 @@ def cluster() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # it kills workers where other programs fill the memory
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):  # credentials are the nodes' own
             patch.setenv(name, "testing")
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")

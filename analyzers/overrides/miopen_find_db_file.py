@@ -1,6 +1,6 @@
 """The rows of a find-db, of which MIOpen ships files of 200,000 records: each is made when it is asked for.
 
-What the rules have to say of an item depends on its numbers, its record and its place only where these are unusual.  So
+What the rules report of an item depends on its numbers, its record and its place only where these are unusual.  So
 records are recognised whose key and items are all of the usual form; of their items one per solver and algorithm is
 judged for all.  The other records are judged item by item.  A law holds both ways to the same rows and notes.
 """

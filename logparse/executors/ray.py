@@ -17,7 +17,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from logparse import __version__
@@ -102,12 +102,13 @@ def connect(address: str | None = None) -> tuple[Any, bool]:
 
 @dataclass
 class _Flight(Generic[T]):
-    """A task at Ray.  ``began`` is the time when a worker took it."""
+    """A task at Ray.  ``began`` is the time when a worker took it, ``shown`` the progress that its tries reported."""
 
     number: int
     item: T
     weight: float
     tries: int
+    shown: dict[str, int] = field(default_factory=dict)
     began: float | None = None
     late: bool = False
 
@@ -127,6 +128,7 @@ class _Flights(Generic[T, R]):
         self._paces: deque[float] = deque(maxlen=1000)  # these durations per weight
         self._numbers = 0
         self._heard = time.monotonic()
+        self._asked: Any = None  # the meter's answer that has not come yet
 
     def run(self, items: Iterator[T], window: Callable[[], int]) -> Iterator[tuple[T, R | TaskError]]:
         again: deque[_Flight[T]] = deque()
@@ -141,7 +143,6 @@ class _Flights(Generic[T, R]):
                 else:
                     self._start(_Flight(0, item, self._resources(item).weight, 1))  # type: ignore[arg-type]
             if not self._flying:
-                self._hear()
                 return
             ended, _ = self._ray.wait(list(self._flying), num_returns=min(len(self._flying), 64), timeout=_POLL_SECONDS)
             for reference in ended:
@@ -161,7 +162,7 @@ class _Flights(Generic[T, R]):
     def _start(self, flight: _Flight[T]) -> None:
         wanted = self._resources(flight.item)
         self._numbers += 1
-        flight = _Flight(self._numbers, flight.item, flight.weight, flight.tries + (flight.number > 0))
+        flight = _Flight(self._numbers, flight.item, flight.weight, flight.tries + (flight.number > 0), flight.shown)
         task = self._run.options(
             num_cpus=wanted.cpus, num_gpus=wanted.gpus, max_retries=0, scheduling_strategy="SPREAD"
         )
@@ -177,28 +178,36 @@ class _Flights(Generic[T, R]):
         except errors.RayError as error:
             why = "took far too long" if flight.late else f"or its node died ({type(error).__name__})"
             return LostError(f"its worker {why}, the last of {flight.tries} tries")
-        self._show(counts)
+        self._show(flight, counts)
         self._seconds.append(seconds)
         if flight.weight:
             self._paces.append(seconds / flight.weight)
         return result  # type: ignore[no-any-return]
 
     def _hear(self) -> None:
-        """Ask the meter which tasks have begun, and what they reported."""
+        """Ask the meter which tasks have begun, and what they reported so far."""
         self._heard = time.monotonic()
+        if self._asked is None:
+            self._asked = self._meter.take.remote()
+        if not self._ray.wait([self._asked], timeout=0)[0]:
+            return  # a busy node: the answer is looked for again
+        answer, self._asked = self._asked, None
         try:
-            began, counts = self._ray.get(self._meter.take.remote(), timeout=5)
-        except (self._ray.exceptions.RayError, TimeoutError):
-            return  # the meter's node died, and Ray restarts it elsewhere: only the display is affected
+            news = self._ray.get(answer)
+        except self._ray.exceptions.RayError:
+            return  # the meter's node died, and Ray restarts it elsewhere: the tasks' results hold all counts
         for flight in self._flying.values():
-            if flight.number in began:
-                flight.began = self._heard
-        self._show(counts)
+            if flight.number in news:
+                flight.began = flight.began or self._heard
+                self._show(flight, news[flight.number])
 
-    def _show(self, counts: dict[str, int]) -> None:
-        if self._progress:
-            for name, count in counts.items():
-                self._progress(name, count)
+    def _show(self, flight: _Flight[T], counts: dict[str, int]) -> None:
+        """Show what a task reported since; one that is tried again reports some of it again."""
+        for name, count in counts.items():
+            more = count - flight.shown.get(name, 0)
+            if more > 0 and self._progress:
+                self._progress(name, more)
+            flight.shown[name] = max(count, flight.shown.get(name, 0))
 
     def _cancel_stragglers(self) -> None:
         """When all tasks have started, move those that run far longer than all others to another worker."""
@@ -222,48 +231,36 @@ class _Flights(Generic[T, R]):
 
 
 class _Meter:
-    """An actor that tasks report to."""
+    """An actor that tasks report to: what each of them counted so far, by its number."""
 
     def __init__(self) -> None:
-        self._began: set[int] = set()
-        self._counts: dict[str, int] = {}
+        self._news: dict[int, dict[str, int]] = {}
 
-    def begin(self, number: int) -> None:
-        self._began.add(number)
+    def add(self, number: int, counts: dict[str, int]) -> None:
+        self._news[number] = counts
 
-    def add(self, counts: dict[str, int]) -> None:
-        for name, count in counts.items():
-            self._counts[name] = self._counts.get(name, 0) + count
-
-    def take(self) -> tuple[set[int], dict[str, int]]:
-        out = self._began, self._counts
-        self._began, self._counts = set(), {}
+    def take(self) -> dict[int, dict[str, int]]:
+        out, self._news = self._news, {}
         return out
 
 
 def _run(
     function: Callable[[T], R], item: T, number: int, meter: Any, version: str
 ) -> tuple[float, R | TaskError, dict[str, int]]:
-    """Run one task on its node; returns seconds, result, and the progress that the meter has not got yet."""
+    """Run one task on its node; returns seconds, result, and all of its progress."""
     if version != __version__:
         return 0.0, TaskError(f"a node has logparse {__version__}, the driver {version}: install the same there"), {}
-    import ray
-
-    meter.begin.remote(number)
     counts: dict[str, int] = {}
-    reports: list[Any] = []
-    started = told = time.monotonic()
+    started = sent = time.monotonic()
+    meter.add.remote(number, {})
 
-    def tell(name: str, count: int) -> None:
-        nonlocal told
+    def count_up(name: str, count: int) -> None:
+        nonlocal sent
         counts[name] = counts.get(name, 0) + count
-        if time.monotonic() - told > _REPORT_SECONDS:
-            told = time.monotonic()
-            reports[:] = [meter.add.remote(dict(counts))]
-            counts.clear()
+        if time.monotonic() - sent > _REPORT_SECONDS:
+            sent = time.monotonic()
+            meter.add.remote(number, dict(counts))
 
-    with reporting(tell):
+    with reporting(count_up):
         result = attempted(function, item)
-    with contextlib.suppress(ray.exceptions.RayError, TimeoutError):  # the last one: an actor takes them in order
-        ray.get(reports, timeout=5)
     return time.monotonic() - started, result, counts

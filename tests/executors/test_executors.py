@@ -16,7 +16,7 @@ from logparse.errors import InputError, UsageError
 from logparse.executors import Executor, LostError, Resources, TaskError, open_executor
 from logparse.executors import ray as on_ray_module
 from logparse.executors.local import LocalExecutor, usable_cores
-from tests.executors.tasks import die, die_once, double, fail_odd, plenty, slow_at_first, stay
+from tests.executors.tasks import DeafMeter, count_slowly, die, die_once, double, fail_odd, plenty, slow_at_first, stay
 
 
 @pytest.fixture(params=["local", pytest.param("ray", marks=pytest.mark.xdist_group("cluster"))])
@@ -107,6 +107,18 @@ def test_a_straggler_gets_another_worker(on_ray: Executor, tmp_path: Path, monke
     items = [str(tmp_path / name) for name in ("slow", *"abcdef")]
     results = [result for _, result in on_ray.map_unordered(slow_at_first, items, plenty)]
     assert sorted(map(str, results)) == sorted(["slow", *"abcdef"])
+
+
+@pytest.mark.parametrize("meter", [on_ray_module._Meter, DeafMeter])
+def test_no_progress_is_lost_or_counted_twice(
+    on_ray: Executor, monkeypatch: pytest.MonkeyPatch, meter: type[object]
+) -> None:
+    """Also where the actor that tasks report to is slow, or lost on the way."""
+    monkeypatch.setattr(on_ray_module, "_Meter", meter)
+    seen: Counter[str] = Counter()
+    results = on_ray.map_unordered(count_slowly, range(1, 4), plenty, lambda name, n: seen.update({name: n}))
+    assert sorted(map(str, dict(results).values())) == ["1", "2", "3"]
+    assert seen == {"counted": 12}
 
 
 def test_an_unknown_engine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,9 +37,10 @@ def address(cluster: None) -> Iterator[str]:
     module = ("-m", "ray.util.client.server", "--mode", "legacy", "--host", "127.0.0.1", "--port", str(port))
     command = [sys.executable, *module, "--address", ray.get_runtime_context().gcs_address]
     with subprocess.Popen(command, cwd=ROOT, stdout=-3, stderr=-3) as server:
-        deadline = time.monotonic() + 60
-        while _is_free(port) and time.monotonic() < deadline:
+        deadline = time.monotonic() + 300
+        while _is_free(port) and server.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
+        assert not _is_free(port), "Ray's server did not open its port"
         yield f"ray://127.0.0.1:{port}"
         server.kill()
 

@@ -94,7 +94,7 @@ def _entry(line: Line, names: tuple[str, ...], told: set[Fact], *, headed: bool)
     except ValueError as error:
         return _reject(line, f"tuning entry: {error}")
     if gemm is None:
-        return _reject(line, "tuning entry of a grouped GEMM: it does not tell the members")
+        return _reject(line, "tuning entry of a grouped GEMM: it does not contain the members")
     columns = (("arch", "gcnArchName"), ("cu_count", "CUs"), ("hipblaslt_revision", "git_version"))
     facts = [Fact(ours, cells.get(theirs, "")) for ours, theirs in columns]
     records: list[Record] = [fact for fact in facts if fact.value and fact not in told]
@@ -230,9 +230,9 @@ def _checked_key(override: Override, target: Mapping[str, str]) -> str:
         if unknown:
             raise EmissionError(
                 f"tuning file: {', '.join(unknown)} of {gemm.label} is unknown and the library matches by it; "
-                "a bench or profile log (HIPBLASLT_LOG_MASK=32 or 64) tells it, no --target can"
+                "a bench or profile log (HIPBLASLT_LOG_MASK=32 or 64) states it, no --target can"
             )
-    raise EmissionError(f"tuning file: the library cannot be told {override.solution.text} for {gemm.label}")
+    raise EmissionError(f"tuning file: no entry can name {override.solution.text} for {gemm.label}")
 
 
 def _compute(compute: str | None, number: int | None) -> str | None:

@@ -8,8 +8,8 @@
 One line per problem, ``key=item;item``.  An item is ``solver:ms,workspace,algorithm`` (v2, since ROCm 5.6) or
 ``algorithm:solver,ms,workspace,…`` (v1, and v0 with one value less); which of them is decided per item, as MIOpen does.
 System files lie in ``share/miopen/db`` of an installation, user files in ``~/.config/miopen`` (or
-``MIOPEN_USER_DB_PATH``) after any run with ``MIOPEN_FIND_MODE=1``.  Arch, CU count, backend and library build are told
-by the file's name only.
+``MIOPEN_USER_DB_PATH``) after any run with ``MIOPEN_FIND_MODE=1``.  Arch, CU count, backend and library build stand
+in the file's name only.
 
 Times of user files are not comparable between versions; those of MIOpen 3.3.0 are biased (fact ``times_biased``).
 What becomes of an item is in ``find_db_record``; ``find_db_columns`` reads whole files at hundreds of MB/s.

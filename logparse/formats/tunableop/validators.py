@@ -60,7 +60,7 @@ def lines(target: Mapping[str, str]) -> list[str]:
     if lacking:
         raise EmissionError(f"TunableOp: the target's validators {', '.join(lacking)} are not known; {remedy}")
     if any("\n" in value or "," in value for value in known.values()):
-        raise EmissionError("TunableOp: a validator of the target holds a comma or a line end, no file can say that")
+        raise EmissionError("TunableOp: a validator of the target has a comma or a line end, which no file can hold")
     keys = sorted(known, key=lambda key: (ORDER.index(key) if key in ORDER else len(ORDER), key))
     return [f"Validator,{key},{known[key]}" for key in keys]
 

@@ -131,7 +131,7 @@ class _Reader:
         """``found better|slower instance``."""
         waiting = self._pending.get((match["id"], match["sol"]), [])
         if not waiting:
-            return Outcome("reject", [Reject("a time without the line that says whose", 0, len(match[0].encode()))])
+            return Outcome("reject", [Reject("a time without its candidate's line", 0, len(match[0].encode()))])
         if len({block.key for block in waiting}) > 1:
             return Outcome("reject", [Reject("a time that two tunings under way could own", 0, len(match[0].encode()))])
         block = waiting.pop(0)
