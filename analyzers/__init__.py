@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _MODULES = (
     "host_bound",
+    "exposed_communication",
     "completeness",
     "layout_transposes",
     "slow_wrw",

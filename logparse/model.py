@@ -515,6 +515,7 @@ class OperatorProblem:
 
 _TENSOR_BYTES: Mapping[str, float] = {
     **dict.fromkeys(("bool", "uint8", "int8"), 1.0),
+    **dict.fromkeys(("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz"), 1.0),
     **dict.fromkeys(("float16", "bfloat16", "int16"), 2.0),
     **dict.fromkeys(("float64", "int64", "complex64"), 8.0),
     "complex128": 16.0,

@@ -16,7 +16,8 @@ import pandas as pd
 
 from analyzers.analyzer import Settings, Tables, once
 from analyzers.evidence.joins import calls_by_problem
-from logparse.formats.traces.torch.busy import BEFORE, COMMUNICATION
+from logparse.formats.traces.torch.busy import BEFORE
+from logparse.formats.traces.torch.busy import COMMUNICATION as COLLECTIVES
 from logparse.formats.traces.torch.gradients import BACKWARD_DATA, BACKWARD_WEIGHTS
 from logparse.model import kind_of, layer_of
 
@@ -28,6 +29,7 @@ UNTRACED_STEP_US = "untraced_step_us"
 BUSY = 0.8
 """Share of the time below which the GPU is taken to wait for the host."""
 GEMM, COPIES, OTHER = "GEMM", "transposes and copies", "other"
+COMMUNICATION = "communication"
 CONVOLUTION = "convolution {}"
 TRANSPOSE = re.compile(r"transpose|nchwToNhwc|nhwcToNchw|NCHW2CNHW|CNHW2NCHW|tensorTransform", re.IGNORECASE)
 """Kernels by which a library changes the layout of a convolution's tensors: MIOpen's, CK's and cuDNN's."""
@@ -226,8 +228,8 @@ def _sum(facts: pd.DataFrame, name: str) -> float | None:
 @lru_cache(maxsize=65_536)
 def part_of(op: str, kernel: str, problem: str) -> str:
     """The kind of work of a kernel, by its problem, else its operator, else its own name."""
-    if COMMUNICATION.search(op) or COMMUNICATION.search(kernel):
-        return "communication"
+    if COLLECTIVES.search(op) or COLLECTIVES.search(kernel):
+        return COMMUNICATION
     if problem:
         layer = layer_of(problem)
         if layer is None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analyzers import host_bound
+from analyzers import exposed_communication, host_bound
 from analyzers.evidence.gpu_time import GpuTime
 from analyzers.overrides.render import wrote_lines
 from analyzers.overrides.write import Written
@@ -169,7 +169,7 @@ def verdict(recommendation: Recommendation) -> str:
 
 
 def _waits(remark: Finding) -> bool:
-    return remark.analyzer == host_bound.NAME
+    return remark.analyzer in (host_bound.NAME, exposed_communication.NAME)
 
 
 _UNTIMED = 0.001

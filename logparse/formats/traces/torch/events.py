@@ -17,7 +17,7 @@ from logparse.formats.traces.torch.epilogues import STEPS, step
 from logparse.formats.traces.torch.event_cutter import Batch, TraceEvents, is_kernel, is_operator, loads, parse
 from logparse.formats.traces.torch.inputs import Backend
 from logparse.formats.traces.torch.launches import operators_by_time
-from logparse.formats.traces.torch.operands import WITHOUT_KERNELS, operator
+from logparse.formats.traces.torch.operands import COLLECTIVE, WITHOUT_KERNELS, operator
 from logparse.formats.traces.torch.operators import OPERATORS, operation
 from logparse.formats.traces.torch.records import Columns, records_of
 from logparse.model import Fact, Record, Reject
@@ -67,6 +67,8 @@ _OTHER = regex(rb'\s*"ph":\s*"(?:[a-zM]|X",\s*"cat":\s*"(?!(?:cpu_op|kernel|gpu_
 _ID = regex(rb'"[Ee]xternal id":\s*(\d+)')  # "external id" before PyTorch 1.11
 _DEVICE = regex(rb'"device":\s*(\d+)')
 _INPUTS = regex(rb'"(?:Concrete Inputs|Input type|Input Strides|Input Dims)":')
+_COLLECTIVE = COLLECTIVE.encode()
+_MESSAGE = regex(rb'"(?:Collective name|dtype|(?:In|Out) msg nelems|Group size)":\s*(?:"[^"\\]*"|\d+)')
 _NOT_READ = frozenset(name.encode() for name in WITHOUT_KERNELS - {*OPERATORS, *STEPS})
 """Operators whose inputs are not read: they launch no kernels."""
 _REMEMBERED = 65_536
@@ -206,6 +208,8 @@ class _Reader:
         inputs = _INPUTS.search(args)
         end = args.rfind(b'"Ev Idx"')
         text = args[inputs.start() : end if end > 0 else None].rstrip(b", \r\n\t}") if inputs else b""
+        if name == _COLLECTIVE:  # what names it may stand before its inputs
+            text = b", ".join((*filter(None, (text,)), *_MESSAGE.findall(args)))
         key = name + text
         kind = self._remembered.get(key)
         if kind is None:

@@ -38,11 +38,18 @@ WITHOUT_KERNELS = frozenset(
 )
 """Operators that launch no kernel themselves (views, allocations, and those that only call another): never read."""
 
+COLLECTIVE = "record_param_comms"
+"""The operator of PyTorch's collectives, whose arguments name the collective and the size of its message."""
 _PLAIN = regex(r"[^\s;]*")
+_SCALARS: Mapping[str, str] = {x.scalar: x.python.removeprefix("torch.") for x in TORCH_TYPES} | {
+    "Bool": "bool", "Byte": "uint8", "Short": "int16", "Long": "int64",
+}  # fmt: skip
 
 
 def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
     """The operator of an event with these arguments; None where its inputs are not recorded or not readable."""
+    if name == COLLECTIVE:
+        return _collective(args)
     parts = [args.get(key) for key in ("Input Dims", "Input Strides", "Input type")]
     if not all(isinstance(part, list) for part in parts):
         return None
@@ -59,6 +66,20 @@ def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
     except (TypeError, ValueError):
         return None
     return OperatorProblem(name, inputs)
+
+
+def _collective(args: Mapping[str, Any]) -> OperatorProblem | None:
+    """A collective: its message, its name and the number of its ranks (empty: not recorded).
+
+    The message is the larger one of what a rank gives and gets, as nccl-tests counts it (``doc/PERFORMANCE.md``).
+    Source of the arguments: pytorch/pytorch torch/csrc/profiler/util.cpp, ``saveNcclMeta``.
+    """
+    kind, dtype, ranks = (args.get(key) for key in ("Collective name", "dtype", "Group size"))
+    counts = [n for key in ("In msg nelems", "Out msg nelems") if type(n := args.get(key)) is int and n >= 0]
+    if not isinstance(kind, str) or _PLAIN.fullmatch(kind) is None or not counts:
+        return None
+    message = Operand(_SCALARS.get(str(dtype), "?"), (max(counts),), (1,))
+    return OperatorProblem(COLLECTIVE, (message, kind, str(ranks) if type(ranks) is int else ""))
 
 
 def _input(dims: object, strides: object, type: object, value: object) -> Argument:

@@ -1,0 +1,122 @@
+"""Collectives that run while no other kernel does: the GPU computes nothing meanwhile.
+
+How long only collectives ran is measured by the trace (``logparse/formats/traces/torch/busy.py``); PyTorch records
+which collective each kernel is of and its message (``formats/traces/torch/operands.py``).  The rate is message ÷ time,
+which nccl-tests calls the algorithm bandwidth (``doc/PERFORMANCE.md`` there).  A kernel of a collective begins when its
+own rank is ready and ends after the last one is: its time contains the wait for the slowest rank, which one rank's
+trace cannot tell from the transfer.  So no saving is stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, part_of
+from logparse.formats.traces.torch.operands import COLLECTIVE
+from logparse.model import Evidence, Finding, Operand, OperatorProblem, problem_from_text
+from logparse.text import counted, duration
+
+NAME = "exposed-communication"
+ADVICE = (
+    "Compare the traces of several ranks first: where the same collective is short on one of them, the others wait for "
+    "that rank (its data, its host, its share of the work). Else let transfers run beside the computation "
+    "(DistributedDataParallel overlaps them with the backward pass; FSDP: backward_prefetch, forward_prefetch), join "
+    "small messages (bucket_cap_mb), or make them fewer (gradient accumulation under no_sync, fewer ranks of tensor "
+    "parallelism) or smaller (reduce in bf16)."
+)
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class _Collective:
+    """All calls of one collective; what is None the trace does not record."""
+
+    name: str
+    us: float
+    calls: int
+    message_bytes: float | None = None
+    ranks: str = ""
+
+    def text(self, steps: float, each: str) -> str:
+        size = f" of {_size(self.message_bytes)}" if self.message_bytes else ""
+        among = f" among {self.ranks} ranks" if self.ranks else ""
+        rate = f", {self.message_bytes / self.us * self.calls / 1e3:,.3g} GB/s" if self.message_bytes else ""
+        count = f"once{each}" if self.calls == steps else f"{self.calls / steps:,.3g} times{each}"
+        return f"{self.name}{size}{among}, {count}, {duration(self.us / self.calls)} each{rate}"
+
+
+def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
+    """One finding about the run, where only collectives run in at least ``floor_share`` of its traces' time."""
+    time = gpu_time(tables)
+    if time is None or not time.alone_us or not time.window_us:
+        return []
+    share = time.alone_us / time.window_us
+    found = sorted(_collectives(tables), key=lambda x: (-x.us, x.name, x.message_bytes or 0.0))
+    if share < settings.floor_share or not found:
+        return []
+    steps, each = (time.steps, " per step") if time.steps else (1.0, "")
+    shown = "; ".join(x.text(steps, each) for x in found[:_SHOWN])
+    more = f"; {counted(len(found) - _SHOWN, 'more kind')}" if len(found) > _SHOWN else ""
+    whole = sum(x.us for x in found)
+    return [
+        Finding(
+            analyzer=NAME,
+            message=(
+                f"{duration(time.alone_us / steps)} of {duration(time.window_us / steps)}{each} only collectives run "
+                f"({share:.0%}), of {duration(whole / steps)} that they take: {shown}{more}. Their times contain the "
+                "wait for the slowest rank"
+            ),
+            evidence=Evidence(
+                details={
+                    "alone_us": time.alone_us,
+                    "window_us": time.window_us,
+                    "collectives_us": whole,
+                    "steps": time.steps,
+                    "collectives": [
+                        {"name": x.name, "us": x.us, "calls": x.calls, "bytes": x.message_bytes, "ranks": x.ranks}
+                        for x in found
+                    ],
+                }
+            ),
+            advice=ADVICE,
+        )
+    ]
+
+
+def _collectives(tables: Tables) -> Iterator[_Collective]:
+    rows = kernels_of_run(tables)
+    texts = rows.reindex(columns=["op", "operator", "kernel"]).astype(object)
+    texts = texts.where(texts.notna(), "").astype(str)
+    talks = [part_of(op, kernel, "") == COMMUNICATION for op, kernel in zip(texts["op"], texts["kernel"], strict=True)]
+    sums = pd.concat([texts, rows[["total_us", "calls"]]], axis=1)[pd.Series(talks, index=rows.index, dtype=bool)]
+    for (op, operator, kernel), one in sums.groupby(["op", "operator", "kernel"]):
+        us, calls = float(one["total_us"].sort_values().sum()), int(one["calls"].sum())
+        if us > 0 and calls > 0:
+            yield _named(str(operator), us, calls) or _Collective(str(op or kernel), us, calls)
+
+
+def _named(operator: str, us: float, calls: int) -> _Collective | None:
+    """The collective that PyTorch names, with its message."""
+    if not operator.startswith(f"operator {COLLECTIVE} "):
+        return None
+    problem = problem_from_text(operator)
+    assert isinstance(problem, OperatorProblem)
+    match problem.inputs:
+        case (Operand() as message, str(name), str(ranks)):
+            return _Collective(name, us, calls, problem.bytes if message.dtype != "?" else None, ranks)
+    return None  # of a store of before: the message as a list of tensors
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1e3:
+            return f"{count:,.3g} {unit}"
+        count /= 1e3
+    return f"{count:,.3g} GB"
+
+
+ANALYZER = Analyzer(name=NAME, about="collectives that run while no other kernel of a trace does", find=find)
