@@ -11,9 +11,12 @@ to the first view (chart, filters and rows of the table are there) and from open
 of server and readers; and for each kind of interaction (another view, a filter, a search, opening a row) two times,
 each as median and largest, from the click or key as the browser saw it: until nothing on the screen changes any more
 (charts, filters, table and chips that are in the window), and until nothing on the page does (also charts below the
-window).  Memory is the largest sum over server and readers at one moment (proportional set size: pages that both hold
-count once).  The last lines are the required figures (``--size``) and whether they are met, with the load of the
-machine: two cores draw, query and serve at once.
+window); and the server's CPU time for it.  Memory is the largest sum over server and readers at one moment
+(proportional set size: pages that both hold count once).  The last lines are the required figures (``--size``) and
+whether they are met, with the load of the machine: two cores draw, query and serve at once.
+
+Three looks and five rounds take minutes, as each look waits for the analyzers and each interaction until nothing has
+changed for a second.  Each part is printed when it is done.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from compileall import compile_dir
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,7 +41,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
          "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]  # fmt: skip
 DRAWN = """view => { const g = document.querySelector('#chart-0 .js-plotly-plot');
     return g && g.data && document.querySelector('nav .here')?.textContent === view; }"""
-SETTLED_MS, TIMEOUT_MS = 2500, 600_000
+TIMEOUT_MS = 600_000
 POLL = 50  # ms between two polls: polling every frame, as Playwright does, makes the page draw frames for it
 FILLED = """() => document.querySelector('aside .entry')
     && document.querySelector('#table .ag-row [col-id=label]')?.textContent.trim()"""
@@ -61,6 +65,15 @@ WATCH = """parts => {
     }
     window.changed_.clear();
     window.clicked_ = 0; }"""
+QUIET_MS, UNCHANGED_MS = 1000, 2500
+"""An interaction is over when nothing has changed for so long; one that changes nothing, after so long."""
+SETTLED = f"""() => new Promise((resolve) => {{
+    const asked = performance.now();
+    const look = () => {{  // by timer: what runs with every frame makes the page draw frames
+        const last = Math.max(0, ...window.changed_.values()), now = performance.now();
+        (last ? now - last > {QUIET_MS} : now - asked > {UNCHANGED_MS}) ? resolve() : setTimeout(look, 100);
+    }};
+    look(); }})"""
 CHANGED = """() => {
     const times = [...window.changed_].filter(([part]) => part.offsetParent).map(([part, at]) => {
         const box = part.getBoundingClientRect();
@@ -84,23 +97,26 @@ SEARCHES = ("1x1", "ConvAsm", "FP16", "256-56", "no such text")
 VIEW, FILTER, SEARCH, ROW = "view", "filter", "search", "row opened"
 
 
-def timed(page: Any, view: str, act: Callable[[], None]) -> tuple[float, float]:
-    """Milliseconds from a click or key to the last change that it causes, on the screen and on the whole page."""
+def timed(page: Any, view: str, act: Callable[[], None], watch: Watch) -> tuple[float, float, float]:
+    """Milliseconds from a click or key to the last change that it causes, on the screen and on the whole page, and the
+    server's CPU milliseconds for it.
+    """
     page.evaluate(WATCH, PARTS)
+    used = watch.cpu_s
     act()
     page.mouse.move(2, 2)  # a pointer that stays would go on changing what it is over
-    page.wait_for_timeout(SETTLED_MS)  # no polling meanwhile, which would make the page draw frames
+    page.evaluate(SETTLED)
     assert page.evaluate(DRAWN, view), f"{view} is not drawn"
     screen, whole = page.evaluate(CHANGED)
-    return float(screen), float(whole)
+    return float(screen), float(whole), (watch.cpu_s - used) * 1e3
 
 
-def interactions(page: Any, rounds: int) -> dict[str, list[tuple[float, float]]]:
+def interactions(page: Any, rounds: int, watch: Watch) -> dict[str, list[tuple[float, float, float]]]:
     """Go from view to view; in each switch filters on and off, another one each time.  Then search, and open rows."""
-    times: dict[str, list[tuple[float, float]]] = {}
+    times: dict[str, list[tuple[float, float, float]]] = {}
 
     def take(what: str, view: str, act: Callable[[], None]) -> None:
-        times.setdefault(f"{what}, {view}", []).append(timed(page, view, act))
+        times.setdefault(f"{what}, {view}", []).append(timed(page, view, act, watch))
 
     for view in VIEWS:
         page.click(f"nav >> text={view}")
@@ -126,7 +142,6 @@ def interactions(page: Any, rounds: int) -> dict[str, list[tuple[float, float]]]
 
 @contextmanager
 def serving(store: str) -> Iterator[tuple[str, Watch]]:
-    # An installed package is compiled already; here the first start (not timed) compiles what has changed.
     compiled = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-m", "logparse", "explore", "--store", store, "--port", "0", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=compiled) as server:
@@ -169,8 +184,10 @@ def clicks(browser: Any, store: str, rounds: int) -> dict[str, object]:
         page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')", polling=POLL)
         warm = [first_view(page, url) for _ in range(rounds)]
         out["page to first view, warm (s)"] = round(statistics.median(warm), 2)
-        for act, times in interactions(page, rounds).items():
-            for what, values in zip(("screen", "whole page"), zip(*times, strict=True), strict=True):
+        for act, times in interactions(page, rounds, watch).items():
+            for what, values in zip(
+                ("screen", "whole page", "CPU of the server"), zip(*times, strict=True), strict=True
+            ):
                 out[f"{act}: {what} (ms): median, largest"] = [
                     round(statistics.median(values)),
                     round(max(values)),
@@ -218,15 +235,21 @@ def main() -> None:
     given = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
+    for package in ("logparse", "analyzers"):  # an installed package is compiled already
+        compile_dir(Path(__file__).parents[1] / package, quiet=1)
     out: dict[str, Any] = {"load before": load()}
+
+    def take(name: str, measured: dict[str, object]) -> None:
+        out[name] = measured
+        print(f"{name}: {json.dumps(measured)}", file=sys.stderr, flush=True)
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=given.chromium, args=FLAGS)
-        look(browser, given.store)
         for i in range(given.looks):
             shutil.rmtree(Path(given.store) / "explore", ignore_errors=True)
-            out[f"first look {i + 1}"] = look(browser, given.store)
-            out[f"second look {i + 1}"] = look(browser, given.store)
-        out["once up"] = clicks(browser, given.store, given.rounds)
+            take(f"first look {i + 1}", look(browser, given.store))
+            take(f"second look {i + 1}", look(browser, given.store))
+        take("once up", clicks(browser, given.store, given.rounds))
         browser.close()
     record = json.dumps({**out, "load after": load(), "owed": owed(out, given.size)}, indent=1)
     print(record)

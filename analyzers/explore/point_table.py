@@ -31,7 +31,7 @@ import pyarrow as pa
 from analyzers.evidence.call_devices import apart, device_of_file
 from analyzers.evidence.devices import PEAK_COLUMN, device_of
 from analyzers.evidence.target import arch, same_device
-from analyzers.explore.queries import FIRST_ROWS, ORDER, only_row, sums
+from analyzers.explore.queries import FIRST_ROWS, ORDER, RANKED, only_row, sums
 from analyzers.explore.selection import FACETS
 from logparse.lookup import MEANS
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding
@@ -178,7 +178,7 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
         con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
     for name in _INNER:
         con.execute(f"drop table {name}")
-    con.execute(f"create or replace view bases as {_BASES}")
+    con.execute(f"create or replace view bases as {_bases()}")
     con.unregister("made_")
     con.unregister("rates_")
     con.unregister("foreign_")
@@ -186,19 +186,33 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
 def front(con: duckdb.DuckDBPyConnection, database: str) -> None:
     """Create in a database the tables ``sums`` and ``points`` of the first view, after ``survey``: all sums, and the
-    table's first rows.  Columns that order and count are worked out of every problem, the others of these rows alone.
+    table's first rows.  Columns that order and count are worked out of every problem, the others (and the ids, which
+    are hashes of long texts) of these rows alone.
     """
     with points_sql(con) as points:
-        needed = ", ".join(("id", "hash(problem) as h", *FACETS, *_SUMMED))
+        con.execute(f"create or replace view bases as {_bases(passes=False)}")
+        needed = ", ".join(("hash(problem) as h", *FACETS, *_SUMMED))
         con.execute(f"create table narrow_ as select {needed} from ({points})")
         con.execute(f"create table {database}.sums as {sums('narrow_')}")
-        rows = con.execute(f"select id, h from narrow_ order by {ORDER} limit {FIRST_ROWS}").fetchall()
+        first = _first_problems(con)
         con.execute("drop table narrow_")
-        ids, hashes = ", ".join(sql_text(x) for x, _ in rows), ", ".join(str(h) for _, h in rows)
-        con.execute(f"create or replace view {_SIZES} as {_dimensions(f'hash(problem) in ({hashes or 0})')}")
-        first = f"from ({points}) where id in ({ids or sql_text('')}) order by {ORDER}"
-        con.execute(f"create table {database}.points as {first}")
+        con.execute(f"create or replace view bases as {_bases()}")
+        if first is not None:
+            con.execute(f"create or replace view {_SIZES} as {_dimensions(f'hash(problem) in ({first or 0})')}")
+        con.execute(f"create table {database}.points as from ({points}) order by {ORDER} limit {FIRST_ROWS}")
         con.execute(f"create or replace view {_SIZES} as {_dimensions()}")
+
+
+def _first_problems(con: duckdb.DuckDBPyConnection) -> str | None:
+    """The hashes of the problems that the first rows are among, as a list; None where too many are equal to the last
+    of these rows in all but their ids.
+    """
+    ranked = [f"coalesce({x}, '-infinity'::double)" for x in RANKED]
+    row, order = f"row({', '.join(ranked)})", ", ".join(f"{x} desc" for x in ranked)
+    last = f"select {row} from narrow_ order by {order} limit 1 offset {FIRST_ROWS - 1}"
+    equal = f"{row} >= coalesce(({last}), {row})"  # all where there are fewer rows
+    found = con.execute(f"select distinct h from narrow_ where {equal} limit {_MOST_FIRST + 1}").fetchall()
+    return ", ".join(str(h) for (h,) in found) if len(found) <= _MOST_FIRST else None
 
 
 def hold(con: duckdb.DuckDBPyConnection) -> None:
@@ -433,7 +447,8 @@ _STAGES: Mapping[str, str] = {
         select '' as part, true as called, w.h, w.kind, w.calls, w.calls_from,
                k.traced_us, t.* exclude (h, kind)
         from work w left join traced_ k using (h) left join (
-            select * from tried_ anti join blocked using (h, source_id) qualify row_number() over (
+            select * from tried_ semi join work using (h) anti join blocked using (h, source_id)
+            qualify row_number() over (
                 partition by h
                 order by best_us is null, not own_run, solutions desc, best_us, source_id) = 1) t using (h)
         union all by name
@@ -469,16 +484,24 @@ _SIZES = "dimensions_"
 """The view of the problems' sizes and labels."""
 _SUMMED = ("total_us", "calls", "saving_us", "pick_us")
 """What ``queries.AMOUNTS`` and ``queries.ORDER`` name."""
+_MOST_FIRST = 10 * FIRST_ROWS
 _INNER = ("files_", "solvers_", "own_", "each_", "tried_", "traced_")
 
-_BASES = """
-    select left(md5(d.problem || r.part), 12) as id, r.* exclude (part, h), d.* exclude (h, layer, layer_h),
-           p.f_us, p.b_us
-    from rows_ r join dimensions_ d using (h)
+
+def _bases(*, passes: bool = True) -> str:
+    """The SQL of ``bases``: the page's reader asks for it once before the first view (without ``passes_``, which
+    DuckDB would join for nothing), and once more to keep it.
+    """
+    f_and_b = ("p.f_us, p.b_us", _OF_THE_LAYER) if passes else ("null::double as f_us, null::double as b_us", "")
+    return f"""
+        select left(md5(d.problem || r.part), 12) as id, r.* exclude (part, h), d.* exclude (h, layer, layer_h),
+               {f_and_b[0]}
+        from rows_ r join dimensions_ d using (h) {f_and_b[1]}"""
+
+
+_OF_THE_LAYER = """
     left join passes_ p on d.direction = 'W' and p.layer_h = d.layer_h and p.source_id = r.source_id
                            and p.origin = r.origin"""
-"""All of it together: the page's reader asks for it once before the first view, and once more to keep it."""
-
 _SAME = 1e-9  # a mean of equal times differs from them in its last bits, which is no saving
 _POINTS = f"""
 with picks as (

@@ -55,6 +55,8 @@ _SMALL = {
 }
 _BASES = ("bases", "places", "peaks", "means", "blocked")
 """What ``point_table.survey`` makes: all that the analyzers' picks and findings are put beside."""
+_READ_MB, _JUDGE_MB = 400, 300
+"""Memory limits of DuckDB: the analyzers and their libraries take as much more, while the page draws."""
 _ROWS = 30_720
 """Rows that one thread takes at a time: by default 122,880, which leaves the second core nothing to do."""
 _OFTEN, _PLAIN = ("label",), " using compression uncompressed"
@@ -170,7 +172,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     if known["other"]:
         url, other = known["other"]
         others = keep(compared(store, run, open_store(url), other), folder)
-    with _connect(store) as con:
+    with _connect(store, _JUDGE_MB) as con:
         for name in _BASES:
             con.execute(f"create view {name} as from read_parquet({sql_text(folder / f'{name}.parquet')})")
         with point_table.points_sql(con, analysis.compared, analysis.found, others) as points:
@@ -196,11 +198,14 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     yield DONE, ""
 
 
-def _connect(store: Store) -> duckdb.DuckDBPyConnection:
+def _connect(store: Store, memory_mb: int = _READ_MB) -> duckdb.DuckDBPyConnection:
     con = store.connect()
     for setting in (
-        "threads = 2", "memory_limit = '500MB'", "preserve_insertion_order = false", "enable_progress_bar = false",
-    ):  # fmt: skip
+        "threads = 2",
+        f"memory_limit = '{memory_mb}MB'",
+        "preserve_insertion_order = false",
+        "enable_progress_bar = false",
+    ):
         con.execute(f"set {setting}")
     con.execute(f"attach ':memory:' as work (row_group_size {_ROWS})")
     con.execute("set search_path = 'work,memory'")
