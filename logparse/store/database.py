@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import tempfile
 import threading
@@ -37,3 +38,11 @@ def shared_database() -> duckdb.DuckDBPyConnection:
         if key not in _SHARED:
             _SHARED[key] = database()
         return _SHARED[key]
+
+
+@atexit.register
+def _close() -> None:
+    """DuckDB's module reports what is left of it when the interpreter ends."""
+    for pid, folder in list(_SHARED):
+        if pid == os.getpid():
+            _SHARED.pop((pid, folder)).close()
