@@ -8,6 +8,8 @@
     [1,3]<stderr>:finding fastest for …    mpirun --tag-output
     (Worker pid=588) finding fastest for … Ray, vLLM, SGLang
     ESC[36m(Worker pid=588, ip=10.0.0.2)ESC[0m finding fastest for …          Ray, unless RAY_COLOR_PREFIX=0
+    2026-05-05T12:00:00.123456789Z stderr F [rank0]: finding fastest for …    a container's log on a node, kubectl logs
+                                                                              --timestamps, docker logs -t
 
 Ray leaves out lines that another worker wrote, too, and appends ``[repeated 7x across cluster]`` to one of them: a log
 is whole only under ``RAY_DEDUP_LOGS=0``.
@@ -27,7 +29,9 @@ from logparse.model import Record, Reject
 
 WORKER = r"(?:\x1b\[\d{1,3}m)?\((?:[^()\n]{1,80}? )?pid=(?P<pid>\d{1,18})(?:, ip=[\w.:]{1,45})?\)(?:\x1b\[0m)?"
 """The worker that Ray, vLLM and SGLang name before each of its lines; Ray colours it (ray/_private/worker.py)."""
-MARK = regex(rf"(?:\[[A-Za-z_]+\d{{1,6}}\]:|\d{{1,6}}:(?= )|\[\d{{1,6}},\d{{1,6}}\]<std(?:out|err)>:|{WORKER}(?= )) ?")
+_STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"
+_RANK = rf"(?:\[[A-Za-z_]+\d{{1,6}}\]:|\d{{1,6}}:(?= )|\[\d{{1,6}},\d{{1,6}}\]<std(?:out|err)>:|{WORKER}(?= )) ?"
+MARK = regex(rf"(?:{_STAMP})?(?P<rank>{_RANK})?")
 """A bare ``[0]:`` is no mark: rows of hipblaslt-bench begin so."""
 
 
@@ -49,8 +53,8 @@ class _Ranked:
 
     def take(self, line: Line) -> Outcome | None:
         match = MARK.match(line.text)
-        mark = match[0] if match else ""
-        rank = mark.rstrip() if self._apart else ""
+        assert match is not None  # it may be empty
+        mark, rank = match[0], (match["rank"] or "").rstrip() if self._apart else ""
         reader = self._readers.get(rank)
         ours = any(marker in line.text for marker in self._markers)
         if mark and (reader is None or not reader.awake) and not ours:

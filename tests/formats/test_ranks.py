@@ -48,7 +48,14 @@ def read(format: BlockFormat, lines: list[str]) -> tuple[Counter[str], Counter[s
     return units, records
 
 
-@pytest.mark.parametrize("mark", MARKS)
+STAMPS = [
+    "2026-05-05T12:00:00.123456789Z stderr F ",
+    "2026-05-05T12:00:00.1+02:00 ",
+    "2026-05-05T12:00:00.1Z [rank{}]: ",
+]
+
+
+@pytest.mark.parametrize("mark", [*MARKS, *STAMPS])
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_mark_changes_nothing(name: str, mark: str) -> None:
     format, sample = FORMATS[name]
@@ -94,12 +101,15 @@ def test_a_reject_is_counted_from_before_its_mark() -> None:
         "(a) b",
         "(a pid=1)b",
         "(rapid=1) b",
+        "2026-05-05 12:00:00 b",
         "key: value",
         "  0: x",
     ],
 )
 def test_what_is_no_mark(text: str) -> None:
-    assert MARK.match(text) is None
+    match = MARK.match(text)
+    assert match is not None
+    assert match[0] == ""
 
 
 @pytest.mark.parametrize("mark", [mark for mark in MARKS if "pid=" in mark])
