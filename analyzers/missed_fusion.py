@@ -5,11 +5,11 @@ elements as the product wrote (``formats/traces/torch_epilogues.py``); or ``aten
 of its addend before the product.  Why it costs time: the result goes through memory once more in each direction, while
 cuBLASLt and hipBLASLt do the same in registers (epilogues BIAS, RELU_BIAS, GELU_BIAS …).
 
-What fusing saves is measured, never estimated.  A replay times the pair as it ran and its fused forms for the actions
-``fused_epilogue``, ``fused_gelu_tanh`` and ``compiled_epilogue``, which state the saving; where none of them is faster
-there is no finding.  A race of the problem with that epilogue times ``torch:fused`` (``_addmm_activation``) against
-``Default`` (``addmm``, then the activation); a confirmed pair gives default − fused per call.  Without either the
-finding has no saving, only a bound: the time of those kernels themselves, since the product is not made faster.
+What fusing saves is measured, never estimated.  A replay times the pair as it ran and its other forms for the actions
+of ``actions/fused_epilogue.py``, which state the saving; where none of them is faster there is no finding.  A race of
+the problem with that epilogue times ``torch:fused`` (``_addmm_activation``) against ``Default`` (``addmm``, then the
+activation); a confirmed pair gives default − fused per call.  Without either the finding has no saving, only a bound:
+the time of those kernels themselves, since the product is not made faster.
 
 Evidence needed: a trace with ``record_shapes=True``.  The trace contains the order, not the data flow: two unrelated
 kernels of equal size that follow one another would be taken for a tail.  GELU in the epilogue is the tanh
@@ -149,7 +149,8 @@ def _refused(tail: Tail, counts: _Counts) -> Finding:
         problem=tail.problem,
         message=(
             f"{_steps(tail)}, {tail.us / tail.calls:.4g} µs per call; PyTorch's epilogue cannot do it in training: the "
-            "gradient of GELU needs the product's result, which it does not write"
+            "gradient of GELU needs the product's result, which it does not write (the pair compiled alone writes it, "
+            "and is not timed)"
         ),
         calls=counts.of(tail.problem.text, tail.calls),
         evidence=_with_steps(_COMPILABLE, tail.steps, tail.us, tail.calls),
@@ -173,11 +174,12 @@ _COMPILABLE = replace(_UNMEASURED, best="torch:compiled")
 _GRADIENT = (
     "Fuse the epilogue: apply.linear of a generated apply.py has the gradient of ReLU, torch._addmm_activation none."
 )
-_UNTIMED = " `logparse replay` times the pair as it runs and fused, where a trace marks its GPU time."
+_UNTIMED = " `logparse replay` times the pair as it runs and fused, through PyTorch, where a trace marks its GPU time."
 _STATED = " The actions state what it saves in all, and the lines to change."
 _IN_TRAINING = (
     "A GELU stays a kernel of its own in training; model.compile() joins it with the elementwise operators around it. "
-    "One that is written out becomes one kernel as torch.nn.functional.gelu(x, approximate='tanh')."
+    "One that is written out becomes one kernel as torch.nn.functional.gelu(x, approximate='tanh'): `logparse replay` "
+    "times that, for the action one_kernel_gelu."
 )
 
 

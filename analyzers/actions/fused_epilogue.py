@@ -1,8 +1,9 @@
 """Products with what follows them: a bias, ReLU or GELU in the library's epilogue, or compiled into one kernel.
 
 The epilogue writes only its result.  That is all that the gradient of a bias and of ReLU needs; that of GELU needs its
-input, so in training a GELU stays a kernel of its own, and what compiling does depends on what it keeps for the
-backward pass, which a replay of the forward pass does not run.
+input, so in training a GELU stays a kernel of its own; one that is written out as many kernels becomes one.  Compiled
+pairs are not offered in training: the product's result is written in any case, and what torch.compile joins with the
+gradients, and keeps for them, depends on the code around the pair, which no replay of the pair runs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job, Work
 from analyzers.evidence.tails import Tail
+from logparse.model import DEFAULT
 
 HELPERS = '''
 class _Relu(torch.autograd.Function):
@@ -83,6 +85,26 @@ _LINE = {
     "gelu": 'apply.linear(x, weight, bias, "gelu") instead of gelu(linear(x, weight, bias))',
 }
 
+_GELU_HELPER = '''
+def _one_kernel_gelu(model):
+    """Modules of transformers that write GELU's tanh approximation out become the one kernel that computes it."""
+    written, changed = ("NewGELUActivation", "FastGELUActivation"), 0
+    for parent in list(model.modules()):
+        for name, module in list(parent._modules.items()):
+            if type(module).__name__ in written:
+                parent._modules[name] = torch.nn.GELU(approximate="tanh")
+                changed += 1
+    if not changed:
+        import warnings
+
+        warnings.warn("no module that writes GELU out: change the formula in the model")
+    return model
+'''
+_ONE_GELU = (
+    'torch.nn.functional.gelu(x, approximate="tanh") instead of the formula (transformers: activation_function or '
+    'hidden_act = "gelu_pytorch_tanh")'
+)
+
 
 def exact(tail: Tail, job: Job) -> bool:
     """Whether the library's epilogue computes what the kernels after the product do."""
@@ -92,6 +114,11 @@ def exact(tail: Tail, job: Job) -> bool:
 def _tanh(tail: Tail, job: Job) -> bool:
     """Whether only GELU's form differs."""
     return tail.exact and not job.trains
+
+
+def _written(tail: Tail, job: Job) -> bool:
+    """Whether GELU's tanh approximation is written out as kernels of its own."""
+    return tail.form == "written"
 
 
 def _compilable(tail: Tail, job: Job) -> bool:
@@ -130,6 +157,12 @@ def _compile(job: Job) -> Application | None:
     return Application(line="put the product and what follows it into a function of their own under @torch.compile")
 
 
+def _in_one_kernel(job: Job) -> Application | None:
+    if not _activations(job, _written):
+        return None
+    return Application(line=_ONE_GELU, model=("model = _one_kernel_gelu(model)",), helpers=(_GELU_HELPER,))
+
+
 EPILOGUE = Action(
     name="fused_epilogue",
     kind="program",
@@ -150,6 +183,15 @@ TANH = Action(
     exact=False,
     needs="a model that bears the tanh approximation of GELU, which differs by up to 5e-4",
 )
+ONE_KERNEL = Action(
+    name="one_kernel_gelu",
+    kind="program",
+    about="let one kernel compute a GELU that is written out; its gradient gets one too, which is not timed",
+    change=_to(_written, lambda tail: "torch:unfused" if tail.adds_bias else DEFAULT.text),
+    application=_in_one_kernel,
+    works=lambda job: job.pairs,
+    excludes="epilogue",
+)
 COMPILED = Action(
     name="compiled_epilogue",
     kind="program",
@@ -160,4 +202,4 @@ COMPILED = Action(
     excludes="epilogue",
     needs="sizes that do not vary: each new size is compiled again, for seconds",
 )
-ALL = (EPILOGUE, TANH, COMPILED)
+ALL = (EPILOGUE, TANH, ONE_KERNEL, COMPILED)

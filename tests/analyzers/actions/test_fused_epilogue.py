@@ -94,6 +94,7 @@ def stated(store: Store, action: Any) -> ActionResult | None:
 
 
 RELU = ("aten::relu", OUT)
+WRITTEN = [(f"aten::{x}", OUT) for x in BY_HAND]
 
 
 def test_a_tail_is_replayed_and_its_saving_stated(store: Store, tmp_path: Path) -> None:
@@ -128,21 +129,43 @@ def test_what_is_not_worth_it_is_no_finding(store: Store, tmp_path: Path) -> Non
     assert not found.pays
 
 
+@pytest.mark.parametrize("trains", [True, False])
+def test_a_gelu_that_is_written_out_becomes_one_kernel_in_training_too(
+    trains: bool, store: Store, tmp_path: Path
+) -> None:
+    traced(store, tmp_path, WRITTEN, trains)
+    tables = tables_of(store)
+    ((problem, solutions),) = wanted(tables, [fused_epilogue.ONE_KERNEL], SMALL)
+    assert set(solutions) == {"Default", "torch:gelu=written"}
+    assert isinstance(problem, GemmProblem)
+    timed(store, problem, {"torch:gelu=written": [100.0, 101.0], "Default": [40.0, 40.4]})
+    found = stated(store, fused_epilogue.ONE_KERNEL)
+    assert found is not None
+    pair_us = 20.0 + 10.0 * len(WRITTEN)
+    assert found.saving_us == pytest.approx(pair_us * (1 - 40.2 / 100.5)), "forward alone"
+    assert found.pays
+    assert "not timed" in found.action.about
+    finding = next(x for x in missed_fusion.find(tables_of(store), SMALL))
+    assert ("one_kernel_gelu" in finding.advice) is trains
+
+
 @pytest.mark.parametrize(
-    ("step", "trains", "offered"),
+    ("steps", "trains", "offered"),
     [
-        (RELU, False, {"fused_epilogue", "compiled_epilogue"}),
-        (RELU, True, {"fused_epilogue"}),
-        (("aten::gelu", OUT, ["", "tanh"]), False, {"fused_epilogue", "compiled_epilogue"}),
-        (("aten::gelu", OUT, ["", "tanh"]), True, set()),
-        (("aten::gelu", OUT, ["", "none"]), False, {"fused_gelu_tanh", "compiled_epilogue"}),
-        (("aten::gelu", OUT, ["", "none"]), True, set()),
+        ([RELU], False, {"fused_epilogue", "compiled_epilogue"}),
+        ([RELU], True, {"fused_epilogue"}),
+        ([("aten::gelu", OUT, ["", "tanh"])], False, {"fused_epilogue", "compiled_epilogue"}),
+        ([("aten::gelu", OUT, ["", "tanh"])], True, set()),
+        ([("aten::gelu", OUT, ["", "none"])], False, {"fused_gelu_tanh", "compiled_epilogue"}),
+        ([("aten::gelu", OUT, ["", "none"])], True, set()),
+        (WRITTEN, False, {"fused_epilogue", "compiled_epilogue", "one_kernel_gelu"}),
+        (WRITTEN, True, {"one_kernel_gelu"}),
     ],
 )
 def test_what_can_be_fused(
-    step: tuple[Any, ...], trains: bool, offered: set[str], store: Store, tmp_path: Path
+    steps: list[tuple[Any, ...]], trains: bool, offered: set[str], store: Store, tmp_path: Path
 ) -> None:
-    traced(store, tmp_path, [step], trains)
+    traced(store, tmp_path, steps, trains)
     job = job_of(tables_of(store), Settings())
     assert job.trains is trains
     assert {x.name for x in fused_epilogue.ALL if x.application(job) is not None} == offered
@@ -175,6 +198,23 @@ def test_the_fused_layer_has_the_gradient_of_the_plain_one() -> None:
     pairs = zip([x, *plain.parameters()], [y, *fused.parameters()], strict=True)
     assert all(torch.allclose(a.grad, b.grad) for a, b in pairs)
     assert list(fused.state_dict()) == ["0.weight", "0.bias", "2.weight"], "checkpoints keep their names"
+
+
+def test_modules_that_write_gelu_out_become_one_kernel() -> None:
+    torch = pytest.importorskip("torch")
+    names: dict[str, Any] = {"torch": torch}
+    exec(fused_epilogue._GELU_HELPER, names)
+    from analyzers.measure.backends.torch_gemms import _written_gelu
+
+    written = type("NewGELUActivation", (torch.nn.Module,), {"forward": lambda self, x: _written_gelu(torch, x)})
+    model = torch.nn.Sequential(torch.nn.Linear(5, 7), written(), torch.nn.Sequential(written()))
+    x = torch.randn(3, 5)
+    before = model(x)
+    model = names["_one_kernel_gelu"](model)
+    assert [type(m).__name__ for m in (model[1], model[2][0])] == ["GELU", "GELU"]
+    assert torch.allclose(model(x), before, atol=1e-6)
+    with pytest.warns(UserWarning, match="change the formula"):
+        names["_one_kernel_gelu"](model)
 
 
 def test_layers_and_activations_that_come_again_compute_what_they_did() -> None:
