@@ -231,11 +231,13 @@ def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, s
     missing = int(rows["sibling_us"].isna().sum())
     message = f"{where}: none of {total.problems:,} backward-weight problems is slow."
     if total.slow:
+        unit, each = ("s", 1e6) if total.w_us >= 1e7 else ("ms", 1e3)
         are, hold = ("is", "It holds") if total.slow == 1 else ("are", "They hold")
         message = (
             f"{where}: {total.slow:,} of {total.problems:,} backward-weight problems {are} slow. "
-            f"{hold} {total.held_us / 1e3:,.1f} of {total.w_us / 1e3:,.1f} ms of W time ({share:.0%}; {of_all:.0%} "
-            f"of all), {total.recoverable_us / 1e3:,.1f} ms are above the slower of F and B. Each problem counts once."
+            f"{hold} {total.held_us / each:,.1f} of {total.w_us / each:,.1f} {unit} of W time ({share:.0%}; "
+            f"{of_all:.0%} of all), {total.recoverable_us / each:,.1f} {unit} are above the slower of F and B. "
+            "Each problem counts once."
         )
     if missing:
         judged = (

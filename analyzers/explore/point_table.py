@@ -12,11 +12,11 @@ own traces, else the pick's, else what a finding holds against it, else the best
 run itself: what another run measured is evidence, and its ``file`` names that run), ``total_us`` (calls × time),
 ``then_us`` (of a call with the best known solution: where the pick is timed, as much less than ``time_us`` as it is
 faster than the pick, however and wherever the two were timed), ``loss_us`` per call, ``saving_us`` (calls × loss; the
-finding's own where no pick is timed), ``finding``, ``solutions``, ``failed``, ``flops``, ``bytes``, ``intensity``
-(flop/byte), ``tflops`` and ``best_tflops``, ``device``, ``roof_tflops``, ``efficiency``, ``f_us`` and ``b_us`` (the
-forward and backward-data passes of the same layer and file), ``source_id``, ``measured`` (the problem itself, or the
-one linked to it that was measured); ``here_us``, ``other_us`` and ``moved`` (slower, faster …) of a comparison with
-another run.
+finding's own where no pick is timed), ``saving_from`` (``measured``, or ``estimated``), ``finding``, ``solutions``,
+``failed``, ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops`` and ``best_tflops``, ``device``,
+``roof_tflops``, ``efficiency``, ``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and
+file), ``source_id``, ``measured`` (the problem itself, or the one linked to it that was measured); ``here_us``,
+``other_us`` and ``moved`` (slower, faster …) of a comparison with another run.
 """
 
 from __future__ import annotations
@@ -561,6 +561,7 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
             else least(best_us, time_us) end as then_us,
        coalesce(calls, 1) * time_us as total_us, loss_us,
        coalesce(if(pick_us is null, found_us, null), coalesce(calls, 1) * loss_us) as saving_us,
+       case when saving_us is not null then if(pick_us is null, 'estimated', 'measured') end as saving_from,
        if(abs(pick_us / best_us - 1) < {_SAME}, 0.0, pick_us / best_us - 1) as regret, finding, advice,
        analyzer, action, has_override, if(has_override, 'yes', null) as override, solutions, failed, flops, bytes,
        intensity,

@@ -38,6 +38,7 @@ TABLE: Mapping[str, str] = {
     "pick": "Pick",
     "action": "Action",
     "override": "Override",
+    "saving_from": "Saving is",
     "regret": "Regret (%)",
     "sibling_ratio": "W ÷ max(F, B)",
     "tflops": "TFLOP/s",
@@ -60,7 +61,20 @@ PRESETS: Mapping[str, Sequence[str]] = {
 """Sets of the table's columns beside the label, the first one shown at first."""
 SCALED: Mapping[str, float] = {"total_us": 1e-3, "saving_us": 1e-3, "regret": 100.0, "efficiency": 100.0}
 TEXTS = frozenset(
-    {"label", "pick", "best", "operation", "dtype", "layout", "file", "finding", "action", "override", "device"}
+    {
+        "label",
+        "pick",
+        "best",
+        "operation",
+        "dtype",
+        "layout",
+        "file",
+        "finding",
+        "action",
+        "override",
+        "device",
+        "saving_from",
+    }
 )
 
 

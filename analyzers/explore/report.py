@@ -55,6 +55,21 @@ LIMIT_BYTES = 10_000_000
 TOP = 500
 POINTS = 3_000
 SHOWN = 2  # remarks at once
+CAPTIONS: Mapping[str, str] = {
+    "Where the time goes": "Shares of the time of all problems by what they are; a click filters the table.",
+    "Roofline": "The rate of each problem against what the device allows; larger marks take more time.",
+    "Regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
+    "Backward weights": "The backward-weight pass of each layer against its own F and B; larger marks take more time.",
+    "Shapes": "How well each size runs, per octave of M and N.",
+    "Time over one size": "The time of one call over the one size in which problems differ.",
+    "Sizes side by side": "One line per problem.",
+    "Timeline": "Calls per second of each process, by the logs' own clock.",
+    "What the files held": "What every line of every file became.",
+    "Compare": "Each problem's time in both runs, beyond noise.",
+}
+"""What each chart shows; the run that it is of stands behind it."""
+PAPER = ("label", *queries.PRESETS[next(iter(queries.PRESETS))], "tflops", "efficiency")
+"""Columns of the table that are printed: all of them are too many for a page."""
 _LIMITS = ("threads = 2", "memory_limit = '600MB'", "preserve_insertion_order = false")
 """Settings of DuckDB: under 400 MB a table of 1.36 million points does not fit, and reading for the analyzers takes
 twice the CPU time.
@@ -147,12 +162,15 @@ def _report(
     facets = con.execute(f"select id, {', '.join(PANELS)}, {more} from points semi join ids_ using (id)").df()
     chosen = frame.merge(facets.drop(columns=[x for x in PANELS if x in frame.columns]), on="id", how="left")
     sums = queries.totals(con, everything)
+    scope = f"Run {printable(analysis.run)}" + (f" beside {printable(other.called)}" if other else "")
     data = {
         "titles": dict(queries.TABLE),
         "texts": sorted(queries.TEXTS),
+        "paper": PAPER,
         "facets": list(PANELS),
         "columns": {str(name): _plain(chosen[name]) for name in chosen.columns},
         "charts": {name: figure.plain() for name, figure in charts.items()},
+        "captions": {name: f"{CAPTIONS[name]} {scope}." for name in charts},
         "details": _details(con),
         "total": total,
         "dark": _recolouring(),
@@ -274,11 +292,17 @@ def _page(
         store=html.escape(printable(_name(url))),
         headline=html.escape(printable(analysis.headline)),
         summary=html.escape(f"Run {printable(analysis.run)}: {calls}{total:,} problems{known}.{part}"),
+        caption=html.escape(f"Problems of {_scope(analysis.run, shown, total)}, the most worthwhile first"),
         remarks=_remarks([html.escape(printable(sentence(x))) for x in analysis.lines]),
         plotly=plotly,
         data=block,
         script=script,
     )
+
+
+def _scope(run: str, shown: int, total: int) -> str:
+    """Of which run, and how many of its problems."""
+    return f"run {printable(run)}" + (f", {shown:,} of {total:,}" if shown < total else "")
 
 
 def _name(url: str) -> str:
@@ -306,11 +330,12 @@ _TEMPLATE = """<!DOCTYPE html>
 <button id="switch">Dark / light</button></div></header>
 <div class="verdict" role="status"><strong>{headline}</strong><p>{summary}</p>{remarks}</div>
 <nav id="tabs" aria-label="Charts"></nav><div id="chips" class="chips"></div>
-<main><div class="chart"><div id="chart"></div></div><div id="print"></div>
+<main><p id="caption" class="faint"></p><div class="chart"><div id="chart" role="img"></div></div><div id="print"></div>
 <div id="detail"></div>
 <div id="table-box"><div class="bar"><h2>Problems</h2><span id="note" class="faint"></span>
+<span class="faint">≈: estimated, not measured</span>
 <button id="export">Export CSV</button></div>
-<div class="scroll"><table id="table"><caption class="hidden">Problems, the most worthwhile first</caption>
+<div class="scroll"><table id="table"><caption class="hidden">{caption}</caption>
 <thead></thead><tbody></tbody></table></div><button id="more">Show more rows</button></div></main>
 <footer>Made by logparse. This file asks for nothing from anywhere.</footer>
 </div>

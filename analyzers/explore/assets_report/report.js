@@ -81,6 +81,8 @@
     if (filtered()) highlight(figure);
     figure.layout.uirevision = state.chart;  // a zoom stays while filters change; the next chart has axes of its own
     plot($('chart'), figure);
+    $('chart').setAttribute('aria-label', state.chart);
+    $('caption').textContent = data.captions[state.chart];
   };
   const isProblem = (mark) => /^[0-9a-f]{12}$/.test(mark);
   const highlight = (figure) => {
@@ -113,6 +115,8 @@
     if (open) trace.marker.color = trace.customdata.map((x, i) => open.has(x[1]) ? [].concat(trace.marker.color)[i] || [].concat(trace.marker.color)[0] : '#99a3ad');
   };
 
+  const media = (name) => (data.paper.includes(name) ? '' : 'screen');
+  const guess = (name, i) => name === 'saving_us' && columns.saving_from[i] === 'estimated';
   const drawTable = () => {
     const found = visible(), body = clear($('table').tBodies[0]);
     for (const cell of $('table').tHead.querySelectorAll('th')) {
@@ -125,7 +129,7 @@
       for (const name of names) {
         const value = columns[name][i];
         if (name === 'label') row.append(make('th', value, { scope: 'row', title: value }));
-        else row.append(texts.has(name) ? make('td', value === null ? '' : value, { title: value || '' }) : make('td', number(value), { class: 'number' }));
+        else row.append(texts.has(name) ? make('td', value === null ? '' : value, { title: value || '', class: media(name) }) : make('td', (guess(name, i) ? '≈ ' : '') + number(value), { class: `number ${media(name)}` }));
       }
       body.append(row);
     }
@@ -236,7 +240,7 @@
 
   const head = make('tr');
   for (const name of names) {
-    const cell = make('th', undefined, { scope: 'col', 'data-name': name }), button = make('button', data.titles[name], { title: 'Sort' });
+    const cell = make('th', undefined, { scope: 'col', 'data-name': name, class: media(name) }), button = make('button', data.titles[name], { title: 'Sort' });
     button.onclick = () => { state.sort = { name, down: !(state.sort && state.sort.name === name && state.sort.down) }; drawTable(); };
     const input = make('input', undefined, { 'aria-label': `Filter ${data.titles[name]}`, placeholder: texts.has(name) ? 'contains' : '>0, 1..9', 'data-column': name });
     input.oninput = () => {
@@ -277,7 +281,7 @@
     drawTable();
     for (const [name, figure] of Object.entries(data.charts)) {
       const section = make('section'), box = make('div');
-      section.append(make('h2', name), box);
+      section.append(make('h2', name), make('p', data.captions[name], { class: 'faint' }), box);
       $('print').append(section);
       const made = copy(figure);
       made.layout.width = 700;

@@ -63,7 +63,7 @@ def add_points(
 
 def hover_data(points: pd.DataFrame) -> np.ndarray:
     """``customdata`` of problem points: id, fastest solution, seconds now, seconds at best, TFLOP/s."""
-    numbers = np.column_stack([points["time_us"] / 1e6, points["best_us"] / 1e6, points["tflops"]]).astype("float64")
+    numbers = np.column_stack([points["time_us"] / 1e6, points["then_us"] / 1e6, points["tflops"]]).astype("float64")
     return np.column_stack([points["id"].to_numpy(object), repeated(points["solver"]), rounded(numbers)])
 
 

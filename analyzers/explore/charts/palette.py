@@ -168,9 +168,14 @@ def remark(text: str, theme: Theme) -> dict[str, Any]:
     }  # fmt: skip
 
 
+EMPTY = 200
+"""Height (px) of a chart that has nothing to draw, whatever is chosen."""
+
+
 def blank(text: str, theme: Theme, *, title: str = "", height: int = 300) -> Figure:
     """A figure without data with a text that names the next step."""
     figure = styled(Figure(), theme, title=title, height=height)
+    figure.update_layout(margin={"l": 24, "r": 24})  # no axis stands beside the text
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
     figure.add_annotation(

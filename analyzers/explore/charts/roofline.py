@@ -19,7 +19,7 @@ NOTHING = (
     "or measure: <b>logparse replay</b>"
 )
 COLUMNS = (
-    *("id", "label", "solver", "operation", "direction", "dtype", "device", "time_us", "best_us", "total_us"),
+    *("id", "label", "solver", "operation", "direction", "dtype", "device", "time_us", "then_us", "total_us"),
     *("saving_us", "regret", "intensity", "tflops", "best_tflops"),
 )
 """Columns of ``points`` that are read here."""

@@ -30,11 +30,14 @@ from logparse.text import duration, printable, shortened
 
 CHART_CONFIG: Any = {"displaylogo": False, "responsive": True, "toImageButtonOptions": {"format": "svg"}}
 INTRO = {
-    "overview": "Where the time goes, what to do about it, and the problems. Click a row to see its solutions.",
-    "roofline": "How fast each problem runs against what the device allows. Drag a box to select, click to open.",
+    "overview": "Where the time goes, what to do about it, and the problems (≈: estimated, not measured). Click a row "
+    "to see its solutions.",
+    "roofline": "How fast each problem runs against what the device allows; larger marks take more time. Drag a box to "
+    "select, click to open.",
     "regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
-    "weights": "The backward-weight pass of each layer against its own F and B. Far above 1× is worth a look.",
-    "shapes": "How well which sizes run, and where time jumps. Click a cell to look only at it.",
+    "weights": "The backward-weight pass of each layer against its own F and B; larger marks take more time. Far above "
+    "1× is worth a look.",
+    "shapes": "How well each size runs, and where time jumps. Click a cell to see its problems alone.",
     "timeline": "When each process called the library; late starters and silent ranks stand out. Click a slice or drag "
     "a box to look only at what was called then.",
     "compare": "This run against another one, problem by problem, as logparse diff compares them: times of one kind of "
@@ -200,13 +203,14 @@ def _column(name: str, title: str) -> dict[str, object]:
     heading, _, unit = title.removesuffix(")").partition(" (")
     if unit not in _UNITS:
         return {**shown, "headerName": title, "width": 88, **_AS_NUMBER}
+    scaled = f"duration(params.value, {_UNITS[unit]:g})"
     return {
         **shown,
         "headerName": heading,
         "width": 88,
         **_AS_NUMBER,
         "filterParams": {"filterPlaceholder": f"in {unit}"},
-        "valueFormatter": {"function": f"duration(params.value, {_UNITS[unit]:g})"},
+        "valueFormatter": {"function": f"estimated(params, {scaled})" if name == "saving_us" else scaled},
     }
 
 

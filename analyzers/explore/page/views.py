@@ -12,7 +12,7 @@ from analyzers.explore.charts.compare import COLUMNS as COMPARE
 from analyzers.explore.charts.compare import compare
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.overview import FILTERED, NO_PROBLEM, completeness, overview
-from analyzers.explore.charts.palette import Theme
+from analyzers.explore.charts.palette import EMPTY, Theme
 from analyzers.explore.charts.regret import regret
 from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
 from analyzers.explore.charts.roofline import roofline
@@ -54,6 +54,8 @@ def draw_below(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme) 
 
 def _fitted(figure: Figure, chosen: Selection) -> Figure:
     figure.layout["uirevision"] = chosen.view  # a zoom stays while filters change; the next view has its own axes
+    if not chosen.filters and not figure.data:
+        figure.layout["height"] = EMPTY
     if chosen.filters and not figure.data:
         figure.layout["annotations"][0]["text"] = FILTERED
         if chosen.view in POINTS:  # while WebGL has anything to draw plotly keeps it, which takes 0.2 s to set up anew

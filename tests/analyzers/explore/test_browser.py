@@ -6,6 +6,7 @@ test that skips itself would show nothing.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -736,6 +737,12 @@ def test_report_opens_offline_and_is_linked(themed: Visit, reports: dict[str, Pa
     page.wait_for_selector("#chart .main-svg")
     assert "can be gained" in page.inner_text(".verdict strong")
     everything = page.locator("#table tbody tr").count()
+    assert page.locator("#table thead th[scope=col][aria-sort=none]").count() == page.locator("#table thead th").count()
+    assert page.locator("#table tbody th[scope=row]").count() == everything
+    page.click("th:has-text('Calls') button")
+    for order in ("descending", "ascending"):
+        assert page.locator(f"th[aria-sort={order}]").inner_text() == "Calls"
+        page.click("th:has-text('Calls') button")
     click_bar(page, "#chart", "GEMM")
     page.wait_for_selector("#chips button")
     fewer = page.locator("#table tbody tr").count()
@@ -752,6 +759,8 @@ def test_report_opens_offline_and_is_linked(themed: Visit, reports: dict[str, Pa
     for tab in page.locator("nav button").all_inner_texts():
         page.click(f"nav button:has-text('{tab}')")
         page.wait_for_selector("#chart .main-svg")
+        assert page.get_attribute("#chart", "aria-label") == tab
+        assert "Run demo" in page.inner_text("#caption")
     page.click("#switch")
     height = page.locator("#chart").bounding_box()
     page.set_viewport_size({"width": 1000, "height": 700})
@@ -770,12 +779,23 @@ def test_a_report_prints_whole(seen: Visit, reports: dict[str, Path]) -> None:
     page.goto(reports["demo"].as_uri())
     page.click("#switch")
     tabs = page.locator("nav button").all_inner_texts()
-    page.click("th:has-text('Calls') button")
-    assert page.locator("th[aria-sort=descending]").inner_text() == "Calls"
+    page.fill("input[data-column=operation]", "convolution")
+    chosen = json.loads(page.text_content("#data") or "")["columns"]["operation"].count("convolution")
+    page.set_viewport_size({"width": 700, "height": 990})  # A4 within the margins of @page
     page.emulate_media(media="print")
     page.wait_for_selector(f"#print section >> nth={len(tabs) - 1}")
     assert page.locator("#print h2").all_inner_texts() == tabs
     assert page.locator("#print .main-svg").count() >= len(tabs)
+    assert page.locator("#table tbody tr:visible").count() == chosen > 10
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    edge = page.evaluate(
+        "Math.max(...[...document.querySelectorAll('#print svg, #table tr')].map(x => x.getBoundingClientRect().right))"
+    )
+    assert edge <= 700
+    tall = page.locator("#table tbody tr").evaluate_all(
+        "rows => Math.max(...rows.map(x => x.getBoundingClientRect().height))"
+    )
+    assert tall < 60, "a row has a few lines"
     assert not page.locator("#chart").is_visible()
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     page.emulate_media(media="screen")

@@ -1,7 +1,9 @@
-"""The report's memory: a limit that is too small for a store is lifted."""
+"""What the report states of its own tables and charts, and its memory: a limit that is too small is lifted."""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from unittest.mock import patch
 
@@ -32,3 +34,17 @@ def test_a_limit_that_is_too_small_is_lifted(store: Store, tmp_path: Path) -> No
     assert len(tried) == 2
     assert tried[0] != tried[1], "the second attempt has no limit"
     assert "1023" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_every_chart_and_the_table_state_what_they_show_and_of_which_run(store: Store, tmp_path: Path) -> None:
+    sizes = range(64, 64 + 16 * 20, 16)
+    read(store, tmp_path, {"bench.log": "".join(bench(m, 64, 64, count=2) for m in sizes)})
+    out = tmp_path / "report.html"
+    run = store.latest_run(None)
+    write_report(store, out, top=12)
+    text = out.read_text(encoding="utf-8")
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
+    data = json.loads(found.group(1)) if found else {}
+    assert list(data["captions"]) == list(data["charts"])
+    assert all(x.endswith(f" Run {run}.") for x in data["captions"].values())
+    assert f'<caption class="hidden">Problems of run {run}, 12 of 20, the most worthwhile first</caption>' in text

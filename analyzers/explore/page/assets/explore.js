@@ -139,7 +139,9 @@
     const us = value * each, size = Math.abs(us);
     const [unit, scale] = size < 999.5 ? ['µs', 1] : size < 999.5e3 ? ['ms', 1e3] : size < 6e8 ? ['s', 1e6] : ['min', 6e7];
     return `${+(us / scale).toPrecision(3)} ${unit}`;
-  } });
+  },
+  // What an analyzer estimates stands beside what was measured, and is marked so.
+  estimated: (params, text) => (params.data && params.data.saving_from === 'estimated' && text ? `≈ ${text}` : text) });
   window.dash_clientside = Object.assign(window.dash_clientside || {}, { explore: {
     filters: (given) => {
       const groups = given || [];
