@@ -132,7 +132,7 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
         os.nice(10)
         con.execute("set threads = 1")  # DuckDB's older thread keeps its priority
         for name in _BASES:
-            _write(con, f"select * from {name}", folder / f"{name}.parquet")
+            _write(con, f"select * from {name}", folder / f"{name}.parquet", f"row_group_size {_ROWS}")
     _tries(store, folder)
     yield TRIES, ""
     yield DONE, str(kept or "")
