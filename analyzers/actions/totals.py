@@ -1,7 +1,8 @@
 """What each action does to a job: the sum over all of its calls, from what ``replay`` timed.  Pure.
 
 A call's time under an action is its time in the trace × (time of what it becomes / time of what it is), both timed by
-one replay in one environment; without a trace, the timed one itself.  Calls whose time under the action is not
+one replay in one environment, for a convolution less what the job's caches spare it (``Ratio.in_job``); without a
+trace, the timed one itself.  Calls whose time under the action is not
 measured count as unchanged, and their share is reported.  The interval adds up those of all calls, as if all erred
 alike: of each it is that between the least and the largest of its samples' ratios.
 """
@@ -118,6 +119,8 @@ def result(action: Action, job: Job, samples: Samples) -> ActionResult | None:
         changed += us
         found = ratio(passes, changes, samples)
         if found is not None:
+            if isinstance(work.problem, ConvProblem) and work.us is not None and work.calls:
+                found = found.in_job(us / work.calls)
             measured, replayed = measured + us, replayed or any(x.problem is not None for x in changes)
             then, low, high = then + us * (found.value - 1), low + us * (found.low - 1), high + us * (found.high - 1)
             parts.append(_part(work, us, us * found.value))

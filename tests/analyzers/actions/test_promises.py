@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
+import json
+import math
 from typing import Any
 
 import pytest
 
 from analyzers.actions import ACTIONS, channels_last, padded_hidden, padded_output
 from analyzers.actions.job import Job, Work
+from analyzers.actions.ratio import Ratio
 from analyzers.actions.totals import result
+from analyzers.evidence.stats import median
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 from tests.analyzers.example import gemm
 from tests.conftest import ROOT
@@ -77,12 +82,41 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
     assert result(channels_last.WITH_BENCHMARK, job((CONV, 1.0), backend="CPU"), taken) is None
 
 
+def test_what_caches_spare_a_convolution_is_a_time() -> None:
+    """Against the calls of six models in training on an H200, as they ran before and after a change of layout."""
+    path = ROOT / "benchmarks" / "results" / "in-job-NVIDIA-H200-2026-11-22.json.gz"
+    pairs = [x for x in json.loads(gzip.decompress(path.read_bytes()))["pairs"] if x["changed"]]
+    shares, kept = [], []
+    for pair in pairs:
+        if not pair["problem"].startswith("conv"):
+            continue
+        before, after = (median(pair[f"job_{x}_us"]) for x in ("before", "after"))
+        alone = pair["replay_winner_us"] / pair["replay_pick_us"]
+        found = Ratio(alone, alone, alone, pair["replay_pick_us"]).in_job(before)
+        assert found.low == found.value == found.high > 0
+        shares.append(math.log(alone * before / after))
+        kept.append(math.log(found.value * before / after))
+    assert len(kept) == 120
+    assert abs(sum(kept)) < 0.005 * len(kept) < abs(sum(shares))
+    assert math.hypot(*kept) < 0.9 * math.hypot(*shares)
+
+
+def test_a_call_that_is_no_shorter_in_the_job_keeps_its_ratio() -> None:
+    assert Ratio(0.5, 0.4, 0.6, 10.0).in_job(10.0) == Ratio(0.5, 0.4, 0.6, 10.0)
+    assert Ratio(1.0, 1.0, 1.0, 10.0).in_job(8.0).value == pytest.approx(1.0), "the same kernel"
+    assert Ratio(2.0, 1.9, 2.1, 10.0).in_job(8.0).value == pytest.approx(18 / 8), "the same time is spared"
+    found = Ratio(0.5, 0.4, 0.6, 10.0).in_job(8.0)
+    assert 0.5 < found.value < 5 / 8
+    assert found.low < found.value < found.high
+    assert Ratio(0.5, 0.4, 0.6, 10.0).in_job(0.1) == Ratio(0.5, 0.4, 0.6, 10.0).in_job(1.0), "no cache spares that much"
+
+
 def test_calls_that_are_not_made_any_more_are_no_action_of_their_own() -> None:
     """A trace alone shows copies that channels_last would drop, and nothing of what the convolutions do then."""
     turn = OperatorProblem("aten::copy_", (TURNED, VIEW, "False"))
     known = job((CONV, 10.0), (turn, 2.0))
     assert result(channels_last.ACTION, known, {}) is None
-    taken = times((CONV, "Default", 50.0), (CONV, "torch:layout=NHWC,stored", 25.0))
+    taken = times((CONV, "Default", 10.0), (CONV, "torch:layout=NHWC,stored", 5.0))
     found = result(channels_last.ACTION, known, taken)
     assert found is not None
     assert found.then_us == pytest.approx(12.0 - 5.0 - 2.0)
