@@ -51,7 +51,7 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
     ``limits``: settings of DuckDB for the reading (``threads = 2``).
     """
     run = store.latest_run(run)
-    with store.connect() as con:
+    with store.connect() if limits else store.reading() as con:  # settings are of a whole DuckDB
         for setting in limits:
             con.execute(f"set {setting}")
         frames, passes = _near_the_calls(con, run, _LINKS), read_passes(con)
@@ -63,7 +63,7 @@ def tables_to_check(store: Store, run: str | None = None) -> Tables:
     them, and of all find-dbs which solvers each names and what workspace they state.  Raises StoreError.
     """
     run = store.latest_run(run)
-    with store.connect() as con:
+    with store.reading() as con:
         frames, solvers = _near_the_calls(con, run, _LINKS_OF_CALLS), con.execute(_SOLVERS).df()
         return Tables(run=run, solvers=solvers, workspaces=read_workspaces(con), **frames)
 
@@ -71,8 +71,8 @@ def tables_to_check(store: Store, run: str | None = None) -> Tables:
 def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, pd.DataFrame]:
     """The tables of a run, of measurements only those that concern its calls, and those of any run's replays."""
     own = ("calls", "workload", "process_messages")
-    con.execute("create table called as select distinct problem from workload where run = ?", [run])
-    con.execute(f"create table linked as {links}")
+    con.execute("create temp table called as select distinct problem from workload where run = ?", [run])
+    con.execute(f"create temp table linked as {links}")
     con.execute(_USERS)
     con.execute(_CLOSE)
     frames = {name: con.execute(f"select * from {name} where run = ?", [run]).df() for name in own}
@@ -94,12 +94,12 @@ _LINKS_OF_CALLS = f"""
     select * from open_links where problem in (from called) or other in (from called) union all {_CALLED}"""
 _SOLVERS = "select distinct source_id, library, solution from measurements where library = 'miopen'"
 _CLOSE = f"""
-    create table close as
+    create temp table close as
     select problem from measurements
     where solution = 'Default' or origin in ('{RACE}', '{CONFIRM}', '{ACTION}') or source_id in (from users)
     union select other from linked union select problem from called
     union select problem from kernels where problem is not null"""
-_USERS = "create table users as select distinct source_id from facts where name = 'find_db' and value = 'user'"
+_USERS = "create temp table users as select distinct source_id from facts where name = 'find_db' and value = 'user'"
 _CONVS = f"""
     select problem, layer, direction, groups, dtype, flops
     from ({conv_problems_sql("select * from conv_rows where problem in (from close)")})"""

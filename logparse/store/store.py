@@ -279,7 +279,7 @@ class Store:
             con.execute(f"set allowed_paths = [{', '.join(map(sql_text, allowed))}]")
         return con
 
-    def reading(self, sql: str, run: str | None = None) -> duckdb.DuckDBPyConnection:
+    def reading(self, sql: str | None = None, run: str | None = None) -> duckdb.DuckDBPyConnection:
         """As ``connect``, for trusted SQL that reads: a connection to the one DuckDB of this process.
 
         To make a DuckDB takes longer than most queries.  All connections to it share its settings and its tables, so

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from logparse.ingest import ingest
 from logparse.store import open_store
-from tests.conftest import ROOT
+from tests.conftest import ROOT, sized
 from tests.ingest.test_ingest import bench, counts
 
 INTERRUPTED = (
@@ -59,11 +60,13 @@ def test_the_command_ingests_through_a_client(address: str, tmp_path: Path) -> N
     for number in range(3):
         (tmp_path / f"hipblaslt_{number}.log").write_text(bench(64, 32))
     command = [sys.executable, "-m", "logparse", "ingest", "--engine", address, "--store", str(tmp_path / "s")]
-    for state in ("new", "unchanged"):
+    for state in ("new", "unchanged")[: sized(1, 2)]:  # each has a process of its own at the port, and workers
         done = run([*command, str(tmp_path / "*.log")], COLUMNS="300")
         assert done.returncode == 0, done.stderr
         assert done.stdout.count(f" {state} ") == 3
-    assert counts(open_store(tmp_path / "s")) == {64: 3, 32: 3}
+    store = open_store(tmp_path / "s")
+    assert counts(store) == {64: 3, 32: 3}
+    assert [x.state for x in ingest([str(tmp_path / "*.log")], store)] == ["unchanged"] * 3
 
 
 @pytest.mark.parametrize("tests", [(INTERRUPTED,), pytest.param(CONTRACT, marks=pytest.mark.nightly)], ids=["", "all"])

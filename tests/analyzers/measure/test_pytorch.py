@@ -18,7 +18,7 @@ from analyzers.measure.results import Method
 from logparse.formats.traces.torch import profiler as torch_profiler
 from logparse.model import DEFAULT, Call, ConvProblem, GemmProblem, Problem, Solution
 from tests.analyzers.measure.problems import SMALL_W, gemm, store_of
-from tests.conftest import CORPUS, needs_corpus
+from tests.conftest import CORPUS, needs_corpus, sized
 from tests.formats.reading import outcomes, records
 
 HALF = dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), "bf16_r")
@@ -135,7 +135,8 @@ def test_replay_on_the_cpu_end_to_end(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     problems = [gemm(bias=True, activation="gelu"), SMALL_W]
     store = store_of(tmp_path, problems)
-    report = replay(store, Options(backends=("torch",), devices=("cpu",), method=Method(blocks=4)))
+    method = Method(blocks=4, processes=sized(2, 4))  # each imports PyTorch for two seconds
+    report = replay(store, Options(backends=("torch",), devices=("cpu",), method=method))
     assert report.finished
     rows = store.query("select problem, solution, status, samples_us from measurements where origin = 'replay'")
     assert set(rows["problem"]) == {x.text for x in problems}

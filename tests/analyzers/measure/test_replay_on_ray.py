@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from analyzers.measure.replay import Options, Step, replay
+from analyzers.measure.results import Method
 from analyzers.measure.scheduler import Limits
 from logparse.ingest import record
 from logparse.model import Fact, Measurement, Solution
 from logparse.store import Store
 from tests.analyzers.measure.fakes import NAME
 from tests.analyzers.measure.problems import named, store_of
+from tests.conftest import sized
 from tests.executors.processes import processes
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -40,7 +42,8 @@ def test_a_recording_gives_the_same_findings_on_a_cluster(tmp_path: Path) -> Non
             for p in (problem, other)
         ]
         record(store, [*rest, fast, Fact("arch", "gfx942")], run="r", name="bench", format="test")
-        report = replay(store, replace(FAKE, backends=("recorded",), engine=engine))
+        method = Method(processes=sized(3, 4))
+        report = replay(store, replace(FAKE, backends=("recorded",), engine=engine, method=method))
         assert report.finished
         found.append((rows(store), {k: v.confirmed for k, v in report.confirmations.items()}, report.kept))
     assert found[0] == found[1]
@@ -49,7 +52,7 @@ def test_a_recording_gives_the_same_findings_on_a_cluster(tmp_path: Path) -> Non
 
 def test_a_solution_that_crashes_is_blamed_and_nothing_else(tmp_path: Path) -> None:
     store = store_of(tmp_path, [named("pick", "crash", "fast"), named("pick", "slow", m=40)])
-    report = replay(store, FAKE)
+    report = replay(store, replace(FAKE, devices=("cpu",)))
     assert report.finished
     statuses = {key: status for (_, key), status in rows(store).items()}
     assert statuses == {"fake:pick": "ok", "fake:crash": "failed", "fake:fast": "ok", "fake:slow": "ok"}
@@ -59,7 +62,7 @@ def test_a_solution_that_crashes_is_blamed_and_nothing_else(tmp_path: Path) -> N
 
 
 def test_a_lost_actor_loses_only_the_problem_in_hand(tmp_path: Path) -> None:
-    problems = [named("pick", "patient", "slow", m=8 * i) for i in range(1, 7)]
+    problems = [named("pick", "patient", "slow", m=8 * i) for i in range(1, sized(5, 7))]
     store = store_of(tmp_path, problems)
     killed: list[int] = []
 
