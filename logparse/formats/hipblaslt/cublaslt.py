@@ -13,9 +13,10 @@ functions that bear their types, of A and B, of the scale, and of C and D: ``cub
 ``cublasLtHSHMatmul`` (half, scaled in float), ``cublasLtTSTMatmul`` (bfloat16), ``cublasLtDDDMatmul``,
 ``cublasLtCCCMatmul``.  Their Trace lines have the same grammar, with ``smCountTarget`` in the descriptor.
 
-An attribute at its default is not printed: no ``transa`` means OP_N, no ``epilogue`` means EPILOGUE_DEFAULT.  The third
-bracket of the prefix is the thread, the layer is ``Hint`` where hipBLASLt has ``Hints``, and one line is written per
-heuristic query (``heuristicResults=[66]``: the algorithm ids that it returned).
+An attribute at its default is not printed: no ``transa`` means OP_N, no ``epilogue`` means EPILOGUE_DEFAULT.  8-bit
+operands have ``aScalePointer=0x7f61e3e9d800 aScaleMode=OUTER_VEC_32F`` in the descriptor, or the pointer alone: one
+factor.  The third bracket of the prefix is the thread, the layer is ``Hint`` where hipBLASLt has ``Hints``, and one
+line is written per heuristic query (``heuristicResults=[66]``: the algorithm ids that it returned).
 """
 
 from __future__ import annotations
@@ -45,6 +46,14 @@ DEFAULTS: Mapping[str, str] = {
 }
 """What an attribute is that cuBLASLt does not print."""
 
+_SCALE_MODES: Mapping[str, str] = {
+    "SCALAR_32F": "scalar",
+    "OUTER_VEC_32F": "row",
+    "VEC32_UE8M0": "block32",
+    "VEC16_UE4M3": "block16_e4m3",
+}
+"""``aScaleMode`` and its kin; the words of ``enums.SCALES``.  Blocks of 128 have none."""
+
 _ALGO: tuple[tuple[str, str, str], ...] = (
     ("algoId", "id", ""),
     ("tile", "tile", "MATMUL_TILE_"),
@@ -57,6 +66,16 @@ _ALGO: tuple[tuple[str, str, str], ...] = (
     ("clusterShape", "cluster", "CLUSTER_SHAPE_"),
 )
 """Algorithm attributes: printed key, our word, the part of the value that repeats the key."""
+
+
+def scales(desc: Mapping[str, str]) -> dict[str, str | None]:
+    """How the matrices are scaled, as far as the descriptor states it: one factor unless it names a mode."""
+    out: dict[str, str | None] = {}
+    for x in "abcd":
+        mode = desc.get(f"{x}ScaleMode", "SCALAR_32F")
+        given = desc.get(f"{x}ScalePointer", "").strip("0xX") != ""
+        out[f"scale_{x}"] = _SCALE_MODES.get(mode) if given else None
+    return out
 
 
 def solution(text: str | None) -> Solution | None:

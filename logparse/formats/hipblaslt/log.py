@@ -10,7 +10,8 @@ it is present, the mask is ignored)::
 
 Only the Trace line of the matmul is a call; all others are messages with their text as it is.  The heuristic writes
 ``returnAlogCount=`` and then ``final returnAlogCount=`` [sic] for one query.  What a Trace line does not hold stays
-None: the solution, scales and swizzles; β unless the scale type is f32 (it is read as float whatever it is).
+None: of hipBLASLt the solution, scales and swizzles; β unless the scale type is f32 (it is read as float whatever it
+is).
 Source of the grammar: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/include/utility.hpp`` and
 ``rocblaslt_mat.cpp``; cuBLASLt's differences are in ``cublaslt.py``.
 """
@@ -123,6 +124,8 @@ def _problem(groups: Mapping[str, Mapping[str, str]], values: Mapping[str, str],
         fields[f"{x}_type"] = data_type(layout["type"])
         fields[f"ld{x}"] = _count(layout["ld"])
         fields[f"stride_{x}"] = _count(layout.get("batch_stride", "0"))
+    if nvidia:
+        fields |= cublaslt.scales(desc)
     tail = epilogue(desc.get("epilogue"))
     if tail is not None:
         fields |= tail._asdict()

@@ -159,6 +159,30 @@ def test_info_continuation() -> None:
     assert "ends inside" in next(record.text for record in reader.close() if isinstance(record, Message))
 
 
+@pytest.mark.parametrize(
+    ("printed", "scales"),
+    [
+        ("aScalePointer=0x@ bScalePointer=0x@ dScalePointer=0x0", ("scalar", "scalar", None)),
+        ("aScalePointer=0x@ bScalePointer=0x@ aScaleMode=OUTER_VEC_32F bScaleMode=OUTER_VEC_32F", ("row", "row", None)),
+        ("aScalePointer=0x@ dScalePointer=0x@ aScaleMode=VEC32_UE8M0", ("block32", None, "scalar")),
+        ("bScalePointer=0x@ bScaleMode=VEC16_UE4M3", (None, "block16_e4m3", None)),
+        ("aScalePointer=0x@ aScaleMode=BLK128x128_32F", (None, None, None)),  # no word of ours
+        ("bScaleMode=VEC16_UE4M3", (None, None, None)),
+    ],
+)
+def test_scales_that_cublaslt_prints(printed: str, scales: tuple[str | None, ...]) -> None:
+    (call,) = log.read(
+        "[cublasLt][Trace][cublasLtMatmul] A=0X@ Adesc=[type=R_8F_E4M3 rows=256 cols=512 ld=256] B=0X@ "
+        "Bdesc=[type=R_8F_E4M3 rows=256 cols=128 ld=256] C=0X@ Cdesc=[type=R_16BF rows=512 cols=128 ld=512] D=0X@ "
+        "Ddesc=[type=R_16BF rows=512 cols=128 ld=512] computeDesc=[computeType=COMPUTE_32F scaleType=R_32F "
+        f"transa=OP_T {printed}] algo=[algoId=66] workSpace=0X@ workSpaceSizeInBytes=1048576 beta=0 stream=0X0"
+    ).records
+    assert isinstance(call, Call)
+    problem = call.problem
+    assert isinstance(problem, GemmProblem)
+    assert (problem.scale_a, problem.scale_b, problem.scale_d) == scales
+
+
 @needs_corpus
 def test_the_real_cublaslt_log() -> None:
     units: Counter[str] = Counter()

@@ -239,7 +239,7 @@ def test_foreign_lines_stay_foreign() -> None:
 @pytest.mark.parametrize(
     ("name", "times", "distinct"),
     [
-        ("cublaslt_mask31_torch_default.log", 27, 24),
+        ("cublaslt_mask31_torch_default.log", 27, 25),  # one 8-bit product is scaled by one factor and per row
         ("cublas_log_torch2.11.log", 18, 16),
         ("cudnn_frontend.log", 57, 57),
     ],
