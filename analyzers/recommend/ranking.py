@@ -294,6 +294,10 @@ def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
     return (saving is None, -(saving or 0.0), -(finding.per_call_us or 0.0), text, finding.message)
 
 
+POTENTIAL = "potential"
+"""How the text of an action begins whose solution no setting chooses for one problem."""
+
+
 def action(finding: Finding) -> str:
     """The action on a finding, in a few words."""
     if finding.override is not None:
@@ -305,7 +309,7 @@ def action(finding: Finding) -> str:
     # A better one is known: one that no file can make a library take, or of another build or device than the target.
     best = finding.evidence.best
     if best is not None and by_hand(solution_from_text(best)) and finding.per_call_us is not None:
-        return f"{'potential' if out_of_reach(solution_from_text(best)) else 'by hand'}: {best}"
+        return f"{POTENTIAL if out_of_reach(solution_from_text(best)) else 'by hand'}: {best}"
     return "see its advice" if finding.advice else "measure on the target"
 
 

@@ -15,7 +15,7 @@ from analyzers.overrides.write import Written
 from analyzers.recommend import render_actions
 from analyzers.recommend.ceiling import BreakEven, Ceiling
 from analyzers.recommend.confidence import CONFIDENCE, basis, post_us, pre_us
-from analyzers.recommend.ranking import Recommendation, action
+from analyzers.recommend.ranking import POTENTIAL, Recommendation, action
 from logparse.model import Finding
 from logparse.output import ROWS, Answer
 from logparse.text import counted, duration
@@ -39,11 +39,20 @@ def lines(recommendation: Recommendation) -> list[str]:
 
 
 def unmeasured_lines(recommendation: Recommendation) -> list[str]:
-    """What a replay measures first, where a trace's problems are not timed against an alternative."""
-    if recommendation.gpu_time is None or not recommendation.to_measure:
-        return []
-    labels = ", ".join(x.label for x in recommendation.to_measure)
-    return [f"`logparse replay` measures first: {labels}"]
+    """What a replay measures first, where a trace's problems are not timed against an alternative; and that it times
+    actions, where only an action reaches what a search found.
+    """
+    out = []
+    if recommendation.gpu_time is not None and recommendation.to_measure:
+        labels = ", ".join(x.label for x in recommendation.to_measure)
+        out.append(f"`logparse replay` measures first: {labels}")
+    timed = any(not x.action.waits for x in recommendation.actions)
+    if not timed and any(action(x).startswith(POTENTIAL) for x in recommendation.findings):
+        out.append(
+            "no setting chooses a potential solution for one problem: `logparse replay --only actions` times what each "
+            "setting and layout does to all of them"
+        )
+    return out
 
 
 def advice(recommendation: Recommendation) -> list[str]:

@@ -134,6 +134,7 @@ def test_what_no_action_reaches_is_potential_and_no_saving(best: str) -> None:
     shown = render.rows(found).set_index("problem")
     assert shown.loc[text, "action"] == f"potential: {best}"
     assert "potential, not a saving (600 µs per run)" in shown.loc[text, "message"]
+    assert any("`logparse replay --only actions` times what" in x for x in render.lines(found))
     assert shown.loc[reached, "action"] == "by hand: kernel:mine:gemm"
 
 
