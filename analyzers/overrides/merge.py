@@ -114,6 +114,7 @@ class _Winners:
     def __init__(self, merging: Merging, found: Together) -> None:
         self._merging, self._found = merging, found
         self.keys, self.conflicts = 0, list[Conflict]()
+        self._named = {path: at for at, path in enumerate(dict.fromkeys(path for path, _ in found.rest))}
 
     def __iter__(self) -> Iterator[Offer]:
         rest = sorted(set().union(*(offered for _, offered in self._found.rest)))
@@ -149,7 +150,8 @@ class _Winners:
         self.keys += bool(best)
         yield from (best[own][3] for own in sorted(best))
         for name in sorted(rivals):
-            self._compare(name, list(rivals[name].values()))
+            # Of equal ones the first path counts, also one that was given twice and has the key the second time.
+            self._compare(name, sorted(rivals[name].values(), key=lambda x: self._named[x[2]]))
 
     def _compare(self, key: str, rivals: Sequence[_Ranked]) -> None:
         best = min(rivals, key=lambda x: x[:2])

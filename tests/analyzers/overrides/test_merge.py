@@ -240,15 +240,22 @@ def test_usual_records_are_merged_as_key_by_key(data: st.DataObject) -> None:
     record = st.tuples(st.sampled_from((*keys[:3], *keys)), payload).map("=".join)
     texts = data.draw(st.lists(st.lists(record, max_size=4), min_size=1, max_size=4))
     paths = [data.draw(st.sampled_from(("a", "b", "c"))) for _ in texts]
-    found = [
-        (path, miopen_find_db.read(NAME, "\n".join(text).encode("utf-8", "surrogateescape"), {}))
-        for path, text in zip(paths, texts, strict=True)
-    ]
+    hold_both_ways_to_the_same([(path, "\n".join(text)) for path, text in zip(paths, texts, strict=True)])
+
+
+def hold_both_ways_to_the_same(files: list[tuple[str, str]]) -> None:
+    found = [(path, miopen_find_db.read(NAME, text.encode("utf-8", "surrogateescape"), {})) for path, text in files]
     merging = miopen_find_db.OVERRIDE_FORMAT.merging
     assert merging.together
     quick, plain = _Winners(merging, merging.together(found)), _Winners(merging, _apart(found))
     assert merging.write(quick, NAME, {}, 1) == merging.write(plain, NAME, {}, 1)
     assert (quick.keys, quick.conflicts) == (plain.keys, plain.conflicts)
+
+
+def test_of_equal_rows_the_path_that_was_named_first_is_shown() -> None:
+    """Both ways: here the path that was given twice has the key the second time only."""
+    one, other = (f"{KEY}={solver}:1.5,0,miopenConvolutionBwdWeightsAlgoGEMM" for solver in SOLVERS[:2])
+    hold_both_ways_to_the_same([("a", one), ("b", ""), ("c", other), ("b", other)])
 
 
 def test_perf_dbs(tmp_path: Path) -> None:
