@@ -65,6 +65,7 @@ class Item:
 def plan(
     tables: Mapping[str, pd.DataFrame],
     *,
+    run: str | None = None,
     kind: str | None = None,
     direction: str | None = None,
     top: int | None = None,
@@ -74,15 +75,15 @@ def plan(
 
     ``tables`` are the store's frames (``calls``, ``workload``, ``measurements``, ``facts``, ``links``, ``kernels``).  A
     problem that a trace shows far below its roofline is expected to gain what comparable ones reach.  A run without
-    calls (only tuning files) offers the problems that were measured.  What no measurement is known of is predicted from
-    similar problems, where there are enough.  A text without calls that may be a counted call
-    (a TunableOp key beside the log's line) is left to that.  ``solutions`` is how many each is expected to have.
+    calls (only tuning files) offers the problems that were measured in ``run`` (None: in any).  What no measurement is
+    known of is predicted from similar problems, where there are enough.  A text without calls that may be a counted
+    call (a TunableOp key beside the log's line) is left to that.  ``solutions`` is how many each is expected to have.
     """
     workload = tables["workload"]
     calls = workload.groupby("problem")["calls"].sum(min_count=1)
     measured = _best_and_default(tables["measurements"], tables["facts"])
     echoes = _echoes(calls, tables["links"])
-    texts = [x for x in calls.index if x not in echoes] if len(calls) else list(measured.index)
+    texts = [x for x in calls.index if x not in echoes] if len(calls) else _measured_in(run, tables, measured)
     wanted = [problem for problem in map(problem_from_text, texts) if _wanted(problem, kind, direction)]
     linked = _linked(tables["links"], [x.text for x in wanted], measured)
     workspaces = _workspaces(tables["calls"])
@@ -115,6 +116,13 @@ def plan(
         )
     items.sort(key=lambda item: (-item.value, item.problem.text))
     return items[:top]
+
+
+def _measured_in(run: str | None, tables: Mapping[str, pd.DataFrame], measured: pd.DataFrame) -> list[str]:
+    """The measured problems of which the run has a measurement, in their order."""
+    rows = tables["measurements"]
+    own = measured.index if run is None else set(rows.loc[rows["run"] == run, "problem"])
+    return [text for text in measured.index if text in own]
 
 
 def _predictions(

@@ -127,10 +127,11 @@ class Report:
 
 def planned(store: Store, options: Options) -> list[Item]:
     """The plan: problems in order of work.  Raises StoreError on an empty store."""
-    tables = store.frames(options.run)
+    run = store.latest_run(options.run)
     per_backend = 8 if options.backends == ("torch",) else 40
     return plan(
-        tables,
+        store.frames(run),
+        run=run,
         kind=options.kind,
         direction=options.direction,
         top=options.top,

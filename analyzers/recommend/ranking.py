@@ -43,7 +43,8 @@ class Recommendation:
     rows are chosen by.  ``gpu_time`` is where the time of the run's traces goes, ``to_measure`` what a replay would
     measure first.  ``cuda``: the run's files are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables
     lack.  ``actions``: what override files, settings and changes of the program do to the job, the best first.
-    ``plan``: the order of a replay of all problems, by their text.
+    ``plan``: the order of a replay of all problems, by their text.  ``counted``: lines of the run's
+    files that are calls or measurements.
     """
 
     run: str
@@ -61,6 +62,7 @@ class Recommendation:
     aiter_misses: tuple[str, ...] = ()
     actions: tuple[ActionResult, ...] = ()
     plan: Mapping[str, Item] = field(default_factory=dict)
+    counted: int = 0
 
     @property
     def overrides(self) -> tuple[Override, ...]:
@@ -88,7 +90,8 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     alone = sorted((x for x in about if (x.problem, x.analyzer, x.message) in unchanged), key=rank)
     rows = compare(tables, settings)
     most = ceiling(rows, kept, tables, settings, judged)
-    planned = plan(_to_plan(tables))
+    planned = plan(_to_plan(tables), run=tables.run)
+    own = tables.sources[tables.sources["run"] == tables.run]
     return Recommendation(
         run=tables.run,
         ceiling=most,
@@ -105,6 +108,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         aiter_misses=_aiter_misses(tables),
         actions=_actions(alone, most.default_us, tables, settings),
         plan={x.problem.text: x for x in planned},
+        counted=int(own[["call_lines", "measurement_lines"]].sum().sum()),
     )
 
 

@@ -162,8 +162,8 @@ def verdict(recommendation: Recommendation) -> str:
         return f"nothing worth doing: {reasons}"
     ceiling = recommendation.ceiling
     if ceiling.share is None:
-        if not (recommendation.calls or recommendation.times or recommendation.gpu_time):
-            return "no verdict: the run holds no call and no time of a problem"
+        if not (recommendation.calls or recommendation.counted or recommendation.gpu_time):
+            return "no verdict: the run holds no call and no measurement of a problem"
         named = [x.analyzer for x in recommendation.remarks if x.saving_us or _waits(x)]
         named += ["the actions"] * any(not x.action.waits for x in recommendation.actions)
         remarked = " and ".join(dict.fromkeys(named))

@@ -116,6 +116,12 @@ def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_
     assert (item.time_us, item.regret) == (500.0, 0.5), "the pick's time, not that of PyTorch's Default"
 
 
+def test_a_plan_without_calls_is_of_what_the_run_measured() -> None:
+    t = tables(measurements=[measurement(W.text, "miopen:A", 5.0), measurement(F.text, "miopen:A", 5.0, run="other")])
+    planned = {run: [x.problem for x in plan(vars(t), run=run)] for run in ("r", "other", "empty")}
+    assert planned == {"r": [W.normal], "other": [F.normal], "empty": []}
+
+
 @pytest.mark.parametrize("best", ["torch:layout=NHWC,stored", "cudnn:eng1_k2=0"])
 def test_what_no_action_reaches_is_potential_and_no_saving(best: str) -> None:
     text, reached = gemm().text, gemm(m=2048).text
@@ -327,11 +333,14 @@ def test_rendering(found: Recommendation) -> None:
     assert render.lines(nothing) == [
         "run r",
         "ceiling: unknown: no search has timed what runs and other solutions",
-        "no verdict: the run holds no call and no time of a problem",
+        "no verdict: the run holds no call and no measurement of a problem",
     ]
-    assert render.verdict(replace(nothing, calls={W.text: 3.0})) == (
-        "no verdict: nothing looks slow, but no pick is timed against another solution (`logparse replay` measures)"
-    )
+    for lines in ("call_lines", "measurement_lines"):  # TunableOp's untuned keys; bench output of all solutions
+        held = recommend(tables(sources=[{"source_id": "m", "run": "r", lines: 5}]), Settings())
+        assert render.verdict(held) == render.verdict(replace(nothing, calls={W.text: 3.0}))
+        assert render.verdict(held) == (
+            "no verdict: nothing looks slow, but no pick is timed against another solution (`logparse replay` measures)"
+        )
     assert list(render.rows(nothing).columns) == list(table.columns)
 
 
