@@ -374,7 +374,7 @@ def merge(files: opt.Files, out: opt.Out = Path("merged"), gpus: opt.Gpus = 1) -
     from analyzers.overrides.merge import merge as merge_files
     from analyzers.overrides.render import written_answer
 
-    return written_answer(merge_files(files, gpus), out)
+    return written_answer(merge_files(files, gpus), out, files)
 
 
 @verb("logparse convert tunableop_results0.csv --to hipblaslt --out tuning")
@@ -389,7 +389,7 @@ def convert(
     """Write tuned GEMMs of one library's file as another's, where both count solutions alike."""
     from analyzers.overrides import render, verbs
 
-    return render.written_answer(verbs.convert(files, to, target or [], same_build=same_build, gpus=gpus), out)
+    return render.written_answer(verbs.convert(files, to, target or [], same_build=same_build, gpus=gpus), out, files)
 
 
 @verb("logparse export --as yaml --kind gemm -n 50 --out problems")

@@ -18,7 +18,9 @@ from analyzers.overrides.convert import convert
 from analyzers.overrides.export import export
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
+from analyzers.overrides.render import written_answer
 from analyzers.overrides.write import write
+from logparse.errors import InputError
 from logparse.formats import FORMATS, rocblas
 from logparse.formats.format import Emission
 from logparse.formats.miopen import find_db, perf_db
@@ -112,6 +114,17 @@ def test_lines_of_use_can_be_pasted_whatever_the_folder_is_called(case: str, tmp
         words = shlex.split(file.use, comments=True)
         assert all(str(folder) in word for word in words if str(tmp_path) in word)
         assert any(str(folder) in word for word in words) == bool(words)
+
+
+def test_no_file_takes_the_place_of_one_that_is_read(tmp_path: Path) -> None:
+    own = tmp_path / "tunableop_results0.csv"
+    own.write_bytes(Path(CSV).read_bytes())
+    linked = tmp_path / "linked"
+    linked.symlink_to(tmp_path)
+    with pytest.raises(InputError, match=r"tunableop_results0\.csv is one of the files that are read"):
+        written_answer(merge([CSV, str(own)], gpus=2), linked, [CSV, str(own)])
+    assert own.read_bytes() == Path(CSV).read_bytes()
+    assert not (tmp_path / "tunableop_results1.csv").exists()
 
 
 def test_no_golden_is_left_over() -> None:

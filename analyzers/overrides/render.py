@@ -137,11 +137,11 @@ def _together(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
-def written_answer(made: Merged | Converted | Exported, out: Path) -> Answer:
+def written_answer(made: Merged | Converted | Exported, out: Path, read: Sequence[str] = ()) -> Answer:
     """Write what was merged, converted or exported into the folder ``out``, and list it with what was left out; exit
-    code 1 where nothing could be converted or exported.
+    code 1 where nothing could be converted or exported.  ``read``: files that must stay.
     """
-    files = write(made.emissions, out)
+    files = write(made.emissions, out, read)
     if isinstance(made, Merged):  # of several equal copies one has the lines of use
         copies = [replace(file, use="") for file in files[:-1]]
         return Answer([*merge_lines(made), *wrote_lines([*copies, *files[-1:]])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from analyzers.overrides import OVERRIDE_FORMATS
 from analyzers.overrides.look_up import look_up
 from analyzers.overrides.override_format import OverrideFormat
 from analyzers.overrides.reading import Reading
-from logparse.errors import EmissionError
+from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission, Writer
 from logparse.model import Family, Override
 
@@ -106,8 +107,14 @@ class Written:
     applied: bool = False
 
 
-def write(emissions: Sequence[Emission], out: Path) -> list[Written]:
-    """Write files into a folder, scripts executable.  Nothing to write makes no folder."""
+def write(emissions: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> list[Written]:
+    """Write files into a folder, scripts executable.  Nothing to write makes no folder.
+
+    Raises InputError, and writes nothing, where a file would take the place of one of those that were ``read``.
+    """
+    for path in filter(os.path.exists, (out / file.name for file in emissions)):
+        if any(os.path.exists(one) and os.path.samefile(one, path) for one in read):
+            raise InputError(f"{path} is one of the files that are read: name another folder with --out")
     return [_write(file, out) for file in emissions]
 
 
