@@ -30,6 +30,7 @@ from logparse.output import TABLES, Answer, TableFormat, show
 from logparse.output.answer import arrow
 from logparse.output.terminal import drawn
 from logparse.store import Store, open_store
+from logparse.store.compaction import compact
 from logparse.text import duration, parse_share, shortened
 from tests.conftest import ROOT, SAMPLES
 from tests.program import asked, run
@@ -122,6 +123,27 @@ def test_a_damaged_store_is_named_file_by_file(tmp_path: Path) -> None:
             path.unlink()
     out = run("check", "--store", store.url)
     assert f"{LOG}: no part of it is left" in out.stdout
+
+
+def test_what_is_lost_with_merged_and_joint_parts_has_a_remedy_that_works(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "s", create=True)
+    ingest([LOG, FIND_DB], store, run="r")  # small files, which are read together
+    part = next((tmp_path / "s" / "calls").rglob("*.parquet"))
+    whole = part.read_bytes()
+    part.write_bytes(b"PAR1")
+    (line,) = store.damage()
+    assert LOG in line
+    part.write_bytes(whole)
+    compact(store, unread=True)
+    part = next((tmp_path / "s" / "calls").rglob("*.parquet"))
+    part.write_bytes(b"PAR1")
+    (line,) = open_store(store.url).damage()
+    assert "into a new store; without this file the rest can be read" in line
+    part.unlink()
+    (line,) = (left := open_store(store.url)).damage()
+    assert "into a new store; the rest can be read" in line
+    assert left.calls().empty
+    assert len(left.measurements())
 
 
 @pytest.mark.parametrize("verb", ["top", "status", "formats", "recommend"])

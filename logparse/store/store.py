@@ -163,7 +163,7 @@ class Store:
         found = []
         listed = {path for table in SCHEMAS for path in self.files(table)}
         for path in sorted(manifest.parts - {path.removeprefix(f"{self.root}/") for path in listed}):
-            found.append(f"{path}: missing; its rows are of files that a compaction merged: ingest these again")
+            found.append(f"{path}: missing; {_MERGED}; the rest can be read")
         of = dict(zip(commits["attempt"].to_pylist(), commits["path"].to_pylist(), strict=True))
         held = set(of) - manifest.attempts
         writers = writers_of(held)
@@ -179,9 +179,10 @@ class Store:
             try:
                 pq.ParquetFile(path, filesystem=self.filesystem).read()
             except (OSError, pa.ArrowException) as error:
-                lost = f"rows of {of[attempt]}" if attempt in of else "rows of several files"
                 why = str(error).partition("\n")[0]
-                found.append(f"{name}: {why}; lost: {lost}: `logparse forget` it and ingest it again")
+                lost = sorted(of[one] for one in held if attempt in writers_of([one]))
+                remedy = _again(lost) if lost else f"{_MERGED}; without this file the rest can be read"
+                found.append(f"{name}: {why}; {remedy}")
         return found
 
     @property
@@ -477,6 +478,17 @@ class Store:
 
 def _all(rows: pa.Table | ds.Dataset) -> pa.Table:
     return rows if isinstance(rows, pa.Table) else rows.to_table()
+
+
+_NAMED = 3  # of several files, in a line about them
+_MERGED = "lost: rows of files that a compaction merged: ingest all files into a new store"
+
+
+def _again(paths: Sequence[str]) -> str:
+    """What is lost with rows of these files, and the remedy."""
+    more = f" and {len(paths) - _NAMED:,} more" * (len(paths) > _NAMED)
+    them = "it" if len(paths) == 1 else "them"
+    return f"lost: rows of {', '.join(paths[:_NAMED])}{more}: `logparse forget` {them} and ingest {them} again"
 
 
 def open_store(location: str | os.PathLike[str] | None = None, *, create: bool = False) -> Store:
