@@ -109,9 +109,11 @@ def job_of(tables: Tables, settings: Settings) -> Job:
     ]
     if "operator" in kernels and total:
         operators = kernels[kernels["operator"].notna() & kernels["problem"].isna()].groupby("operator")
+        # An operator's kernels are counted, of which the one that is launched most often runs mostly once a call.
+        times, launches = operators["total_us"].sum(), operators["calls"].max()
         work += [
-            Work(problem=problem_from_text(str(text)), calls=None, us=float(time))
-            for text, time in operators["total_us"].sum().items()
+            Work(problem=problem_from_text(str(text)), calls=float(count), us=float(time))
+            for text, time, count in zip(times.index, times, launches, strict=True)
         ]
     time = gpu_time(tables)
     waits = time is not None and time.waits and not launches_graphs(tables)

@@ -65,6 +65,20 @@ def test_a_layout_changes_images_and_drops_copies_that_only_turn_them() -> None:
     assert (conv.problem, conv.solution) == (CONV, "torch:layout=NHWC,stored")
 
 
+def test_the_gradient_of_a_mean_stays_in_nchw_and_its_sum_is_charged() -> None:
+    """Squeeze and excitation: the division of an expanded gradient shows no layout."""
+    mean = OperatorProblem("aten::div", (Operand("float16", (2, 8, 4, 4), (8, 1, 0, 0)), Operand("int64", (), ())))
+    total = OperatorProblem("aten::add_", (PLAIN, PLAIN, "1"))
+    turned = OperatorProblem("aten::copy_", (LAST, PLAIN, "False"))
+
+    def added(*works: tuple[Problem, float]) -> list[tuple[Problem, float | None]]:
+        return [(x.problem, x.calls) for x in channels_last.ACTION.added(job((CONV, 10.0), *works))]
+
+    assert added((mean, 1.0), (total, 2.0)) == [(turned, 1.0)]
+    assert added((mean, 1.0)) == [], "nothing reads it in both layouts"
+    assert added((total, 2.0)) == []
+
+
 def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
     add, slow = (OperatorProblem(f"aten::{name}", (PLAIN, PLAIN)) for name in ("add", "mul"))
     turned = OperatorProblem("aten::add", (LAST, LAST))
