@@ -1,4 +1,4 @@
-"""A GPU that waits for the host: less GPU time will not show in the step.
+"""A GPU that waits for the host: less GPU time may not show in the step.
 
 The busy share is the union of the kernels in a trace over its window, the marked steps where there are any
 (``logparse/formats/traces/torch/busy.py``), or over the time that these steps take without the profiler, where that is
@@ -64,7 +64,7 @@ def _message(time: GpuTime, share: float, launches: int) -> str:
         profiled = " The profiler slows the host: time a step without it first (`logparse capture --trace` does)."
     return (
         f"the GPU runs kernels in {share:.1%} of the time ({duration((time.busy_us or 0.0) / steps)} of "
-        f"{duration((time.window_us or 0.0) / steps)}{each}) and waits for the host in the rest: less GPU time will "
+        f"{duration((time.window_us or 0.0) / steps)}{each}) and waits for the host in the rest: less GPU time may "
         f"not show in the step. {launches / steps:,.0f} kernels{each} take {time.kernels_us / launches:,.1f} µs each "
         f"on average.{unmarked}{profiled}"
     )

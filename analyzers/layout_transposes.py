@@ -11,17 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.gpu_time import TRANSPOSE, gpu_time
+from analyzers.evidence.gpu_time import TRANSPOSE, gpu_time, traced_us
 from analyzers.evidence.program_changes import LAYOUT
 from logparse.model import ConvProblem, Evidence, Finding, problem_from_text
 from logparse.text import duration
 
 NAME = "layout-transposes"
 MEASURE = " `logparse replay` measures the convolutions in both layouts (torch:layout=NHWC)."
+_LEAST_SHARE = 0.01
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding about the run, where transposes take at least ``floor_share`` of its convolutions' time."""
+    """One finding about the run, where transposes take at least ``floor_share`` of its convolutions' time.
+
+    A layout is one for the whole model, so they must take 1 % of the GPU time of its traces, too.
+    """
     rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
     rows = rows.sort_values(["source_id", "problem", "kernel", "total_us"])  # sums do not depend on the order of rows
     directions = {text: _in_nchw(str(text)) for text in rows["problem"].unique()}
@@ -29,7 +33,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     rows = rows[rows["direction"].notna()]
     turned = rows[rows["kernel"].astype(str).str.contains(TRANSPOSE)]
     everything, lost = float(rows["total_us"].sum()), float(turned["total_us"].sum())
-    if not lost or lost < settings.floor_share * everything:
+    if not lost or lost < max(settings.floor_share * everything, _LEAST_SHARE * (traced_us(tables) or 0.0)):
         return []
     whole, part = (x.groupby("direction")["total_us"].sum() for x in (rows, turned))
     time = gpu_time(tables)

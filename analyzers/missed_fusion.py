@@ -154,7 +154,7 @@ def _refused(tail: Tail, counts: _Counts) -> Finding:
         ),
         calls=counts.of(tail.problem.text, tail.calls),
         evidence=_with_steps(_COMPILABLE, tail.steps, tail.us, tail.calls),
-        advice=_IN_TRAINING,
+        advice=_WRITTEN if tail.form == "written" else _IN_TRAINING,
     )
 
 
@@ -177,9 +177,11 @@ _GRADIENT = (
 _UNTIMED = " `logparse replay` times the pair as it runs and fused, through PyTorch, where a trace marks its GPU time."
 _STATED = " The actions state what it saves in all, and the lines to change."
 _IN_TRAINING = (
-    "A GELU stays a kernel of its own in training; model.compile() joins it with the elementwise operators around it. "
-    "One that is written out becomes one kernel as torch.nn.functional.gelu(x, approximate='tanh'): `logparse replay` "
-    "times that, for the action one_kernel_gelu."
+    "A GELU stays a kernel of its own in training; model.compile() joins it with the elementwise operators around it."
+)
+_WRITTEN = (
+    "A GELU that is written out becomes one kernel as torch.nn.functional.gelu(x, approximate='tanh'), in training "
+    "too: `logparse replay` times that, for the action one_kernel_gelu."
 )
 
 

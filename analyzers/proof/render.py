@@ -269,7 +269,7 @@ def action_lines(found: ActionProof) -> list[str]:
             f"the step: {duration(a)} → {duration(b)}; the GPU computes {found.busy[0]:.0%} → {found.busy[1]:.0%}"
         )
     if found.host_bound:
-        out.append("host-bound: the GPU waits for the host, so less GPU time does not show in the step")
+        out.append("host-bound: the GPU waits for the host, so less GPU time may not show in the step")
     out += [f"  loses: {x.name} ({duration(x.before_us)} → {duration(x.after_us)})" for x in found.losers[:_SHOWN]]
     out += [f"  failed: {failure}" for failure in found.failures]
     return [*out, "verified" if found.ok else "not verified"]

@@ -29,7 +29,7 @@ def test_a_gpu_that_waits() -> None:
     [found] = host_bound.find(planted(), Settings())
     assert found.message == (
         "the GPU runs kernels in 54.0% of the time (270 µs of 500 µs per step) and waits for the host in the rest: "
-        "less GPU time will not show in the step. 25 kernels per step take 10.8 µs each on average. The profiler slows "
+        "less GPU time may not show in the step. 25 kernels per step take 10.8 µs each on average. The profiler slows "
         "the host: time a step without it first (`logparse capture --trace` does)."
     )
     assert (found.problem, found.saving_us, found.advice) == (None, None, host_bound.GRAPHS)
