@@ -1,4 +1,9 @@
-"""``torch.backends.cudnn.benchmark`` with every plan tried: the fastest plan of each convolution, found in the job."""
+"""``torch.backends.cudnn.benchmark`` with every plan tried: the fastest plan of each convolution, found in the job.
+
+On ROCm it sets MIOpen's find mode to NORMAL, with tuning, for each convolution (PyTorch 2.7 and later,
+``ATen/native/miopen/Conv_miopen.cpp``).  ``MIOPEN_FIND_MODE=1`` alone, which does not tune, is no action of its own:
+MIOpen reads it once per process, so that no replay can time it beside the default.
+"""
 
 from __future__ import annotations
 
@@ -25,5 +30,6 @@ ACTION = Action(
     about="let PyTorch time every plan of cuDNN (MIOpen: find) for each convolution at its first call",
     change=_change,
     application=_application,
-    needs="sizes that do not vary: each new size is searched again, for seconds",
+    needs="sizes that do not vary: each new size is searched again, for seconds (on ROCm MIOpen then passes over the "
+    "rows of override files and writes its own)",
 )
