@@ -21,11 +21,11 @@ def kernel(problem: ConvProblem, name: str, us: float) -> dict[str, object]:
 def planted() -> Tables:
     return tables(
         kernels=[
-            kernel(W, "batched_transpose_32x32_half", 30.0),
-            kernel(W, "igemm_wrw_gtcx3_nhwc", 50.0),
-            kernel(B, "void cudnn::engines_precompiled::nchwToNhwcKernel<__half>", 10.0),
-            kernel(B, "sm90_xmma_dgrad_implicit_gemm_nhwc", 60.0),
-            kernel(F, "igemm_fwd_gtcx35_nchw", 50.0),
+            kernel(W, "batched_transpose_32x32_half", 30_000.0),
+            kernel(W, "igemm_wrw_gtcx3_nhwc", 50_000.0),
+            kernel(B, "void cudnn::engines_precompiled::nchwToNhwcKernel<__half>", 10_000.0),
+            kernel(B, "sm90_xmma_dgrad_implicit_gemm_nhwc", 60_000.0),
+            kernel(F, "igemm_fwd_gtcx35_nchw", 50_000.0),
         ]
     )
 
@@ -33,10 +33,10 @@ def planted() -> Tables:
 def test_transposes_of_convolutions_in_nchw() -> None:
     [found] = layout_transposes.find(planted(), Settings())
     assert found.message == (
-        "40 µs of 200 µs of the convolutions in NCHW are transposes to NHWC and back (20%; 10 µs of 70 µs in B, "
-        "30 µs of 80 µs in W): 2 of 3 problems run NHWC kernels"
+        "40 ms of 200 ms of the convolutions in NCHW are transposes to NHWC and back (20%; 10 ms of 70 ms in B, "
+        "30 ms of 80 ms in W): 2 of 3 problems run NHWC kernels"
     )
-    assert (found.problem, found.saving_us) == (None, 40.0)
+    assert (found.problem, found.saving_us) == (None, 40_000.0)
     assert found.advice is not None
     assert "channels_last" in found.advice
 
@@ -47,8 +47,8 @@ def test_times_are_per_step_where_steps_are_marked() -> None:
         for name, value in (("profiler_steps", "2"), ("profiler_steps_us", "1000.0"))
     ]
     [found] = layout_transposes.find(replace(planted(), facts=tables(facts=facts).facts), Settings())
-    assert found.message.startswith("20 µs of 100 µs of the convolutions in NCHW per step are transposes to NHWC")
-    assert found.saving_us == 40.0, "per run, as all savings"
+    assert found.message.startswith("20 ms of 100 ms of the convolutions in NCHW per step are transposes to NHWC")
+    assert found.saving_us == 40_000.0, "per run, as all savings"
 
 
 @pytest.mark.parametrize(("us", "found"), [(3.0, 1), (2.9, 0)])
