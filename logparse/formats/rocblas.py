@@ -119,7 +119,7 @@ def read_bench(text: str) -> Outcome:
     command, _, note = text.partition(" # ")
     try:
         words = shlex.split(command)
-        count = int(words.pop(0)) if words[0].isdecimal() else 1
+        count = int(words.pop(0)) if words and words[0].isdecimal() else 1
         given, by_tool = _flags(words[1:])
     except ValueError as error:
         return Outcome("reject", [Reject(str(error), 0, len(text.encode()))])
