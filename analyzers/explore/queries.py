@@ -454,6 +454,11 @@ def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
     return found.iloc[0] if len(found) else None
 
 
+def traced(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether traces counted calls of the run."""
+    return only_row(con.execute("select 1 from sums where contains(calls_from, 'profiler') limit 1")) is not None
+
+
 def ticks(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     """``pid, second, calls`` of the selected problems, from the table ``ticks``; all of the time."""
     where, parameters = condition(con, chosen, without=["time"])

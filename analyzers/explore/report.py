@@ -193,7 +193,7 @@ def _charts(con: duckdb.DuckDBPyConnection, run: str, other: Beside | None) -> d
         "Shapes": shape_map(queries.cells(con, everything), LIGHT),
         "Time over one size": cost_curves(queries.families(con, everything), LIGHT),
         "Sizes side by side": parallel(sizes.rows, LIGHT, note=sizes.note),
-        "Timeline": timeline(ticks, LIGHT),
+        "Timeline": timeline(ticks, LIGHT, traced=queries.traced(con)),
         "What the files held": completeness(sources, LIGHT),
     }
     if other:

@@ -8,18 +8,20 @@ import pandas as pd
 from analyzers.explore.charts.figure import Figure, heatmap
 from analyzers.explore.charts.palette import Theme, blank, colour_bar, headline, styled
 
-NOTHING = (
-    "No line of this run has a time of day, so there is no timeline.<br>Of a trace only sums are kept: a trace viewer "
-    "shows its clock.<br>Logs of hipBLASLt and cuBLASLt have one on Trace, Hints, Info and Api lines (mask 30)"
-)
+_CLOCK = "<br>Logs of hipBLASLt and cuBLASLt have a time of day on Trace, Hints, Info and Api lines (mask 30)"
+NOTHING = f"No line of this run has a time of day, so there is no timeline.{_CLOCK}"
+TRACED = f"Of this run's traces only sums are kept: a trace viewer shows their clock.{_CLOCK}"
 BINS = 240
 
 
-def timeline(ticks: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
-    """Calls per process and slice of time.  ``ticks`` has ``pid, second`` (timestamp) and ``calls``."""
+def timeline(ticks: pd.DataFrame, theme: Theme, *, title: str = "", traced: bool = False) -> Figure:
+    """Calls per process and slice of time.  ``ticks`` has ``pid, second`` (timestamp) and ``calls``.
+
+    ``traced``: calls of the run were counted by traces, which have a clock.
+    """
     rows = ticks[ticks["second"].notna()]
     if not len(rows):
-        return blank(NOTHING, theme, title=title, height=360)
+        return blank(TRACED if traced else NOTHING, theme, title=title, height=360)
     seconds = pd.to_datetime(rows["second"]).to_numpy(dtype="datetime64[s]").astype("int64")
     start, end = int(seconds.min()), int(seconds.max()) + 1
     width = max(1, -(-(end - start) // BINS))

@@ -157,7 +157,7 @@ def _side_by_side(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Them
 
 
 def _timeline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
-    return [timeline(queries.ticks(con, chosen), theme)]
+    return [timeline(queries.ticks(con, chosen), theme, traced=queries.traced(con))]
 
 
 def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str]) -> list[Figure]:

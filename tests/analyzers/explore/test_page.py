@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -16,14 +18,16 @@ pytest.importorskip("dash", reason="the extra `explore` is not installed")
 
 from flask.testing import FlaskClient
 
-from analyzers.explore.load.beside import beside
+from analyzers.explore.charts.palette import LIGHT
+from analyzers.explore.load.beside import beside, compared, keep
 from analyzers.explore.page.address import tunnel
 from analyzers.explore.page.app import SQL_SECONDS, application, csv, records
 from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.serve import explore
-from analyzers.explore.page.views import clicked
+from analyzers.explore.page.views import clicked, draw
 from analyzers.explore.plain_text import solution_name
-from analyzers.explore.queries import changes
+from analyzers.explore.point_table import build
+from analyzers.explore.queries import changes, over
 from analyzers.explore.selection import Selection, from_url
 from logparse.errors import LogparseError, StoreError
 from logparse.ingest import record
@@ -227,6 +231,35 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
         assert files == [("before.HIP.fdb.txt",)], "other runs' measurements are no rows of this one"
     finally:
         pages.close()
+
+
+@pytest.mark.parametrize("open_run", ["before", "after"])
+def test_compare_joins_an_unknown_layout_as_diff_does(tmp_path: Path, open_run: str) -> None:
+    """The only problem that may be meant is the same one, whichever of the two runs names its layout."""
+    store = open_store(tmp_path / "store", create=True)
+    for run, us in (("before", 100.0), ("after", 60.0)):
+        unknown: dict[str, Any] = {}
+        if run == open_run:
+            unknown = dict.fromkeys(("in_layout", "weights_layout", "out_layout"))
+        rows = [measured(replace(problem, **unknown), "ConvAsm", us) for problem in (F, replace(W, k=512))]
+        record(store, rows, run=run, name=f"{run}.HIP.fdb.txt", format="miopen-find-db")
+    found = compared(store, "before", store, "after")
+    assert set(found.rows["state"]) == {"faster"}
+    with store.connect() as con:
+        build(con, "before", others=keep(found, tmp_path))
+        shown = changes(con, Selection())
+    assert (shown["problems"], shown["faster"], shown["slower"]) == (2, 2, 0)
+    assert (shown["here_us"], shown["there_us"]) == (200.0, 120.0)
+
+
+@pytest.mark.parametrize(("counted_by", "traced"), [("bench", False), ("profiler", True), ("bench+profiler", True)])
+def test_no_trace_is_called_without_a_clock(example_points: pd.DataFrame, counted_by: str, traced: bool) -> None:
+    with over(example_points.assign(calls_from=counted_by)) as con:
+        con.execute("create table ticks (problem varchar, pid bigint, second timestamp, calls bigint)")
+        [figure] = draw(con, Selection(view="timeline"), LIGHT, ("", ""))
+    [note] = figure.layout["annotations"] if figure else [{}]
+    assert ("No line of this run has a time of day" in note["text"]) != traced
+    assert ("a trace viewer shows their clock" in note["text"]) == traced
 
 
 def test_a_query_is_stopped_at_the_pages_limits(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
