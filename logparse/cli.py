@@ -354,7 +354,9 @@ def diff(
     floor: Annotated[float, option("Changes of a call by at most this many µs count as the same.", min=0.0)] = 0.0,
     overrides: Annotated[opt.Words, option("Old override files, for an upgrade plan.")] = None,
     markdown: Annotated[Path | None, option("Write a section for a pull request.")] = None,
-    junit: Annotated[Path | None, option("Write JUnit XML: a failure per problem that got slower.")] = None,
+    junit: Annotated[
+        Path | None, option("Write JUnit XML: a failure per problem that got slower, or that nothing was compared.")
+    ] = None,
     junit_all: Annotated[bool, option("JUnit XML with a case per problem.", "--junit-all")] = False,
     store: opt.Store = None,
     n: opt.Count = None,

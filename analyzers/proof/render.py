@@ -146,12 +146,15 @@ def _signed(us: float) -> str:
 # --------------------------------------------------------------------------------------------------------------- diff
 
 
+_UNCOMPARED = "no time was compared: no problem has one of the same kind in both runs"
+
+
 def diff_lines(found: Diff) -> list[str]:
     counts = ", ".join(f"{found.count(state):,} {state}" for state in STATES if found.count(state)) or "no problem"
     floor = f", {found.floor_us:g} µs" if found.floor_us else ""
     out = [f"{found.a} → {found.b}: {counts} (beyond {found.fail_on:.1%}{floor} and noise)"]
     if not found.compared:
-        out.append("no time was compared: no problem has one of the same kind in both runs, and a gate fails on that")
+        out.append(f"{_UNCOMPARED}, and a gate fails on that")
     if found.devices:
         out.append(f"the runs are of two devices ({' and '.join(found.devices)}): changes may be the devices' own")
     moved = found.rows["state"].isin(["slower", "faster"])
@@ -202,8 +205,8 @@ def _cell(text: str) -> str:
 
 
 def diff_junit(found: Diff, every: bool = False) -> str:
-    """JUnit XML: a failure per problem that got slower; with ``every`` a case per problem, skipped where nothing can be
-    compared.
+    """JUnit XML: a failure per problem that got slower, or one where no time was compared; with ``every`` a case per
+    problem, skipped where nothing can be compared.
 
     The elements and attributes are those that CI servers read, not all that Ant's strict schema asks for (no timestamp,
     host name or output); ``time`` is of one call of run B, in seconds (0 where it is not known).
@@ -213,8 +216,8 @@ def diff_junit(found: Diff, every: bool = False) -> str:
     suite = ElementTree.Element(
         "testsuite",
         name="logparse diff",
-        tests=str(len(rows)),
-        failures=str(found.count("slower")),
+        tests=str(len(rows) + (not found.compared)),
+        failures=str(found.count("slower") + (not found.compared)),
         errors="0",
         skipped=str(int(rows["state"].isin(["unknown", "new", "vanished"]).sum())),
         time=f"{seconds.sum():.9f}",
@@ -228,6 +231,10 @@ def diff_junit(found: Diff, every: bool = False) -> str:
             ElementTree.SubElement(case, "failure", type="slower", message=_text(message))
         elif row["state"] in ("unknown", "new", "vanished"):
             ElementTree.SubElement(case, "skipped", message=row["state"])
+    if not found.compared:
+        name = _text(f"{found.a} → {found.b}")
+        case = ElementTree.SubElement(suite, "testcase", classname="logparse.diff", name=name, time="0.000000000")
+        ElementTree.SubElement(case, "failure", type="uncompared", message=_UNCOMPARED)
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 

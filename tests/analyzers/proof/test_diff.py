@@ -102,6 +102,9 @@ def test_nothing_compared_is_reported() -> None:
     nothing = "no time was compared: no problem has one of the same kind in both runs, and a gate fails on that"
     assert diff_lines(found)[1] == nothing
     assert ": no time was compared" in diff_markdown(found).splitlines()[0]
+    for every, tests in ((False, "1"), (True, "2")):
+        suite = ElementTree.fromstring(diff_junit(found, every).split("\n", 1)[1])
+        assert (suite.get("tests"), suite.get("failures"), len(list(suite.iter("failure")))) == (tests, "1", 1)
     assert "compared problems got slower" in diff_markdown(diff(run_a(), run_a())).splitlines()[0]
 
 
