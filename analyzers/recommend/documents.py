@@ -92,7 +92,7 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
         "left_out": dict(recommendation.left_out),
         "remarks": [_remark(x) for x in recommendation.remarks],
         "actions": [_action(x) for x in recommendation.actions],
-        "findings": [_finding(x, recommendation.run) for x in recommendation.findings],
+        "findings": list(map(_finding, recommendation.findings, recommendation.rows)),
         "targets": [
             {"name": x.name, "facts": dict(x.facts), "files": sorted(x.files), "notes": list(x.notes)} for x in targets
         ],
@@ -117,9 +117,8 @@ def _action(result: ActionResult) -> dict[str, object]:
     return {**row(result), **about, **applied, **environment, "parts": [asdict(x) for x in result.parts]}
 
 
-def _finding(finding: Finding, run: str) -> dict[str, object]:
-    fields = render.row(finding, run)
-    fields.pop("run")
+def _finding(finding: Finding, shown: Mapping[str, object]) -> dict[str, object]:
+    fields = {name: value for name, value in shown.items() if name != "run"}
     override = finding.override
     workspace = None if override is None else override.workspace_bytes
     return {**fields, "workspace_bytes": workspace, "evidence": dict(finding.evidence)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 
 import pandas as pd
@@ -25,7 +26,7 @@ from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.evidence.program_changes import by_hand, out_of_reach
 from analyzers.measure.plan import Item, plan
 from analyzers.recommend.ceiling import BreakEven, Ceiling, break_even, ceiling, in_the_job
-from analyzers.recommend.confidence import Judgement, basis, completed, judgement, pre_us
+from analyzers.recommend.confidence import Judgement, basis, completed, judgement, post_us, pre_us
 from analyzers.recommend.files_action import files_action
 from analyzers.recommend.search_scripts import to_tune
 from analyzers.recommend.wildcards import Times
@@ -67,6 +68,11 @@ class Recommendation:
     @property
     def overrides(self) -> tuple[Override, ...]:
         return tuple(x.override for x in self.findings if x.override is not None)
+
+    @cached_property
+    def rows(self) -> tuple[Mapping[str, object], ...]:
+        """The fields of each finding, flat, as ``findings.json``, the store and every table have them."""
+        return tuple(_row(finding, self.run) for finding in self.findings)
 
 
 NOT_CONFIRMED = "not confirmed: paired samples do not show the gain"
@@ -351,3 +357,29 @@ def _of_cuda(tables: Tables) -> bool:
     """Whether the run's files name GPUs, and all are NVIDIA's."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "arch")]
     return bool(len(rows) and rows["value"].str.startswith("sm_").all())
+
+
+def _row(finding: Finding, run: str) -> dict[str, object]:
+    problem = finding.problem
+    return {
+        "run": run,
+        "analyzer": finding.analyzer,
+        "kind": finding.kind,
+        "problem": problem.text if problem else None,
+        "label": problem.label if problem else None,
+        "message": "; also ".join((finding.message, *finding.reasons)),
+        "calls": finding.calls,
+        "pre_us": pre_us(finding),
+        "post_us": post_us(finding),
+        **{name: getattr(finding, name) for name in _OWN},
+        "confidence": basis(finding),
+        "action": action(finding),
+        "solution": finding.override.solution.text if finding.override else None,
+        "advice": finding.advice,
+    }
+
+
+_OWN = (
+    *("per_call_us", "per_call_low_us", "per_call_high_us", "saving_us", "saving_low_us", "saving_high_us"),
+    *("saving_share", "interval_from", "p"),
+)

@@ -14,8 +14,8 @@ from analyzers.overrides.render import wrote_lines
 from analyzers.overrides.write import Written
 from analyzers.recommend import render_actions
 from analyzers.recommend.ceiling import BreakEven, Ceiling
-from analyzers.recommend.confidence import CONFIDENCE, basis, post_us, pre_us
-from analyzers.recommend.ranking import POTENTIAL, Recommendation, action
+from analyzers.recommend.confidence import CONFIDENCE, basis
+from analyzers.recommend.ranking import POTENTIAL, Recommendation
 from logparse.model import Finding
 from logparse.output import ROWS, Answer
 from logparse.text import counted, duration
@@ -197,7 +197,7 @@ def rows(recommendation: Recommendation) -> pd.DataFrame:
     ``saving_us`` is per run of the workload and missing where the calls or the gain are unknown.
     """
     columns = [*_TEXT, "calls", *_NUMBERS, "solution", "advice"]
-    out = pd.DataFrame([row(x, recommendation.run) for x in recommendation.findings], columns=columns)
+    out = pd.DataFrame(recommendation.rows, columns=columns)
     return out.astype({"calls": "Int64", **dict.fromkeys(_NUMBERS, "float64")})
 
 
@@ -235,33 +235,6 @@ def interval(low_us: float | None, high_us: float | None, pre_us: float | None) 
     if low_us is None or high_us is None or pre_us is None or not all(map(math.isfinite, (low_us, high_us, pre_us))):
         return "unknown"
     return f"{low_us / pre_us:.1%} … {high_us / pre_us:.1%}"
-
-
-def row(finding: Finding, run: str) -> dict[str, object]:
-    """The fields of a finding, flat."""
-    problem = finding.problem
-    return {
-        "run": run,
-        "analyzer": finding.analyzer,
-        "kind": finding.kind,
-        "problem": problem.text if problem else None,
-        "label": problem.label if problem else None,
-        "message": "; also ".join((finding.message, *finding.reasons)),
-        "calls": finding.calls,
-        "pre_us": pre_us(finding),
-        "post_us": post_us(finding),
-        **{name: getattr(finding, name) for name in _OWN},
-        "confidence": basis(finding),
-        "action": action(finding),
-        "solution": finding.override.solution.text if finding.override else None,
-        "advice": finding.advice,
-    }
-
-
-_OWN = (
-    *("per_call_us", "per_call_low_us", "per_call_high_us", "saving_us", "saving_low_us", "saving_high_us"),
-    *("saving_share", "interval_from", "p"),
-)
 
 
 def _percent(share: float | None) -> str:
