@@ -13,8 +13,10 @@ FOLDER keeps the inputs and stores (3 GB for all sizes); what is there already i
 
 By hand means: plain DuckDB SQL over the store's Parquet files, and pandas (``read_parquet``, ``groupby``, ``merge``),
 each a program of its own, in the same run.  They do less than a verb does: no link between texts of one problem, no
-confidence, no files written.  A verb of many inputs (``lint``, ``coverage``, ``merge``) reads find-dbs, not the store,
-so only ``merge`` has a counterpart.  ``explore`` is measured by benchmarks/explore.py in a browser.
+confidence, no files written.  Both are compared twice: as programs, as at a terminal, where Python's start and the
+imports count; and in one process, where everything is imported and the same question is asked for the second time.
+A verb of many inputs (``lint``, ``coverage``, ``merge``) reads find-dbs, not the store, so only ``merge`` has a
+counterpart.  ``explore`` is measured by benchmarks/explore.py in a browser.
 
 Wall times depend on what else the machine does; its load is in the record.  The record has each round; what is printed
 is the median, and whether the figures that issue and README promise on two idle cores are met.
@@ -32,6 +34,7 @@ import random
 import re
 import shutil
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from compileall import compile_dir
@@ -73,6 +76,8 @@ class Question:
     words: tuple[str, ...]
     sql: str = ""
     pandas: str = ""
+    imports: str = ""
+    """Only imports the libraries that the verb cannot do without: what the rest is to be compared with."""
 
 
 def main() -> int:
@@ -121,6 +126,7 @@ def asked(question: Question, size: str, given: argparse.Namespace, folder: Path
     if given.by_hand:
         ways |= {"DuckDB": (sys.executable, "-c", question.sql)} if question.sql else {}
         ways |= {"pandas": (sys.executable, "-c", question.pandas)} if question.pandas else {}
+        ways |= {"imports": (sys.executable, "-c", question.imports)} if question.imports else {}
     found: dict[str, list[dict[str, Any]]] = {}
     for _ in range(given.rounds):
         for way, command in ways.items():
@@ -143,12 +149,37 @@ def asked(question: Question, size: str, given: argparse.Namespace, folder: Path
     ratios = {way: round(mine["wall_s"] / x["wall_s"], 2) for way, x in out.items() if way != "logparse"}
     line += "".join(f" {ratio} × {way}" for way, ratio in ratios.items())
     out["ratio of wall times"] = ratios
+    if given.by_hand and question.sql and not given.profile:
+        seconds = {way: again(way, question, work) for way in ways}
+        out["again in the same process (s)"] = seconds
+        line += f"\n{'':16} again in the same process: logparse {seconds['logparse']:.2f} s" + "".join(
+            f", {seconds['logparse'] / x:.1f} × {way}" for way, x in seconds.items() if way != "logparse"
+        )
     owed = OWED[size].get(question.verb)
     if owed and not given.profile:
         out |= {"owed": owed, "met": mine["wall_s"] <= owed[0] and mine["peak_mb"] <= owed[1]}
         line += f" (owed {owed[0]} s, {owed[1]} MB: {'met' if out['met'] else 'missed'})"
     print(line, flush=True)
     return out
+
+
+AGAIN = """
+import contextlib, io, sys, time
+sys.argv = ["logparse", *{words!r}]
+for _ in range(2):
+    begun = time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        exec({program!r}, {{}})
+    took = time.perf_counter() - begun
+print(took)"""
+
+
+def again(way: str, question: Question, work: Path) -> float:
+    """Seconds of a question that a process asks for the second time."""
+    programs = {"logparse": "from logparse.cli import main; main()", "DuckDB": question.sql, "pandas": question.pandas}
+    code = AGAIN.format(words=question.words, program=programs[way])
+    os.chdir(work)
+    return float(subprocess.run((sys.executable, "-c", code), env=COMPILED, stdout=subprocess.PIPE, check=True).stdout)
 
 
 # --------------------------------------------------------------------------------------------------------- questions
@@ -206,8 +237,8 @@ def of_small(folder: Path, find_db: str) -> Iterator[Question]:
 
 def of_start(folder: Path, find_db: str) -> Iterator[Question]:
     log = next(small_logs(folder).glob("*.log"))
-    yield Question("help", ("--help",))
-    yield Question("ingest", ("ingest", str(log), "--store", "store"))
+    yield Question("help", ("--help",), imports="import typer")
+    yield Question("ingest", ("ingest", str(log), "--store", "store"), imports="import typer, pyarrow.parquet")
 
 
 # ------------------------------------------------------------------------------------------------ inputs and stores
