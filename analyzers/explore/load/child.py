@@ -55,8 +55,10 @@ _SMALL = {
 }
 _BASES = ("bases", "places", "peaks", "means", "blocked")
 """What ``point_table.survey`` makes: all that the analyzers' picks and findings are put beside."""
-_READ_MB, _JUDGE_MB = 400, 300
-"""Memory limits of DuckDB: the analyzers and their libraries take as much more, while the page draws."""
+_MB, _ROWS_PER_MB = 300, 20_000
+"""DuckDB's memory limit: so much, and a megabyte per so many measurements.  A store of 193,590 problems (649,000
+measurements) is read within it as fast as without; 400 MB were too few for 4.5 million.
+"""
 _ROWS = 30_720
 """Rows that one thread takes at a time: by default 122,880, which leaves the second core nothing to do."""
 _OFTEN, _PLAIN = ("label",), " using compression uncompressed"
@@ -172,7 +174,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     if known["other"]:
         url, other = known["other"]
         others = keep(compared(store, run, open_store(url), other), folder)
-    with _connect(store, _JUDGE_MB) as con:
+    with _connect(store) as con:
         for name in _BASES:
             con.execute(f"create view {name} as from read_parquet({sql_text(folder / f'{name}.parquet')})")
         with point_table.points_sql(con, analysis.compared, analysis.found, others) as points:
@@ -198,11 +200,12 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     yield DONE, ""
 
 
-def _connect(store: Store, memory_mb: int = _READ_MB) -> duckdb.DuckDBPyConnection:
+def _connect(store: Store) -> duckdb.DuckDBPyConnection:
     con = store.connect()
+    (count,) = con.execute("select count(*) from measurements").fetchall()[0]
     for setting in (
         "threads = 2",
-        f"memory_limit = '{memory_mb}MB'",
+        f"memory_limit = '{_MB + count // _ROWS_PER_MB}MB'",
         "preserve_insertion_order = false",
         "enable_progress_bar = false",
     ):
