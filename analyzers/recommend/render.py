@@ -15,7 +15,7 @@ from analyzers.overrides.write import Written
 from analyzers.recommend import render_actions
 from analyzers.recommend.ceiling import BreakEven, Ceiling
 from analyzers.recommend.confidence import CONFIDENCE, basis
-from analyzers.recommend.ranking import POTENTIAL, Recommendation
+from analyzers.recommend.ranking import POTENTIAL, Recommendation, action
 from logparse.model import Finding
 from logparse.output import ROWS, Answer
 from logparse.text import counted, duration
