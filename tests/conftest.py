@@ -6,8 +6,8 @@ import fcntl
 import os
 import shutil
 import signal
-from collections.abc import Callable, Generator, Iterator
-from functools import partial
+import sys
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -86,19 +86,24 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return made_once(tmp_path_factory, "samples", make)
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[None]:
-    """Two workers, for all tests of a session; executors find themselves connected.
+@pytest.fixture
+def cluster() -> None:
+    """Ray with two workers, for all tests of a group; executors find themselves connected."""
+    start_cluster()
+
+
+def start_cluster() -> None:
+    """Start Ray, unless it runs.  It ends with the tests of its group (``pytest_runtest_teardown``).
 
     Where RAY_ADDRESS is one of Ray's client ports, it is that cluster (``tests/executors/test_ray_client.py``).
     """
     import ray
 
-    if os.environ.get("RAY_ADDRESS", "").startswith("ray://"):
-        with ray.init(os.environ["RAY_ADDRESS"], log_to_driver=False):
-            yield
+    if ray.is_initialized():
         return
-
+    if os.environ.get("RAY_ADDRESS", "").startswith("ray://"):
+        ray.init(os.environ["RAY_ADDRESS"], log_to_driver=False)
+        return
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # it kills workers where other programs fill the memory
@@ -116,8 +121,6 @@ def cluster() -> Iterator[None]:
             logging_level="ERROR",
             configure_logging=False,
         )
-    yield
-    ray.shutdown()
 
 
 # ``make test`` leaves out what is marked as nightly and counts it (with xdist each worker sees all tests).
@@ -167,23 +170,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[_LEFT] = len(left)
 
 
-_MADE: dict[str, Callable[[], None]] = {}
-"""How to end what of ``_GROUPS`` this worker has made."""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Generator[None, object, object]:
-    if fixturedef.argname in _GROUPS:
-        _MADE[fixturedef.argname] = partial(fixturedef.finish, request)
-    return (yield)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
-    """A cluster or a browser ends with its group: an idle one takes a tenth of a core from the tests that follow."""
+    """The cluster ends with its group: an idle one takes a tenth of a core from the tests that follow."""
     yield
-    for name in [x for x in _MADE if nextitem is not None and x != _group(nextitem)]:
-        _MADE.pop(name)()
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized() and (nextitem is None or _group(nextitem) != "cluster"):
+        ray.shutdown()
 
 
 def _group(item: pytest.Item) -> str:

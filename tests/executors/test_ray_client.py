@@ -15,7 +15,7 @@ import pytest
 
 from logparse.ingest import ingest
 from logparse.store import open_store
-from tests.conftest import ROOT, sized
+from tests.conftest import ROOT, sized, start_cluster
 from tests.ingest.test_ingest import bench, counts
 
 INTERRUPTED = (
@@ -28,12 +28,15 @@ CONTRACT = (
     INTERRUPTED,
 )
 
+pytestmark = pytest.mark.xdist_group("cluster")
+
 
 @pytest.fixture(scope="module")
-def address(cluster: None) -> Iterator[str]:
+def address() -> Iterator[str]:
     """What ``ray start --head`` runs at port 10001, for the cluster of the tests; a port that nothing else uses."""
     import ray
 
+    start_cluster()
     port = next(port for port in random.sample(range(20_000, 30_000), 99) if _is_free(port))
     module = ("-m", "ray.util.client.server", "--mode", "legacy", "--host", "127.0.0.1", "--port", str(port))
     command = [sys.executable, *module, "--address", ray.get_runtime_context().gcs_address]

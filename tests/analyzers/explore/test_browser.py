@@ -36,7 +36,7 @@ ASKING = "window.store?.getState().isLoading"  # Dash's own word for it; a repor
 WINDOW: ViewportSize = {"width": 1400, "height": 1000}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if not os.environ.get("CI"):
         pytest.importorskip("playwright", reason="no playwright")
