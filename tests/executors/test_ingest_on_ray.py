@@ -22,7 +22,7 @@ from logparse.executors.ray import RayExecutor
 from logparse.ingest import ingest
 from logparse.ingest.input_file import PIECE_BYTES
 from logparse.store import Store, open_store
-from tests.conftest import ROOT, SAMPLES
+from tests.conftest import ROOT, SAMPLES, sized
 from tests.executors.processes import processes
 from tests.formats.reading import check_conservation
 from tests.ingest.test_byte_ranges import contents
@@ -132,13 +132,14 @@ def test_a_file_that_fails_fails_alone(on_ray: Executor, store: Store, tmp_path:
 
 
 def test_logs_and_store_in_a_bucket(s3: Any, options: str, on_ray: Executor) -> None:  # noqa: F811
-    for number in range(5):
+    files = sized(2, 5)
+    for number in range(files):
         s3.put_object(Bucket="logs", Key=f"run-17/host{number}/hipblaslt_{number}.log", Body=bench(64, 32).encode())
     store = open_store(f"s3://logs/store{options}", create=True)
     url = f"s3://logs/run-17/**/hipblaslt_*.log{options}"
-    assert [x.state for x in ingest([url], store, executor=on_ray)] == ["new"] * 5
-    assert [x.state for x in ingest([url], store, executor=on_ray)] == ["unchanged"] * 5
-    assert counts(store) == {64: 5, 32: 5}
+    assert [x.state for x in ingest([url], store, executor=on_ray)] == ["new"] * files
+    assert [x.state for x in ingest([url], store, executor=on_ray)] == ["unchanged"] * files
+    assert counts(store) == {64: files, 32: files}
 
 
 def test_a_killed_driver_leaves_a_whole_store_and_the_repeat_does_the_rest(

@@ -20,7 +20,9 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.xdist_group("cluster"))])
+@pytest.mark.parametrize(
+    "engine", ["local", pytest.param("ray", marks=[pytest.mark.xdist_group("cluster"), pytest.mark.nightly])]
+)
 def test_measurements_are_not_pooled_and_findings_name_the_device(
     engine: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
