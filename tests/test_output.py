@@ -56,6 +56,19 @@ VERBS: dict[str, tuple[str, ...]] = {
     "sql": ("sql", "select problem, calls from workload"),
 }
 WITHOUT_STORE = ("formats", "lint", "lint --rows")
+CHANGES: dict[str, tuple[str, ...]] = {
+    "check": ("check",),
+    "export": ("export", "--as", "bench", "--out", "{out}"),
+    "ingest": ("ingest", TUNED, "--run", "r"),
+    "compact": ("compact",),
+    "forget": ("forget", "r"),
+}
+"""Verbs whose answer is no table, in an order in which each finds what it is about."""
+ELSEWHERE = {
+    **dict.fromkeys(("capture", "run", "tune"), "they start a job: tests/capture, tests/analyzers/test_tune.py"),
+    **dict.fromkeys(("merge", "convert"), "they read no store: tests/analyzers/overrides"),
+    **dict.fromkeys(("explore", "report"), "they draw: tests/analyzers/explore"),
+}
 
 
 @pytest.fixture(
@@ -107,6 +120,30 @@ def test_every_verb_in_every_format_on_every_kind_of_store(
         assert out.returncode == 1
     if kind == "no findings" and verb != "verify":
         assert out.returncode != 1
+
+
+def test_the_tables_of_verbs_hold_all_of_them() -> None:
+    from typer.main import get_group
+
+    from logparse.cli import app
+
+    verbs = get_group(app).commands
+    with_table = {name for name, verb in verbs.items() if any(x.name == "output" for x in verb.params)}
+    assert with_table == {x.partition(" ")[0] for x in VERBS}
+    assert set(verbs) - with_table == {*CHANGES, *ELSEWHERE}
+
+
+def test_verbs_without_a_table_end_on_every_kind_of_store(kind_of_store: tuple[str, str], tmp_path: Path) -> None:
+    """With an answer, or an error in one line."""
+    kind, store = kind_of_store
+    url = str(shutil.copytree(store, tmp_path / "store"))
+    for verb, given in CHANGES.items():
+        out = run(*(word.format(out=tmp_path / "out") for word in given), "--store", url)
+        assert out.returncode in (0, 1, 3), (verb, out.stderr)
+        nothing = out.stdout == "0 problems\n"  # which is no error in a store without any
+        assert (out.returncode == 1) == (nothing or out.stderr.startswith("error: ")), (verb, out.stderr)
+        assert "Traceback" not in out.stderr, verb
+    assert run("check", "--store", url).returncode == 0, f"{kind}: what is forgotten leaves nothing damaged"
 
 
 def test_a_damaged_store_is_named_file_by_file(tmp_path: Path) -> None:
