@@ -12,7 +12,7 @@ own traces, else the pick's, else what a finding holds against it, else the best
 run itself: what another run measured is evidence, and its ``file`` names that run), ``total_us`` (calls × time),
 ``then_us`` (of a call with the best known solution: where the pick is timed, as much less than ``time_us`` as it is
 faster than the pick, however and wherever the two were timed), ``loss_us`` per call, ``saving_us`` (calls × loss; the
-finding's own where no pick is timed), ``saving_from`` (``measured``, or ``estimated``), ``finding``, ``solutions``,
+finding's own where no pick is timed), ``saving_from`` (``measured``, ``estimated``), ``finding``, ``solutions``,
 ``failed``, ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops`` and ``best_tflops``, ``device``,
 ``roof_tflops``, ``efficiency``, ``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and
 file), ``source_id``, ``measured`` (the problem itself, or the one linked to it that was measured); ``here_us``,
@@ -78,7 +78,7 @@ COMPARED: Mapping[str, str] = {
 FOUND: Mapping[str, str] = {
     **dict.fromkeys(("problem", "analyzer", "message", "advice", "action", "found_in"), _TEXT),
     **dict.fromkeys(("held_us", "per_call_us", "found_us"), _NUMBER),
-    "override": "bool",
+    **dict.fromkeys(("override", "timed"), "bool"),
 }
 """Columns of the analyzers' results that are read here, with their types."""
 
@@ -87,12 +87,14 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
     """Findings about problems as a table, the first of each problem and file (``recommend`` ranks them)."""
     import pandas as pd
 
+    from analyzers.recommend.confidence import basis
     from analyzers.recommend.ranking import action  # which the first reader of a store does not need
 
     rows = [
         (
             *(x.problem.text, x.analyzer, x.message, x.advice, action(x), x.evidence.source_id),
             *(x.evidence.now_us, x.per_call_us, x.saving_us, x.override is not None),
+            basis(x) != "inferred",
         )
         for x in findings
         if x.problem is not None
@@ -482,7 +484,7 @@ _NONE_BLOCKED = """
 
 _SIZES = "dimensions_"
 """The view of the problems' sizes and labels."""
-_SUMMED = ("total_us", "calls", "saving_us", "pick_us")
+_SUMMED = ("total_us", "calls", "saving_us", "saving_from")
 """What ``queries.AMOUNTS`` and ``queries.ORDER`` name."""
 _MOST_FIRST = 10 * FIRST_ROWS
 _INNER = ("files_", "solvers_", "own_", "each_", "tried_", "traced_")
@@ -522,7 +524,7 @@ merged as (
          f.message::varchar as finding, f.advice::varchar as advice, f.analyzer::varchar as analyzer,
          f.action::varchar as action,
          f.per_call_us, f.held_us, f.found_us,
-         coalesce(f.override, false) as has_override
+         coalesce(f.override, false) as has_override, coalesce(f.timed, false) as found_timed
   -- pick and best are of one record: one without a time of the pick takes no place of one that has it
   from bases b left join picks p on p.problem = b.problem and (b.called or p.source_id = b.source_id)
       and (p.pick_us is not null or b.default_us is null)
@@ -561,7 +563,8 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
             else least(best_us, time_us) end as then_us,
        coalesce(calls, 1) * time_us as total_us, loss_us,
        coalesce(if(pick_us is null, found_us, null), coalesce(calls, 1) * loss_us) as saving_us,
-       case when saving_us is not null then if(pick_us is null, 'estimated', 'measured') end as saving_from,
+       case when saving_us is not null then if(pick_us is null and not found_timed, 'estimated', 'measured') end
+         as saving_from,
        if(abs(pick_us / best_us - 1) < {_SAME}, 0.0, pick_us / best_us - 1) as regret, finding, advice,
        analyzer, action, has_override, if(has_override, 'yes', null) as override, solutions, failed, flops, bytes,
        intensity,

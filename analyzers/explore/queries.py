@@ -112,13 +112,13 @@ AMOUNTS: Mapping[str, str] = {
     "calls": "sum(calls)",
     "total_us": "sum(total_us)",
     "untimed_calls": "sum(calls) filter (total_us is null)",
-    "saving_us": "sum(saving_us) filter (pick_us is not null)",
-    "savings": "count(*) filter (saving_us > 0 and pick_us is not null)",
-    "estimated_us": "sum(saving_us) filter (pick_us is null)",
-    "estimates": "count(*) filter (saving_us > 0 and pick_us is null)",
+    "saving_us": "sum(saving_us) filter (saving_from = 'measured')",
+    "savings": "count(*) filter (saving_us > 0 and saving_from = 'measured')",
+    "estimated_us": "sum(saving_us) filter (saving_from = 'estimated')",
+    "estimates": "count(*) filter (saving_us > 0 and saving_from = 'estimated')",
 }
-"""What ``sums`` and ``totals`` give of many problems; each can be summed up further.  Where no pick is timed, a saving
-is an analyzer's estimate, which is never added to what was measured.
+"""What ``sums`` and ``totals`` give of many problems; each can be summed up further.  A saving that
+an analyzer infers is an estimate, which is never added to what was measured.
 """
 
 
@@ -249,7 +249,8 @@ def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000
     """
     where, parameters = condition(con, chosen)
     return con.execute(
-        f"""with saving as (select *, pick_us is null as estimated from points where {where} and saving_us > 0)
+        f"""with saving as (
+              select *, saving_from = 'estimated' as estimated from points where {where} and saving_us > 0)
             select id, label, best, saving_us, loss_us, calls, estimated, sum(saving_us) over () as total_saving_us,
                    count(*) over () as count,
                    if(estimated, 0, (select count(*) from saving where estimated)) as estimates

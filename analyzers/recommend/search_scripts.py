@@ -108,7 +108,7 @@ def scripts(
                 for n, (line, problem) in enumerate(lines.items(), 1)
             )
             text = head.format(count=len(lines)) + body
-            use = f"run ./{name} on the GPU (hours, most valuable first; stop when you like), then ingest what it wrote"
+            use = "run it on the GPU (hours, most valuable first; stop when you like), then ingest what it wrote"
             made.append(Emission(name, text.encode(), use))
         if refused:
             notes.append(f"{name}: {len(refused)} problem(s) left out: {refused[0]}")

@@ -207,7 +207,7 @@ def _column(name: str, title: str) -> dict[str, object]:
     return {
         **shown,
         "headerName": heading,
-        "width": 88,
+        "width": 104 if name == "saving_us" else 88,  # room for the mark of an estimate
         **_AS_NUMBER,
         "filterParams": {"filterPlaceholder": f"in {unit}"},
         "valueFormatter": {"function": f"estimated(params, {scaled})" if name == "saving_us" else scaled},
@@ -539,7 +539,7 @@ def _card(action: Action, download: str) -> html.Li:
 
 def detail(row: pd.Series, advised: Advice, chart: dcc.Graph, layer: Sequence[Timed], close: str) -> html.Section:
     """One problem: what to do, its numbers, every solution, and what to paste where."""
-    estimated = pd.isna(row["pick_us"]) and pd.notna(row["saving_us"])
+    estimated = row["saving_from"] == "estimated"
     numbers = [
         ("Now" if row["own"] else f"As of {printable(str(row['file']))}", duration(row["time_us"])),
         ("Best known", duration(row["then_us"])),

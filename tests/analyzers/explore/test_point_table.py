@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Literal
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -18,6 +18,7 @@ from logparse.lookup import top
 from logparse.model import (
     Call,
     ConvProblem,
+    Evidence,
     Fact,
     Finding,
     GemmProblem,
@@ -92,6 +93,19 @@ def test_a_saving_is_the_findings_own_where_no_pick_is_timed(example_views: dict
     finding = Finding(analyzer="x", message="slow", problem=W, saving_us=200.0, per_call_us=100.0, calls=2)
     made = points(v["conv_problems"], v["measurements"], workload=v["workload"], findings=[finding])
     assert (made["calls"].item(), made["loss_us"].item(), made["saving_us"].item()) == (3, 100.0, 200.0)
+
+
+@pytest.mark.parametrize("certainty", ["measured", "inferred"])
+def test_a_finding_of_two_measured_times_is_no_estimate(
+    example_views: dict[str, pd.DataFrame], certainty: Literal["measured", "inferred"]
+) -> None:
+    """As in ``recommend``: a user find-db's solver beside the system's, where no log names the pick."""
+    v, evidence = example_views, Evidence(certainty=certainty)
+    finding = Finding(
+        analyzer="x", message="slow", problem=W, saving_us=9.0, per_call_us=3.0, calls=3, evidence=evidence
+    )
+    made = points(v["conv_problems"], v["measurements"], workload=v["workload"], findings=[finding])
+    assert made["saving_from"].item() == ("measured" if certainty == "measured" else "estimated")
 
 
 def test_empty_in_empty_out(example_views: dict[str, pd.DataFrame]) -> None:
@@ -192,13 +206,13 @@ def test_a_search_finds_what_the_texts_hold_and_only_the_latest_are_kept(example
 
 
 def test_estimates_are_not_added_to_what_was_measured(example_points: pd.DataFrame) -> None:
-    made = example_points.assign(saving_us=[10.0, 20.0, 400.0], pick_us=[5.0, 6.0, np.nan])
+    made = example_points.assign(saving_us=[10.0, 20.0, 400.0], saving_from=["measured", "measured", "estimated"])
     with queries.over(made) as con:
         shown, total = queries.savings(con, Selection()), queries.totals(con, Selection())
     assert list(shown["saving_us"]) == [20.0, 10.0]
     assert (set(shown["total_saving_us"]), set(shown["estimates"]), set(shown["estimated"])) == ({30.0}, {1}, {False})
     assert list(total[["saving_us", "savings", "estimated_us", "estimates"]]) == [30.0, 2, 400.0, 1]
-    with queries.over(made.assign(pick_us=np.nan)) as con:
+    with queries.over(made.assign(saving_from="estimated")) as con:
         shown = queries.savings(con, Selection())
     assert (len(shown), set(shown["total_saving_us"]), set(shown["estimated"])) == (3, {430.0}, {True})
 
