@@ -191,7 +191,7 @@ _NUMBER = (
 def _column(name: str, title: str) -> dict[str, object]:
     shown = {"field": name, "hide": name not in ("label", *next(iter(queries.PRESETS.values())))}
     if name in queries.TEXTS:
-        width = {"label": 290, "best": 260, "pick": 220, "action": 160, "finding": 420, "file": 200}.get(name, 112)
+        width = {"label": 274, "best": 260, "pick": 220, "action": 160, "finding": 420, "file": 200}.get(name, 112)
         return {
             **shown,
             "headerName": title,
