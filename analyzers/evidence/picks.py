@@ -168,6 +168,15 @@ def _ages(tables: Tables) -> dict[str, int]:
     return dict(zip(tables.sources["source_id"].astype(str), ages, strict=True))
 
 
+@once
+def counted_as(tables: Tables) -> pd.Series:
+    """Called problems without a logged pick → the one other text of each that has a pick, whose calls they count as."""
+    made, called = picks(tables)["problem"], calls_by_problem(tables.workload).index
+    passed = closest(tables, pd.Series(called[~called.isin(made)]), made)
+    passed = passed[passed["choices"] == 1]
+    return pd.Series(passed["other"].to_numpy(), index=passed["problem"], dtype="object")
+
+
 def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
     """Columns ``log, problem, pick, calls``: the picks with the calls that each stands for, and a ``Default`` for
     every problem of the workload without a logged pick.
@@ -175,15 +184,13 @@ def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
     A log may name the pick for one text of the problem and count its calls for another (MIOpen's key and command).
     """
     calls = calls_by_problem(tables.workload).astype("float64")
-    without = calls[~calls.index.isin(made["problem"])]
-    passed = closest(tables, pd.Series(without.index), made["problem"])
-    passed = passed[passed["choices"] == 1]
-    moved = passed["problem"].map(without).astype("float64").groupby(passed["other"]).sum(min_count=1)
+    without, passed = calls[~calls.index.isin(made["problem"])], counted_as(tables)
+    moved = passed.index.to_series().map(calls).astype("float64").groupby(passed).sum(min_count=1)
     weights = calls.add(moved, fill_value=0.0)
     total = made.groupby("problem")["count"].transform("sum")
     weight = made["problem"].map(weights).astype("float64") * (made["count"] / total)
     made = made.rename(columns={"source_id": "log"}).assign(calls=weight)
-    silent = without[~without.index.isin(passed["problem"])].rename_axis("problem").reset_index()
+    silent = without[~without.index.isin(passed.index)].rename_axis("problem").reset_index()
     silent = silent.assign(log=SILENT, pick=DEFAULT_TEXT)
     columns = ["log", "problem", "pick", "calls"]
     return pd.concat([x[columns] for x in (made, silent) if len(x)] or [made[columns]], ignore_index=True)

@@ -15,6 +15,7 @@ import pandas as pd
 from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.gpu_time import gpu_us, steps, traced_each_us
 from analyzers.evidence.joins import calls_by_problem, closest, timed
+from analyzers.evidence.picks import counted_as
 from analyzers.measure.plan import cost_s
 from analyzers.recommend.confidence import Judgement, basis, pre_us
 from logparse.model import Finding
@@ -73,7 +74,7 @@ def ceiling(
     """From the rows of ``picks.compare`` and the findings that are kept, which ``in_the_job`` has weighed."""
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
-    total, wall, traced = gpu_us(tables), steps(tables, settings)[1], traced_each_us(tables)
+    total, wall, traced = gpu_us(tables), steps(tables, settings)[1], _each_us(tables)
     each = known["problem"].map(traced).astype("float64").fillna(pick)
     now = (calls * each).groupby(known["problem"]).sum()
     gains = (calls * each * _gains(known, judged)).groupby(known["problem"]).sum()
@@ -103,6 +104,15 @@ def ceiling(
     )
 
 
+def _each_us(tables: Tables) -> pd.Series:
+    """µs of one call of each problem in the run's traces, over all texts of it whose calls count as its own."""
+    each, calls = traced_each_us(tables), calls_by_problem(tables.workload).astype("float64")
+    counted = each.index.to_series().replace(counted_as(tables).to_dict())
+    weights = each.index.to_series().map(calls).astype("float64")
+    merged: pd.Series = (each * weights).groupby(counted).sum() / weights.groupby(counted).sum()
+    return merged.combine_first(each)
+
+
 def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
     """Shares of their time that picks lose: of a confirmed pair the ratio of its pairs, else that of two times."""
     gains = 1 - known["best_us"].astype("float64") / known["pick_us"].astype("float64")
@@ -117,7 +127,7 @@ def in_the_job(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
     """The findings with savings of the time that the run's traces show, where they do: a call that takes 60 µs in the
     job cannot save 70, whatever it takes alone.  The gain of one call stays as it was measured.
     """
-    traced = traced_each_us(tables).to_dict()
+    traced = _each_us(tables).to_dict()
     return [_weighed(x, traced.get(x.problem.text if x.problem else "")) for x in findings]
 
 
