@@ -112,7 +112,7 @@ def _silent(tables: Tables) -> Iterator[Remark]:
     units = ["call_lines", "message_lines", "measurement_lines", "fact_lines"]
     known = own[units].apply(pd.to_numeric, errors="coerce").sum(axis=1, min_count=1)
     for path in sorted(own.loc[known == 0, "path"]):
-        yield f"{path} holds nothing of ours: nothing of it is in what follows", {"path": path}
+        yield f"{path} holds no line of a format that is known: nothing of it is in what follows", {"path": path}
 
 
 def _ranks(tables: Tables) -> Iterator[Remark]:

@@ -1,8 +1,8 @@
 """Processes of this machine, forked from a server that has imported what they need.
 
 A fresh interpreter for each would import NumPy and Arrow anew, half a second of a core.  The server opens no device and
-runs nothing of ours, so that a process forked from it is as good as fresh, and a library that must not be forked once
-it is in use (CUDA, HIP) is first used in the process itself.  It ends with the process that started it.
+runs no code of logparse, so that a process forked from it is as good as fresh, and a library that must not be forked
+once it is in use (CUDA, HIP) is first used in the process itself.  It ends with the process that started it.
 """
 
 from __future__ import annotations

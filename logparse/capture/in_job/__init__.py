@@ -1,1 +1,1 @@
-"""Files that run in the job's own interpreter, with nothing of ours but themselves: put first on its PYTHONPATH."""
+"""Files that run in the job's own interpreter, with no other module of logparse: put first on its PYTHONPATH."""
