@@ -15,7 +15,6 @@ from functools import lru_cache
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables, once
-from analyzers.evidence.joins import calls_by_problem
 from logparse.formats.traces.torch.busy import BEFORE
 from logparse.formats.traces.torch.busy import COMMUNICATION as COLLECTIVES
 from logparse.formats.traces.torch.gradients import BACKWARD_DATA, BACKWARD_WEIGHTS
@@ -150,15 +149,6 @@ def gpu_us(tables: Tables) -> float | None:
     A log's calls are of the whole job, a trace's time of the steps that it saw: their quotient would mean nothing.
     """
     return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
-
-
-def traced_each_us(tables: Tables) -> pd.Series:
-    """µs of one call of each problem in the run's traces, where these also count the run's calls."""
-    if not gpu_us(tables):
-        return pd.Series(dtype="float64")
-    rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
-    total: pd.Series = rows.groupby("problem")["total_us"].sum().astype("float64")
-    return (total / calls_by_problem(tables.workload).astype("float64")).dropna()
 
 
 def launches_graphs(tables: Tables) -> bool:

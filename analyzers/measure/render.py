@@ -65,8 +65,8 @@ def report_lines(report: Report) -> list[str]:
     return [*out, *report.remarks]
 
 
-def plan_answer(items: Sequence[Item], instead: Sequence[str] = ()) -> Answer:
-    """The plan of a replay, or the lines of what was made of it."""
+def plan_answer(items: Sequence[Item], instead: Sequence[str] = (), also: Sequence[str] = ()) -> Answer:
+    """The plan of a replay and the lines ``also``, or the lines of what was made of it."""
     frame = plan_rows(items)
     line = f"{counted(len(items), 'problem')}, about {frame['cost_s'].sum():,.0f} s of device time"
-    return Answer(instead or [frame.drop(columns="text"), line], frame, "replay")
+    return Answer(instead or [frame.drop(columns="text"), line, *also], frame, "replay")

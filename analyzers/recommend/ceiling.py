@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analyzers.analyzer import Settings, Tables
-from analyzers.evidence.gpu_time import gpu_us, steps, traced_each_us
+from analyzers.analyzer import Settings, Tables, once
+from analyzers.evidence.gpu_time import gpu_us, kernels_of_run, steps
 from analyzers.evidence.joins import calls_by_problem, closest, timed
 from analyzers.evidence.picks import counted_as
 from analyzers.measure.plan import cost_s
@@ -104,13 +104,19 @@ def ceiling(
     )
 
 
+@once
 def _each_us(tables: Tables) -> pd.Series:
-    """µs of one call of each problem in the run's traces, over all texts of it whose calls count as its own."""
-    each, calls = traced_each_us(tables), calls_by_problem(tables.workload).astype("float64")
-    counted = each.index.to_series().replace(counted_as(tables).to_dict())
-    weights = each.index.to_series().map(calls).astype("float64")
-    merged: pd.Series = (each * weights).groupby(counted).sum() / weights.groupby(counted).sum()
-    return merged.combine_first(each)
+    """µs of one call of each problem in the run's traces, where these also count the run's calls.
+
+    The time of a problem is that of all texts whose calls count as its own.
+    """
+    if not gpu_us(tables):
+        return pd.Series(dtype="float64")
+    total = kernels_of_run(tables).groupby("problem")["total_us"].sum()
+    known = pd.DataFrame({"us": total, "calls": calls_by_problem(tables.workload)}).astype("float64").dropna()
+    other = counted_as(tables).to_dict()
+    merged = known.groupby([other.get(text, text) for text in known.index]).sum()
+    return (merged["us"] / merged["calls"]).combine_first(known["us"] / known["calls"])
 
 
 def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:

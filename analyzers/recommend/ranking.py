@@ -17,7 +17,7 @@ import pandas as pd
 from analyzers import ANALYZERS, below_roofline, library_hint, suboptimal_pick
 from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.totals import rank as rank_of_actions
-from analyzers.actions.totals import results
+from analyzers.actions.totals import results, wanted
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.call_devices import Unplaced, unplaced
 from analyzers.evidence.gpu_time import GpuTime, gpu_time, gpu_us
@@ -45,7 +45,8 @@ class Recommendation:
     measure first.  ``cuda``: the run's files are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables
     lack.  ``actions``: what override files, settings and changes of the program do to the job, the best first.
     ``plan``: the order of a replay of all problems, by their text.  ``counted``: lines of the run's
-    files that are calls or measurements.
+    files that are calls or measurements.  ``untimed``: no action is timed, a search found what only one reaches, and a
+    replay would time some.
     """
 
     run: str
@@ -64,6 +65,7 @@ class Recommendation:
     actions: tuple[ActionResult, ...] = ()
     plan: Mapping[str, Item] = field(default_factory=dict)
     counted: int = 0
+    untimed: bool = False
 
     @property
     def overrides(self) -> tuple[Override, ...]:
@@ -75,6 +77,8 @@ class Recommendation:
         return tuple(_row(finding, self.run) for finding in self.findings)
 
 
+POTENTIAL = "potential"
+"""How the text of an action begins whose solution no setting chooses for one problem."""
 NOT_CONFIRMED = "not confirmed: paired samples do not show the gain"
 BELOW_FLOOR = "gain below the floor"
 TOO_LITTLE = "saves less than was asked for"
@@ -98,6 +102,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
     most = ceiling(rows, kept, tables, settings, judged)
     planned = plan(_to_plan(tables), run=tables.run)
     own = tables.sources[tables.sources["run"] == tables.run]
+    actions = _actions(alone, most.default_us, tables, settings)
     return Recommendation(
         run=tables.run,
         ceiling=most,
@@ -112,9 +117,10 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         to_measure=_to_measure(planned, rows),
         cuda=_of_cuda(tables),
         aiter_misses=_aiter_misses(tables),
-        actions=_actions(alone, most.default_us, tables, settings),
+        actions=actions,
         plan={x.problem.text: x for x in planned},
         counted=int(own[["call_lines", "measurement_lines"]].sum().sum()),
+        untimed=_untimed(kept, actions, tables, settings),
     )
 
 
@@ -124,6 +130,12 @@ def _actions(
     files = files_action(findings, default_us, tables, settings)
     found = results(tables, ACTIONS, settings) + ([] if files is None else [files])
     return tuple(sorted(found, key=rank_of_actions))
+
+
+def _untimed(findings: Sequence[Finding], actions: Sequence[ActionResult], tables: Tables, settings: Settings) -> bool:
+    if any(x.action.kind != "files" and not x.action.waits for x in actions):
+        return False
+    return any(action(x).startswith(POTENTIAL) for x in findings) and bool(wanted(tables, ACTIONS, settings))
 
 
 def _placed(finding: Finding, unplaced: Unplaced) -> Finding:
@@ -302,10 +314,6 @@ def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
     text = finding.problem.text if finding.problem else ""
     saving = finding.saving_us
     return (saving is None, -(saving or 0.0), -(finding.per_call_us or 0.0), text, finding.message)
-
-
-POTENTIAL = "potential"
-"""How the text of an action begins whose solution no setting chooses for one problem."""
 
 
 def action(finding: Finding) -> str:

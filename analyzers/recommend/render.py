@@ -15,7 +15,7 @@ from analyzers.overrides.write import Written
 from analyzers.recommend import render_actions
 from analyzers.recommend.ceiling import BreakEven, Ceiling
 from analyzers.recommend.confidence import CONFIDENCE, basis
-from analyzers.recommend.ranking import POTENTIAL, Recommendation, action
+from analyzers.recommend.ranking import Recommendation
 from logparse.model import Finding
 from logparse.output import ROWS, Answer
 from logparse.text import counted, duration
@@ -46,8 +46,7 @@ def unmeasured_lines(recommendation: Recommendation) -> list[str]:
     if recommendation.gpu_time is not None and recommendation.to_measure:
         labels = ", ".join(x.label for x in recommendation.to_measure)
         out.append(f"`logparse replay` measures first: {labels}")
-    timed = any(not x.action.waits for x in recommendation.actions)
-    if not timed and any(action(x).startswith(POTENTIAL) for x in recommendation.findings):
+    if recommendation.untimed:
         out.append(
             "no setting chooses a potential solution for one problem: `logparse replay --only actions` times what each "
             "setting and layout does to all of them"

@@ -48,10 +48,10 @@ class Flag(NamedTuple):
     optional: bool = False
 
 
-_INT = regex(r"-?\d+").fullmatch
-_FLOAT = regex(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)", re.IGNORECASE).fullmatch
+_INT = re.compile(r"-?\d+").fullmatch
+_FLOAT = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)", re.IGNORECASE).fullmatch
 _TYPE = BENCH_TYPES.__contains__
-_WORD = regex(r"[^\s-]\S*").fullmatch
+_WORD = re.compile(r"[^\s-]\S*").fullmatch
 
 
 def _one_of(*words: str) -> Callable[[str], bool]:
@@ -151,7 +151,7 @@ _COMMAND = regex(
 )
 """The whole command: at the line's start with whatever a shell line or ``uniq -c`` puts there, else where it begins."""
 
-_LATER = regex(r"--[A-Za-z]\w*").fullmatch
+_LATER = re.compile(r"--[A-Za-z]\w*").fullmatch
 _END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>", "2>&1", "&>"})
 
 

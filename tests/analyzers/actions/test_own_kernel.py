@@ -361,7 +361,7 @@ def test_the_host_is_timed_with_the_code_in_its_caches_and_without(monkeypatch: 
         is_gpu = True
 
         def synchronize(self) -> None:
-            """There is none."""
+            """Nothing runs beside the host."""
 
     module: Any = importlib.import_module("analyzers.measure.backends.torch_own_kernel")
     monkeypatch.setattr("analyzers.actions.kernel_overrides.OwnKernels", Overrides)

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from analyzers.analyzer import Settings
+from analyzers.measure import verb
 from analyzers.measure.backends import BACKENDS
-from analyzers.measure.replay import Options, Report, Step, planned, replay, seconds
+from analyzers.measure.replay import Options, Report, Step, planned, replay, seconds, stages
 from analyzers.measure.results import Method
 from analyzers.measure.scheduler import Limits, MeasuringError, Scheduler
 from analyzers.measure.worker import backend_named
@@ -28,7 +29,7 @@ from logparse.store import Store
 from logparse.store.announcements import running
 from logparse.watch import Watch, line
 from tests.analyzers.measure.fakes import NAME
-from tests.analyzers.measure.problems import named, store_of
+from tests.analyzers.measure.problems import SMALL_W, named, store_of
 
 FAKE = Options(backends=(NAME,), devices=("cpu",), limits=Limits(hang_s=2.0))
 
@@ -89,6 +90,18 @@ def test_a_budget_that_ends_between_processes_keeps_what_they_measured(tmp_path:
     assert 1 <= len(told["blocks"]) < 4
     assert not told["complete"]
     assert replay(store, FAKE).confirmations, "and the next replay confirms the pair with all processes"
+
+
+def test_a_dry_run_is_that_of_its_stages(tmp_path: Path) -> None:
+    """A convolution in NCHW may be stored otherwise, so there is an action to time it for."""
+    store = store_of(tmp_path, [replace(SMALL_W, direction=x) for x in ("F", "B")])  # type: ignore[arg-type]
+    both, actions, races = (
+        list(verb.plan(store, Options(stages=stages(x))).blocks) for x in (None, "actions", "races")
+    )
+    (only,) = actions
+    assert str(only).startswith("timed for actions, without a search: 2 problems, ")
+    assert both[-1] == only
+    assert races[-1] == both[-2] != only
 
 
 def test_replay_does_not_become_the_latest_run(tmp_path: Path) -> None:

@@ -140,8 +140,16 @@ def test_what_no_action_reaches_is_potential_and_no_saving(best: str) -> None:
     shown = render.rows(found).set_index("problem")
     assert shown.loc[text, "action"] == f"potential: {best}"
     assert "potential, not a saving (600 µs per run)" in shown.loc[text, "message"]
-    assert any("`logparse replay --only actions` times what" in x for x in render.lines(found))
+    assert not any("--only actions" in x for x in render.lines(found)), "no action does anything to these products"
     assert shown.loc[reached, "action"] == "by hand: kernel:mine:gemm"
+
+
+def test_a_layout_that_a_search_found_names_the_replay_that_times_it_for_the_whole_job() -> None:
+    best = "torch:layout=NHWC,stored"
+    times = [measurement(W.text, x, us, origin="replay-confirm") for x, us in (("Default", 100.0), (best, 40.0))]
+    found = recommend(tables(workload=[work(W.text, 10)], measurements=times), Settings())
+    assert render.rows(found)["action"].tolist() == [f"potential: {best}"]
+    assert any("`logparse replay --only actions` times what" in x for x in render.lines(found))
 
 
 def test_traces_give_the_share_of_gpu_time() -> None:
