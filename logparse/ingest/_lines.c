@@ -24,7 +24,7 @@
 #include <malloc.h>
 #endif
 
-#define VERSION 3  /* checked by logparse.ingest.counting: increment with every change of arguments or results */
+#define VERSION 4  /* checked by logparse.ingest.counting: increment with every change of arguments or results */
 #define CLOCK 21   /* bytes of "[YYYY-MM-DD hh:mm:ss]" */
 #define BRACKET 18 /* maximum digits of a process or thread */
 #define NONE UINT32_MAX
@@ -653,12 +653,31 @@ static size_t record_inside(const Counter *self, const char *line, size_t length
 
 static int scan_part(Counter *self, const char *line, size_t length, int64_t start, int torn);
 
+/* The length of blanks and colours (ESC [ digits ; : m or K) at the beginning of a text. */
+static size_t unseen(const char *text, size_t length)
+{
+    size_t at = 0;
+    while (at < length) {
+        size_t end = at + 2;
+        if (is_space(text[at])) {
+            at++;
+            continue;
+        }
+        if (text[at] != 0x1b || end >= length || text[at + 1] != '[')
+            break;
+        while (end < length && text[end] >= '0' && text[end] <= ';') /* digits, ':' and ';' */
+            end++;
+        if (end == length || (text[end] != 'm' && text[end] != 'K'))
+            break;
+        at = end + 1;
+    }
+    return at;
+}
+
 /* Counts a line inside which a record begins at `at`: the part before it, if any, is torn. */
 static int scan_cut(Counter *self, const char *line, size_t length, int64_t start, size_t at)
 {
-    size_t blank = 0;
-    while (blank < at && is_space(line[blank]))
-        blank++;
+    size_t blank = unseen(line, at);
     self->splits += blank < at;
     if (blank < at && scan_part(self, line, at, start, TORN) < 0)
         return -1;

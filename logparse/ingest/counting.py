@@ -8,7 +8,7 @@ or blank.  All offsets are places in the stream.
 
 Two threads, or the application and a library, may write into one line.  Where a line certainly ends with a prefixed
 record, it is cut there, so that the record counts with its equals; what stood before it is foreign or an entry of its
-own, a *torn* one.
+own, a *torn* one.  Colours before a record are no part of their own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ PREFIX = regex(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\](\[[A-Za-z]+\])(?:\[(\d{1,
 _ADDRESS = regex(rb"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}(?![0-9a-zA-Z])")
 _WINDOWS_ADDRESS = regex(rb"(?<==)[0-9A-F]{16}(?![0-9a-zA-Z])")
 
-NATIVE_VERSION = 3
+_COLOUR = regex(rb"\x1b\[[0-9;:]*[mK]")
+"""Select Graphic Rendition (ECMA-48, 8.3.117), and the erasure of the rest of the line that grep and gcc add to it."""
+
+NATIVE_VERSION = 4
 """Version of the native counter's arguments and results."""
 NOWHERE = (b"", b"")
 
@@ -84,6 +87,11 @@ def masked(text: bytes) -> bytes:
     return _WINDOWS_ADDRESS.sub(_windows, text)
 
 
+def uncoloured(text: bytes) -> bytes:
+    """``text`` without the escape sequences by which a terminal colours it."""
+    return _COLOUR.sub(b"", text) if b"\x1b" in text else text
+
+
 def _windows(match: re.Match[bytes]) -> bytes:
     return b"0x@" if match[0].strip(b"0") else b"0"
 
@@ -131,7 +139,7 @@ class PlainCounter:
         watched: set[bytes] = set()
         for line, times in Tally(lines).items():
             begin, inside = begins[first[line]], self._record_inside(line)
-            if line[:inside].strip():
+            if uncoloured(line[:inside]).strip():
                 splits += times
                 foreign += times if self._count(line[:inside], begin, times, torn=True) is None else 0
             entry = self._count(line[inside:], begin + inside, times)
@@ -210,4 +218,5 @@ __all__ = [
     "any_of",
     "masked",
     "new_counter",
+    "uncoloured",
 ]

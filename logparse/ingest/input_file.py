@@ -14,6 +14,7 @@ import contextlib
 import glob
 import gzip
 import io
+import json
 import lzma
 import os
 import re
@@ -41,6 +42,8 @@ DEFAULT_RATIO = 2000.0
 _UTF_16 = "utf-16"  # with a byte order mark, as a redirection of Windows PowerShell writes it
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 _MAGIC |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), _UTF_16)
+_CONTAINER = b'{"log":"'
+"""How a line of a container's log begins as Docker stores it (driver ``json-file``, moby's jsonfilelog/jsonlog)."""
 _SUFFIX = regex(r"\.(gz|bz2|xz|zst)$")
 
 
@@ -104,10 +107,15 @@ class InputFile:
         return self.decompressed(self.raw())
 
     def decompressed(self, raw: BinaryIO) -> BinaryIO:
-        """The decompressed content of ``raw``, UTF-16 as UTF-8; its first bytes, not its name, determine which."""
+        """The decompressed content of ``raw``, UTF-16 as UTF-8, a container's log as what the container wrote; its
+        first bytes, not its name, determine which.
+        """
         if self._fs is None:
             return raw
-        peeked = _Peekable(raw)
+        inner = _Peekable(self._expanded(_Peekable(raw)))
+        return cast(BinaryIO, _ContainerLog(cast(BinaryIO, inner)) if inner.head == _CONTAINER else inner)
+
+    def _expanded(self, peeked: _Peekable) -> BinaryIO:
         kind = next((kind for magic, kind in _MAGIC.items() if peeked.head.startswith(magic)), None)
         if kind is None:
             return cast(BinaryIO, peeked)
@@ -124,12 +132,12 @@ class InputFile:
 
     @property
     def compressed(self) -> bool:
-        """Whether the content is not the stored bytes: compressed, or UTF-16."""
+        """Whether the content is not the stored bytes: compressed, UTF-16, or a container's log."""
         if self._fs is None:
             return False
         with self.raw() as raw:
-            head = raw.read(6)
-        return any(head.startswith(magic) for magic in _MAGIC)
+            head = _read_up_to(raw, len(_CONTAINER))
+        return head == _CONTAINER or any(head.startswith(magic) for magic in _MAGIC)
 
     def head(self) -> Head:
         with self.open() as stream:
@@ -304,7 +312,7 @@ class _Peekable(_Passing):
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__(raw)
-        self.head = _read_up_to(raw, 6)
+        self.head = _read_up_to(raw, len(_CONTAINER))
         self._rest = self.head
 
     def read(self, size: int = -1) -> bytes:
@@ -330,6 +338,46 @@ class _Utf8(_Passing):
             if text := self._decoder.decode(data):
                 return text.encode()
         return self._decoder.decode(b"", final=True).encode()
+
+
+class _ContainerLog(_Passing):
+    """What a container wrote, from the lines of its log: ``{"log":"text\\n","stream":"stderr","time":"…"}``.
+
+    A line that is no such object is passed on as it is.  Docker cuts what a container writes into pieces of 16 KiB: a
+    piece without a line end is followed by the rest of its line.
+    """
+
+    _READ = 1 << 18
+
+    def __init__(self, inner: BinaryIO) -> None:
+        super().__init__(inner)
+        self._rest = b""  # the beginning of a line
+        self._ready = b""
+        self._given = 0  # bytes of `_ready` that were read
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0:
+            return b"".join(iter(lambda: self.read(self._READ), b""))
+        while self._given == len(self._ready) and size:
+            data = super().read(self._READ)
+            if not data and not self._rest:
+                return b""
+            *whole, rest = (self._rest + data).split(b"\n")
+            if not data or len(rest) > self._READ:  # the end, or a line that Docker did not write
+                whole, rest = [*whole, rest], b""
+            self._rest, self._ready, self._given = rest, b"".join(map(_written, whole)), 0
+        out = self._ready[self._given : self._given + size]
+        self._given += len(out)
+        return out
+
+
+def _written(line: bytes) -> bytes:
+    """The text in a line of a container's log."""
+    try:
+        text = json.loads(line)["log"]
+        return str.encode(text, errors="backslashreplace")
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return line + b"\n"
 
 
 class _Bounded(_Passing):

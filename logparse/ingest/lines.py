@@ -1,7 +1,6 @@
 """Bytes to distinct lines with counts, clocks and places: the fast path.
 
 Jobs repeat a few hundred problems millions of times, so a format reads a line once per *distinct* text.  What differs
-from logparse.formats.patterns import regex
 from call to call is removed first: the clock and the process of ``[date time][LIB][n]`` prefixes, and addresses
 (``0x7f…`` becomes ``0x@``; NULL, ``0`` or ``0x0``, stays: it means that there is no bias, no algo …).
 
@@ -38,6 +37,7 @@ from logparse.ingest.counting import (
     any_of,
     masked,
     new_counter,
+    uncoloured,
 )
 from logparse.model import Record, Reject
 
@@ -307,7 +307,7 @@ class LineReader:
         piece = line[start:end]
         for block, reader in self._blocks:
             if any(m in piece for m in block.markers):
-                reader.take(Line(piece.decode("utf-8", "backslashreplace"), place + start))
+                reader.take(_line(piece, place + start))
 
     def _between(self, line: bytes, place: int) -> None:
         """Show a line without a block marker; if the counter took it for foreign or blank, a reader may claim it."""
@@ -319,7 +319,7 @@ class LineReader:
 
     def _shown(self, raw: bytes, place: int) -> bool:
         """Show a line to block readers; returns whether one claims it."""
-        line = Line(raw.decode("utf-8", "backslashreplace"), place)
+        line = _line(raw, place)
         for format, reader in self._asked(raw):
             outcome = reader.take(line)
             if outcome is not None:
@@ -337,6 +337,10 @@ class LineReader:
         for block in self._blocks:
             if block[1].awake and block not in marked:
                 yield block
+
+
+def _line(raw: bytes, place: int) -> Line:
+    return Line(uncoloured(raw).decode("utf-8", "backslashreplace"), place)
 
 
 @cache  # the formats are always the same: of a small file this would be a tenth of the work
@@ -456,6 +460,7 @@ class _Taking:
     def _entry(self, entry: Entry, times: int, numbers: Ints, counts: Ints) -> None:
         reader, out = self._reader, self._out
         raw, key, offset, event, torn = entry
+        raw, key = uncoloured(raw), None if key is None else uncoloured(key).rstrip()
         text = raw if key is None else key
         same = (text, key is not None, torn)
         known = reader.known.get(same)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import lzma
 import os
 import random
@@ -488,6 +489,35 @@ def test_utf_16_is_read(store: Store, tmp_path: Path, encoding: str) -> None:
     assert one(ingest([str(log)], store)).lines == 9003
     assert counts(store) == {64: 1, 32: 1}
     assert store.rejects().empty
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_container_log_is_what_the_container_wrote(
+    store: Store, tmp_path: Path, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Docker's driver json-file: its cuts of a long line, lines that are no JSON, and one that is being written."""
+
+    def logged(text: str) -> str:
+        return (
+            json.dumps(
+                {"log": text, "stream": "stderr", "time": "2026-05-05T12:00:00.123456789Z"}, separators=(",", ":")
+            )
+            + "\n"
+        )
+
+    trace = (SAMPLES / "hipblaslt" / "trace_4242.log").read_text()
+    (tmp_path / "plain.log").write_text(trace + bench(64))
+    written = [logged(line) for line in trace.splitlines(keepends=True)]
+    written += [logged(bench(64)[:20]), logged(bench(64)[20:]), "no JSON\n", '{"log":7}\n', logged("größe 🙂 \ud800\n")]
+    written.append('{"log":"cut')
+    (tmp_path / "container-json.log").write_bytes(pack("".join(written).encode()))
+    plain = one(ingest([str(tmp_path / "plain.log")], store))
+    read = one(ingest([str(tmp_path / "container-json.log")], store))
+    stdin = from_stdin((tmp_path / "container-json.log").read_bytes(), store, monkeypatch)
+    for result in (read, stdin):
+        assert (result.lines, result.problems, result.calls) == (plain.lines + 4, plain.problems, plain.calls)
+        assert {**result.units, "foreign": result.units["foreign"] - 4} == plain.units
+    check_conservation(store)
 
 
 def test_an_archive_is_no_stream_of_lines(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

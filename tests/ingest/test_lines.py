@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat
 from logparse.ingest.lines import TORN, LineReader, Read, blocks
-from tests.formats.reading import units_of
+from tests.conftest import SAMPLES
+from tests.formats.reading import read_lines, units_of
 
 STREAMS = [f for f in FORMATS if not isinstance(f, FileFormat)]
 STAMP = "[2026-02-03 04:05:06][HIPBLASLT][77]"
@@ -92,6 +95,24 @@ def test_of_three_records_in_a_line_the_last_is_salvaged() -> None:
 def test_blanks_before_a_record_are_no_piece() -> None:
     out = read(f" \t {API}\n")
     assert (out.lines, out.splits, out.foreign, out.blank, [d.offset for d in out.distinct]) == (1, 0, 0, 0, [3])
+
+
+COLOURED = ["hipblaslt/trace_4242.log", "hipblaslt/bench_output.txt", "hipblaslt/info_4242.log", "miopen/find.log"]
+COLOURED += ["tunableop/tunableop_verbose.log", "hipblaslt/profile_4242.log", "miopen/miopen_cmd_4242.log"]
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+@pytest.mark.parametrize("sample", COLOURED)
+def test_lines_in_colour_are_read_as_without(sample: str, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a terminal, ``script`` or ``kubectl`` recorded: no line becomes a reject, a split or a foreign one."""
+    monkeypatch.setenv("LOGPARSE_NATIVE", native)
+    lines = (SAMPLES / sample).read_bytes().splitlines()
+    coloured = (b"\x1b[2m\x1b[38;5;214m" + line + b"\x1b[0m\x1b[K" if line else line for line in lines)
+    plain, plain_units = read_lines(b"\n".join(lines), STREAMS)
+    found, units = read_lines(b"\n".join(coloured), STREAMS)
+    assert plain
+    assert units == plain_units
+    assert Counter(map(repr, found)) == Counter(map(repr, plain))
 
 
 def test_application_text_before_a_record_is_split_off() -> None:
