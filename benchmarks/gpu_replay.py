@@ -5,6 +5,7 @@
     python benchmarks/gpu_replay.py wgrads --find-db gfx942130.HIP.fdb.txt.bz2 [--wheels DIR] [--smoke]
     python benchmarks/gpu_replay.py wgrads --flagged --find-db …            # only those that the find-db shows as slow
     python benchmarks/gpu_replay.py wgrads --direction F --find-db …        # ``fprops``; B: ``dgrads``
+    python benchmarks/gpu_replay.py wgrads --of-models [--direction F]      # ``wgrads-models``, ``fprops-models`` …
 
 ``gemms``: every GEMM of a cuBLASLt or hipBLASLt log (Trace, bench or profile lines), the library's pick against the
 best of its heuristic list.  It fails by itself when the median regret exceeds 1.05: over ordinary shapes that would be
@@ -12,6 +13,8 @@ an error of measurement.
 ``wgrads``: a seeded sample of backward-weight convolutions of a MIOpen find-db above 2 GFLOP: PyTorch's default,
 benchmark mode, channels_last with and without its transposes, and all of cuDNN's plans.  Of those that ``logparse
 recommend`` calls slow in the find-db (on AMD's device) it prints how many are confirmed here, and lists the others.
+``--of-models``: convolutions of torchvision's models in BF16 instead, a seeded sample of each, with the names of the
+models; their winners are not confirmed, as ``proposers.py`` asks for the times alone.
 
 Two checks of the method itself, on 16 of the same problems in 220 s (``repeatability-`` and ``null-`` records):
 
@@ -43,7 +46,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import method_checks
-from inputs import gemms_of, sampled_wgrads, slow_wgrads
+from inputs import gemms_of, model_convolutions, sampled_wgrads, slow_wgrads
 
 from analyzers.evidence.confirmations import judge, judge_all
 from analyzers.evidence.stats import median
@@ -77,6 +80,8 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="few problems in a minute, to see that it works")
     parser.add_argument("--flagged", action="store_true", help="wgrads: only what the find-db shows as slow")
     parser.add_argument("--direction", choices=tuple(KINDS), default="W", help="wgrads: another pass instead")
+    parser.add_argument("--of-models", action="store_true", help="wgrads: convolutions of torchvision's models")
+    parser.add_argument("--per-model", type=int, default=9, help="problems of each model")
     parser.add_argument("--repeat", action="store_true", help="the same problems twice: how many findings come again")
     parser.add_argument("--null", action="store_true", help="the default against itself: how many findings are false")
     options = parser.parse_args()
@@ -94,10 +99,15 @@ def _run(options: argparse.Namespace) -> int:
     workspaces: Mapping[str, int] = {}
     about: Mapping[str, Mapping[str, Any]] = {}
     if options.record == "gemms":
-        found = gemms_of(options.log)
-        problems, workspaces, about = found.problems[: 6 if options.smoke else None], found.workspaces, found.about
-        options.kind = "-".join(["gemms", *sorted(set(found.categories) - {"trace"})])
+        gemms = gemms_of(options.log)
+        problems, workspaces, about = gemms.problems[: 6 if options.smoke else None], gemms.workspaces, gemms.about
+        options.kind = "-".join(["gemms", *sorted(set(gemms.categories) - {"trace"})])
         backends = _backends(options, ("cublaslt", "nvmath"))
+    elif options.of_models:
+        found = model_convolutions(options.direction, options.per_model, options.seed)
+        problems, about = list(found), {x.text: {"models": models} for x, models in found.items()}
+        options.kind = f"{KINDS[options.direction]}-models"
+        backends = _backends(options, ("torch", "torch"), ("cudnn", "cudnn"))
     else:
         slow = slow_wgrads(options.find_db) if options.direction == "W" else []
         sampled = sampled_wgrads(options.find_db, options.count, options.seed, options.direction)
@@ -112,7 +122,7 @@ def _run(options: argparse.Namespace) -> int:
     started = time.monotonic()
     outcomes, finished = _replayed(options, backends, problems, workspaces, options.budget)
     record = _record(options, outcomes, about) | {
-        "input": Path(options.log or options.find_db).name,
+        "input": "torchvision" if options.of_models else Path(options.log or options.find_db).name,
         "backends": backends,
         "before": quiet,
         "remarks": noise(quiet),
@@ -120,7 +130,7 @@ def _run(options: argparse.Namespace) -> int:
         "seconds": round(time.monotonic() - started, 1),
         "problems_planned": len(problems),
     }
-    if options.record == "wgrads" and options.direction == "W":
+    if options.kind == KINDS["W"]:
         record["slow_in_find_db"] = _said_slow(slow, record)
     return _finish(options, record)
 
@@ -139,7 +149,8 @@ def _replayed(
         outcomes.append(outcome)
         print(_line(outcome), flush=True)
 
-    method = Method(limit=options.limit, seed=options.seed)
+    processes = 0 if options.of_models else Method.processes
+    method = Method(limit=options.limit, seed=options.seed, processes=processes)
     device = LocalDevice(Place(device=options.device))
     scheduler = Scheduler(backends, [device], method, Limits(budget_s=budget_s), sink)
     return outcomes, scheduler.run(problems, workspaces)

@@ -1,9 +1,10 @@
-"""What the GPU records measure: the GEMMs of a log, the backward weights of a find-db (no store, no DuckDB)."""
+"""What the GPU records measure: GEMMs of a log, convolutions of a find-db or of models (no store, no DuckDB)."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
+import inspect
 import random
 import sys
 from collections import Counter
@@ -129,6 +130,78 @@ def slow_wgrads(path: str | None) -> list[Problem]:
     w = w[w["slow"]].assign(loss=w["best_us"] - w["sibling_us"]).sort_values(["loss", "problem"], ascending=False)
     by_text = {problem.text: problem for problem in sampled_wgrads(path, sys.maxsize, 0)}
     return [by_text[text] for text in w["problem"] if text in by_text]
+
+
+# ------------------------------------------------------------------------------------------------ models' convolutions
+
+
+MODELS = (
+    *(
+        "alexnet",
+        "convnext_tiny",
+        "deeplabv3_mobilenet_v3_large",
+        "densenet121",
+        "efficientnet_b0",
+        "efficientnet_v2_s",
+    ),
+    *("fcn_resnet50", "googlenet", "inception_v3", "mnasnet1_0", "mobilenet_v2", "mobilenet_v3_large"),
+    *("regnet_x_1_6gf", "regnet_y_3_2gf", "resnet18", "resnet50", "resnext50_32x4d", "shufflenet_v2_x1_0"),
+    *("squeezenet1_1", "vgg16", "wide_resnet50_2"),
+)
+"""Of torchvision."""
+_BATCH, _IMAGE = 32, 224
+
+
+def model_convolutions(direction: str, per_model: int, seed: int) -> dict[Problem, tuple[str, ...]]:
+    """A seeded sample of at most ``per_model`` distinct BF16 convolutions of each model, with all models that hold it.
+
+    The models run without memory (torch's ``meta`` device).  Raises ImportError without torchvision.
+    """
+    found: dict[Problem, set[str]] = {}
+    sampled: dict[Problem, None] = {}
+    for name in MODELS:
+        problems = list(dict.fromkeys(_convolutions(name, direction)))
+        for problem in problems:
+            found.setdefault(problem, set()).add(name)
+        drawn = random.Random(f"{seed} {name} {direction}").sample(problems, min(per_model, len(problems)))
+        sampled |= dict.fromkeys(drawn)
+    return {x: tuple(sorted(found[x])) for x in sampled}
+
+
+def _convolutions(name: str, direction: str) -> list[Problem]:
+    """The 2D convolutions of a model whose inputs need a gradient where ``direction`` is B: not those of the images."""
+    import torch
+    import torchvision
+
+    out: list[Problem] = []
+
+    def seen(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        if direction != "B" or inputs[0].shape[1] != 3:
+            out.append(_convolution(module, inputs[0].shape, output.shape, direction))
+
+    builder = torchvision.models.get_model_builder(name)
+    weights = {x for x in inspect.signature(builder).parameters if x.startswith("weights")}
+    model = builder(**dict.fromkeys(weights)).eval().to("meta")
+    with torch.device("meta"), torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, torch.nn.Conv2d):
+                module.register_forward_hook(seen)
+        model(torch.empty(_BATCH, 3, _IMAGE, _IMAGE))
+    return out
+
+
+def _convolution(module: Any, x: tuple[int, ...], y: tuple[int, ...], direction: str) -> ConvProblem:
+    return ConvProblem(
+        direction=direction,  # type: ignore[arg-type]
+        n=x[0], c=x[1], h=x[2], w=x[3], k=y[1], out_h=y[2], out_w=y[3],
+        filter_h=module.kernel_size[0], filter_w=module.kernel_size[1],
+        pad_h=module.padding[0], pad_w=module.padding[1],
+        stride_h=module.stride[0], stride_w=module.stride[1],
+        dilation_h=module.dilation[0], dilation_w=module.dilation[1],
+        groups=module.groups, bias=0, mode="convolution",
+        in_type="BF16", weights_type="BF16", out_type="BF16",
+        in_layout="NCHW", weights_layout="NCHW", out_layout="NCHW",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ FOLDER holds ``gfx942130.HIP.fdb.txt.bz2`` (MI300X) and ``gfx90a68.HIP.fdb.txt.b
 * across: from gfx90a to gfx942, everything, and only what solvers do that gfx942's db names too; as it is, and scaled
   by the median ratio of ten problems of each direction and type, drawn at random, as if measured on the target before.
   ``the same problem`` is the measured time of gfx90a itself: no prediction from it can be better.
-* regret: the convolutions of the latest H200 records, each direction by itself, held out by group as in
+* regret: the convolutions of the latest H200 records, each direction by itself, held out by model or group as in
   ``proposers.py``: rank correlation (Spearman) of predicted and measured regret of PyTorch's default.
 """
 
@@ -169,23 +169,25 @@ def _both(made: pd.Series, target: pd.DataFrame, seed: int) -> dict[str, float]:
 
 
 def regrets(kind: str) -> dict[str, Any]:
-    """Rank correlation of the regret of PyTorch's default, the latest record of a kind held out by group."""
+    """Rank correlation of the regret of PyTorch's default, the latest record of a kind held out by model or group."""
     found: dict[str, dict[str, float]] = {}
-    for result in proposers._record(str(proposers.latest(kind)))["results"]:
+    results = proposers._record(str(proposers.latest(kind)))["results"]
+    for result in results:
         times = {x["solution"]: x["time_us"] for x in result["rows"] if x["status"] == "ok"}
         if "Default" in times:
             found[result["problem"]] = times
     made = {x: problem_from_text(x) for x in found}
-    groups = proposers.grouped([x for x in made.values() if isinstance(x, ConvProblem)])
+    models = proposers.models_of(results)
     table = pd.DataFrame({"time_us": {x: times["Default"] for x, times in found.items()}})
     table["regret"] = [1 - min(found[x].values()) / found[x]["Default"] for x in table.index]
-    table["made"], table["group"] = [made[x] for x in table.index], [groups[x] for x in table.index]
+    table["made"], table["models"] = [made[x] for x in table.index], [models[x] for x in table.index]
     parts = []
-    for group in table["group"].unique():
-        parts.append(predicted(Predictor(table[table["group"] != group]), table[table["group"] == group]))
+    for held in table["models"].unique():
+        apart = table["models"].map(held.isdisjoint)
+        parts.append(predicted(Predictor(table[apart]), table[table["models"] == held]))
     guess = pd.concat(parts).reindex(table.index)
     rank = float(guess["regret"].rank().corr(table["regret"].rank()))
-    return {"problems": len(table), "groups": table["group"].nunique(), "rank_correlation": rank,
+    return {"problems": len(table), "groups": len(frozenset.union(*table["models"])), "rank_correlation": rank,
             "factor": factor(guess["time_us"], table["time_us"])}  # fmt: skip
 
 
@@ -210,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made["within gfx942"] = within(target, options.seed)
     tables = {name: best_of(rows, set(target.index)) for name, rows in source.items()}
     made["gfx90a to gfx942"] = across(tables, target, options.seed)
-    made["H200 regret"] = {name: regrets(kind) for name, kind in proposers.DIRECTIONS.items()}
+    made["H200 regret"] = {name: regrets(kind) for name, kind in proposers.RECORDS.items()}
     print(json.dumps(made, indent=1))
     for line in judged(made):
         print(line)

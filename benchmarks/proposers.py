@@ -5,13 +5,15 @@
 * ``cudnn F``, ``cudnn B``, ``cudnn W``: the convolutions whose every cuDNN plan the latest H200 record holds
   (``results/fprops-*``, ``dgrads-*`` and ``wgrads-*``, made by ``gpu_replay.py wgrads --direction F --find-db …``);
   plans that refused to run are left out.
+* ``cudnn F of models`` …: the same for convolutions of torchvision's models (``results/fprops-models-*`` …, made by
+  ``gpu_replay.py wgrads --of-models --direction F``).
 * ``hipblaslt (simulated)``: 2,226 solutions a problem with planted times: tiles, waves and split-K make them smooth in
   the sizes, and cliffs (a solution that is slow wherever a size has some remainder) are drawn on top.  The problems are
   the GEMMs of language models of nine widths.
 
-Held out: no problem learns from its own group.  The simulated groups are models.  A find-db names no model: there a
-group is what shared channel counts connect (same window, stride and groups, and an equal number of input or output
-channels, transitively), which holds the layers of a model together.
+Held out: no problem learns from its own model, nor from another one's problem that its own model has as well.  A
+find-db names no model: there a group is what shared channel counts connect (same window, stride and groups, and an
+equal number of input or output channels, transitively), which holds the layers of a model together.
 
 Each strategy chooses the solutions of each problem; these are raced as ``replay`` races them, on times drawn from the
 record.  ``plans`` is the share that is built, ``gpu`` the GPU time of exhaustive timing (16 samples of everything),
@@ -50,8 +52,9 @@ from analyzers.measure.trial import REFERENCE
 from logparse.model import ConvProblem, Problem, Solution, solution_from_text
 
 RESULTS = Path(__file__).parent / "results"
-DIRECTIONS = {"F": "fprops", "B": "dgrads", "W": "wgrads"}
-"""Names of the records."""
+_KINDS = {"F": "fprops", "B": "dgrads", "W": "wgrads"}
+RECORDS = {**_KINDS, **{f"{direction} of models": f"{kind}-models" for direction, kind in _KINDS.items()}}
+"""Kinds of the records."""
 COUNTS = (4, 8, 12, 16, 24, 32, 48)
 PLANS, GPU, LOST, WORST = 0.10, 0.01, 0.01, 0.05
 """The targets of ``neighbours``: at most this share of plans and of GPU time; at most this is lost in all, and once."""
@@ -61,11 +64,11 @@ Chosen: TypeAlias = Callable[["Case", Sequence[Measured]], list[Solution]]
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with the time (µs) of every solution, the pick first, and the group that it is held out with."""
+    """A problem with the time (µs) of every solution, the pick first, and the models (or group) it is held out with."""
 
     problem: Problem
     times_us: Mapping[str, float]
-    group: str
+    models: frozenset[str]
 
     @property
     def offered(self) -> list[Solution]:
@@ -90,12 +93,23 @@ def recorded(path: Path) -> tuple[list[Case], list[dict[str, Any]]]:
         if len(rows) > 1:
             found[result["problem"]] = result | {"rows": rows}
     problems = {text: problem_from_text(text) for text in found}
-    groups = grouped([x for x in problems.values() if isinstance(x, ConvProblem)])
+    models = models_of(list(found.values()))
     cases = [
-        Case(problems[text], {x["solution"]: x["time_us"] for x in result["rows"]}, groups[text])
+        Case(problems[text], {x["solution"]: x["time_us"] for x in result["rows"]}, models[text])
         for text, result in found.items()
     ]
     return cases, list(found.values())
+
+
+def models_of(results: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
+    """By problem text the models that a record states, else the problem's group."""
+    from logparse.model import problem_from_text
+
+    problems = [problem_from_text(x["problem"]) for x in results if "models" not in x]
+    groups = grouped([x for x in problems if isinstance(x, ConvProblem)])
+    return {
+        x["problem"]: frozenset(x["models"]) if "models" in x else frozenset([groups[x["problem"]]]) for x in results
+    }
 
 
 def grouped(problems: Sequence[ConvProblem]) -> dict[str, str]:
@@ -155,7 +169,7 @@ def simulated(seed: int, per_model: int = 4) -> list[Case]:
                 times = {f"hipblaslt:{i}": float(x) for i, x in enumerate(time)}
                 pick = min(list(times)[:40], key=times.__getitem__)  # the heuristic is good, not the best
                 order = dict.fromkeys([pick, *times])
-                cases.append(Case(problem, {x: times[x] for x in order}, model))
+                cases.append(Case(problem, {x: times[x] for x in order}, frozenset([model])))
     return cases
 
 
@@ -224,9 +238,9 @@ def kernel_tuned(strategy: str, count: int, seed: int) -> Chosen:
 
 
 def near_of(case: Case, cases: Sequence[Case]) -> list[Measured]:
-    """The nearest measured problems outside the case's group."""
+    """The nearest measured problems that share no model with the case."""
     here = coordinates(case.problem)
-    others = [(x, coordinates(x.problem)) for x in cases if x.group != case.group]
+    others = [(x, coordinates(x.problem)) for x in cases if not x.models & case.models]
     assert here is not None
     ranked = sorted(others, key=lambda x: (distance(here, x[1]) if x[1] else math.inf, x[0].problem.text))
     return [Measured(x.problem, x.times_us) for x, _ in ranked[:KEPT]]
@@ -327,10 +341,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, table_cases, table_results in sources(options.seed, few):
         counts = [x * (8 if "simulated" in name else 1) for x in options.counts]
         table = Table(name, table_cases, table_results, options.seed)
-        groups = len({x.group for x in table_cases})
-        print(
-            f"{name}: {len(table_cases)} problems, {groups} groups, {sum(len(x.times_us) for x in table_cases):,} plans"
-        )
+        models = len(frozenset.union(*(x.models for x in table_cases)))
+        plans = sum(len(x.times_us) for x in table_cases)
+        print(f"{name}: {len(table_cases)} problems of {models} models or groups, {plans:,} plans")
         for row in rows_of(table, counts, options.seed):
             rows.append(row)
             print(line(row), flush=True)
@@ -347,9 +360,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def sources(seed: int, few: slice) -> Iterator[tuple[str, Sequence[Case], Sequence[Mapping[str, Any]]]]:
     """Name, cases and results of each record."""
-    for direction, kind in DIRECTIONS.items():
+    for name, kind in RECORDS.items():
         cases, results = recorded(latest(kind))
-        yield f"cudnn {direction}", cases[few], results[few]
+        yield f"cudnn {name}", cases[few], results[few]
     planted = simulated(seed)[few]
     yield "hipblaslt (simulated)", planted, as_record(planted, seed)
 

@@ -273,7 +273,9 @@ class Scheduler:
             return
         self._lost.pop(outcome.problem.text, None)  # a race's rows include them
         self._sink(outcome, slot.place.device)
-        if isinstance(outcome, Result) and outcome.worth_confirming and outcome.pick and outcome.best:
+        if self._method.processes and isinstance(outcome, Result) and outcome.worth_confirming:
+            assert outcome.pick
+            assert outcome.best
             environment = environment_key(outcome.facts)
             workspace = self._workspaces.get(outcome.problem.text)
             task = ConfirmTask(
