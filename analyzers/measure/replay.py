@@ -201,6 +201,7 @@ def replay(
             scheduler = _WatchedScheduler(
                 options.backends, devices, options.method, options.limits, take, known, experience.proposal
             )
+            recorder.confirming_s = scheduler.confirming_s
             if watch:
                 watch(scheduler.now)
             report.finished = scheduler.run([item.problem for item in items], workspaces, timed)
@@ -328,6 +329,8 @@ class _Recorder:
         self._pairs: dict[str, Pairs] = {}
         self.pass_over: Callable[[], None] = lambda: None
         """Called when a problem leaves nothing to record because all of it is known."""
+        self.confirming_s: Callable[[], float] = lambda: 0.0
+        """Returns how long the confirmations of the winners so far will take."""
         self._started = time.monotonic()
 
     def take(self, outcome: Outcome, device: str) -> None:
@@ -361,7 +364,8 @@ class _Recorder:
     def _step(self, outcome: Outcome, confirmation: Confirmation | None) -> Step:
         done, seconds = len(self._report.results), time.monotonic() - self._started
         left = self._report.total - done
-        eta = seconds / done * left if done else None
+        # Confirmations follow the races: as many more as other problems have winners, too.
+        eta = (seconds * left + self.confirming_s() * self._report.total) / done if done else None
         budget = self._options.limits.budget_s
         eta = eta if budget is None or eta is None else max(0.0, min(eta, budget - seconds))
         return Step(

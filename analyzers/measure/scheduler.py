@@ -35,7 +35,7 @@ class MeasuringError(LogparseError):
 class Limits:
     """Seconds: ``budget_s`` of the whole run (None: no limit), ``hang_s`` without a message before a worker is killed,
     ``opening_s`` the same while it starts; ``losses``: most workers that one problem, or machines that one device, may
-    lose.
+    lose; ``confirmation_s``: a pair's time in one process, until one was measured.
     """
 
     budget_s: float | None = None
@@ -142,6 +142,7 @@ class Scheduler:
         self._lost: dict[str, list[Measurement]] = {}
         self._machines_lost: Counter[str] = Counter()  # by the problem that was being raced
         self._opening_s = 0.0
+        self._confirmation_s = limits.confirmation_s
         self._facts: Mapping[str, str] = {}
         self._started = time.monotonic()
 
@@ -180,7 +181,7 @@ class Scheduler:
     def _assign(self, slot: _Slot) -> None:
         if slot.task is not None or (slot.worker and not slot.ready) or slot.lost >= self._limits.losses:
             return
-        racing = bool(self._races) and self._left() > self._reserve()
+        racing = bool(self._races) and self._left() > self.confirming_s()
         pairs = [pair for pair in self._pairs if slot.environment in (None, pair.environment)]
         if not racing and (not pairs or self._left() <= 0):
             return
@@ -213,10 +214,11 @@ class Scheduler:
         budget = self._limits.budget_s
         return float("inf") if budget is None else budget - (time.monotonic() - self._started)
 
-    def _reserve(self) -> float:
-        """Seconds of the budget that the confirmations at its end will need."""
-        left = [self._method.processes - pair.task.turn for pair in self._pairs]
-        return self._opening_s * max(left, default=0) + self._limits.confirmation_s * sum(left) / len(self._slots)
+    def confirming_s(self) -> float:
+        """Seconds that the confirmations of the pairs so far will take, an estimate."""
+        pairs = [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]
+        left = [self._method.processes - pair.task.turn for pair in pairs]
+        return self._opening_s * max(left, default=0) + self._confirmation_s * sum(left) / len(self._slots)
 
     def _known(self, slot: _Slot, *, timed: bool) -> Known:
         assert slot.worker
@@ -236,7 +238,7 @@ class Scheduler:
             elif time.monotonic() - worker.last_message_s > self._timeout_s(slot):
                 worker.stop()
                 self._worker_lost(slot, worker, "timeout", f"no message for {self._timeout_s(slot):.0f} s")
-            elif slot.ready and isinstance(slot.task, RaceTask) and self._left() <= self._reserve():
+            elif slot.ready and isinstance(slot.task, RaceTask) and self._left() <= self.confirming_s():
                 self._races.appendleft(_again(slot.task))  # the budget ended during a race
                 self._stop_worker(slot)
                 slot.task = None
@@ -272,7 +274,6 @@ class Scheduler:
             self._advance(pair, outcome, slot.place.device)
             return
         self._lost.pop(outcome.problem.text, None)  # a race's rows include them
-        self._sink(outcome, slot.place.device)
         if self._method.processes and isinstance(outcome, Result) and outcome.worth_confirming:
             assert outcome.pick
             assert outcome.best
@@ -284,10 +285,12 @@ class Scheduler:
             won = _Pair(task, environment)
             if won.key not in self._history.confirmed.get(environment, frozenset()):
                 self._pairs.append(won)
+        self._sink(outcome, slot.place.device)
 
     def _advance(self, pair: _Pair, more: Confirmed, device: str) -> None:
         """One process more has measured a pair: the next one follows, unless all did or the winner is refuted."""
         done = pair.add(more)
+        self._confirmation_s = more.seconds or self._confirmation_s
         if pair.task.turn >= self._method.processes or refuted(more.pairs, self._method.floor):
             self._sink(done, device)
         else:

@@ -79,6 +79,16 @@ def test_every_process_of_a_confirmation_is_a_fresh_one(tmp_path: Path, monkeypa
     assert (first.confirmation.processes, second.kept) == (3, True)
 
 
+def test_the_time_left_covers_the_confirmations(tmp_path: Path) -> None:
+    steps: list[Step] = []
+    store = store_of(tmp_path, [named("pick", "fast", m=16), named("pick", "fast", m=24)])
+    replay(store, FAKE, steps.append)
+    assert [step.confirmation is None for step in steps] == [True, True, False, False]
+    left = [step.eta_s or 0.0 for step in steps]
+    assert left[1] >= 8 * FAKE.limits.confirmation_s, "two pairs in four processes each, of which none has begun"
+    assert left[2] > 0 == left[3]
+
+
 def test_a_budget_that_ends_between_processes_keeps_what_they_measured(tmp_path: Path) -> None:
     store = store_of(tmp_path, [named("pick", "fast")])
     options = replace(FAKE, limits=Limits(hang_s=2.0, budget_s=1e9))
