@@ -29,7 +29,7 @@ def ingest(
     run: opt.Label = None,
     format: Annotated[str | None, option("Format. [default: recognised]", values=opt.FORMATS, check=False)] = None,
     jobs: Annotated[int, option("Files at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
-    max_ratio: Annotated[float, option("Refuse compressed files that expand more than this.")] = 2000.0,
+    max_ratio: Annotated[float, option("Refuse compressed files that expand more than this.", min=1.0)] = 2000.0,
     engine: opt.Engine = "local",
     pid: Annotated[str | None, option("Process of lines that state none, or `none`. [default: of the name]")] = None,
 ) -> Answer:
@@ -54,7 +54,7 @@ def capture(
     run: opt.Label = None,
     markers: Annotated[bool, option("roctx ranges by hipBLASLt.", "--markers")] = False,
     tunableop: Annotated[bool, option("Record the keys that TunableOp has no tuned row for.")] = True,
-    trace: Annotated[int, option("Trace so many steps with PyTorch's profiler, without a change of the job.")] = 0,
+    trace: Annotated[int, option("Trace so many steps with PyTorch's profiler; the job stays as it is.", min=0)] = 0,
     print_only: Annotated[bool, option("Only print the exports and what they mean.", "--print")] = False,
 ) -> Answer:
     """Run a job with its libraries' logs switched on, then ingest them; the exit code is the job's."""
@@ -116,9 +116,9 @@ def recommend(
     max_rows: Annotated[int | None, option("Rows of an override file at most, the most valuable first.", min=1)] = None,
     family_regret: Annotated[str, option("What a wildcard row may lose against exact rows (PyTorch 2.15).")] = "1%",
     steps: Annotated[int | None, option("Steps that the logs are of. [default: as the traces mark]", min=1)] = None,
-    slow_factor: Annotated[float, option("W is slow above this many times the slower of F and B …")] = 3.0,
-    slow_floor_ms: Annotated[float, option("… and above this many ms.")] = 0.05,
-    query_cost_us: Annotated[float, option("Host time of one heuristic query (µs).")] = 30.0,
+    slow_factor: Annotated[float, option("W is slow above this many times the slower of F and B …", min=0.0)] = 3.0,
+    slow_floor_ms: Annotated[float, option("… and above this many ms.", min=0.0)] = 0.05,
+    query_cost_us: Annotated[float, option("Host time of one heuristic query (µs).", min=0.0)] = 30.0,
     gpus: Annotated[int, option("GPUs of a target process: so many TunableOp files.", min=1)] = 1,
     same_build: Annotated[bool, option("Logs and times are of one library build and arch.", "--same-build")] = False,
     actions: Annotated[bool, option("Only what settings and changes of the program do.", "--actions")] = False,
@@ -235,7 +235,7 @@ def sql(
     query: Annotated[str, argument('One SELECT over the views (see `logparse sql "describe calls"`).')],
     store: opt.Store = None,
     run: Annotated[str | None, option("Limit the views to one run.", autocompletion=opt.completed_runs)] = None,
-    timeout: Annotated[float, option("Seconds until the query is stopped.")] = 60.0,
+    timeout: Annotated[float, option("Seconds until the query is stopped.", min=0.1)] = 60.0,
     max_rows: Annotated[int, option("Refuse larger results.", min=1)] = 1_000_000,
 ) -> Answer:
     """Run read-only SQL over the store's views."""
@@ -325,6 +325,8 @@ def coverage(
     from analyzers.evidence.runs import tables_at, tables_to_check
     from analyzers.proof import render, verbs
 
+    if against and run:
+        raise typer.BadParameter("--against names the run, as STORE#RUN; --run is one of --store", param_hint="--run")
     tables = tables_at(against, store, tables_to_check) if against else tables_to_check(opened(store), run)
     return render.coverage_answer(tables, *verbs.cover(files, tables, target or [], wildcards=wildcards))
 

@@ -36,9 +36,12 @@ def query(
     """The result of one SELECT over the views of a store.
 
     Raises QueryError when the SQL is wrong, is no query, takes longer than ``timeout_s`` or gives more than
-    ``max_rows`` rows or ``max_bytes`` bytes (of Arrow); StoreError when there is no store.  ``memory``: DuckDB's limit.
+    ``max_rows`` rows or ``max_bytes`` bytes (of Arrow); StoreError when there is no store, or no run of this name.
+    ``memory``: DuckDB's limit.
     """
-    open_store(store_url)  # raises for a missing store before a process is started
+    store = open_store(store_url)  # raises for a missing store, or run, before a process is started
+    if run is not None:
+        store.latest_run(run)
     receiver, sender = pipe(duplex=False)
     child = started(_child, sender, store_url, sql, run, max_rows, max_bytes, memory, imports=["duckdb"])
     sender.close()

@@ -24,6 +24,12 @@ def parse_share(text: str) -> float:
     return value
 
 
+def is_object(name: str) -> bool:
+    """Whether a text names an object of a module: ``package.module:NAME``."""
+    module, _, attribute = name.partition(":")
+    return attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
 def one_of(option: str, value: str, names: Iterable[str]) -> str:
     """``value``, if it is one of ``names``.  Raises UsageError, which lists them."""
     known = tuple(dict.fromkeys(names))

@@ -106,10 +106,8 @@ def target_from(words: Sequence[str], formats: Sequence[Format]) -> dict[str, st
 
 def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
     name, equals, value = word.partition("=")
-    if equals and (name in FACTS or name.startswith("validator:")):
-        if name == "gpus" and not re.fullmatch(r"[1-9]\d{0,3}", value):
-            raise UsageError(f"--target {word}: gpus is how many devices a process sees, 1 or more")
-        return [Fact(name, value)]
+    if equals and (name in FACTS or re.match("validator:.", name)):
+        return [_stated(name, value, word)]
     file = InputFile(word)
     named = facts_of_name(file.name)
     if named:
@@ -127,6 +125,26 @@ def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
     return facts
 
 
+_VERSION = (r"\d[\w.+~-]*", "a version, such as 7.0.2")
+_VALUES: Mapping[str, tuple[str, str]] = {
+    "arch": (r"(?:gfx|sm_)[0-9a-f][\w-]*(?::\w+[+-])*", "such as gfx942, gfx90a:sramecc+:xnack- or sm_90"),
+    "cu_count": (r"[1-9]\d{0,4}", "a number of compute units, 1 or more"),
+    "gpus": (r"[1-9]\d{0,3}", "how many devices a process sees, 1 or more"),
+    "backend": ("HIP|OpenCL|CUDA", "HIP, OpenCL or CUDA"),
+    "pid": (r"\d{1,18}", "the number of a process"),
+    "hipblaslt_revision": (r"\S*", "a git revision, or empty as in Debian's builds"),
+    "miopen_tweak": (r"\S*", "the git revision in a find-db's name, or empty"),
+}
+"""What a user may state of a fact.  Versions and other facts: ``_stated``."""
+
+
+def _stated(name: str, value: str, word: str) -> Fact:
+    pattern, what = _VALUES.get(name, _VERSION if name.endswith("_version") else (r".*\S.*", "not empty"))
+    if not re.fullmatch(pattern, value):
+        raise UsageError(f"--target {word}: {name} is {what}")
+    return Fact(name, value)
+
+
 def _json_facts(file: InputFile) -> list[Fact]:
     with file.open() as stream:
         try:
@@ -135,7 +153,8 @@ def _json_facts(file: InputFile) -> list[Fact]:
             raise UsageError(f"--target {file.path}: not JSON: {error}") from error
     if not isinstance(values, dict) or not all(isinstance(x, (str, int)) for x in values.values()):
         raise UsageError(f"--target {file.path}: must be one JSON object of texts")
-    return [Fact(name, str(value)) for name, value in values.items()]
+    texts = {name: str(value) for name, value in values.items()}
+    return [_stated(name, x, file.path) if name in _VALUES else Fact(name, x) for name, x in texts.items()]
 
 
 def _file_facts(file: InputFile, formats: Sequence[Format]) -> list[Fact]:

@@ -37,6 +37,7 @@ from logparse.location import absolute
 from logparse.model import Fact, Measurement, Problem, Record, Solution, problem_from_text, solution_from_text
 from logparse.store import Store
 from logparse.store.announcements import announced
+from logparse.text import is_object
 
 FORMAT = "replay"
 
@@ -49,7 +50,7 @@ class Options:
     """What to replay and how.
 
     ``engine``: ``local``, or Ray (``logparse.executors``); ``devices`` empty: all GPUs that torch, or Ray, sees, else
-    the CPU; ``run`` None: the latest.
+    the CPU; ``run`` None: the latest.  Raises UsageError for a kernel that is named otherwise than ``module:callable``.
     """
 
     backends: tuple[str, ...] = ("torch",)
@@ -69,6 +70,11 @@ class Options:
     method: Method = field(default_factory=Method)
     limits: Limits = field(default_factory=Limits)
     stages: frozenset[Stage] = frozenset(get_args(Stage))
+
+    def __post_init__(self) -> None:
+        for name in self.kernels:
+            if not is_object(name):
+                raise UsageError(f"--solution {name}: package.module:callable")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +132,9 @@ class Report:
 
 
 def planned(store: Store, options: Options) -> list[Item]:
-    """The plan: problems in order of work.  Raises StoreError on an empty store."""
+    """The plan: problems in order of work.  Raises StoreError on an empty store, InputError on an unknown backend."""
+    for name in options.backends:
+        backend_named(name)
     run = store.latest_run(options.run)
     per_backend = 8 if options.backends == ("torch",) else 40
     return plan(

@@ -107,14 +107,18 @@ class Answer:
 def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
     """The format ``how``, else that of the file's ending, else ``table``.
 
-    Raises UsageError where the file's name is the name of a format.
+    Raises UsageError where the file's name is the name of a format, or ends like another kind of file.
     """
     if how is not None:
         return how
     if out in TableFormat.__members__:
         raise UsageError(f"-o names a file: to print {out}, --format {out}; to write it, -o NAME.{out}")
     ending = os.path.splitext(out or "")[1].removeprefix(".").lower()
-    return next((x for x in TableFormat if x.value == ending), TableFormat.table)
+    if ending in ("", "txt", "table"):
+        return TableFormat.table
+    if ending not in TableFormat.__members__:
+        raise UsageError(f"-o {out}: one of .csv, .json, .parquet and .txt; --format for a file of another name")
+    return TableFormat[ending]
 
 
 def show(

@@ -16,9 +16,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from logparse import __version__
 from logparse.errors import LogparseError
-from logparse.output.answer import ROWS, Answer, TableFormat, show
+from logparse.output.answer import ROWS, Answer, TableFormat, format_of, show
 from logparse.output.program import quiet_pipe
-from logparse.text import one_of
+from logparse.text import is_object, one_of
 
 if TYPE_CHECKING:
     import logparse.store
@@ -50,7 +50,7 @@ def option(
 
     def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
         for word in [] if value is None else value.split(",") if several else [value]:
-            if not (own and ":" in word):
+            if not (own and is_object(word)):
                 one_of(parameter.opts[0], word, known())
         return value
 
@@ -168,6 +168,7 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
             @wraps(function)
             def command(**values: Any) -> None:
                 chosen = {name: values.pop(name) for name in how}
+                format_of(chosen.get("format"), chosen.get("output"))  # refuses now, not after the work
                 answer = function(**values)
                 with quiet_pipe():
                     wide, n = chosen.get("wide", False), chosen.get("n")

@@ -136,6 +136,8 @@ def test_a_missing_store_gives_the_next_command(tmp_path: Path) -> None:
 def test_an_unknown_run_names_those_there_are(filled: Store) -> None:
     with pytest.raises(StoreError, match="samples"):
         filled.latest_run("other")
+    with pytest.raises(StoreError, match="no run 'other'"):
+        query(filled.url, "select 1", run="other")
 
 
 def test_a_query_makes_the_views_that_it_names(filled: Store) -> None:

@@ -17,7 +17,7 @@ from analyzers.recommend.confidence import basis
 from analyzers.recommend.override_files import emissions, targets
 from analyzers.recommend.ranking import Recommendation, recommend, told_once
 from analyzers.recommend.search_scripts import scripts
-from logparse.errors import EmissionError, InputError
+from logparse.errors import EmissionError, UsageError
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission, Writer
 from logparse.model import Evidence, Finding, Override, Problem, Solution
@@ -377,7 +377,7 @@ def test_two_files_may_state_an_arch_with_its_features_and_without(words: tuple[
 
 @pytest.mark.parametrize("other", ["gfx90a", "gfx94", "gfx942:sramecc-:xnack-"])
 def test_targets_of_two_archs_are_never_merged(other: str) -> None:
-    with pytest.raises(InputError, match="one target"):
+    with pytest.raises(UsageError, match="one target"):
         target_from(["arch=gfx942:sramecc+:xnack-", f"arch={other}"], FORMATS)
 
 
@@ -409,14 +409,24 @@ def test_target_of_a_tuning_file(tmp_path: Path) -> None:
 def test_bad_targets(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[1]")
     (tmp_path / "y.txt").write_text("hello\n")
+    (tmp_path / "z.json").write_text('{"arch": "gfx942", "cu_count": "many"}')
     for words, reason in (
         (["arch=gfx942", "arch=gfx90a"], "give one target"),
         ([str(tmp_path / "missing.csv")], "--target"),
         ([str(tmp_path / "x.json")], "one JSON object"),
         ([str(tmp_path / "y.txt")], "no fact of a machine"),
         (["colour=red"], "--target"),
+        (["cu_count=abc"], "cu_count is a number of compute units"),
+        (["cu_count=0"], "cu_count is a number of compute units"),
+        ([str(tmp_path / "z.json")], "cu_count is a number of compute units"),
+        (["arch=MI300X"], "arch is such as gfx942"),
+        (["arch="], "arch is such as gfx942"),
+        (["backend=hip"], "backend is HIP, OpenCL or CUDA"),
+        (["rocblas_version="], "rocblas_version is a version"),
+        (["device= "], "device is not empty"),
+        (["validator:=1"], "--target validator:=1"),
     ):
-        with pytest.raises(InputError, match=reason):
+        with pytest.raises(UsageError, match=reason):
             target_from(words, FORMATS)
 
 
