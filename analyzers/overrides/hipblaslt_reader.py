@@ -174,7 +174,10 @@ def _refusals(text: str, target: Facts) -> Iterator[Note]:
         message = f"blanks are part of the revision {mine!r}: it is no library's"
         yield Note(1, "error", "revision", message, "remove them")
     elif theirs is not None and mine != theirs:
-        message = f"written by hipBLASLt {mine!r}, the target is {theirs!r}: the library refuses the whole file"
+        message = (
+            f"written by hipBLASLt {mine!r}, the target is {theirs!r}: the library refuses the whole file "
+            "(calls through its C++ object take the rows all the same, up to version 1.2.2)"
+        )
         yield Note(1, "error", "revision", message, RETUNE)
 
 

@@ -21,6 +21,7 @@ from analyzers.overrides.override_format import (
     Merging,
     OverrideFile,
     OverrideFormat,
+    Report,
     bytes_of,
     records_of,
 )
@@ -28,10 +29,10 @@ from analyzers.overrides.reading import Note, Offer, Reading, Rule, text_of
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.errors import InputError
 from logparse.formats.format import Emission, Head
-from logparse.formats.hipblaslt import tuning_file
+from logparse.formats.hipblaslt import bench, tuning_file
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
 from logparse.formats.tunableop.solutions import hipblaslt_index
-from logparse.model import Solution
+from logparse.model import Override, Problem, Solution, problem_from_text
 
 # ------------------------------------------------------------------------------------------------ rules about entries
 
@@ -130,6 +131,44 @@ ROW_RULES: tuple[Rule[Entry, Context], ...] = (
 )
 
 
+# ------------------------------------------------------------------------------------- calls through the C++ object
+
+
+def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+    """Calls through the C++ object that have another key than those of the C functions, at least up to 1.2.2."""
+    facts, out = reading.key_facts, {}
+    unknown = tuning_file.version(facts) is None
+    asked = {**facts, "hipblaslt_version": _LAST_WITH_OBJECT_KEYS} if unknown else facts
+    for problem in object_calls(messages):
+        own, other = tuning_file.key(problem, asked), tuning_file.object_key(problem, asked)
+        key = tuning_file.key(problem, facts) if unknown else other
+        if key is not None and other is not None and own != other:
+            compute = other.rpartition(",")[2]
+            what = "find no row" if compute == tuning_file.NO_ROW else f"find only rows of compute type {compute}"
+            doubt = ", and hipblaslt_version is unknown (give --target)" if unknown else ""
+            why = f"calls of these types through hipBLASLt's C++ object, as rocBLAS makes them, {what}"
+            out[problem.text] = Report(key, None, why=f"{why} up to version 1.2.2{doubt}")
+    return out
+
+
+_LAST_WITH_OBJECT_KEYS = "100202"
+
+
+def object_calls(messages: Iterable[tuple[str, str]]) -> list[Problem]:
+    """The problems that a run's logs (function and text of messages) name as called through the C++ object."""
+    return [problem_from_text(text) for function, text in messages if function == bench.OBJECT]
+
+
+def with_objects(overrides: Sequence[Override], called: Sequence[Problem], target: Mapping[str, str]) -> list[Override]:
+    """The overrides, each followed by that of the calls through the C++ object, where such calls need one."""
+    keys = {tuning_file.key(problem, target) for problem in called} - {None}
+    out = []
+    for override in overrides:
+        other = tuning_file.for_object(override, target) if tuning_file.key(override.problem, target) in keys else None
+        out += [override, other] if other else [override]
+    return out
+
+
 # ------------------------------------------------------------------------------------------------------- the file
 
 
@@ -195,8 +234,12 @@ OVERRIDE_FORMAT = OverrideFormat(
     key=tuning_file.key,
     compared=("hipblaslt_revision",),
     tried=tried,
+    reported=reported,
     signs=(
-        ("the override file git version are not the same", "hipBLASLt refused the tuning file: another git revision"),
+        (
+            "the override file git version are not the same",
+            "hipBLASLt refused the tuning file: it has another git revision, or cannot be opened",
+        ),
         ("No valid entries found in override file", "hipBLASLt found no usable entry in the tuning file"),
     ),
     writer=tuning_file.WRITER,

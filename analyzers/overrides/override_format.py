@@ -69,13 +69,15 @@ class OverrideFile:
 
 @dataclass(frozen=True)
 class Report:
-    """What a library's log states of a call that it looked up: the key, whether it found a row, and the names of the
-    kernels that it took, as a row's text has them (none: the log or the file does not name them).
+    """What a library's log states of a call that it looked up: the key, whether it found a row (None: the log does not
+    state it), and the names of the kernels that it took, as a row's text has them (none: the log or the file does not
+    name them).  ``why`` is the reason for another key than the problem's.
     """
 
     key: str
-    found: bool
+    found: bool | None
     kernels: tuple[str, ...] = ()
+    why: str = ""
 
 
 class MergedRecord(NamedTuple):

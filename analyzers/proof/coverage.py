@@ -82,8 +82,8 @@ def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> 
     uses = []
     for text, count in sorted(calls.items()):
         problem = problem_from_text(text)
-        key = reports[text].key if text in reports else None
-        found = look_up(format, file.reading, problem, wildcards=wildcards, key=key)
+        report = reports.get(text)
+        found = look_up(format, file.reading, problem, wildcards=wildcards, key=report.key if report else None)
         uses.append(
             Use(
                 problem=text,
@@ -93,7 +93,7 @@ def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> 
                 key=found.key,
                 line=found.row.line if found.row else None,
                 state=found.state,
-                reason=found.reason,
+                reason=": ".join(filter(None, (found.reason, report.why if report else ""))),
                 maybe=found.maybe,
             )
         )
@@ -111,15 +111,19 @@ def served_by(
 ) -> dict[str, Row]:
     """Problem text → the row that the library would use for it, for those that the file certainly serves.
 
-    ``reports`` have the keys that a log states.
+    ``reports`` have the keys that a log states.  Where it does not state that a row was found, and there is none of
+    that key, the row of the problem's own key is the one that was meant for it.
     """
-    format = by_name(file.format)
-    keys = {text: report.key for text, report in (reports or {}).items()}
-    found = {
-        text: look_up(format, file.reading, problem_from_text(text), wildcards=wildcards, key=keys.get(text)).row
-        for text in problems
-    }
-    return {text: row for text, row in found.items() if row is not None}
+    format, stated = by_name(file.format), reports or {}
+    found = {}
+    for text in problems:
+        problem, report = problem_from_text(text), stated.get(text)
+        row = look_up(format, file.reading, problem, wildcards=wildcards, key=report.key if report else None).row
+        if row is None and report is not None and report.found is None:
+            row = look_up(format, file.reading, problem, wildcards=wildcards).row
+        if row is not None:
+            found[text] = row
+    return found
 
 
 def times_of(tables: Tables) -> dict[str, float]:

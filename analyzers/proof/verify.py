@@ -61,6 +61,8 @@ class Outcome:
     promised_us: float | None
     expected_us: tuple[float, float] | None = None
     """Between what the gain lies in a job, per run after, by the confirmation of the intended solution (95 %)."""
+    why: str = ""
+    """Why the row was not applied, where that is known."""
 
     @property
     def inside(self) -> bool | None:
@@ -269,6 +271,8 @@ def _outcome(
 
 def _as_reported(outcome: Outcome, row: Row, report: Report) -> Outcome:
     """The outcome where the library's log states whether it found a row: it may name kernels, and no solutions."""
+    if report.found is None:
+        return outcome if outcome.effect != "not applied" else replace(outcome, why=report.why)
     if not report.found:
         return replace(outcome, effect="not applied", after=outcome.after or "the default")
     own = all(kernel in row.text for kernel in report.kernels)
@@ -304,7 +308,8 @@ def _failures(
     for outcome in outcomes:
         if outcome.effect in ("not applied", "unchanged kernel"):
             ran = outcome.after or "the same kernel as before"
-            yield f"{outcome.label}: {outcome.intended} was intended, {ran} ran ({outcome.file}, line {outcome.line})"
+            place = f"({outcome.file}, line {outcome.line})" + (f": {outcome.why}" if outcome.why else "")
+            yield f"{outcome.label}: {outcome.intended} was intended, {ran} ran {place}"
         if outcome.move == "slower":
             yield f"{outcome.label}: slower with the override, {outcome.before_us:.4g} to {outcome.after_us:.4g} µs"
     if not any(outcome.effect in ("applied", "changed kernel") for outcome in outcomes):

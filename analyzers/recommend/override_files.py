@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from analyzers.analyzer import Settings
 from analyzers.evidence.target import Facts, arch, folder, same_device, seen_by, serves
 from analyzers.overrides.commands import COMMANDS
+from analyzers.overrides.hipblaslt_tuning import with_objects
 from analyzers.overrides.write import make
 from analyzers.recommend.apply_script import script as apply_script
 from analyzers.recommend.confidence import basis
@@ -19,6 +20,7 @@ from analyzers.recommend.search_scripts import scripts, to_tune
 from analyzers.recommend.wildcards import exact, first, smallest
 from logparse.formats import aiter_log
 from logparse.formats.format import Emission, Writer
+from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.tunableop.signature import torch_version
 from logparse.model import Family, Finding, Override, Problem
 
@@ -71,6 +73,8 @@ def emissions(
     rows: list[Override] = []
     for writer in writers:
         accepted, own_notes = _rows(writer, [x for x in mine if writer.accepts(x)], target, recommendation, settings)
+        if writer is tuning_file.WRITER:
+            accepted = with_objects(accepted, recommendation.object_calls, target)
         made = make(writer, accepted, seen_by(gpus, target))
         files += made.files
         rows += made.held

@@ -31,7 +31,8 @@ from analyzers.recommend.files_action import files_action
 from analyzers.recommend.search_scripts import to_tune
 from analyzers.recommend.wildcards import Times
 from logparse.formats import aiter_log
-from logparse.model import Finding, Override, Problem, kind_of, solution_from_text
+from logparse.formats.hipblaslt import bench
+from logparse.model import Finding, Override, Problem, kind_of, problem_from_text, solution_from_text
 from logparse.text import duration
 
 
@@ -43,10 +44,10 @@ class Recommendation:
     ``calls`` and ``times`` (µs per problem and solution, of the file that counts for the problem) are what families of
     rows are chosen by.  ``gpu_time`` is where the time of the run's traces goes, ``to_measure`` what a replay would
     measure first.  ``cuda``: the run's files are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables
-    lack.  ``actions``: what override files, settings and changes of the program do to the job, the best first.
-    ``plan``: the order of a replay of all problems, by their text.  ``counted``: lines of the run's
-    files that are calls or measurements.  ``untimed``: no action is timed, a search found what only one reaches, and a
-    replay would time some.
+    lack.  ``object_calls``: problems called through hipBLASLt's C++ object.  ``actions``: what override files, settings
+    and changes of the program do to the job, the best first.  ``plan``: the order of a replay of all problems, by their
+    text.  ``counted``: lines of the run's files that are calls or measurements.  ``untimed``: no action is timed, a
+    search found what only one reaches, and a replay would time some.
     """
 
     run: str
@@ -62,6 +63,7 @@ class Recommendation:
     to_measure: tuple[Problem, ...] = ()
     cuda: bool = False
     aiter_misses: tuple[str, ...] = ()
+    object_calls: tuple[Problem, ...] = ()
     actions: tuple[ActionResult, ...] = ()
     plan: Mapping[str, Item] = field(default_factory=dict)
     counted: int = 0
@@ -117,6 +119,7 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         to_measure=_to_measure(planned, rows),
         cuda=_of_cuda(tables),
         aiter_misses=_aiter_misses(tables),
+        object_calls=_object_calls(tables),
         actions=actions,
         plan={x.problem.text: x for x in planned},
         counted=int(own[["call_lines", "measurement_lines"]].sum().sum()),
@@ -220,6 +223,11 @@ def _aiter_misses(tables: Tables) -> tuple[str, ...]:
     of = messages["function"].isin([aiter_log.UNTUNED, aiter_log.DEFAULT])
     missed = messages[(messages["category"] == aiter_log.CATEGORY) & of]
     return tuple(sorted(set(missed["text"])))
+
+
+def _object_calls(tables: Tables) -> tuple[Problem, ...]:
+    found = tables.messages[tables.messages["function"] == bench.OBJECT]
+    return tuple(problem_from_text(text) for text in sorted(set(found["text"])))
 
 
 def told_once(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from analyzers.overrides.hipblaslt_tuning import OVERRIDE_FORMAT
 from logparse.formats.hipblaslt.columns import TUNING_COLUMNS
+from logparse.formats.hipblaslt.tuning_file import NO_ROW, object_key
 from logparse.model import GemmProblem, Solution
 from tests.conformance.look_ups import Library, differences
 from tests.conformance.mutations import Words, mutated
 from tests.conformance.report import compared
-from tests.conformance.rocm import Rocm
+from tests.conformance.rocm import HERE, Rocm
 from tests.conftest import sized
 
 ARCH = "gfx90a:sramecc+:xnack-"
@@ -123,23 +127,40 @@ def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]])
     return "\n".join([*lines, ""]).encode()
 
 
-def test_hipblaslt_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:
+def row_of_object(target: Mapping[str, str], call: GemmProblem) -> GemmProblem:
+    """The problem of the row that serves the call through the C++ object, if one does."""
+    compute = (object_key(call, target) or NO_ROW).rpartition(",")[2]
+    return call if compute == NO_ROW else replace(call, compute_type=compute)
+
+
+@pytest.mark.parametrize("through", ["functions", "object"])
+def test_hipblaslt_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path, through: str) -> None:
+    """Also through the C++ object, whose calls have other keys."""
     every = calls()
     path = tmp_path / "tuning.txt"
-    with rocm.driver("hipblaslt_lookup", {"VGPU_ARCH": ARCH}) as driver:
+    format, count = OVERRIDE_FORMAT, sized(360, 3_600)
+    expected = {
+        "functions": lambda reading, call: None,
+        "object": lambda reading, call: "revision" if reading.refusals else None,
+    }
+    with rocm.driver("hipblaslt_lookup", {"VGPU_ARCH": ARCH, "PYTHONPATH": str(HERE.parents[1])}) as driver:
 
         def ask(data: bytes) -> Sequence[int | None]:
             path.write_bytes(data)
-            answer: list[int | None] = driver.ask(["file", str(path)])
+            answer: list[int | None] = driver.ask(["file", str(path), through])
             return answer
 
         target = TARGET | {"hipblaslt_version": str(driver.ask([asked(x) for x in every]))}
-        choices = [x[1:] for x in driver.ask(["solutions", 6])]
+        choices = [x[1:] for x in driver.ask(["solutions", 6, through])]
         good = [Solution("hipblaslt", str(x[0])) if x else None for x in choices]
+        rows = every
+        if through == "object":
+            rows, count = [row_of_object(target, x) for x in every], count // 6
+            format = replace(format, key=object_key)
         files = {}
-        for seed in range(sized(360, 3_600)):
-            text = generated(seed, every, choices)
+        for seed in range(count):
+            text = generated(seed, rows if seed % 3 else every, choices)
             files[f"seed {seed}"] = text.encode() if seed % 12 == 0 else mutated(seed, text, WORDS)
-        library = Library(OVERRIDE_FORMAT, target, every, ask, partial(plain, every), good)
+        library = Library(format, target, every, ask, partial(plain, rows), good, expected=expected[through])
         found, hits = differences(library, files)
-    compared("hipBLASLt tuning file", len(files), len(files) * len(every), hits, found)
+    compared(f"hipBLASLt tuning file, {through}", len(files), len(files) * len(every), hits, found)

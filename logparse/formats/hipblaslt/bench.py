@@ -15,6 +15,9 @@ writes and that is missing means *unknown*; one that it writes only when set mea
 command (``uniq -c``) is its count.  A shell command (path, ``$ ``, ``VAR=x``), a flag that only the tool takes, and
 iterations that are not 0 mark a line ``by_tool``; there hipblaslt-bench's documented defaults hold.  No version writes
 kernel name, workspace, device or time.
+
+``--api_method cpp`` is a call through hipBLASLt's C++ object, as rocBLAS makes them.  Its look-up in a tuning file
+differs (``tuning_file.object_key``), so a message beside the call states it.
 """
 
 from __future__ import annotations
@@ -151,6 +154,9 @@ _COMMAND = regex(
 )
 """The whole command: at the line's start with whatever a shell line or ``uniq -c`` puts there, else where it begins."""
 
+OBJECT = "hipblaslt_ext::Gemm"
+"""Function of the message beside a call through the C++ object; its text is the problem's."""
+
 _LATER = re.compile(r"--[A-Za-z]\w*").fullmatch
 _END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>", "2>&1", "&>"})
 
@@ -202,7 +208,9 @@ def read(text: str) -> Outcome:
         by_tool=words.tool,
         device=words.number("device"),
     )
-    return Outcome("call", (call,))
+    if words.values.get("api_method") != "cpp" or words.tool or problem.members:
+        return Outcome("call", (call,))
+    return Outcome("call", (call, Message(category="bench", function=OBJECT, text=problem.text)))
 
 
 def _words(tokens: Sequence[str]) -> _Words:

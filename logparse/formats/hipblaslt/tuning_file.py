@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from logparse.errors import EmissionError
@@ -133,6 +134,9 @@ FORMAT = FileFormat(
 _KEY_FIELDS = ("trans_a", "trans_b", "batch_count", "m", "n", "k", "a_type", "b_type", "c_type", "compute_type")
 _DATA_TYPE_COMPUTES = frozenset({"f16_r", "f32_r", "f64_r", "i32_r"})
 """ROCm 6.4 reads the compute type as a data type and drops entries with any other text."""
+_OBJECT_COMPUTES = {"f16_r": "f32_f16_r", "bf16_r": "f32_bf16_r"}
+NO_ROW = "-"
+"""In place of the compute type in a key that no row has."""
 _FAST_COMPUTES = frozenset({"f32_f16_r", "f32_bf16_r"})
 _COMPUTES = frozenset({"f32_r", "f64_r", "i32_r", "xf32_r"})
 _FOLDS_FAST = 100_203
@@ -155,6 +159,34 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
     if any(value is None for value in values.values()) or problem.a_type in COMPLEX:
         return None
     return ",".join(str(value) for value in values.values())
+
+
+def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
+    """The key of a call through the C++ object (``hipblaslt_ext::Gemm``, which rocBLAS uses).
+
+    Up to version 1.2.2 its compute type is that of A where that has 16 bits, so no row of ``f32_r`` serves it, and
+    64-bit floats and integers find no row.  In later ones, and where the version is unknown, it is ``key``.  Source:
+    ROCm/rocm-libraries pull request 6557; 1.2.2 was asked in ``tests/conformance/test_hipblaslt_files.py``.
+    """
+    name, number = key(problem, target), version(target)
+    if name is None or number is None or number >= _FOLDS_FAST or not isinstance(problem, GemmProblem):
+        return name
+    *others, compute = name.split(",")
+    kind = problem.a_type or ""
+    if kind in _OBJECT_COMPUTES:
+        compute = _OBJECT_COMPUTES[kind] if number >= _FIRST_NAMED else NO_ROW
+    return ",".join((*others, NO_ROW if compute in ("f64_r", "i32_r") else compute))
+
+
+def for_object(override: Override, target: Mapping[str, str]) -> Override | None:
+    """The override with whose row a call through the C++ object is served; None where the row of others does, or no
+    row can.
+    """
+    name = object_key(override.problem, target)
+    if name is None or name == key(override.problem, target) or not isinstance(override.problem, GemmProblem):
+        return None
+    compute = name.rpartition(",")[2]
+    return None if compute == NO_ROW else replace(override, problem=replace(override.problem, compute_type=compute))
 
 
 def accepts(override: Override) -> bool:

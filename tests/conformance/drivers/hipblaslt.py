@@ -1,6 +1,9 @@
 """The real hipBLASLt through ctypes: its handle, descriptors, heuristic and products."""
 
 import ctypes
+import struct
+
+from analyzers.measure.backends.hipblaslt_grouped import GroupedGemm, _functions
 
 OPERATIONS = {"N": 111, "T": 112}
 TRANS_A, TRANS_B, WORKSPACE, BATCH_COUNT, BATCH_STRIDE = 0, 1, 1, 0, 1
@@ -8,6 +11,28 @@ RESULT_BYTES, WORKSPACE_BYTES = 56, 32 << 20
 TYPES = "NS_8GemmTypeE18hipblasOperation_tS2_11hipDataTypeS3_S3_S3_20hipblasComputeType_t"
 GET_ALL = f"_ZN13hipblaslt_ext11getAllAlgosEPv{TYPES}RSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS6_EE"
 """hipblaslt_ext::getAllAlgos: loads the kernels of these types without reading the override file."""
+POINTERS = "PvP27hipblasLtMatmulDescOpaque_tPKvS5_P29hipblasLtMatrixLayoutOpaque_tS5_S7_S5_S5_S7_S1_S7_"
+CONSTRUCT = f"_ZN13hipblaslt_ext4GemmC1E{POINTERS}"
+
+
+class Gemm(GroupedGemm):
+    """``hipblaslt_ext::Gemm``, the C++ object that rocBLAS makes of a product; it only asks for solutions here."""
+
+    def __init__(self, library, described):
+        self._c, self._object = _functions(), ctypes.create_string_buffer(1024)
+        operation, of_a, of_b, of_c, of_d, _ = described
+        one, any_ = ctypes.addressof(ONE), ctypes.addressof(MEMORY)
+        words = (one, any_, of_a, any_, of_b, one, any_, of_c, any_, of_d)
+        arguments = (self._object, library.handle, operation, *map(ctypes.c_void_p, map(value_of, words)))
+        library.lt[CONSTRUCT](*arguments)
+
+
+ONE, MEMORY = ctypes.create_string_buffer(struct.pack("<fI", 1, 0x3FF00000)), ctypes.create_string_buffer(16)
+"""A scalar that is 1 as a float, about 1 as a double, and not 0 as an integer; memory that nothing reads."""
+
+
+def value_of(word):
+    return getattr(word, "value", word)
 
 
 class Library:
@@ -54,10 +79,14 @@ class Library:
         self.ask("hipblasLtMatmulPreferenceSetAttribute", preference, WORKSPACE, ctypes.byref(size), 8)
         return operation, *layouts, preference
 
-    def found(self, described, most):
-        """Indices of the heuristic's solutions."""
+    def found(self, described, most, through="functions"):
+        """Indices of the heuristic's solutions, asked through the C functions or the C++ ``object``."""
         try:
-            return [int.from_bytes(bytes(x[:4]), "little", signed=True) for x in self.heuristic(described, most)]
+            if through == "object":
+                results = Gemm(self, described).heuristic(most, WORKSPACE_BYTES)
+            else:
+                results = self.heuristic(described, most)
+            return [int.from_bytes(bytes(x[:4]), "little", signed=True) for x in results]
         except RuntimeError:
             return []
 

@@ -7,8 +7,9 @@ forks for each question, which takes milliseconds.
 Questions and answers are JSON values, one per line.  The first question lists the calls, each as ``[trans_a, trans_b,
 m, n, k, batch, [hipDataType of a, b, c, d], compute, scale]``; its answer is the library's version.  Then:
 
-* ``["solutions", N]``: per call the first N solutions of the heuristic, its own choice first
-* ``["file", path]``: the solution taken for each call under that tuning file; null where there is none
+* ``["solutions", N, through]``: per call the first N solutions of the heuristic, its own choice first, asked through
+  the C ``functions`` or the C++ ``object``
+* ``["file", path, through]``: the solution taken for each call under that tuning file; null where there is none
 """
 
 import ctypes
@@ -30,11 +31,11 @@ def main():
     described = [library.describe(call) for call in calls]
     print(version.value, flush=True)
 
-    def answer(kind, about):
+    def answer(kind, about, through):
         if kind == "solutions":
-            return [library.found(one, about) for one in described]
+            return [library.found(one, about, through) for one in described]
         os.environ["HIPBLASLT_TUNING_OVERRIDE_FILE"] = about
-        return [next(iter(library.found(one, 1)), None) for one in described]
+        return [next(iter(library.found(one, 1, through)), None) for one in described]
 
     for line in sys.stdin:
         question = json.loads(line)

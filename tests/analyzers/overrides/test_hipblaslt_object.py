@@ -1,0 +1,130 @@
+"""Calls through hipBLASLt's C++ object (``--api_method cpp``, as rocBLAS makes them), whose rows differ up to 1.2.2.
+
+What the real library takes of a file for them is compared in ``tests/conformance/test_hipblaslt_files.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analyzers.analyzer import Settings, Tables
+from analyzers.evidence.target import target_from
+from analyzers.overrides.hipblaslt_tuning import with_objects
+from analyzers.overrides.lint import inspect
+from analyzers.overrides.override_format import OverrideFile
+from analyzers.overrides.write import make
+from analyzers.proof.coverage import Use, coverage
+from analyzers.proof.verify import verify
+from logparse import api
+from logparse.formats import FORMATS
+from logparse.formats.hipblaslt import bench, tuning_file
+from logparse.ingest import ingest
+from logparse.model import Call, GemmProblem, Message, Override, Solution
+from logparse.store import Store
+from tests.analyzers.example import gemm
+from tests.conftest import SAMPLES
+
+TARGET = {"hipblaslt_version": "100202", "hipblaslt_revision": "3b3d59eb", "arch": "gfx942", "cu_count": "304"}
+MENDED = TARGET | {"hipblaslt_version": "100300"}
+UNKNOWN = {name: value for name, value in TARGET.items() if name != "hipblaslt_version"}
+LOG = SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log"
+
+
+def lines(count: int) -> list[str]:
+    """Bench lines of the sample, as the C++ object's calls write them."""
+    every = dict.fromkeys(x for x in LOG.read_text().splitlines() if x.startswith("hipblaslt-bench "))
+    return [x.replace("--api_method c ", "--api_method cpp ") for x in every][:count]
+
+
+def override(problem: GemmProblem) -> Override:
+    return Override(problem=problem, solution=Solution("hipblaslt", "7"), target=TARGET)
+
+
+def written(overrides: list[Override], target: dict[str, str]) -> OverrideFile:
+    (file,) = make(tuning_file.WRITER, overrides, target).files
+    return inspect(file.name, file.data, target)
+
+
+def called(store: Store, tmp_path: Path) -> tuple[GemmProblem, Tables]:
+    """A product of bf16 that a job called twice through the object."""
+    (line,) = lines(1)
+    path = tmp_path / "hipblaslt_1.log"
+    path.write_text(f"{line}\n" * 2)
+    ingest([str(path)], store, run="job")
+    call, message = bench.read(line).records
+    assert isinstance(call, Call)
+    assert isinstance(call.problem, GemmProblem)
+    assert message == Message(category="bench", function=bench.OBJECT, text=call.problem.text)
+    return call.problem, Tables(run="job", **store.frames())
+
+
+def only(file: OverrideFile, tables: Tables) -> Use:
+    (use,) = coverage(file, tables).uses
+    return use
+
+
+@pytest.mark.parametrize(
+    ("kind", "compute", "expected"),
+    [
+        ("bf16_r", "f32_r", "f32_bf16_r"),
+        ("f16_r", "f32_r", "f32_f16_r"),
+        ("f32_r", "f32_r", "f32_r"),
+        ("f32_r", "xf32_r", "xf32_r"),
+        ("f8_r", "f32_r", "f32_r"),
+        ("f64_r", "f64_r", tuning_file.NO_ROW),
+        ("i8_r", "i32_r", tuning_file.NO_ROW),
+    ],
+)
+def test_compute_type_of_a_row_for_the_object(kind: str, compute: str, expected: str) -> None:
+    problem = gemm(a_type=kind, b_type=kind, compute_type=compute)
+    for target in (MENDED, UNKNOWN):
+        assert tuning_file.object_key(problem, target) == tuning_file.key(problem, target)
+    assert str(tuning_file.object_key(problem, TARGET)).rpartition(",")[2] == expected
+
+
+def test_a_row_of_f32_serves_no_call_of_16_bits(store: Store, tmp_path: Path) -> None:
+    problem, tables = called(store, tmp_path)
+    use = only(written([override(problem)], TARGET), tables)
+    assert (use.state, use.line) == ("miss", None)
+    assert "C++ object" in use.reason
+    assert "f32_bf16_r" in use.reason
+    use = only(written([override(problem)], MENDED), tables)
+    assert (use.state, use.reason) == ("hit", "")
+    use = only(written([override(problem)], UNKNOWN), tables)
+    assert use.state == "hit"
+    assert "hipblaslt_version is unknown" in use.reason
+
+
+def test_a_second_row_is_written_for_the_object(store: Store, tmp_path: Path) -> None:
+    """Beside that of the C functions, and only for problems that are called so."""
+    problem, tables = called(store, tmp_path)
+    other = override(replace(problem, m=4096))
+    both = with_objects([override(problem), other], [problem], TARGET)
+    assert [x.problem.text.partition("compute=")[2].partition(",")[0] for x in both] == ["f32_r", "f32_bf16_r", "f32_r"]
+    use = only(written(both, TARGET), tables)
+    assert (use.state, use.line) == ("hit", 5)
+    assert with_objects([override(problem)], [problem], MENDED) == [override(problem)]
+
+
+def test_verify_states_why_a_row_was_not_applied(store: Store, tmp_path: Path) -> None:
+    problem, tables = called(store, tmp_path)
+    verdict = verify(tables, tables, [written([override(problem)], TARGET)])
+    assert [x.effect for x in verdict.outcomes] == ["not applied"]
+    assert "only rows of compute type f32_bf16_r" in verdict.failures[0]
+
+
+def test_recommend_writes_rows_that_the_object_finds(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / "hipblaslt_4242.log"
+    log.write_text(LOG.read_text().replace("--api_method c ", "--api_method cpp "))
+    ingest([str(log), str(SAMPLES / "hipblaslt/bench_output.txt")], store, run="job")
+    facts = {**target_from([str(SAMPLES / "tunableop/tunableop_results0.csv")], FORMATS), **TARGET}
+    api.recommend(store, settings=Settings(target=facts), out=tmp_path / "out")
+    (path,) = (tmp_path / "out").glob("*/hipblaslt_tuning.txt")
+    file = inspect(path.name, path.read_bytes(), facts)
+    tables = Tables(run="job", **store.frames())
+    served = [use for use in coverage(file, tables).uses if use.state == "hit"]
+    computes = [row.key.rpartition(",")[2] for row in file.rows]
+    assert computes.count("f32_bf16_r") == len(served) == len(file.rows) // 2
