@@ -91,7 +91,8 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
 
 def _clean(data: bytes) -> bytes:
     """The file without byte order mark and carriage returns, whole lines only."""
-    return data.removeprefix(BOM_UTF8).replace(b"\r\n", b"\n").removesuffix(b"\n") + b"\n"
+    clean = data.removeprefix(BOM_UTF8).replace(b"\r\n", b"\n")
+    return clean if clean.endswith(b"\n") else clean + b"\n"
 
 
 def _left_out(reading: Reading[Any]) -> Iterator[tuple[int, str]]:
@@ -108,7 +109,8 @@ def _apart(files: Sequence[tuple[str, Reading[Any]]]) -> Together:
 class _Winners:
     """What is taken, by key, and once all of it was: how many keys there are, and the conflicts.
 
-    A key that was merged at once has one offer, of which only key and text are set.
+    Keys that were merged at once have one offer together, of which only key and text are set, to those of the first;
+    the lines of the others follow in the text.
     """
 
     def __init__(self, merging: Merging, found: Together) -> None:
@@ -119,15 +121,15 @@ class _Winners:
     def __iter__(self) -> Iterator[Offer]:
         rest = sorted(set().union(*(offered for _, offered in self._found.rest)))
         apart = ((key, None) for key in rest)
-        at_once = ((x.key, x) for x in self._found.records)
+        at_once = ((x.keys[0], x) for x in self._found.records)
         for key, merged in heapq.merge(apart, at_once, key=lambda x: x[0]):
             if merged is None:
                 yield from self._of_key(key)
                 continue
-            self.keys += 1
-            yield Offer(0, key, "", "", None, merged.text)
-            if merged.rivals:
-                self._compare(key, [self._ranked(path, offer) for path, offer in merged.rivals])
+            self.keys += len(merged.keys)
+            yield Offer(0, key, "", "", None, merged.text.removeprefix(f"{key}=").removesuffix("\n"))
+            for name, rivals in merged.rivals:
+                self._compare(name, [self._ranked(path, offer) for path, offer in rivals])
 
     def _ranked(self, path: str, offer: Offer) -> _Ranked:
         time_us = math.inf if offer.time_us is None else offer.time_us

@@ -28,6 +28,7 @@ from logparse.model import ConvProblem
 
 K = TypeVar("K")
 V = TypeVar("V")
+Ints: TypeAlias = npt.NDArray[np.int64]
 Judged: TypeAlias = Sequence[tuple[Item, Row]]
 Judge: TypeAlias = Callable[[int, str, str, int], Judged]
 """Line, key, text behind ``=``, and line of the key's first record → the record's items and what becomes of them."""
@@ -169,7 +170,7 @@ class FindDbFile(LongFile):
         """What an item of the columns offers to its key."""
         columns = self.columns
         solver, time_us = columns.solvers[columns.solver[item]], float(columns.time_us[item])
-        text = self.data[columns.at[item] : columns.ends[item]].decode()
+        (text,) = self.items(np.array([item])).to_pylist()
         return Offer(int(columns.line[item]) + 1, key, solver, solver, time_us, text)
 
     @property
@@ -196,15 +197,34 @@ class FindDbFile(LongFile):
         return _OfKeys(self._shapes, lambda x: [r for line in self._shapes[x] for r in self.of_line(line) if r.live])
 
     @cached_property
-    def usual_lines(self) -> npt.NDArray[np.int64]:
+    def usual_lines(self) -> Ints:
         """The lines, counted from 0, of records of the usual form."""
         return np.flatnonzero(self._usual)
 
     def usual_keys(self) -> pa.LargeStringArray:
         """Their keys, made anew: a third of the file."""
+        return self.keys(self.usual_lines)
+
+    def keys(self, lines: Ints) -> pa.LargeStringArray:
+        """The keys of some usual lines, in order."""
+        starts = self.columns.starts[lines]
+        return self._cut(starts, starts + self.columns.equals[lines])
+
+    def heads(self) -> npt.NDArray[np.uint64]:
+        """The first eight bytes of each key of a usual line, as numbers that are in the order of the keys."""
         starts = self.columns.starts[self.usual_lines]
-        cuts = np.empty(2 * len(starts), np.int64)  # every other text is a key
-        cuts[::2], cuts[1::2] = starts, starts + self.columns.equals[self.usual_lines]
+        firsts = np.frombuffer(self.data, np.uint8)[starts[:, None] + np.arange(8)]
+        heads: npt.NDArray[np.uint64] = firsts.view(">u8").astype(np.uint64).ravel()
+        return heads
+
+    def items(self, places: Ints) -> pa.LargeStringArray:
+        """The texts of some items of the columns, in order."""
+        return self._cut(self.columns.at[places], self.columns.ends(places))
+
+    def _cut(self, starts: Ints, ends: Ints) -> pa.LargeStringArray:
+        """Texts of the file, in order."""
+        cuts = np.empty(2 * len(starts), np.int64)  # every other text is one of them
+        cuts[::2], cuts[1::2] = starts, ends
         texts = pa.LargeStringArray.from_buffers(max(len(cuts) - 1, 0), pa.py_buffer(cuts), pa.py_buffer(self.data))
         return texts.take(pa.array(np.arange(0, len(cuts), 2)))
 
@@ -247,7 +267,8 @@ class _Kinds:
     def __init__(self, index: Index, direction: npt.NDArray[np.int64]) -> None:
         self._index = index
         codes = (index.solver.astype(np.int64) * len(index.algorithms) + index.algorithm) * len(_DIRECTIONS) + direction
-        self._codes, self.place = np.unique(codes, return_inverse=True)
+        self._codes, place = np.unique(codes, return_inverse=True)
+        self.place = place.astype(np.int32)
 
     def fine(self, usual: Usual, examples: Mapping[str, ConvProblem]) -> npt.NDArray[np.bool_]:
         """Of each kind, whether nothing is wrong with it."""

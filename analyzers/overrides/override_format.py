@@ -80,22 +80,22 @@ class Report:
     why: str = ""
 
 
-class MergedRecord(NamedTuple):
-    """What was taken for one key: the ``text`` of all items in order, and, where the fastest items of files are of
-    several solutions, these with their files' paths.
+class MergedRecords(NamedTuple):
+    """What was taken for some ``keys``, which are sorted: ``text`` is a line for each.  ``rivals`` are, of keys for
+    which the fastest items of files are of several solutions, these with their files' paths.
     """
 
-    key: str
+    keys: Sequence[str]
     text: str
-    rivals: Sequence[tuple[str, Offer]]
+    rivals: Sequence[tuple[str, Sequence[tuple[str, Offer]]]]
 
 
 class Together(NamedTuple):
     """Files of which most keys were merged at once: these records, sorted by key, and the ``rest``, what each path's
-    file offers for the other keys.
+    file offers for the other keys, of which none lies between the keys of one ``MergedRecords``.
     """
 
-    records: Iterator[MergedRecord]
+    records: Iterator[MergedRecords]
     rest: Sequence[tuple[str, Mapping[str, Sequence[Offer]]]]
 
 

@@ -66,14 +66,21 @@ class Index:
         """The line of each item."""
         return np.repeat(np.arange(len(self.tail), dtype=np.int32), np.diff(self.begins))
 
-    @cached_property
-    def ends(self) -> npt.NDArray[np.int64]:
-        """Where each item ends in the file."""
-        last = self.begins[1:][np.diff(self.begins) > 0] - 1
-        out = np.empty(len(self.at), np.int64)
-        out[:-1] = self.at[1:] - 1
-        out[last] = self.starts[1:][self.line[last]] - 1
-        return out
+    def ends(self, items: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Where items end in the file."""
+        following, next_line = items + 1, self.line[items] + 1
+        last = following == self.begins[next_line]
+        ends: npt.NDArray[np.int64] = np.where(
+            last, self.starts[next_line], self.at[np.minimum(following, len(self.at) - 1)]
+        )
+        return ends - 1
+
+    def items_of(self, lines: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The items of lines, and how many each line has."""
+        begins = self.begins[lines].astype(np.int64)
+        counts = self.begins[lines + 1] - begins
+        before = np.cumsum(counts) - counts
+        return np.arange(counts.sum()) + np.repeat(begins - before, counts), counts
 
 
 _TYPES = (np.int64, *(np.int32,) * 6, np.int64, np.float64, np.int64)

@@ -85,7 +85,7 @@ def test_damaged_lines(data: st.DataObject) -> None:
 def test_what_is_ordinary(record: bytes, items: int) -> None:
     found = same(KEY + b"=" + record)
     assert (len(found.at), found.tail.tolist() == [-1]) == (items, items == 0)
-    texts = [(KEY + b"=" + record)[a:b] for a, b in zip(found.at, found.ends, strict=True)]
+    texts = [(KEY + b"=" + record)[a:b] for a, b in zip(found.at, found.ends(np.arange(len(found.at))), strict=True)]
     assert b";".join(texts) == (record if items else b"")
 
 
