@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-import pandas as pd
 import pyarrow as pa
 
 from logparse.model import Finding
+
+if TYPE_CHECKING:  # what only checks or merges files makes no DataFrame, and importing pandas takes long
+    import pandas as pd
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -178,3 +178,12 @@ def test_an_ingest_imports_nothing_that_only_others_need(tmp_path: Path) -> None
     used = imported("ingest", log, "--store", str(tmp_path / "store"))
     assert "pyarrow.parquet" in used, "it has read the log"
     assert not {*HEAVY, "sqlite3", "secrets", "boto3", "pyarrow.dataset", "pyarrow.compute"} & used
+
+
+def test_a_merge_of_find_dbs_imports_no_pandas(tmp_path: Path) -> None:
+    key = "256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W"
+    file = tmp_path / "gfx942130.HIP.3_4_0_a1b2c3.ufdb.txt"
+    file.write_text(f"{key}=ConvDirectNaiveConvWrw:2.5,0,miopenConvolutionBwdWeightsAlgoDirect\n", encoding="utf-8")
+    used = imported("merge", str(file), str(file), "--out", str(tmp_path / "merged"))
+    assert (tmp_path / "merged" / file.name).read_bytes() == file.read_bytes()
+    assert "pandas" not in used

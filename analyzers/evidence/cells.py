@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
-
 
 def text_of(value: object) -> str | None:
     """A text; None for an unknown or empty one."""
@@ -14,9 +12,15 @@ def text_of(value: object) -> str | None:
 
 def number_of(value: Any) -> float | None:
     """A number; None for an unknown one."""
-    return None if pd.isna(value) else float(value)
+    return None if _unknown(value) else float(value)
 
 
 def count_of(value: Any) -> int | None:
     """A whole number; None for an unknown one."""
-    return None if pd.isna(value) else int(value)
+    return None if _unknown(value) else int(value)
+
+
+def _unknown(value: Any) -> bool:
+    import pandas as pd  # here: what checks or merges files imports this module, and makes no DataFrame
+
+    return bool(pd.isna(value))

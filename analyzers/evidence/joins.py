@@ -7,13 +7,16 @@ its level; a count passes only where it is clear whose it is.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from analyzers.analyzer import Tables, once
 from analyzers.evidence.origins import PICK, TRACE
 from logparse.model import DEFAULT
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LEVELS = ("exact", "layout", "shape")
 """Levels of links, the closest first."""
@@ -95,6 +98,8 @@ def closest(tables: Tables, problems: pd.Series, others: pd.Series) -> pd.DataFr
     Columns ``problem, other, level, choices, fan``: ``choices`` counts the others that the problem may mean, ``fan``
     the problems that the other stands for.  A problem that is itself among ``others`` means that one.
     """
+    import pandas as pd
+
     mine, theirs = pd.Index(problems.dropna().unique()), pd.Index(others.dropna().unique())
     links = tables.links[["problem", "other", "level"]]
     links = links[links["problem"].isin(mine) & links["other"].isin(theirs)].drop_duplicates(["problem", "other"])
@@ -125,7 +130,7 @@ def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
     if not len(tables.workload) or not len(problems):
         return {}
     calls = calls_by_problem(tables.workload).dropna()
-    links = closest(tables, pd.Series(calls.index), problems)
+    links = closest(tables, calls.index.to_series(), problems)
     links = links[links["choices"] == 1]
     sums = links["problem"].map(calls).groupby(links["other"]).sum()
     return {str(problem): int(count) for problem, count in sums.items()}

@@ -12,8 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from analyzers.analyzer import Tables
 from analyzers.evidence.cells import count_of
@@ -23,6 +22,9 @@ from logparse.formats.miopen import find_db_record, log, perf_db
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import TUNABLE
 from logparse.model import ConvProblem, Evidence, Finding, Override, Solution, solution_from_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pandas as pd
 import pyarrow as pa
 
 from analyzers.analyzer import Tables, once
@@ -20,6 +19,7 @@ from logparse.text import sql_text
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas as pd
 
 GENERIC = r"Naive|:[Gg]emm|Wino"
 """Solvers that are there for any problem; nothing made for backward weights is on offer where all are of these."""

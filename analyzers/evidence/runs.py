@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from analyzers.analyzer import Tables
 from analyzers.evidence.origins import ACTION, CONFIRM, RACE
 from analyzers.evidence.passes import read_passes
@@ -27,6 +25,7 @@ from logparse.text import printable
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas as pd
 
 Read = Callable[[Store, str | None], Tables]
 """A function that reads the tables of a store's run, by default the latest."""
@@ -40,8 +39,14 @@ def tables_of(store: Store, run: str | None = None) -> Tables:
 
 def tables_of_logs(store: Store, run: str) -> Tables:
     """The tables of a run about what was logged; the others are empty (links take longer than all of these)."""
-    unread = dict.fromkeys(FRAMES, pd.DataFrame())
-    return Tables(run=run, **unread | store.frames(run, ("calls", "workload", "messages", "sources", "facts")))
+    return Tables(run=run, **_unread() | store.frames(run, ("calls", "workload", "messages", "sources", "facts")))
+
+
+def _unread() -> dict[str, pd.DataFrame]:
+    """All tables, empty."""
+    import pandas as pd
+
+    return dict.fromkeys(FRAMES, pd.DataFrame())
 
 
 def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str] = ()) -> Tables:
@@ -126,7 +131,7 @@ def tables_to_compare(store: Store, run: str | None = None) -> Tables:
         con.execute("set preserve_insertion_order = false")
         con.execute(_PICKED)
         measured = con.sql(_FASTEST).to_arrow_table().to_pandas(split_blocks=True, self_destruct=True)
-    return Tables(run=run, **dict.fromkeys(FRAMES, pd.DataFrame()) | read | {"measurements": measured.assign(run=run)})
+    return Tables(run=run, **_unread() | read | {"measurements": measured.assign(run=run)})
 
 
 _PICKED = """

@@ -61,8 +61,8 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
     Raises InputError where one cannot be read, and where they are of several formats, devices or builds.
     """
     contents = deque((path, *content_of(path)) for path in paths)
-    notes = [f"{path}: empty, nothing taken" for path, _, data in contents if not data.strip()]
-    contents = deque(x for x in contents if x[2].strip())
+    notes = [f"{path}: empty, nothing taken" for path, _, data in contents if not _holds_text(data)]
+    contents = deque(x for x in contents if _holds_text(x[2]))
     if not contents:
         raise InputError("nothing to merge: every file is empty")
     format = _one_format({path: format_of(name, data) for path, name, data in contents})
@@ -87,6 +87,10 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
     common = {name: value for name, (value, _) in agreed.items()}
     emissions = tuple(merging.write(iter(winners), first, common, gpus))
     return Merged(emissions, winners.keys, tuple(winners.conflicts), tuple(notes))
+
+
+def _holds_text(data: bytes) -> bool:
+    return bool(data) and not data.isspace()
 
 
 def _clean(data: bytes) -> bytes:

@@ -79,7 +79,7 @@ def _ill_formed(item: Item, target: Facts) -> str | None:
 
 
 def _blank_in_name(item: Item, target: Facts) -> str | None:
-    if not any(x in BLANKS for x in item.solver):
+    if set(BLANKS).isdisjoint(item.solver):
         return None
     return f"a blank in the solver's name {item.solver!r}: MIOpen knows no such solver"
 

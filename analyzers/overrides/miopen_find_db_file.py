@@ -23,6 +23,7 @@ from analyzers.evidence.workspaces import Workspaces
 from analyzers.overrides.miopen_records import Item
 from analyzers.overrides.reading import LongFile, Offer, Row, offers
 from logparse.formats.miopen.find_db_index import Index, index_of
+from logparse.formats.miopen.key_tails import number_column, text_column
 from logparse.formats.miopen.problem_key import key_of, problem_from_key
 from logparse.model import ConvProblem
 
@@ -158,7 +159,7 @@ class FindDbFile(LongFile):
         """What the file offers for some keys: ``offers`` of their rows."""
         lines: dict[str, list[int]] = {key: [] for key in keys}
         plain = [key for key in keys if key.isascii()]  # as usual keys are
-        at = pc.index_in(pa.array(plain, pa.large_string()), self.usual_keys())
+        at = pc.index_in(text_column(plain).cast(pa.large_string()), self.usual_keys())
         for key, place in zip(plain, at.to_pylist(), strict=True):
             lines[key] += [] if place is None else [int(self.usual_lines[place]) + 1]
         for number in self._odd:
@@ -226,7 +227,7 @@ class FindDbFile(LongFile):
         cuts = np.empty(2 * len(starts), np.int64)  # every other text is one of them
         cuts[::2], cuts[1::2] = starts, ends
         texts = pa.LargeStringArray.from_buffers(max(len(cuts) - 1, 0), pa.py_buffer(cuts), pa.py_buffer(self.data))
-        return texts.take(pa.array(np.arange(0, len(cuts), 2)))
+        return texts.take(number_column(np.arange(0, len(cuts), 2)))
 
     def with_less(self, needed: Workspaces) -> Iterator[Row]:
         index, names = self.columns, {f"miopen:{name}": place for place, name in enumerate(self.columns.solvers)}

@@ -19,9 +19,11 @@ import pyarrow.compute as pc
 from analyzers.overrides.miopen_find_db_file import FindDbFile, Ints
 from analyzers.overrides.override_format import MergedRecords, Together
 from analyzers.overrides.reading import Offer, Reading
+from logparse.formats.miopen.key_tails import number_column, text_column
 
 _AT_ONCE = 1 << 16
 """Records that are merged at once, of all files together: some hundred bytes each."""
+_BETWEEN_ITEMS, _EQUALS, _NOTHING, _LINE_END = text_column((";", "=", "", "\n")).cast(pa.large_string())
 
 
 def together(files: Sequence[tuple[str, Reading[FindDbFile]]]) -> Together:
@@ -82,12 +84,12 @@ class _Items:
     def of(cls, all: _Files, lines: Sequence[Ints], odd: Sequence[str]) -> _Items:
         texts = pa.concat_arrays([file.keys(its) for file, its in zip(all.files, lines, strict=True)])
         coded = texts.dictionary_encode()
-        is_odd = pc.is_in(coded.dictionary, pa.array((x for x in odd if x.isascii()), pa.large_string()))
-        order = pc.array_sort_indices(coded.dictionary).to_numpy()
-        order = order[~is_odd.to_numpy(zero_copy_only=False)[order]]
+        is_odd = pc.is_in(coded.dictionary, text_column(x for x in odd if x.isascii()).cast(pa.large_string()))
+        order = np.from_dlpack(pc.array_sort_indices(coded.dictionary))
+        order = order[np.from_dlpack(is_odd.cast(pa.uint8()))[order] == 0]
         rank = np.full(len(coded.dictionary), -1)
         rank[order] = np.arange(len(order))
-        ranks = np.split(rank[coded.indices.to_numpy()], np.cumsum([len(its) for its in lines])[:-1])
+        ranks = np.split(rank[np.from_dlpack(coded.indices)], np.cumsum([len(its) for its in lines])[:-1])
         rows: list[tuple[npt.NDArray[np.generic], ...]] = []
         for number, (file, its, key) in enumerate(zip(all.files, lines, ranks, strict=True)):
             places, counts = file.columns.items_of(its[key >= 0])
@@ -101,7 +103,7 @@ class _Items:
                 )
             )
         columns = (np.concatenate(column) for column in zip(*rows, strict=True))
-        return cls(all, coded.dictionary.take(pa.array(order)), *columns)  # type: ignore[arg-type]
+        return cls(all, coded.dictionary.take(number_column(order)), *columns)  # type: ignore[arg-type]
 
     def lines(self) -> pa.LargeStringArray:
         """A line for each key, its items the fastest first."""
@@ -112,10 +114,10 @@ class _Items:
         )
         order = np.lexsort((self.all.mark[self.solver[taken]], self.time_us[taken], self.key[taken]))
         counts = np.bincount(self.key[taken], minlength=len(self.keys))
-        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]))
-        records = pa.LargeListArray.from_arrays(offsets, texts.take(pa.array(order)))
-        lines = pc.binary_join_element_wise(self.keys, pc.binary_join(records, _text(";")), _text("="))
-        return pc.binary_join_element_wise(lines, _text(""), _text("\n"))
+        offsets = number_column(np.concatenate([[0], np.cumsum(counts)]))
+        records = pa.LargeListArray.from_arrays(offsets, texts.take(number_column(order)))
+        lines = pc.binary_join_element_wise(self.keys, pc.binary_join(records, _BETWEEN_ITEMS), _EQUALS)
+        return pc.binary_join_element_wise(lines, _NOTHING, _LINE_END)
 
     def _fastest(self, groups: Ints) -> Ints:
         """Of each group the fastest item, of several the one of the smallest solver, then of the first file."""
@@ -145,7 +147,3 @@ class _Items:
 
     def _offer(self, item: int) -> Offer:
         return self.all.files[int(self.file[item])].offer(int(self.place[item]), self.keys[int(self.key[item])].as_py())
-
-
-def _text(text: str) -> pa.LargeStringScalar:
-    return pa.scalar(text, pa.large_string())

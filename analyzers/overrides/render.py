@@ -8,8 +8,7 @@ from dataclasses import asdict, replace
 from heapq import nsmallest
 from itertools import chain
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from analyzers.overrides import WRITERS
 from analyzers.overrides.convert import Converted
@@ -23,6 +22,9 @@ from analyzers.overrides.write import Written, write
 from logparse.formats import FORMATS
 from logparse.output import CHECK_FAILED, Answer
 from logparse.text import counted, short_path
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _SHOWN = 8
 _NOTE = ["file", "line", "severity", "rule", "message", "remedy"]
@@ -54,6 +56,8 @@ def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], 
 
 def lint_frame(file: OverrideFile) -> pd.DataFrame:
     """One row per note: file, line, severity, rule, message, remedy."""
+    import pandas as pd
+
     columns = {name: [getattr(note, name) for note in file.notes] for name in _NOTE[1:]}
     return pd.DataFrame({"file": [file.title] * len(file.notes), **columns}).astype({"line": "Int64"})
 
@@ -66,12 +70,16 @@ def unread_lines(unread: Sequence[Unread]) -> list[str]:
 
 def unread_frame(unread: Sequence[Unread]) -> pd.DataFrame:
     """The same beside ``lint_frame``'s rows."""
+    import pandas as pd
+
     rows = [{"file": x.path, "line": None, "severity": "error", "rule": "unread", "message": x.why} for x in unread]
     return pd.DataFrame(rows, columns=_NOTE).astype({"line": "Int64"})
 
 
 def rows_frame(file: OverrideFile) -> pd.DataFrame:
     """One row per row of the file: line, key, solution, and whether it will be read, matched and honoured."""
+    import pandas as pd
+
     columns = ["file", "line", "key", "solution", "read", "matched", "honoured", "why"]
     rows = [
         {
@@ -134,6 +142,8 @@ def lint_answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: 
 
 
 def _together(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    import pandas as pd
+
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
@@ -152,6 +162,8 @@ def written_answer(made: Merged | Converted | Exported, out: Path, read: Sequenc
 
 def formats_answer() -> Answer:
     """Every format that is read, then every file that is written."""
+    import pandas as pd
+
     rows = [{"name": x.name, "what": "read", "about": x.about} for x in FORMATS]
     rows += [{"name": x.name, "what": "write", "about": x.about} for x in WRITERS]
     return Answer([rows], pd.DataFrame(rows), "formats")

@@ -34,6 +34,7 @@ DUPLICATE_KEY = "duplicate key: MIOpen uses the first record"
 DUPLICATE_ID = "duplicate id: MIOpen uses the first item"
 BLANKS = " \t\n\r\f\v"
 """What C++ counts as blanks."""
+_BLANKS = frozenset(BLANKS)
 
 _NUMBER = regex(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf)", re.ASCII)
 _BYTES = regex(r"\d{1,18}", re.ASCII)
@@ -78,7 +79,7 @@ def read_item(item: str, problem: ConvProblem, key: str, origin: str = ORIGIN) -
     solver = values.pop(0) if v1 else id
     if not colon or not solver:
         return Reject("an item without id or ':'")
-    if any(x in BLANKS for x in solver):
+    if not _BLANKS.isdisjoint(solver):
         return Reject("a blank in the solver's name: MIOpen knows no such solver")
     if v1 and len(values) < 3:
         return Reject("an item with the algorithm in front, without a comma behind its workspace: ill-formed to MIOpen")

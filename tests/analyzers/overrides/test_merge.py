@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.overrides import miopen_find_db
+from analyzers.overrides import miopen_find_db, miopen_find_db_merge
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import _apart, _Winners, merge
 from analyzers.overrides.render import merge_lines
@@ -234,13 +235,16 @@ ITEMS = tuple(
 
 @given(st.data())
 def test_usual_records_are_merged_as_key_by_key(data: st.DataObject) -> None:
-    """Find-dbs of few keys and times, so that many are equal, some of them odd: no time, no items, a key twice."""
+    """Find-dbs of few keys and times, so that many are equal, some of them odd: no time, no items, a key twice.  They
+    are merged in ranges of one record and of more.
+    """
     keys = [KEY, KEY.replace("_g32", ""), KEY.replace("28-28", "7-7"), "é" + KEY, KEY + "\udc80"]
     payload = st.lists(st.sampled_from((*ITEMS, "GemmWrw:0,0,x", "")), min_size=1, max_size=3).map(";".join)
     record = st.tuples(st.sampled_from((*keys[:3], *keys)), payload).map("=".join)
-    texts = data.draw(st.lists(st.lists(record, max_size=4), min_size=1, max_size=4))
+    texts = data.draw(st.lists(st.lists(record, max_size=6), min_size=1, max_size=4))
     paths = [data.draw(st.sampled_from(("a", "b", "c"))) for _ in texts]
-    hold_both_ways_to_the_same([(path, "\n".join(text)) for path, text in zip(paths, texts, strict=True)])
+    with patch.object(miopen_find_db_merge, "_AT_ONCE", data.draw(st.sampled_from((1, 2, 100)))):
+        hold_both_ways_to_the_same([(path, "\n".join(text)) for path, text in zip(paths, texts, strict=True)])
 
 
 def hold_both_ways_to_the_same(files: list[tuple[str, str]]) -> None:
