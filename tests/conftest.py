@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Generator
+from multiprocessing import active_children, forkserver
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 from hypothesis import settings
 
+from logparse.executors.processes import started
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from logparse.store.compaction import compact
@@ -123,12 +125,22 @@ def start_cluster() -> None:
         )
 
 
+@pytest.fixture(scope="session")
+def torch_processes() -> None:
+    """Processes are forked from a server that has imported PyTorch: from one that has not, each imports it for 2 s."""
+    for child in active_children():
+        child.join()
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # a running server imports nothing more
+    started(os.getpid, imports=("torch", "analyzers.measure.worker")).join()
+
+
 # ``make test`` leaves out what is marked as nightly and counts it (with xdist each worker sees all tests).
 
 _LEFT = pytest.StashKey[int]()
 LONGEST = [
     "browser",
     "cluster",
+    "torch_processes",
     "tests/test_output.py",
     "tests/test_docs.py",
     "tests/analyzers/measure/test_replay.py",
@@ -138,7 +150,6 @@ LONGEST = [
     "tests/analyzers/test_laws.py",
     "tests/ingest/test_ingest.py",
     "tests/ingest/test_byte_ranges.py",
-    "tests/analyzers/actions/test_loop.py",
     "tests/analyzers/measure/test_miopen.py",
     "tests/store/test_joint.py",
     "tests/analyzers/recommend/test_recommend.py",
@@ -149,7 +160,7 @@ LONGEST = [
     "tests/test_watch.py",
 ]
 """Groups that take longest, which workers begin with: one of them at the end would keep a single core busy."""
-_GROUPS = {"browser", "cluster"}
+_GROUPS = {"browser", "cluster", "torch_processes"}
 """Fixtures that are made once in a run: with ``--dist loadgroup`` one worker gets all tests that use one of them.
 
 It also gets the other tests of a file together, which share what the file's fixtures make.

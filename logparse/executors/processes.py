@@ -3,17 +3,27 @@
 A fresh interpreter for each would import NumPy and Arrow anew, half a second of a core.  The server opens no device and
 runs no code of logparse, so that a process forked from it is as good as fresh, and a library that must not be forked
 once it is in use (CUDA, HIP) is first used in the process itself.  It ends with the process that started it.
+
+multiprocessing runs the parent's main module in each process, for functions that it defines: a user's script without
+``if __name__ == "__main__"`` would start over, and a worker of Ray imports Ray, half a second of a core.  Where nothing
+that a process needs is defined there, it is left out.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from multiprocessing import get_all_start_methods, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any
+
+_hiding = threading.Lock()
 
 
 def _context() -> ForkServerContext | SpawnContext:
@@ -33,8 +43,22 @@ def started(target: Callable[..., None], *args: object, imports: Sequence[str] =
     context = _context()
     context.set_forkserver_preload([target.__module__, *imports])
     process = context.Process(target=_call, args=(dict(os.environ), target, args), daemon=True)
-    process.start()
+    needed = any(getattr(x, "__module__", None) == "__main__" for x in (target, *args))
+    with nullcontext() if needed else _no_main():
+        process.start()
     return process
+
+
+@contextmanager
+def _no_main() -> Iterator[None]:
+    """The main module has neither a name nor a file, by which a process that is started meanwhile would run it."""
+    with _hiding:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
 
 
 def _call(environ: Mapping[str, str], target: Callable[..., None], args: tuple[object, ...]) -> None:

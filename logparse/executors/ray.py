@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
 from logparse import __version__
@@ -69,9 +70,15 @@ class RayExecutor:
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
         """See ``Executor``."""
+        rest = iter(items)
+        first = list(islice(rest, 1))
+        if not first:
+            return  # before an actor is started for it, which takes half a second
         flights = _Flights(self._ray, function, resources, progress)
         try:
-            yield from flights.run(iter(items), lambda: self._jobs or min(_MOST, max(_QUEUED, 4 * self.together)))
+            yield from flights.run(
+                chain(first, rest), lambda: self._jobs or min(_MOST, max(_QUEUED, 4 * self.together))
+            )
         finally:
             flights.end()
 

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -16,6 +17,7 @@ from logparse.errors import InputError, UsageError
 from logparse.executors import Executor, LostError, Resources, TaskError, open_executor
 from logparse.executors import ray as on_ray_module
 from logparse.executors.local import LocalExecutor, usable_cores
+from logparse.executors.processes import started
 from tests.executors.tasks import DeafMeter, count_slowly, die, die_once, double, fail_odd, plenty, slow_at_first, stay
 
 
@@ -95,6 +97,21 @@ def test_leaving_early_ends_what_runs(executor: Executor, tmp_path: Path) -> Non
     while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(alive(pid) for pid in pids)
+
+
+def test_the_main_module_is_run_again_only_for_what_it_defines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script without ``if __name__ == "__main__"`` must not start over in each process of a replay."""
+    script, ran, main = tmp_path / "script.py", tmp_path / "ran", ModuleType("__main__")
+    main.__file__ = str(script)
+    script.write_text(f"def nothing(): ...\nopen({str(ran)!r}, 'w').close()\n")
+    exec(script.read_text(), main.__dict__)
+    ran.unlink()
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    for function, again in ((os.getpid, False), (main.nothing, True)):
+        process = started(function)
+        process.join()
+        assert (process.exitcode, ran.exists()) == (0, again)
+    assert sys.modules["__main__"] is main
 
 
 def test_little_work_is_done_here() -> None:

@@ -55,7 +55,7 @@ def traced(model: Any, path: Path, as_device: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def loop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Path, Any]:
+def loop(tmp_path_factory: pytest.TempPathFactory, torch_processes: None) -> tuple[Store, Path, Any]:
     """A store with the run before, replayed; the folder of the recommendation's files; a trace as of a device."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))

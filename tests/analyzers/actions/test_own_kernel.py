@@ -256,7 +256,7 @@ def as_device() -> Any:
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory, as_device: Any) -> Path:
+def trace(tmp_path_factory: pytest.TempPathFactory, as_device: Any, torch_processes: None) -> Path:
     path: Path = tmp_path_factory.mktemp("own") / "before.json"
     traced(Net(), path, as_device)
     return path

@@ -131,11 +131,12 @@ def test_operands_that_do_not_fit_are_out_of_memory() -> None:
         backend.prepare(huge, DEFAULT, Conditions(sets=64))
 
 
+@pytest.mark.usefixtures("torch_processes")
 def test_replay_on_the_cpu_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     problems = [gemm(bias=True, activation="gelu"), SMALL_W]
     store = store_of(tmp_path, problems)
-    method = Method(blocks=4, processes=sized(2, 4))  # each imports PyTorch for two seconds
+    method = Method(blocks=4, processes=sized(2, 4))
     report = replay(store, Options(backends=("torch",), devices=("cpu",), method=method))
     assert report.finished
     rows = store.query("select problem, solution, status, samples_us from measurements where origin = 'replay'")
