@@ -6,38 +6,9 @@ device's times with them would claim a saving that nothing measured.  In a run o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import combinations
-from typing import TypeAlias
-
 from analyzers.analyzer import Tables, once
 from analyzers.evidence.joins import facts_by_source
-from analyzers.evidence.target import Facts, arch, same_device
-
-Device: TypeAlias = str
-"""The arch and the CU count of a file's facts as one text, empty where it states neither."""
-
-
-def device_of_file(facts: Facts) -> Device:
-    """The device that a file states."""
-    return " ".join(x for x in (arch(facts), facts.get("cu_count")) if x)
-
-
-def apart(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tuple[Device, Device]]:
-    """Pairs of devices, that of a log and that of a time: the time is not known to be of the log's calls.
-
-    ``facts`` are those of every source, ``own`` the sources of the run.  Empty where the run is of one device.
-    """
-    stated = {device_of_file(x): x for x in facts.values()}
-    here = {device_of_file(x): x for x in (facts.get(source, {}) for source in own)}
-    if all(same_device(one, other) is not False for one, other in combinations(here.values(), 2)):
-        return set()
-    return {
-        (log, time)
-        for log, mine in {"": {}, **here}.items()
-        for time, other in stated.items()
-        if same_device(mine, other) is False or (arch(mine) is None and arch(other) is not None)
-    }
+from analyzers.evidence.target import apart, device_of_file
 
 
 class Unplaced:

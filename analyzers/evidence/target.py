@@ -8,15 +8,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from itertools import combinations
+from typing import TYPE_CHECKING, TypeAlias
 
 from logparse.errors import UsageError
 from logparse.formats.format import FileFormat, Format
-from logparse.formats.miopen.find_db import facts_of_name
-from logparse.ingest.input_file import InputFile
 from logparse.model import FACTS, Fact
 
+if TYPE_CHECKING:  # the page's reader compares facts before anything can be shown, and reads no file
+    from logparse.ingest.input_file import InputFile
+
 Facts: TypeAlias = Mapping[str, str]
+Device: TypeAlias = str
+"""The arch and the CU count of a file's facts as one text, empty where it states neither."""
 
 BUILD: Mapping[str, tuple[str, ...]] = {
     "hipblaslt": ("hipblaslt_revision", "hipblaslt_version"),
@@ -43,6 +47,28 @@ def same_device(one: Facts, other: Facts) -> bool | None:
         return False
     left, right = arch(one), arch(other)
     return None if left is None or right is None else left == right
+
+
+def device_of_file(facts: Facts) -> Device:
+    """The device that a file states."""
+    return " ".join(x for x in (arch(facts), facts.get("cu_count")) if x)
+
+
+def apart(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tuple[Device, Device]]:
+    """Pairs of devices, that of a log and that of a time: the time is not known to be of the log's calls.
+
+    ``facts`` are those of every source, ``own`` the sources of the run.  Empty where the run is of one device.
+    """
+    stated = {device_of_file(x): x for x in facts.values()}
+    here = {device_of_file(x): x for x in (facts.get(source, {}) for source in own)}
+    if all(same_device(one, other) is not False for one, other in combinations(here.values(), 2)):
+        return set()
+    return {
+        (log, time)
+        for log, mine in {"": {}, **here}.items()
+        for time, other in stated.items()
+        if same_device(mine, other) is False or (arch(mine) is None and arch(other) is not None)
+    }
 
 
 def same_build(one: Facts, other: Facts, library: str) -> bool | None:
@@ -108,6 +134,9 @@ def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
     name, equals, value = word.partition("=")
     if equals and (name in FACTS or re.match("validator:.", name)):
         return [_stated(name, value, word)]
+    from logparse.formats.miopen.find_db import facts_of_name
+    from logparse.ingest.input_file import InputFile
+
     file = InputFile(word)
     named = facts_of_name(file.name)
     if named:

@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from analyzers.evidence.call_devices import apart, device_of_file
 from analyzers.evidence.devices import PEAK_COLUMN, device_of
-from analyzers.evidence.target import arch, same_device
+from analyzers.evidence.target import apart, arch, device_of_file, same_device
+from analyzers.explore.other_passes import other_passes
 from analyzers.explore.queries import FIRST_ROWS, ORDER, RANKED, only_row, sums
-from analyzers.explore.selection import FACETS
 from logparse.lookup import MEANS
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding
+from logparse.store.views import conv_problems_sql
 from logparse.text import sql_text
 
 if TYPE_CHECKING:  # the page's reader makes no DataFrame, and importing pandas takes as long as half of its work
@@ -152,10 +152,9 @@ def build(
 
 
 def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Create the view ``bases``, what the files themselves contain of each problem, from the views that ``con`` has.
+    """Create the tables that ``front`` and ``hold`` make the view ``bases`` of, from the views that ``con`` has.
 
-    Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).  Sizes and
-    labels of problems are worked out by each query that asks for them, or once (``hold``).
+    Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).
     """
     facts = _facts(con)
     made, rates = _peaks(facts)
@@ -178,9 +177,7 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     for name, stage in _STAGES.items():
         sql = stage.replace("{repeated}", _repeated(con)) if "{repeated}" in stage else stage
         con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
-    for name in _INNER:
-        con.execute(f"drop table {name}")
-    con.execute(f"create or replace view bases as {_bases()}")
+    con.execute("drop table own_")
     con.unregister("made_")
     con.unregister("rates_")
     con.unregister("foreign_")
@@ -188,43 +185,64 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
 def front(con: duckdb.DuckDBPyConnection, database: str) -> None:
     """Create in a database the tables ``sums`` and ``points`` of the first view, after ``survey``: all sums, and the
-    table's first rows.  Columns that order and count are worked out of every problem, the others (and the ids, which
-    are hashes of long texts) of these rows alone.
+    table's first rows.  Columns that order and count are worked out of every problem, by the hash of its text; the
+    others (ids, labels, F and B of a layer) of these rows alone.
     """
     with points_sql(con) as points:
-        con.execute(f"create or replace view bases as {_bases(passes=False)}")
-        needed = ", ".join(("hash(problem) as h", *FACETS, *_SUMMED))
-        con.execute(f"create table narrow_ as select {needed} from ({points})")
-        con.execute(f"create table {database}.sums as {sums('narrow_')}")
+        con.execute(f"create table kinds_ as {_KINDS}")
+        con.execute(f"create or replace view {_SIZES} as select *, {_NO_SIZES} from kinds_")
+        con.execute(f"create or replace view bases as {_bases(passes=False, ids=False)}")
+        con.execute(f"create table {database}.sums as {sums(f'({points})')}")
+        con.execute(f"create table narrow_ as select problem::ubigint as h, {', '.join(RANKED)} from ({points})")
         first = _first_problems(con)
-        con.execute("drop table narrow_")
-        con.execute(f"create or replace view bases as {_bases()}")
+        for name in ("narrow_", "kinds_"):
+            con.execute(f"drop table {name}")
         if first is not None:
-            con.execute(f"create or replace view {_SIZES} as {_dimensions(f'hash(problem) in ({first or 0})')}")
+            listed = ", ".join(map(str, _with_other_passes(con, first)))
+            con.execute(f"create or replace view {_SIZES} as {_dimensions(f'hash(problem) in ({listed})')}")
+        con.execute(f"create or replace table passes_ as {_PASSES}")
+        con.execute(f"create or replace view bases as {_bases()}")
         con.execute(f"create table {database}.points as from ({points}) order by {ORDER} limit {FIRST_ROWS}")
         con.execute(f"create or replace view {_SIZES} as {_dimensions()}")
 
 
-def _first_problems(con: duckdb.DuckDBPyConnection) -> str | None:
-    """The hashes of the problems that the first rows are among, as a list; None where too many are equal to the last
-    of these rows in all but their ids.
+def _first_problems(con: duckdb.DuckDBPyConnection) -> Sequence[int] | None:
+    """The hashes of the problems that the first rows are among; None where too many are equal to the last of these rows
+    in all but their ids.
     """
     ranked = [f"coalesce({x}, '-infinity'::double)" for x in RANKED]
     row, order = f"row({', '.join(ranked)})", ", ".join(f"{x} desc" for x in ranked)
     last = f"select {row} from narrow_ order by {order} limit 1 offset {FIRST_ROWS - 1}"
     equal = f"{row} >= coalesce(({last}), {row})"  # all where there are fewer rows
     found = con.execute(f"select distinct h from narrow_ where {equal} limit {_MOST_FIRST + 1}").fetchall()
-    return ", ".join(str(h) for (h,) in found) if len(found) <= _MOST_FIRST else None
+    return [h for (h,) in found] if len(found) <= _MOST_FIRST else None
+
+
+def _with_other_passes(con: duckdb.DuckDBPyConnection, problems: Sequence[int]) -> Sequence[int]:
+    """The hashes of some problems, and of F and B of those that are backward weights; at least one number."""
+    listed = ", ".join(map(str, problems)) or "0"
+    weights = con.execute(
+        f"select distinct problem from conv_rows where hash(problem) in ({listed}) and direction = 'W'"
+    )
+    others = [x for (text,) in weights.fetchall() for x in other_passes(str(text))]
+    hashes = con.execute("select hash(unnest(?::varchar[]))", [others]).fetchall()
+    return [*(problems or [0]), *(h for (h,) in hashes)]
 
 
 def hold(con: duckdb.DuckDBPyConnection) -> None:
-    """Work out the sizes and labels of all problems, for one who asks for most of their columns."""
+    """Create the view ``bases``, what the files themselves contain of each problem, after ``survey``: sizes and labels
+    of all problems are worked out once.
+    """
     con.execute(f"create or replace table held_ as {_dimensions()}")
     con.execute(f"create or replace view {_SIZES} as from held_")
+    con.execute(f"create or replace table passes_ as {_PASSES}")
+    con.execute(f"create or replace view bases as {_bases()}")
 
 
 def _dimensions(where: str = "true") -> str:
-    return f"select *, hash(problem) as h, hash(layer) as layer_h from ({_DIMENSIONS}) where {where}"
+    both = f"""{_GEMMS.format(problems="gemm_problems")} union all by name
+               {_CONVOLUTIONS.format(problems="conv_problems")}"""
+    return f"select *, hash(problem) as h, hash(layer) as layer_h from ({both}) where {where}"
 
 
 def _means(con: duckdb.DuckDBPyConnection, run: str) -> str:
@@ -345,7 +363,7 @@ def _with_columns(frame: pd.DataFrame | None, columns: Mapping[str, str]) -> pd.
 
 _TYPE_CASES = " ".join(f"when '{name}' then {size}" for name, size in TYPE_BYTES.items())
 
-_DIMENSIONS = """
+_GEMMS = """
   select problem, null as layer, case kind when 'grouped' then 'grouped GEMM' else 'GEMM' end as operation,
          null as direction, a_type as dtype, coalesce(trans_a, '?') || coalesce(trans_b, '?') as layout,
          m::double as m, n::double as n, k::double as k, batch_count::double as batch, flops::double as flops,
@@ -360,8 +378,8 @@ _DIMENSIONS = """
                  coalesce(n::bigint::varchar, '?'), '×', coalesce(k::bigint::varchar, '?'),
                  if(coalesce(batch_count, 1) = 1, '', ' b' || batch_count::bigint), ' ', coalesce(a_type, '?'),
                  if(coalesce(epilogue, 'DEFAULT') = 'DEFAULT', '', ' ' || epilogue)) end as label
-  from gemm_problems
-  union all by name
+  from {problems}"""
+_CONVOLUTIONS = """
   select problem, layer, 'convolution' as operation, direction, in_type as dtype, layout,
          case direction when 'F' then k / coalesce(groups, 1) when 'W' then k / coalesce(groups, 1)
                         else c / coalesce(groups, 1) end as m,
@@ -383,12 +401,25 @@ _DIMENSIONS = """
                  if(coalesce(stride_h, 1) = 1, '', ' s' || stride_h::bigint),
                  if(coalesce(groups, 1) = 1, '', ' g' || groups::bigint), ' ', coalesce(in_type, '?'), ' ',
                  coalesce(in_layout, '?'))) as label
-  from conv_problems
-"""
+  from {problems}"""
 """Both kinds of problem in one set of columns; a convolution as the GEMM that it amounts to, groups as the batch.
 
 ``concat`` takes half as long as ``||``, each of which makes a text of its own, but sees no part that is missing.
 """
+
+_HASHED = "select * replace (hash(problem)::varchar as problem) from {rows}"
+_OF_CONVOLUTIONS = f"({conv_problems_sql(_HASHED.format(rows='conv_rows'))})"
+_KINDS = f"""
+  select problem::ubigint as h, problem, operation, direction, dtype, layout
+  from ({_GEMMS.format(problems=f"({_HASHED.format(rows='gemm_problems')})")}
+        union all by name {_CONVOLUTIONS.format(problems=_OF_CONVOLUTIONS)})"""
+"""What the facets show of a problem, by the hash of its text, which also stands for the text: convolutions are grouped
+by it in half the time."""
+_NO_SIZES = ", ".join(
+    f"null::{kind} as {name}"
+    for kind, names in (("varchar", "label layer"), ("ubigint", "layer_h"), ("double", "m n k batch flops bytes"))
+    for name in names.split()
+)
 
 _TRIED_STATUSES = ", ".join(sql_text(x) for x in sorted(TRIED))
 _TRIES = f"""
@@ -408,9 +439,14 @@ _REPEATED = f"""
   where good group by all"""
 _NONE_REPEATED = "select file, h, null as solutions from each_ limit 0"
 
+_TRIED = """
+  select e.* exclude (times, best, solutions), best.us as best_us, best.solver as best,
+         coalesce(r.solutions, e.times) as solutions
+  from each_ e left join repeated_ r using (file, h)"""
 _STAGES: Mapping[str, str] = {
     "files_": """
-        select *, cast(row_number() over () as integer) as file
+        select *, cast(row_number() over (order by source_id, run, origin, kind) as integer) as file,
+               coalesce(run = $run, true) as own_run
         from (select distinct source_id, run, origin, kind from measurements
               where kind <> 'family' and source_id not in (select source_id from foreign_))""",
     "solvers_": """
@@ -425,12 +461,7 @@ _STAGES: Mapping[str, str] = {
                any_value(own) filter (good) as own, avg(time_us) filter (good and own is not null) as default_us,
                bit_count(bit_or(1::hugeint << solver % 126) filter (good)) as solutions, bool_or(rival) as contested
         from ({_TRIES}) group by file, h""",
-    "tried_": """
-        select f.source_id, f.origin, e.h, f.kind, coalesce(f.run = $run, true) as own_run, e.failed,
-               e.best.us as best_us, b.solution as best, o.solution as own, e.default_us, e.contested,
-               coalesce(r.solutions, e.times) as solutions
-        from each_ e join files_ f using (file) left join ({repeated}) r using (file, h)
-        left join solvers_ b on b.solver = e.best.solver left join solvers_ o on o.solver = e.own""",
+    "repeated_": "{repeated}",
     "traced_": """
         with counted as (
           select hash(coalesce(m.other, c.problem)) as h, sum(count) as traced_calls
@@ -439,34 +470,40 @@ _STAGES: Mapping[str, str] = {
           select hash(coalesce(m.other, k.problem)) as h, sum(total_us) as total_us, max(calls) as most
           from kernels k left join means m using (problem) where run = $run and problem is not null group by 1)
         select h, total_us / coalesce(traced_calls, most) as traced_us from each left join counted using (h)""",
-    "rows_": """
+    "called_": f"""
         with counted_ as (
           select coalesce(m.other, w.problem) as problem, kind, calls, calls_from
           from workload w left join means m on m.problem = w.problem where run = $run),
         work as (
           select hash(problem) as h, any_value(kind) as kind, sum(calls)::double as calls,
                  min(calls_from) as calls_from from counted_ group by h)
-        select '' as part, true as called, w.h, w.kind, w.calls, w.calls_from,
-               k.traced_us, t.* exclude (h, kind)
+        select w.h, w.kind, w.calls, w.calls_from, k.traced_us, t.* exclude (h)
         from work w left join traced_ k using (h) left join (
-            select * from tried_ semi join work using (h) anti join blocked using (h, source_id)
+            select t.* from ({_TRIED}) t semi join work using (h) join files_ f using (file)
+            anti join blocked b on b.h = t.h and b.source_id = f.source_id
             qualify row_number() over (
-                partition by h
-                order by best_us is null, not own_run, solutions desc, best_us, source_id) = 1) t using (h)
-        union all by name
-        select '|' || source_id || '|' || origin as part, false as called, t.*, null as calls, null as calls_from
-        from tried_ t where not exists (select 1 from work w where (w.kind = 'conv') = (t.kind = 'conv'))
-          and (t.source_id in (select source_id from sources where run = $run)
+                partition by t.h
+                order by best_us is null, not own_run, solutions desc, best_us, file) = 1) t using (h)""",
+    "alone_": """
+        select file from files_ f
+        where not exists (select 1 from called_ w where (w.kind = 'conv') = (f.kind = 'conv'))
+          and (source_id in (select source_id from sources where run = $run)
                or not exists (select 1 from sources where run = $run))""",
-    "passes_": """
-        select t.source_id, t.origin, d.layer_h, min(best_us) filter (d.direction = 'F') as f_us,
-               min(best_us) filter (d.direction = 'B') as b_us
-        from tried_ t join dimensions_ d using (h) where d.direction in ('F', 'B') group by all""",
 }
-"""Tables made one after the other.  Texts go by numbers: the problems' long ones by their hash, the few solutions in
-the order of their texts, so that the smallest struct is the fastest solution.  Where as many solutions as times are
+"""Tables made one after the other.  Texts go by numbers: the problems' long ones by their hash, those of files and
+solutions in their order, so that the smallest struct is the fastest solution.  Where as many solutions as times are
 seen in 126 classes, no solution comes twice; only elsewhere they are counted, which takes four times as long.
 """
+_ROWS_SQL = f"""
+    select true as called, * from called_
+    union all by name
+    select false as called, * from ({_TRIED}) semi join alone_ using (file)"""
+"""A row for each called problem, and for each file that measured what no run of the kind called."""
+_PASSES = f"""
+    select t.file, d.layer_h, min(best_us) filter (d.direction = 'F') as f_us,
+           min(best_us) filter (d.direction = 'B') as b_us
+    from ({_TRIED}) t join dimensions_ d using (h) where d.direction in ('F', 'B') group by all"""
+"""F and B of each layer and file."""
 _BLOCKED = """
     with caller as (
       select distinct hash(coalesce(m.other, c.problem)) as h, coalesce(o.device, '') as device
@@ -484,26 +521,25 @@ _NONE_BLOCKED = """
 
 _SIZES = "dimensions_"
 """The view of the problems' sizes and labels."""
-_SUMMED = ("total_us", "calls", "saving_us", "saving_from")
-"""What ``queries.AMOUNTS`` and ``queries.ORDER`` name."""
 _MOST_FIRST = 10 * FIRST_ROWS
-_INNER = ("files_", "solvers_", "own_", "each_", "tried_", "traced_")
 
 
-def _bases(*, passes: bool = True) -> str:
-    """The SQL of ``bases``: the page's reader asks for it once before the first view (without ``passes_``, which
-    DuckDB would join for nothing), and once more to keep it.
+def _bases(*, passes: bool = True, ids: bool = True) -> str:
+    """The SQL of ``bases``: without F and B, and without ids, which are hashes of long texts, for the sums of the first
+    view.
     """
     f_and_b = ("p.f_us, p.b_us", _OF_THE_LAYER) if passes else ("null::double as f_us, null::double as b_us", "")
+    part = "if(r.called, '', '|' || f.source_id || '|' || f.origin)"
     return f"""
-        select left(md5(d.problem || r.part), 12) as id, r.* exclude (part, h), d.* exclude (h, layer, layer_h),
-               {f_and_b[0]}
-        from rows_ r join dimensions_ d using (h) {f_and_b[1]}"""
+        select {f"left(md5(d.problem || {part}), 12)" if ids else "''"} as id,
+               r.* exclude (h, file, kind, best, own), coalesce(r.kind, f.kind) as kind, f.source_id, f.origin,
+               f.own_run, b.solution as best, o.solution as own, d.* exclude (h, layer, layer_h), {f_and_b[0]}
+        from ({_ROWS_SQL}) r join dimensions_ d using (h) left join files_ f using (file)
+        left join solvers_ b on b.solver = r.best left join solvers_ o on o.solver = r.own {f_and_b[1]}"""
 
 
 _OF_THE_LAYER = """
-    left join passes_ p on d.direction = 'W' and p.layer_h = d.layer_h and p.source_id = r.source_id
-                           and p.origin = r.origin"""
+    left join passes_ p on d.direction = 'W' and p.layer_h = d.layer_h and p.file = r.file"""
 _SAME = 1e-9  # a mean of equal times differs from them in its last bits, which is no saving
 _POINTS = f"""
 with picks as (

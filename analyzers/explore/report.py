@@ -38,7 +38,7 @@ from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
 from analyzers.explore.load.analysis import Analysis, analyse
 from analyzers.explore.load.beside import beside, compared, keep, names
-from analyzers.explore.page.other_passes import other_passes, passes
+from analyzers.explore.other_passes import other_passes, passes
 from analyzers.explore.page.paste import advice
 from analyzers.explore.page.views import CHARTS, LINES
 from analyzers.explore.plain_text import sentence

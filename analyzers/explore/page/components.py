@@ -21,7 +21,7 @@ from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.overview import measure
 from analyzers.explore.load.job import Action, ComparedTime
-from analyzers.explore.page.other_passes import Timed
+from analyzers.explore.other_passes import Timed
 from analyzers.explore.page.paste import Advice
 from analyzers.explore.plain_text import percent, sentence
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text

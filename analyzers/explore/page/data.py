@@ -30,7 +30,7 @@ from analyzers.explore.load.job import (
     ComparedTime,
 )
 from analyzers.explore.load.reader import Reading
-from analyzers.explore.page.other_passes import Timed, passes
+from analyzers.explore.other_passes import Timed, passes
 from analyzers.explore.selection import Selection
 from analyzers.explore.tries import COLUMNS, Try, of_query, of_source
 from logparse.errors import LogparseError
