@@ -59,6 +59,20 @@ PRESETS: Mapping[str, Sequence[str]] = {
     "Where from": ("total_us", "calls", "operation", "dtype", "layout", "device", "file"),
 }
 """Sets of the table's columns beside the label, the first one shown at first."""
+SPARED = (
+    "device",
+    "override",
+    "file",
+    "calls",
+    "efficiency",
+    "tflops",
+    "finding",
+    "layout",
+    "solutions",
+    "best",
+    "pick",
+)
+"""Columns of a set that are left out, in this order, where the window has no room for all of them."""
 SCALED: Mapping[str, float] = {"total_us": 1e-3, "saving_us": 1e-3, "regret": 100.0, "efficiency": 100.0}
 TEXTS = frozenset(
     {

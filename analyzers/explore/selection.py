@@ -152,7 +152,9 @@ class Selection:
                 parts.append(f"{name} between ? and ?")
                 parameters += [low, high]
         if self.search:
-            parts.append("(contains(lower(label), ?) or contains(lower(best), ?) or contains(lower(problem), ?))")
+            # To lower labels takes longest: they are no ASCII.  The option "l" takes the text as it stands.
+            label = "regexp_matches(label, ?, 'il')"
+            parts.append(f"(contains(lower(best), ?) or contains(lower(problem), ?) or {label})")
             parameters += [self.search.lower()] * 3
         if self.time and "time" not in without:
             parts.append("problem in (select problem from ticks where second between ?::timestamp and ?::timestamp)")

@@ -42,8 +42,8 @@ def compare(
     if not len(rows):
         return blank(NOTHING, theme, title=title, height=420)
     changed = movers[movers["change_us"] != 0].head(15)[::-1]
-    height = 500 + 22 * len(changed) + 60
-    heights = [500, 22 * len(changed) + 60] if len(changed) else [500]
+    height = 500 + BAR * len(changed) + 60
+    heights = [500, BAR * len(changed) + 60] if len(changed) else [500]
     figure = subplots(rows=len(heights), row_heights=heights, vertical_spacing=80 / height)
     ends = [float(f(f(rows["here_us"]), f(rows["other_us"]))) for f in (min, max)]
     ends = [ends[0] / 1.5, ends[1] * 1.5]
@@ -73,7 +73,7 @@ def compare(
     if len(changed):
         _bars(figure, changed, theme)
         figure.update_xaxes(title={"text": "change of time, calls × time (ms); left is faster there"}, row=2, col=1)
-        figure.update_yaxes(showgrid=False, type="category", row=2, col=1)
+        figure.update_yaxes(showgrid=False, showticklabels=False, type="category", row=2, col=1)
     styled(figure, theme, title=title, height=height)
     axis, (here, there) = log_axis(rows["here_us"]), _short(names)
     figure.update_xaxes(title={"text": f"{here}: time of one call (µs)"}, **axis, row=1, col=1)
@@ -104,15 +104,33 @@ def _short(names: tuple[str, str]) -> list[str]:
     return [shown("/".join(path[-deep:]) or name, 50) for path, name in zip(paths, names, strict=True)]
 
 
+BAR = 32
+"""Pixels from bar to bar."""
+
+
 def _bars(figure: Figure, rows: pd.DataFrame, theme: Theme) -> None:
+    """The changes, each under its problem's name: beside them, the names would take a third of a narrow chart."""
+    names, place = distinct(all_shown(rows["label"], 60)), {"row": 2, "col": 1}
+    figure.add_scatter(
+        x=[min(0.0, float(rows["change_us"].min()) / 1e3)] * len(names),
+        y=names,
+        mode="text",
+        text=names,
+        textposition="top right",
+        textfont={"size": 11, "color": theme.ink},
+        hoverinfo="skip",
+        showlegend=False,
+        **place,
+    )
     figure.add_bar(
         x=list(rows["change_us"] / 1e3),
-        y=distinct(all_shown(rows["label"], 44)),
+        y=names,
         orientation="h",
+        width=0.3,
+        offset=-0.4,
         marker={"color": [theme.alarm if x > 0 else theme.good for x in rows["change_us"]]},
         customdata=[[id] for id in rows["id"]],
         hovertemplate="%{y}<br>%{x:+,.4~r} ms<extra></extra>",
         showlegend=False,
-        row=2,
-        col=1,
+        **place,
     )

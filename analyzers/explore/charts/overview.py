@@ -10,8 +10,9 @@ import pandas as pd
 
 from analyzers.explore.charts.figure import Figure, Trace, bar, scatter, subplots
 from analyzers.explore.charts.palette import Theme, blank, styled
-from analyzers.explore.plain_text import distinct, shown
+from analyzers.explore.plain_text import all_shown, distinct, shown
 from analyzers.explore.selection import FACETS, facet_text
+from logparse.text import shortened
 
 PANELS = ("operation", "direction", "dtype", "library", "calls_from", "solver", "layout")
 MOST = 6  # panels of a figure, and bars of a panel
@@ -82,6 +83,8 @@ def overview(
     return figure
 
 
+ROOM = 28
+"""Characters of a bar's name: a third of the chart of a window of 1,024 pixels."""
 BAR, BETWEEN = 32, 84
 """Pixels from bar to bar, and from one row of panels to the next."""
 
@@ -93,7 +96,7 @@ def _bars(
 
     Names stand above their bars: beside them, long ones would reach into the next panel of a narrow window.
     """
-    names = distinct(shown(facet_text(facet, str(v)), 32) for v in rows["value"])
+    names = distinct(all_shown(shortened([facet_text(facet, str(v)) for v in rows["value"]], ROOM)))
     both: dict[str, Any] = {
         "y": names,
         "customdata": [

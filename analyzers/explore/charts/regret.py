@@ -38,11 +38,11 @@ def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme, *, title:
     figure = subplots(cols=2 if both else 1, horizontal_spacing=0.14, subplot_titles=titles)
     if len(judged):
         _classes(figure, regrets, theme)
-    remark = _cumulative(figure, savings, theme, 2 if both else 1) if len(savings) else "No row saves anything"
+    remark = _cumulative(figure, savings, theme, 2 if both else 1) if len(savings) else ["No row saves anything"]
     styled(figure, theme, title=title, height=HEIGHT)
     figure.update_layout(showlegend=False)
     figure.update_annotations(selector={"yanchor": "bottom"}, font={"size": 12, "color": theme.ink})
-    headline(figure, remark, theme)
+    headline(figure, "<br>".join(remark), theme, lines=len(remark))
     return figure
 
 
@@ -70,8 +70,8 @@ def _class_name(low: float, high: float) -> str:
     return f"{100 * low:.0f}–{high:.0%}" if high < 1e6 else f"> {low:.0%}"
 
 
-def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int) -> str:
-    """The curve; its remark states how few rows give most."""
+def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int) -> list[str]:
+    """The curve; its remark, a line or two, states how few rows give most."""
     count, total = int(savings["count"].iloc[0]), float(savings["total_saving_us"].iloc[0])
     needed = rows_for(savings)
     curve = savings["saving_us"].cumsum() / 1e3
@@ -95,14 +95,14 @@ def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int
     figure.update_xaxes(title={"text": "rows changed, most valuable first"}, rangemode="tozero", row=1, col=column)
     figure.update_yaxes(title={"text": f"time saved (ms){once}"}, rangemode="tozero", row=1, col=column)
     rows = "row gives" if needed == 1 else f"{needed:,} rows give"
-    return f"The first {rows} {SHARE:.0%} of {duration(total)} in {count:,} rows{_estimates(savings)}"
+    return [f"The first {rows} {SHARE:.0%} of {duration(total)} in {count:,} rows", *_estimates(savings)]
 
 
-def _estimates(savings: pd.DataFrame) -> str:
+def _estimates(savings: pd.DataFrame) -> list[str]:
     if savings["estimated"].any():
-        return ", estimated by analyzers: no pick is timed against an alternative"
+        return ["Estimated by analyzers: no pick is timed against an alternative"]
     others = int(savings["estimates"].iloc[0])
-    return f"; {others:,} more {'has' if others == 1 else 'have'} an estimate, which is not added" if others else ""
+    return [f"{others:,} more {'has' if others == 1 else 'have'} an estimate, which is not added"] if others else []
 
 
 def _transparent(colour: str) -> str:

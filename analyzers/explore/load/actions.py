@@ -82,7 +82,7 @@ def _action(title: str, group: Sequence[Finding], weighed: Mapping[tuple[str, st
     timed = [x for x in group if basis(x) != "inferred"]
     sums: Sequence[tuple[_SavingOf, float | None]] = (
         ("run", _sum((x, x.saving_us) for x in timed)),
-        ("run", _sum((x, x.saving_us) for x in group)),
+        ("estimate", _sum((x, x.saving_us) for x in group)),
         ("estimate", _sum((x, weighed.get((x.problem.text, x.analyzer))) for x in group if x.problem is not None)),
         ("call", _sum((x, x.per_call_us) for x in group)),
     )

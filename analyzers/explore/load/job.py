@@ -37,8 +37,8 @@ class Job:
 class Action:
     """``saving_us`` is per run of the workload, the largest saving of each problem counted once; None is unknown.
 
-    ``saving_of``: what the saving is of: the run; or, where no finding weighs its calls, an estimate with the calls of
-    the page's table; or one call of each problem.
+    ``saving_of``: what the saving is of: the run; or an estimate, where all findings infer it, or none weighs its calls
+    and those of the page's table do; or one call of each problem.
     ``files``: the recommendation's files (override files and ``apply.sh``, or a search script) are what to use.
     """
 

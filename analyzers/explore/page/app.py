@@ -245,7 +245,9 @@ def _content(app: Dash, pages: Pages) -> None:
             )
         known = (page.headline, page.lines, total, page.run)
         remarks = components.REMARKS if chosen.view == "overview" else 0
-        top = components.verdict(*known, error=page.error, finished=page.finished, remarks=remarks)
+        top = components.verdict(
+            *known, error=page.error, finished=page.finished, remarks=remarks, filtered=chosen.filters
+        )
         aside = ([], components.columns(page.columns(), chosen)) if sql else (components.facets(groups, chosen), [])
         runs = components.runs(page.runs, page.run, page.other, chosen)
         shown = _answer(page, chosen)

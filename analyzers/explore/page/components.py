@@ -147,7 +147,7 @@ def _table() -> list[Any]:
                 "resizable": True,
                 "filter": True,
                 "sortingOrder": ["desc", "asc", None],
-                "minWidth": 80,
+                "minWidth": 70,
                 "wrapHeaderText": True,
                 "autoHeaderHeight": True,
             },
@@ -171,7 +171,7 @@ def _table() -> list[Any]:
         html.Div(
             [
                 html.Details(
-                    [html.Summary("Columns"), html.Div(id="chooser", **_data(presets=json.dumps(queries.PRESETS)))],
+                    [html.Summary("Columns"), _chooser()],
                     id="choose",
                 ),
                 html.Button("Export CSV", id="export", n_clicks=0),
@@ -182,6 +182,17 @@ def _table() -> list[Any]:
 
 
 _UNITS = {"µs": 1.0, "ms": 1e3}  # in µs
+
+
+def _chooser() -> html.Div:
+    given = {"presets": queries.PRESETS, "spared": queries.SPARED}
+    return html.Div(id="chooser", **_data(**{name: json.dumps(value) for name, value in given.items()}))
+
+
+_NUMBER_WIDTH, _LABEL_WIDTH = 78, 278
+_TEXT_WIDTH: Mapping[str, int] = {"best": 240, "pick": 200, "action": 104, "finding": 400, "file": 180}
+"""Least widths of the table's columns (px).  Beside the problem there is room for a preset's columns in a window of
+1,440 pixels, for five in one of 1,024."""
 _NUMBER = (
     "params.value == null ? '' : Math.abs(params.value) < 1e-9 ? '0' : "
     "d3.format(Math.abs(params.value) >= 1000 ? ',.0f' : '.4~r')(params.value)"
@@ -191,23 +202,22 @@ _NUMBER = (
 def _column(name: str, title: str) -> dict[str, object]:
     shown = {"field": name, "hide": name not in ("label", *next(iter(queries.PRESETS.values())))}
     if name in queries.TEXTS:
-        width = {"label": 274, "best": 260, "pick": 220, "action": 160, "finding": 420, "file": 200}.get(name, 112)
         return {
             **shown,
             "headerName": title,
-            "width": width,
+            "width": _LABEL_WIDTH if name == "label" else _TEXT_WIDTH.get(name, 96),
             "filter": "agTextColumnFilter",
             "tooltipField": name,
             **({"pinned": "left"} if name == "label" else {}),
         }
     heading, _, unit = title.removesuffix(")").partition(" (")
     if unit not in _UNITS:
-        return {**shown, "headerName": title, "width": 88, **_AS_NUMBER}
+        return {**shown, "headerName": title, "width": _NUMBER_WIDTH, **_AS_NUMBER}
     scaled = f"duration(params.value, {_UNITS[unit]:g})"
     return {
         **shown,
         "headerName": heading,
-        "width": 104 if name == "saving_us" else 88,  # room for the mark of an estimate
+        "width": _NUMBER_WIDTH + 10 * (name == "saving_us"),  # room for the mark of an estimate
         **_AS_NUMBER,
         "filterParams": {"filterPlaceholder": f"in {unit}"},
         "valueFormatter": {"function": f"estimated(params, {scaled})" if name == "saving_us" else scaled},
@@ -444,9 +454,20 @@ REMARKS = 2  # shown at once in the overview; in the other views the chart comes
 
 
 def verdict(
-    headline: str, lines: Sequence[str], total: pd.Series, run: str, *, error: str, finished: bool, remarks: int = 0
+    headline: str,
+    lines: Sequence[str],
+    total: pd.Series,
+    run: str,
+    *,
+    error: str,
+    finished: bool,
+    remarks: int = 0,
+    filtered: bool = False,
 ) -> list[object]:
-    """What to know first: the ceiling, what is selected, what the analyzers remark (``remarks`` of them at once)."""
+    """What to know first: the ceiling, what is selected, what the analyzers remark (``remarks`` of them at once).
+
+    What could be saved is stated of what is ``filtered``; of all it is the ceiling of the headline.
+    """
     if error:
         return [html.Strong("The store could not be read"), html.P(printable(error))]
     calls = f"{int(total['calls']):,} calls of " if pd.notna(total["calls"]) else ""
@@ -458,7 +479,8 @@ def verdict(
     once = "" if calls or not total["problems"] else " (each counted once: the store has no calls of them)"
     untimed = total["untimed_calls"]
     gap = f"; {int(untimed):,} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
-    saving = f"; up to {duration(float(total['saving_us']))} to save" if total["savings"] else ""
+    stated = total["savings"] and (filtered or not headline)
+    saving = f"; up to {duration(float(total['saving_us']))} to save" if stated else ""
     if total["estimates"]:
         saving += f"; estimated, not measured: {duration(float(total['estimated_us']))} in {int(total['estimates']):,}"
     made: list[object] = [

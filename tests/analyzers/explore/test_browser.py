@@ -578,6 +578,32 @@ def test_sql_reads_and_cannot_write(seen: Visit, demo: Served, tmp_path: Path) -
     seen.clean()
 
 
+CUT_OFF = """cut => {
+    const body = document.querySelector('#table .ag-center-cols-viewport');
+    return (body.scrollWidth > body.clientWidth) === cut; }"""
+SHOWN = """() => dash_ag_grid.getApi('table').getColumns().filter((x) => x.isVisible()).map((x) => x.getColId())"""
+CHOOSE = """title => [...document.querySelectorAll('#chooser button')].find((x) => x.textContent === title).click()"""
+
+
+def test_a_preset_shows_what_the_window_has_room_for(seen: Visit, demo: Served) -> None:
+    from analyzers.explore.queries import PRESETS, SPARED
+
+    page = seen.page
+    for width in (1440, 1024):
+        page.set_viewport_size({"width": width, "height": 900})
+        show(page, demo.url)
+        for title, names in PRESETS.items():
+            page.evaluate(CHOOSE, title)
+            page.wait_for_function(CUT_OFF, arg=False)
+            shown = page.evaluate(SHOWN)
+            assert set(names) - set(SPARED) <= set(shown) <= {"label", *names}, (title, width)
+            assert title != "What to do" or ("device" in shown) == (width == 1440)
+    page.evaluate(CHOOSE, "All")
+    page.wait_for_function(CUT_OFF, arg=True)  # what is chosen beyond the sets is shown whole
+    page.evaluate(CHOOSE, "What to do")
+    seen.clean()
+
+
 @pytest.mark.parametrize("themed", ["dark"], indirect=True)
 def test_the_dark_theme_draws_every_view(themed: Visit, demo: Served) -> None:
     from analyzers.explore.charts.palette import THEMES

@@ -79,13 +79,32 @@
   const show = (grid, names) => grid.getColumns().forEach((x) => {
     if (x.getColId() !== 'label') grid.setColumnsVisible([x.getColId()], names.includes(x.getColId()));
   });
+  // The columns of a preset for which there is room, and what room they leave goes to the problem, then to one other
+  // text; what a reader chose one by one is shown whole, and scrolls.
+  const LONG = ['finding', 'best', 'action', 'file'], LABEL = 64;
+  const fitting = (grid, names, presets, spared) => {
+    if (!Object.values(presets).some((x) => `${x}` === `${names}`)) return names;
+    const width = (name) => grid.getColumn(name).getColDef().width, least = (some) => some.reduce((sum, x) => sum + width(x), width('label'));
+    const room = document.querySelector('#table .ag-body').clientWidth - 2;
+    const left = spared.reduce((some, name) => (least(some) <= room ? some : some.filter((x) => x !== name)), names);
+    const more = Math.max(0, room - least(left)), long = LONG.find((x) => left.includes(x)), label = long ? Math.min(more, LABEL) : more;
+    const widths = [['label', label], ...(long ? [[long, more - label]] : [])];
+    grid.setColumnWidths(widths.map(([key, extra]) => ({ key, newWidth: width(key) + extra })));
+    return left;
+  };
   const chooser = (grid) => {
-    const box = document.getElementById('chooser'), presets = JSON.parse(box.dataset.presets);
+    const box = document.getElementById('chooser'), presets = JSON.parse(box.dataset.presets), spared = JSON.parse(box.dataset.spared);
     const columns = grid.getColumns().filter((x) => x.getColId() !== 'label');
     const boxes = columns.map((x) => Object.assign(document.createElement('input'), { type: 'checkbox', value: x.getColId() }));
+    let wanted = [];
+    const fit = () => {
+      const shown = fitting(grid, wanted, presets, spared);
+      show(grid, shown);
+      boxes.forEach((x) => { x.checked = shown.includes(x.value); });
+    };
     const keep = (names) => {
-      show(grid, names);
-      boxes.forEach((x) => { x.checked = names.includes(x.value); });
+      wanted = names;
+      fit();
       try { localStorage.setItem(COLUMNS, JSON.stringify(names)); } catch (refused) {}
     };
     const set = (title, names) => {
@@ -101,6 +120,7 @@
     let names = Object.values(presets)[0];
     try { const kept = JSON.parse(localStorage.getItem(COLUMNS)); if (Array.isArray(kept)) names = kept; } catch (unreadable) {}
     keep(names);
+    addEventListener('resize', fit);
   };
   const arrangement = (grid) => {
     const sort = grid.getColumnState().filter((x) => x.sort).sort((a, b) => a.sortIndex - b.sortIndex).map((x) => [x.colId, x.sort]);
