@@ -121,6 +121,14 @@ def _written(tail: Tail, job: Job) -> bool:
     return tail.form == "written"
 
 
+def _one_kernel(work: Work, job: Job) -> Change | None:
+    if work.tail is None:
+        return Change(work.problem)  # a gradient
+    if not _written(work.tail, job):
+        return None
+    return Change(work.problem, "torch:unfused" if work.tail.adds_bias else DEFAULT.text)
+
+
 def _compilable(tail: Tail, job: Job) -> bool:
     return not job.trains
 
@@ -186,10 +194,10 @@ TANH = Action(
 ONE_KERNEL = Action(
     name="one_kernel_gelu",
     kind="program",
-    about="let one kernel compute a GELU that is written out; its gradient gets one too, which is not timed",
-    change=_to(_written, lambda tail: "torch:unfused" if tail.adds_bias else DEFAULT.text),
+    about="let one kernel compute a GELU that is written out, and one its gradient",
+    change=_one_kernel,
     application=_in_one_kernel,
-    works=lambda job: job.pairs,
+    works=lambda job: (*job.pairs, *job.gelu_gradients),
     excludes="epilogue",
 )
 COMPILED = Action(

@@ -11,7 +11,8 @@ import pandas as pd
 from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.gpu_time import gpu_time, kernels_of_run, launches_graphs, steps, traced_us
 from analyzers.evidence.joins import calls_by_problem
-from analyzers.evidence.tails import Tail, tails, trains
+from analyzers.evidence.tails import Tail, gradients, tails, trains
+from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 
 Image = tuple[int, int, int, int]
@@ -25,7 +26,8 @@ class Work:
 
     ``solution`` is what runs now, as a replay's text.  A product with what follows it is the problem that does both,
     with its ``tail``; its time is counted once more where the product and the operators after it stand alone.  ``of``
-    is the text of the problem in the run's files where ``problem`` is another one for the same calls.
+    is the text of the problem in the run's files where ``problem`` is another one for the same calls.  ``replaced``:
+    what runs now are other kernels than the problem's, which no replay runs, so that the trace alone gives their time.
     """
 
     problem: Problem
@@ -35,15 +37,16 @@ class Work:
     solution: str = DEFAULT.text
     tail: Tail | None = None
     of: str = ""
+    replaced: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
     """``total_us`` is the GPU time of the run's traces, None without one; ``backend`` is CUDA, HIP, CPU or unknown.
 
-    ``pairs`` are products with what follows them, of the calls that ``work`` holds one by one.  ``idle_us`` is how long
-    (µs) the GPU waits for the host, None where it is busy or launches graphs already.  ``trains``: gradients
-    are computed.
+    ``pairs`` are products with what follows them, and ``gelu_gradients`` gradients of GELUs that are written out, each
+    as the operator that would compute it: the calls of both are in ``work``, one by one.  ``idle_us`` is how long (µs)
+    the GPU waits for the host, None where it is busy or launches graphs already.  ``trains``: gradients are computed.
     """
 
     work: tuple[Work, ...]
@@ -52,6 +55,7 @@ class Job:
     backend: str | None
     arch: str | None = None
     pairs: tuple[Work, ...] = ()
+    gelu_gradients: tuple[Work, ...] = ()
     idle_us: float | None = None
     trains: bool = False
 
@@ -124,6 +128,7 @@ def job_of(tables: Tables, settings: Settings) -> Job:
         backend=_backend(facts),
         arch=_only(facts, "arch"),
         pairs=_pairs(tables, work),
+        gelu_gradients=_gelu_gradients(tables),
         idle_us=time.idle_us if waits and time else None,
         trains=trains(tables),
     )
@@ -141,6 +146,18 @@ def _pairs(tables: Tables, work: Sequence[Work]) -> tuple[Work, ...]:
             product = us[text] * min(1.0, tail.calls / float(traced[text]))
             one = Work(problem=tail.fused, calls=float(tail.calls), us=product + tail.us, solution=tail.as_run)
             out.append(replace(one, tail=tail, of=text))
+    return tuple(out)
+
+
+def _gelu_gradients(tables: Tables) -> tuple[Work, ...]:
+    out = []
+    for found in gradients(tables):
+        p = found.problem
+        dtype = next((x.python.removeprefix("torch.") for x in TORCH_TYPES if x.blas == p.d_type), None)
+        if dtype is not None and p.m is not None and p.n is not None:
+            tensor = Operand(dtype, (p.n, p.m), (p.m, 1))
+            one = OperatorProblem("aten::gelu_backward", (tensor, tensor, ""))  # both forms take as long
+            out.append(Work(problem=one, calls=float(found.calls), us=found.us, replaced=True))
     return tuple(out)
 
 

@@ -45,7 +45,7 @@ def _padded_hidden(model, size, padded):
 def odd_hidden(job: Job) -> int | None:
     """The size that one layer writes and another reads, no multiple of 64, whose products take most time; or None."""
     inner = reduced(job)
-    return costliest_odd(job, lambda size: size in inner)
+    return costliest_odd(job, lambda p: p.m in inner)
 
 
 def _change(work: Work, job: Job) -> Change | None:

@@ -26,20 +26,30 @@ _SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd")
 def odd_output(job: Job) -> int | None:
     """The output layer's size that is no multiple of 64 and whose products take most time; None without one.
 
-    It is one of which no other layer's product is a sum: such a size lies between two layers (``padded_hidden``).
+    It is one of which no other layer's product is a sum: such a size lies between two layers (``padded_hidden``).  Nor
+    is it three times what the layer reads, which are queries, keys and values, of heads that cannot be padded.  Where a
+    softmax runs over the outputs of layers, only those are output layers.
     """
-    inner = reduced(job)
-    return costliest_odd(job, lambda size: size not in inner)
+    inner, classes = reduced(job), _classes(job)
+    return costliest_odd(job, lambda p: p.m not in inner and p.m != 3 * (p.k or 0) and (not classes or p.m in classes))
 
 
-def costliest_odd(job: Job, suits: Callable[[int], bool]) -> int | None:
+def _classes(job: Job) -> frozenset[int]:
+    """Outputs of layers over which a logarithm of a softmax runs, as in the loss of a classifier."""
+    outputs = {p.m for p in job.gemms if is_layer(p)}
+    operators = [x.problem for x in job.work if isinstance(x.problem, OperatorProblem)]
+    tensors = [x for p in operators if p.name == "aten::_log_softmax" for x in p.tensors[:1]]
+    return frozenset(x.sizes[-1] for x in tensors if x.sizes and x.sizes[-1] in outputs)
+
+
+def costliest_odd(job: Job, suits: Callable[[GemmProblem], bool]) -> int | None:
     """Of the outputs of linear layers that suit, those that are no multiple of 64 and whose products take most time."""
     time: dict[int, float] = {}
     for work in job.work:
         p = work.problem
         if not is_layer(p) or not isinstance(p, GemmProblem) or p.m is None:
             continue
-        if p.m % MULTIPLE and p.m >= _LEAST and suits(p.m):
+        if p.m % MULTIPLE and p.m >= _LEAST and suits(p):
             time[p.m] = time.get(p.m, 0.0) + (work.us or 0.0) + (work.calls or 1.0) * (p.flops or 0) * 1e-12
     return max(sorted(time), key=lambda size: time[size], default=None)
 

@@ -43,7 +43,7 @@ class Ratio:
 
 def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -> Ratio | None:
     """Time of what a call becomes over time of what it is; None where one of them is not timed."""
-    before = [samples.get((one.problem.text, one.solution)) for one in passes]
+    before = [_now(one, samples) for one in passes]
     now = sum(median(x[1]) for x in before if x is not None)
     then = low = high = 0.0
     for was, change in zip(before, changes, strict=True):
@@ -55,6 +55,13 @@ def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -
         value, least, most = _times(was, after)
         then, low, high = then + value, low + least, high + most
     return Ratio(then / now, low / now, high / now, now) if now else Ratio(0.0, 0.0, 0.0)
+
+
+def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
+    """The samples of what a call is; where no replay runs it, the mean of the trace."""
+    if not work.replaced:
+        return samples.get((work.problem.text, work.solution))
+    return ("trace", [work.us / work.calls]) if work.us and work.calls else None
 
 
 def _times(was: tuple[str, Sequence[float]], after: tuple[str, Sequence[float]]) -> tuple[float, float, float]:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from analyzers.analyzer import Tables
 from logparse.model import DEFAULT, GemmProblem, problem_from_text
 
-FACT = "epilogue_kernels"
+FACT, GRADIENT = "epilogue_kernels", "gelu_gradient_kernels"
 ACTIVATIONS: Mapping[str, str] = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu"}
 """Steps that are an epilogue, and its activation."""
 BY_HAND = ("mul", "pow", "mul", "add", "mul", "tanh", "add", "mul")
@@ -104,6 +104,32 @@ def tails(tables: Tables) -> list[Tail]:
             tail = replace(tail, calls=tail.calls + old.calls, us=tail.us + old.us)
         found[tail.problem.text, tail.steps] = tail
     return [found[key] for key in sorted(found)]
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """``calls`` gradients of the GELU that is written out after a product, whose kernels took ``us`` in all."""
+
+    problem: GemmProblem
+    calls: int
+    us: float
+
+
+def gradients(tables: Tables) -> list[Gradient]:
+    """Those of all written-out GELUs of the run, by their size: a trace does not link them to the forward pass."""
+    sizes: dict[int, GemmProblem] = {}
+    for tail in tails(tables):
+        p = tail.problem
+        if tail.form == "written" and p.m is not None and p.n is not None and p.batch_count == 1:
+            sizes.setdefault(p.m * p.n, p)
+    rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == GRADIENT)]
+    values = [json.loads(text) for text in rows["value"]]
+    out = []
+    for size, problem in sizes.items():
+        mine = [x for x in values if x["elements"] == size]
+        if mine:
+            out.append(Gradient(problem, sum(int(x["calls"]) for x in mine), sum(float(x["us"]) for x in mine)))
+    return out
 
 
 def _tail(value: Mapping[str, object]) -> Tail | None:

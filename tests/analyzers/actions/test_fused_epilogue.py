@@ -21,11 +21,11 @@ from analyzers.evidence.origins import ACTION
 from analyzers.evidence.tails import Tail
 from analyzers.measure.results import measured
 from logparse.ingest import ingest, record
-from logparse.model import DEFAULT, Fact, GemmProblem, solution_from_text
+from logparse.model import DEFAULT, Fact, GemmProblem, Problem, solution_from_text
 from logparse.store import Store
 from tests.analyzers.ingested import HERE, tables_of
 from tests.analyzers.measure.problems import gemm
-from tests.analyzers.test_missed_fusion import BY_HAND, OUT, K, M, N, addmm, after, kernel, operator, trace
+from tests.analyzers.test_missed_fusion import BY_HAND, OUT, K, M, N, addmm, after, trace
 
 SMALL = Settings(floor_share=0.03)
 
@@ -76,13 +76,13 @@ def test_every_form_computes_the_same(activation: str, bias: bool, monkeypatch: 
 def traced(store: Store, folder: Path, steps: list[tuple[Any, ...]], trains: bool = False) -> None:
     """Two calls of a linear layer of 20 µs, after one of them these operators of 10 µs each."""
     events = [after(2 + i, name, dims, 10.0, *values) for i, (name, dims, *values) in enumerate(steps)]
-    back = [operator(90, "aten::threshold_backward", OUT), kernel(90, 5.0)] if trains else []
+    back = [y for i, x in enumerate(GRADIENT) for y in after(90 + i, f"aten::{x}", OUT, 5.0)] if trains else []
     text = trace(addmm(1), *events, addmm(50), back)
     (folder / "t.json").write_text(text, encoding="utf-8")
     ingest([str(folder / "t.json")], store, run="run")
 
 
-def timed(store: Store, problem: GemmProblem, times: dict[str, list[float]]) -> None:
+def timed(store: Store, problem: Problem, times: dict[str, list[float]]) -> None:
     rows = [measured(problem, solution_from_text(x), samples, origin=ACTION) for x, samples in times.items()]
     facts = [Fact(name, value) for name, value in (HERE | {"environment": "e"}).items()]
     record(store, [*facts, *rows], run="run", name="timed", format="replay")
@@ -94,6 +94,8 @@ def stated(store: Store, action: Any) -> ActionResult | None:
 
 
 RELU = ("aten::relu", OUT)
+GRADIENT = ("mul", "mul", "tanh_backward", "mul", "mul", "pow", "mul", "mul", "add")
+"""Of a GELU that is written out, or of another function with a hyperbolic tangent and a power."""
 WRITTEN = [(f"aten::{x}", OUT) for x in BY_HAND]
 
 
@@ -135,16 +137,20 @@ def test_a_gelu_that_is_written_out_becomes_one_kernel_in_training_too(
 ) -> None:
     traced(store, tmp_path, WRITTEN, trains)
     tables = tables_of(store)
-    ((problem, solutions),) = wanted(tables, [fused_epilogue.ONE_KERNEL], SMALL)
+    (problem, solutions), *gradient = wanted(tables, [fused_epilogue.ONE_KERNEL], SMALL)
     assert set(solutions) == {"Default", "torch:gelu=written"}
     assert isinstance(problem, GemmProblem)
     timed(store, problem, {"torch:gelu=written": [100.0, 101.0], "Default": [40.0, 40.4]})
+    pair_us, saved_us = 20.0 + 10.0 * len(WRITTEN), 0.0
+    if trains:
+        ((backward, _),) = gradient
+        assert backward.label == f"aten::gelu_backward {N}×{M} bfloat16"
+        timed(store, backward, {"Default": [4.0, 4.2]})
+        saved_us = 5.0 * len(GRADIENT) - 4.1
     found = stated(store, fused_epilogue.ONE_KERNEL)
     assert found is not None
-    pair_us = 20.0 + 10.0 * len(WRITTEN)
-    assert found.saving_us == pytest.approx(pair_us * (1 - 40.2 / 100.5)), "forward alone"
+    assert found.saving_us == pytest.approx(pair_us * (1 - 40.2 / 100.5) + saved_us)
     assert found.pays
-    assert "not timed" in found.action.about
     finding = next(x for x in missed_fusion.find(tables_of(store), SMALL))
     assert ("one_kernel_gelu" in finding.advice) is trains
 

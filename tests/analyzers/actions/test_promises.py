@@ -144,6 +144,21 @@ def test_the_output_layer_is_what_is_padded() -> None:
     assert (changed.problem.m, changed.problem.ldd, changed.solution) == (32064, 32064, DEFAULT.text)
 
 
+def test_queries_keys_and_values_are_no_output_layer() -> None:
+    """Swin's first blocks: 288 = 3 × 96 values in heads of 32, of which nothing computes a sum."""
+    known = job(*((x, 9.0) for x in linear(288, 96)), *((x, 0.1) for x in linear(1000, 768)))
+    assert padded_output.odd_output(known) == 1000
+    assert padded_output.odd_output(job(*((x, 9.0) for x in linear(288, 96)))) is None
+
+
+def test_where_a_softmax_runs_over_outputs_of_layers_only_those_are_output_layers() -> None:
+    """Grouped queries: 360 = 5 × 72 values, of 192 inputs."""
+    layers = [(x, 9.0) for x in linear(360, 192)] + [(x, 0.1) for x in linear(1000, 768)]
+    loss = OperatorProblem("aten::_log_softmax", (Operand("float32", (512, 1000), (1000, 1)), "1", "False"))
+    assert padded_output.odd_output(job(*layers)) == 360
+    assert padded_output.odd_output(job(*layers, (loss, 0.1))) == 1000
+
+
 def linear(outputs: int, inputs: int, rows: int = 512) -> tuple[GemmProblem, GemmProblem, GemmProblem]:
     """Forward, input gradient and weight gradient of a layer."""
     return (

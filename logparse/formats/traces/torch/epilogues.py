@@ -13,6 +13,11 @@ The fact ``epilogue_kernels`` (one value per problem and tail, JSON)::
 ``relu``, ``gelu`` (exact, by erf), ``gelu_tanh`` and other operators by their name; ``us`` is what the kernels of each
 step took over all calls.  A trace does not record the string that chooses GELU's form: PyTorch's kernel names it by the
 place of its lambda, the first for tanh (``aten/src/ATen/native/cuda/ActivationGeluKernel.cu``).
+
+The gradient of a GELU that is written out is a run of such steps around a ``tanh_backward``, wherever it stands; the
+fact ``gelu_gradient_kernels`` (one value per size)::
+
+    {"calls": 12, "elements": 25165824, "steps": ["copy", "mul", "tanh_backward", …], "us": 5120.5}
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ from logparse.formats.patterns import regex
 from logparse.model import Fact, GemmProblem, Problem
 
 FACT = "epilogue_kernels"
+GRADIENT = "gelu_gradient_kernels"
 LONGEST = 12
 """Steps of a tail that are followed; GELU written out by hand has eight, and copies between them."""
 
@@ -41,8 +47,11 @@ STEPS: Mapping[str, str] = {
     **dict.fromkeys(("aten::clamp_min", "aten::clamp_min_"), "clamp_min"),  # relu() launches through it
     **dict.fromkeys(("aten::gelu", "aten::gelu_"), "gelu"),
     "aten::copy_": "copy",  # of type or layout; autocast puts it between the steps of a formula
+    "aten::tanh_backward": "tanh_backward",
 }
 """Operators that may be a step, and their word."""
+_GELU_GRADIENT = ("tanh_backward", "pow")
+"""Steps of the gradient of ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))): of its tanh and of its cube."""
 
 
 _TANH = regex(r"\bGeluCUDAKernelImpl\([^)]*\)::\{lambda\(\)#1\}")
@@ -125,6 +134,27 @@ def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Step]) 
         total.calls += 1
         total.us = [a + b for a, b in zip(total.us, us, strict=True)]
     return [_fact(problems[index], tail, total) for (index, tail), total in found.items()]
+
+
+def gelu_gradients(kernels: Kernels, steps: Sequence[Step]) -> list[Fact]:
+    """One fact per size of the gradients of GELUs that are written out."""
+    words = [*(x.word for x in steps), ""]
+    if "tanh_backward" not in words:
+        return []
+    order = np.lexsort((kernels.start, kernels.device))
+    at, device, operator = (x[order] for x in (kernels.step, kernels.device, kernels.operator))
+    elements = np.array([*(x.elements for x in steps), 0], dtype=np.int64)[at]
+    bounds = np.flatnonzero(np.r_[True, (np.diff(elements) != 0) | (np.diff(device) != 0), True])
+    found: dict[tuple[int, tuple[str, ...]], list[float]] = {}
+    for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        first = [a, *(i for i in range(a + 1, b) if operator[i] != operator[i - 1])] if elements[a] else []
+        run = tuple(words[at[i]] for i in first)
+        if all(x in run for x in _GELU_GRADIENT):
+            found.setdefault((int(elements[a]), run), []).append(float(kernels.us[order[a:b]].sum()))
+    return [
+        Fact(GRADIENT, json.dumps({"calls": len(us), "elements": size, "steps": run, "us": round(sum(us), 3)}))
+        for (size, run), us in found.items()
+    ]
 
 
 @dataclass

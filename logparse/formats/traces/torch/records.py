@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from logparse.formats.format import Outcome
 from logparse.formats.traces.torch.busy import BEFORE, Timeline, before, busy
-from logparse.formats.traces.torch.epilogues import Kernels, Step, is_tanh, tails
+from logparse.formats.traces.torch.epilogues import Kernels, Step, gelu_gradients, is_tanh, tails
 from logparse.formats.traces.torch.gradients import split
 from logparse.formats.traces.torch.inputs import Operation
 from logparse.model import (
@@ -149,6 +149,30 @@ def records_of(columns: Columns, by_time: Ints | None) -> Iterator[Outcome]:
     yield from _Records(columns, by_time).outcomes()
 
 
+def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats:
+    """The kernels' times (µs), those of each operator in proportion such that their sum is the time in which any runs.
+
+    cuDNN runs the groups of a convolution on streams of its own, and a kernel may begin before the one ahead of it in
+    the stream has ended (programmatic dependent launch).  Kernels of two operators are not compared: each takes the
+    time that it takes.  Kernels without an operator (-1) stay as they are.
+    """
+    order = np.lexsort((start, device, op))
+    begun, ended, mine = start[order], start[order] + us[order], op[order] * (1 << 16) + device[order]
+    if not (overlaps := (begun[1:] < ended[:-1]) & (mine[1:] == mine[:-1]) & (op[order][1:] >= 0)).any():
+        return us
+    rounded = 1.0 if bool((start == np.floor(start)).all()) else 0.0  # older traces state whole µs
+    out = us.copy()
+    bounds = np.flatnonzero(np.r_[True, mine[1:] != mine[:-1], True])
+    concerned = np.unique(np.searchsorted(bounds, np.flatnonzero(overlaps), side="right") - 1)
+    for a, b in zip(bounds[concerned].tolist(), bounds[concerned + 1].tolist(), strict=True):
+        before = np.maximum.accumulate(ended[a:b])[:-1]
+        twice = np.minimum(before - begun[a + 1 : b] - rounded, ended[a + 1 : b] - begun[a + 1 : b])
+        total = float((ended[a:b] - begun[a:b]).sum())
+        if total > 0:
+            out[order[a:b]] *= 1 - float(np.maximum(twice, 0.0).sum()) / total
+    return out
+
+
 class _Records:
     def __init__(self, columns: Columns, by_time: Ints | None) -> None:
         self._columns = columns
@@ -164,6 +188,7 @@ class _Records:
         bears_id = np.frombuffer(columns.kernel_id, dtype=np.int64) >= 0
         launched = bears_id if columns.launched is None else bears_id | columns.launched
         self._timeline = Timeline(self._start, self._us, self._device, launched, self._name)
+        self._us = without_overlap(self._us, self._start, self._op, self._device)
         self._problems: list[Problem] = []
         self._problem_index: dict[Problem, int] = {}
         self._problem_of = np.full(len(self._us), -1, dtype=np.int64)
@@ -282,14 +307,14 @@ class _Records:
         )
 
     def _tails(self) -> list[Fact]:
-        """What elementwise operators did to the products right after them."""
+        """What elementwise operators did to the products before them, and the gradients of GELUs written out."""
         steps = self._columns.steps
         index = np.full(len(self._columns.kinds) + 1, -1, dtype=np.int64)
         index[list(steps)] = np.arange(len(steps))
         kind = np.where(self._op >= 0, self._op_kind[self._op] if len(self._op_kind) else -1, -1)
         tanh = np.array([*map(is_tanh, self._columns.names), False])[self._name]
         kernels = Kernels(self._start, self._us, self._device, self._op, self._problem_of, index[kind], tanh)
-        return tails(kernels, self._problems, list(steps.values()))
+        return [*tails(kernels, self._problems, list(steps.values())), *gelu_gradients(kernels, list(steps.values()))]
 
     def _kernels(self) -> Iterator[Kernel]:
         """Totals per operator's name (and inputs, where it is no problem), problem, kernel and device."""

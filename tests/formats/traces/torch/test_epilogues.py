@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.formats.traces.torch.epilogues import LONGEST, STEPS, Kernels, Step, is_tanh, step, tails
+from logparse.formats.traces.torch.epilogues import LONGEST, STEPS, Kernels, Step, gelu_gradients, is_tanh, step, tails
 from logparse.model import GemmProblem
 
 PRODUCT = GemmProblem(m=3, n=2, k=5, batch_count=1, a_type="bf16_r")
@@ -114,3 +114,32 @@ def test_a_bias_is_a_vector_along_the_last_axis() -> None:
     assert word([3], [3]) == "add"
     assert word([2, 3], []) == "add"
     assert step("aten::add", {}) is None
+
+
+def test_the_gradient_of_a_gelu_that_is_written_out_is_a_run_of_its_steps() -> None:
+    steps = [Step(x, 6) for x in ("mul", "tanh_backward", "pow")] + [Step("mul", 7)]
+
+    def gradients(kinds: str, devices: str = "") -> list[tuple[int, int, list[str], float]]:
+        """Of kernels of 1 µs, each of an operator of its own but ``+``, which is one more of the operator before."""
+        count = len(kinds)
+        operators = np.cumsum([x != "+" for x in kinds])
+        known = [kinds[: i + 1].replace("+", "")[-1] for i in range(count)]
+        kernels = Kernels(
+            start=np.arange(count, dtype=np.float64),
+            us=np.ones(count),
+            device=np.array([int(x) for x in devices] or [0] * count, dtype=np.int64),
+            operator=operators.astype(np.int64),
+            problem=np.full(count, -1, dtype=np.int64),
+            step=np.array(["mtpM".find(x) for x in known], dtype=np.int64),
+            tanh=np.zeros(count, dtype=np.bool_),
+        )
+        values = [json.loads(x.value) for x in gelu_gradients(kernels, steps)]
+        return [(x["calls"], x["elements"], x["steps"], x["us"]) for x in values]
+
+    words = ["mul", "tanh_backward", "pow"]
+    assert gradients("-mtp-") == [(1, 6, words, 3.0)]
+    assert gradients("mtp-mt+p") == [(2, 6, words, 7.0)]
+    assert gradients("mtpMmtp") == [(2, 6, words, 6.0)], "another size ends a run"
+    assert gradients("mtpmtp", "000111") == [(2, 6, words, 6.0)], "and another device"
+    assert gradients("mt-mp") == [], "the gradient of another function"
+    assert gradients("-m-") == []

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from logparse.formats.hipblaslt import log as hipblaslt_log
 from logparse.formats.traces.torch import profiler
 from logparse.formats.traces.torch.event_cutter import TraceEvents
 from logparse.formats.traces.torch.gradients import Split, split
+from logparse.formats.traces.torch.records import without_overlap
 from logparse.formats.tunableop import untuned
 from logparse.ingest.input_file import InputFile
 from logparse.links import linked
@@ -417,3 +419,24 @@ def test_every_convolution_of_permuted_views_has_a_layout() -> None:
     assert sorted(map(sorted, layouts)) == [["NCHW"]] * 2 + [["NHWC"]] * 21  # type: ignore[type-var, arg-type]
     layers = {(p.layer, p.direction) for p in convs}
     assert all((layer, "F") in layers for layer, _ in layers)
+
+
+def test_kernels_of_one_operator_that_overlap_count_the_time_in_which_any_runs() -> None:
+    op, device = np.array([0, 0, 0, 0, 1, 1, -1, -1]), np.zeros(8, dtype=np.int64)
+    start = np.array([0.5, 4.0, 6.0, 20.0, 8.0, 30.0, 0.0, 1.0])
+    us = np.array([9.5, 10.0, 2.0, 5.0, 4.0, 1.0, 5.0, 5.0])
+    found = without_overlap(us, start, op, device)
+    assert found[:4].sum() == pytest.approx(13.5 + 5.0), "0.5 to 14 and 20 to 25"
+    assert found[:4] / us[:4] == pytest.approx(18.5 / 26.5), "each in proportion"
+    assert found[4:].tolist() == us[4:].tolist(), "operators are not compared, and what has none stays"
+    turned = np.random.default_rng(0).permutation(8)
+    assert without_overlap(us[turned], start[turned], op[turned], device[turned]) == pytest.approx(found[turned])
+    two = np.array([0, 1, 0, 0, 0, 0, 0, 0])
+    assert without_overlap(us, start, op, two)[1] == 10.0, "nor are two devices"
+
+
+def test_whole_microseconds_overlap_by_rounding() -> None:
+    op, device = np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
+    us = np.array([5.0, 5.0, 5.0])
+    assert without_overlap(us, np.array([0.0, 4.0, 8.0]), op, device).tolist() == us.tolist()
+    assert without_overlap(us, np.array([0.0, 4.0, 5.0]), op, device).sum() == pytest.approx(12.0)
