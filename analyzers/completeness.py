@@ -111,8 +111,12 @@ def _silent(tables: Tables) -> Iterator[Remark]:
     own = tables.sources[tables.sources["run"] == tables.run]
     units = ["call_lines", "message_lines", "measurement_lines", "fact_lines"]
     known = own[units].apply(pd.to_numeric, errors="coerce").sum(axis=1, min_count=1)
+    empty = set(own.loc[pd.to_numeric(own["bytes"], errors="coerce") == 0, "path"])
     for path in sorted(own.loc[known == 0, "path"]):
-        yield f"{path} holds no line of a format that is known: nothing of it is in what follows", {"path": path}
+        why = (
+            "is empty" if path in empty else "holds no line of a format that is known: nothing of it is in what follows"
+        )
+        yield f"{path} {why}", {"path": path}
 
 
 def _ranks(tables: Tables) -> Iterator[Remark]:

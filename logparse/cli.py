@@ -213,8 +213,11 @@ def top(
     from logparse import lookup
 
     held = opened(store)
-    rows = lookup.ranked(held, by=by, kind=kind, n=n, run=run)
-    notes = partial(remarks_of, held, held.latest_run(run))
+    of = held.latest_run(run)
+    rows = lookup.ranked(held, by=by, kind=kind, n=n, run=of)
+    if not rows.num_rows:
+        return Answer([lookup.no_problem(of, kind)], rows, "top")
+    notes = partial(remarks_of, held, of)
     return Answer([rows.drop_columns("text")], rows, "top", notes=lambda: (f"note: {x}" for x in notes()))
 
 

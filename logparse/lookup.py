@@ -140,6 +140,12 @@ def ranked(
     return rows.set_column(rows.column_names.index("problem"), "problem", labels)
 
 
+def no_problem(run: str, kind: str | None) -> str:
+    """What ``top`` states of a run without a problem of that kind."""
+    what = {None: "problem", "gemm": "GEMM", "grouped": "grouped GEMM", "conv": "convolution"}[kind]
+    return f"run {run} holds no {what}, neither a call nor a measurement (`logparse status` lists what the runs hold)"
+
+
 @dataclass(frozen=True)
 class Known:
     """What the store knows of one problem: rows of calls and measurements, each with the link's level and fan."""

@@ -401,6 +401,15 @@ def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
     assert (out.returncode, "TunableOp wrote no result" in out.stderr) == (0, True)
 
 
+def test_a_run_without_problems_is_named(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "tunableop_results0.csv").touch()
+    ingest([str(tmp_path / "tunableop_results0.csv")], store, run="none")
+    at = ("--store", store.url)
+    assert run("top", *at).stdout.startswith("run none holds no problem, neither")
+    assert run("top", *at, "--kind", "conv").stdout.startswith("run none holds no convolution, neither")
+    assert run("diff", "none", "none", *at).stdout.startswith("none → none: no problem in either run\n")
+
+
 def test_a_file_of_another_run_is_never_silently_ignored(tmp_path: Path) -> None:
     at = ("--store", str(tmp_path / "s"))
     assert run("ingest", LOG, "--run", "one", *at).returncode == 0

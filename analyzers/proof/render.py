@@ -150,9 +150,10 @@ _UNCOMPARED = "no time was compared: no problem has one of the same kind in both
 
 
 def diff_lines(found: Diff) -> list[str]:
-    counts = ", ".join(f"{found.count(state):,} {state}" for state in STATES if found.count(state)) or "no problem"
+    counts = ", ".join(f"{found.count(state):,} {state}" for state in STATES if found.count(state))
     floor = f", {found.floor_us:g} µs" if found.floor_us else ""
-    out = [f"{found.a} → {found.b}: {counts} (beyond {found.fail_on:.1%}{floor} and noise)"]
+    beyond = f"{counts} (beyond {found.fail_on:.1%}{floor} and noise)" if counts else "no problem in either run"
+    out = [f"{found.a} → {found.b}: {beyond}"]
     if not found.compared:
         out.append(f"{_UNCOMPARED}, and a gate fails on that")
     if found.devices:

@@ -106,17 +106,25 @@ def ceiling(
 
 @once
 def _each_us(tables: Tables) -> pd.Series:
-    """µs of one call of each problem in the run's traces, where these also count the run's calls.
+    """µs of one call of each problem in the run's traces: their kernels' time over the calls that they hold, whatever
+    else counts the run's calls.  The page's column ``traced_us`` is the same.
 
     The time of a problem is that of all texts whose calls count as its own.
     """
-    if not gpu_us(tables):
-        return pd.Series(dtype="float64")
-    total = kernels_of_run(tables).groupby("problem")["total_us"].sum()
-    known = pd.DataFrame({"us": total, "calls": calls_by_problem(tables.workload)}).astype("float64").dropna()
+    kernels, held = kernels_of_run(tables), tables.calls[tables.calls["category"] == "profiler"]
+    known = pd.DataFrame(
+        {
+            "us": kernels.groupby("problem")["total_us"].sum(),
+            "held": held.groupby("problem")["count"].sum(min_count=1),
+            "most": kernels.groupby("problem")["calls"].max(),
+        }
+    ).astype("float64")
     other = counted_as(tables).to_dict()
-    merged = known.groupby([other.get(text, text) for text in known.index]).sum()
-    return (merged["us"] / merged["calls"]).combine_first(known["us"] / known["calls"])
+    groups = known.groupby([other.get(text, text) for text in known.index])
+    merged = groups.sum(min_count=1).assign(most=groups["most"].max())
+    of_all, of_each = (one["us"] / one["held"].fillna(one["most"]) for one in (merged, known))
+    each = of_all.combine_first(of_each)
+    return each[each > 0]
 
 
 def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:

@@ -85,6 +85,7 @@ def test_a_file_of_nothing() -> None:
     units = {"call_lines": 0, "message_lines": 0, "measurement_lines": 0, "fact_lines": 0}
     t = tables(sources=[{"source_id": "x", "run": "r", "path": "empty.csv"} | units])
     assert "empty.csv holds no line of a format that is known" in said(t)
+    assert "empty.csv is empty" in said(replace(t, sources=t.sources.assign(bytes=0)))
     assert said(replace(t, sources=t.sources.assign(fact_lines=3))) == ""
 
 

@@ -472,7 +472,7 @@ def verdict(
         return [html.Strong("The store could not be read"), html.P(printable(error))]
     calls = f"{int(total['calls']):,} calls of " if pd.notna(total["calls"]) else ""
     time = (
-        f", {duration(float(total['total_us']))} in all"
+        f", calls × time of a call is {duration(float(total['total_us']))}"
         if pd.notna(total["total_us"]) and total["total_us"] > 0
         else ""
     )
@@ -530,7 +530,11 @@ def _time_bar(time: ComparedTime) -> list[object]:
         html.Span([html.I(className=name), f" {percent(us / total)} {text} ({duration(us)})"])
         for name, text, us in shown
     ]
-    of = "GPU time of the traces" if time.traced else "Time of the problems (calls × time; other kernels are unknown)"
+    of = (
+        "GPU time of the traces, of the calls that they hold"
+        if time.traced
+        else "Time of the problems (calls × time; other kernels are unknown)"
+    )
     gap = f"; {time.untimed_calls:,} calls have no time" if time.untimed_calls else ""
     return [
         html.P([html.B(f"{of}: {duration(total)}"), gap], className="time"),

@@ -15,7 +15,7 @@ from analyzers.recommend.ceiling import ASSUMED_SOLUTIONS, ceiling
 from analyzers.recommend.confidence import judgement
 from analyzers.recommend.ranking import recommend
 from logparse.model import Evidence, Finding
-from tests.analyzers.build import facts, measurement, tables, work
+from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import B, F, W, gemm
 
 ONE, TWO, THREE = gemm().text, gemm(2048).text, gemm(1024).text
@@ -28,8 +28,10 @@ def kernel(problem: str | None, total_us: float) -> dict[str, object]:
 
 def traced(**told: str) -> Tables:
     """A traced run of two steps: one problem's pick is measured, one is only traced, one is in no file at all."""
+    called = ((ONE, 100), (TWO, 50), (THREE, 50))
     return tables(
-        workload=[work(x, n, calls_from="profiler") for x, n in ((ONE, 100), (TWO, 50), (THREE, 50))],
+        calls=[call(x, count=n, category="profiler", source_id="t") for x, n in called],
+        workload=[work(x, n, calls_from="profiler") for x, n in called],
         measurements=[measurement(ONE, "Default", 100.0), measurement(ONE, "hipblaslt:9", 60.0)],
         kernels=[kernel(ONE, 12_000.0), kernel(TWO, 6_000.0), kernel(None, 2_000.0)],
         facts=facts("t", **told),
@@ -47,6 +49,20 @@ def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
     assert "at most 24.0% of GPU time" in first
     assert "of the step: unknown, the traces mark no steps" in first
     assert "calls without any time: 25.0%" in second
+
+
+def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> None:
+    """A log of 100 calls beside a trace of ten: its 1,200 µs are 120 each, as on the page, though alone it took 100."""
+    t = tables(
+        calls=[call(ONE, count=100), call(ONE, count=10, category="profiler", source_id="t")],
+        workload=[work(ONE, 100)],
+        measurements=[measurement(ONE, "Default", 100.0), measurement(ONE, "hipblaslt:9", 60.0)],
+        kernels=[kernel(ONE, 1_200.0)],
+    )
+    found = recommend(t, Settings())
+    assert (found.ceiling.default_us, found.ceiling.saving_us) == (12_000.0, pytest.approx(4_800.0))
+    assert [x.saving_us for x in found.findings] == [pytest.approx(4_800.0)]
+    assert found.ceiling.gpu_share is None
 
 
 def test_the_line_names_what_each_share_is_of() -> None:
