@@ -16,6 +16,7 @@ from analyzers.evidence.runs import tables_of_logs
 from logparse.formats.traces.torch.records import ASSIGNED, BY_ORDER, UNREAD
 from logparse.model import Evidence, Finding
 from logparse.store import Store
+from logparse.text import counted
 
 NAME = "completeness"
 MASK_BITS: Mapping[str, int] = {
@@ -72,10 +73,10 @@ def _mask(tables: Tables) -> Iterator[Remark]:
     if not len(rows):
         return
     present = sorted(set(rows["category"]), key=lambda x: MASK_BITS[x])
-    mask = sum(MASK_BITS[name] for name in present)
+    bits = [MASK_BITS[name] for name in present]
+    mask, terms = sum(bits), f" ({' + '.join(map(str, bits))})" if len(bits) > 1 else ""
     yield (
-        f"the logs hold {', '.join(present)}: the log mask must have had at least {mask} "
-        f"({' + '.join(str(MASK_BITS[x]) for x in present)})",
+        f"the logs hold {', '.join(present)}: the log mask must have had at least {mask}{terms}",
         {"mask": mask, "categories": tuple(present)},
     )
     nvidia = tables.messages["function"].fillna("").astype(str).str.startswith("cublas")
@@ -84,9 +85,9 @@ def _mask(tables: Tables) -> Iterator[Remark]:
     hidden = [str(x) for x, have in by_source.items() if have & set(BY_LEVEL) and not have & set(BEYOND_LEVEL)]
     if hidden:
         yield (
-            f"{len(hidden)} log(s) hold {'/'.join(BY_LEVEL)} lines but no bench or profile lines. If bench lines were "
-            "wanted: HIPBLASLT_LOG_LEVEL, set to anything, silently disables HIPBLASLT_LOG_MASK; unset it and set "
-            "HIPBLASLT_LOG_MASK=32",
+            f"{counted(len(hidden), 'log')} with {'/'.join(BY_LEVEL)} lines but no bench or profile lines. If bench "
+            "lines were wanted: HIPBLASLT_LOG_LEVEL, set to anything, silently disables HIPBLASLT_LOG_MASK; unset it "
+            "and set HIPBLASLT_LOG_MASK=32",
             {"sources": tuple(hidden)},
         )
 

@@ -230,6 +230,8 @@ def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, s
     share, of_all = total.share_of_w or 0.0, total.share_of_all or 0.0
     missing = int(rows["sibling_us"].isna().sum())
     message = f"{where}: none of {total.problems:,} backward-weight problems is slow."
+    if total.problems == 1:
+        message = f"{where}: its one backward-weight problem is not slow."
     if total.slow:
         unit, each = ("s", 1e6) if total.w_us >= 1e7 else ("ms", 1e3)
         are, hold = ("is", "It holds") if total.slow == 1 else ("are", "They hold")
@@ -261,7 +263,6 @@ def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, s
         analyzer=NAME,
         message=message,
         evidence=Evidence(source_id=total.source_id, details=evidence),
-        advice=_advice(known) if total.slow else None,
     )
 
 

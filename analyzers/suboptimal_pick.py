@@ -22,6 +22,7 @@ from analyzers.evidence.program_changes import advice, by_hand, may_be_so
 from analyzers.evidence.target import arch, machine, same_device, serves
 from logparse.formats.tunableop.signature import untunable
 from logparse.model import Evidence, Finding, Override, Problem, Solution, problem_from_text, solution_from_text
+from logparse.text import counted
 
 NAME = "suboptimal-pick"
 BAD_REGRET = 0.10
@@ -83,9 +84,9 @@ def _distribution(rows: pd.DataFrame) -> Finding:
     words = []
     if regret is not None:
         words.append(
-            f"picks of {regret.problems:,} problems against the best known: regret median {regret.median:.1%}, p90 "
-            f"{regret.p90:.1%}, largest {regret.largest:.1%}; {regret.share_above_10_percent:.0%} of their time is in "
-            "problems with more than 10 %"
+            f"picks of {counted(regret.problems, 'problem')} against the best known: regret median "
+            f"{regret.median:.1%}, p90 {regret.p90:.1%}, largest {regret.largest:.1%}; "
+            f"{regret.share_above_10_percent:.0%} of their time is in problems with more than 10 %"
         )
     if unmeasured:
         words.append(f"unmeasured (no time of what was picked): {unmeasured:,}")

@@ -143,7 +143,7 @@ def ranked(
 def no_problem(run: str, kind: str | None) -> str:
     """What ``top`` states of a run without a problem of that kind."""
     what = {None: "problem", "gemm": "GEMM", "grouped": "grouped GEMM", "conv": "convolution"}[kind]
-    return f"run {run} holds no {what}, neither a call nor a measurement (`logparse status` lists what the runs hold)"
+    return f"run {run} holds no {what} that a job called or that was measured (`logparse status` lists what runs hold)"
 
 
 @dataclass(frozen=True)

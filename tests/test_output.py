@@ -405,8 +405,8 @@ def test_a_run_without_problems_is_named(store: Store, tmp_path: Path) -> None:
     (tmp_path / "tunableop_results0.csv").touch()
     ingest([str(tmp_path / "tunableop_results0.csv")], store, run="none")
     at = ("--store", store.url)
-    assert run("top", *at).stdout.startswith("run none holds no problem, neither")
-    assert run("top", *at, "--kind", "conv").stdout.startswith("run none holds no convolution, neither")
+    assert run("top", *at).stdout.startswith("run none holds no problem that a job called")
+    assert run("top", *at, "--kind", "conv").stdout.startswith("run none holds no convolution that a job called")
     assert run("diff", "none", "none", *at).stdout.startswith("none → none: no problem in either run\n")
 
 

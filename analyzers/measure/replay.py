@@ -37,7 +37,7 @@ from logparse.location import absolute
 from logparse.model import Fact, Measurement, Problem, Record, Solution, problem_from_text, solution_from_text
 from logparse.store import Store
 from logparse.store.announcements import announced
-from logparse.text import is_object
+from logparse.text import counted, is_object
 
 FORMAT = "replay"
 
@@ -393,4 +393,4 @@ class _Recorder:
         self._report.seconds = time.monotonic() - self._started
         drifted = sum(result.drifted for result in self._report.results)
         if drifted:
-            self._report.remarks.append(f"{drifted} problem(s) were measured while the device drifted, twice")
+            self._report.remarks.append(f"{counted(drifted, 'problem')} measured while the device drifted, twice")

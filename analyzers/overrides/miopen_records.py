@@ -204,7 +204,7 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
     def check(name: str, data: bytes) -> list[tuple[str, str]]:
         match = find_db.FILE_NAME.fullmatch(name)
         if match is None or match["kind"] != kind or not match["version"]:
-            raise InputError("its name does not name a device and build, as MIOpen's own names do")
+            raise InputError("its name does not name a device and build, as those of MIOpen's user databases do")
         return [("name", name)]
 
     return check

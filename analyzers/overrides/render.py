@@ -95,7 +95,7 @@ def rows_frame(file: OverrideFile) -> pd.DataFrame:
 
 
 def convert_lines(found: Converted) -> list[str]:
-    out = [f"{found.rows:,} rows; {sum(found.refused.values()):,} left out"]
+    out = [f"{counted(found.rows, 'row')}; {sum(found.refused.values()):,} left out"]
     ranked = sorted(found.refused.items(), key=lambda entry: (-entry[1], entry[0]))
     out += [f"  {count:,}: {reason}" for reason, count in ranked[:_SHOWN]]
     out += [f"  and {len(ranked) - _SHOWN:,} reasons more"] if len(ranked) > _SHOWN else []
@@ -104,7 +104,7 @@ def convert_lines(found: Converted) -> list[str]:
 
 def merge_lines(found: Merged) -> list[str]:
     untimed = sum(conflict.taken.time_us is None for conflict in found.conflicts)
-    out = [f"{found.keys:,} keys; {len(found.conflicts):,} with different solutions, the fastest taken"]
+    out = [f"{counted(found.keys, 'key')}; {len(found.conflicts):,} with different solutions, the fastest taken"]
     out[0] += f" ({untimed:,} without times: the first file's)" if untimed else ""
     for conflict in found.conflicts:
         others = "; ".join(f"{x.solution} {_ms(x.time_us)} ({x.file}:{x.line})" for x in conflict.others)
@@ -115,6 +115,8 @@ def merge_lines(found: Merged) -> list[str]:
 
 def export_lines(found: Exported) -> list[str]:
     ranked = Counter(found.refused).most_common()
+    if not found.problems and not found.refused:
+        return ["nothing to export: no problem that was chosen is of a kind that this format has"]
     out = [counted(found.problems, "problem"), *(f"  left out {n:,}: {reason}" for reason, n in ranked[:_SHOWN])]
     return [*out, *([f"  and {len(ranked) - _SHOWN:,} reasons more"] if len(ranked) > _SHOWN else [])]
 

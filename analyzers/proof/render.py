@@ -21,7 +21,7 @@ from analyzers.proof.verify import Verification
 from analyzers.proof.verify_actions import ActionProof
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, ROWS, Answer
-from logparse.text import duration
+from logparse.text import counted, duration
 
 _SHOWN, _WIDE = 8, 60
 _NO_XML = {i: f"\\x{i:02x}" for i in range(32) if i not in (9, 10, 13)}
@@ -102,7 +102,7 @@ def verify_lines(found: Verification) -> list[str]:
     timed = [x for x in found.outcomes if x.gained_us is not None]
     if timed:
         promise = "" if found.promised_us is None else f", {_signed(found.promised_us)} were promised for these"
-        out.append(f"gained {_signed(found.gained_us)} per run on {len(timed):,} problems{promise}")
+        out.append(f"gained {_signed(found.gained_us)} per run on {counted(len(timed), 'problem')}{promise}")
     inside, judged = found.predicted
     if judged:
         out.append(f"{inside:,} of {judged:,} gains are in the interval predicted for a job (95 %)")

@@ -49,7 +49,7 @@ def verify_findings(before: Tables, after: Tables, findings: pd.DataFrame, fail_
         outcomes,
         (),
         complaints,
-        tuple(_failures(outcomes, complaints)),
+        tuple(_failures(outcomes, complaints, _without_promise(before.run, findings))),
         run_us=run_us(before, after, in_any_layout),
     )
 
@@ -146,12 +146,20 @@ def _effect(before: str | None, after: str | None, called: bool) -> Effect:
     return "changed kernel" if before != after else "unchanged kernel"
 
 
-def _failures(outcomes: Sequence[Outcome], complaints: Sequence[str]) -> Iterator[str]:
+def _without_promise(run: str, findings: pd.DataFrame) -> str:
+    """Why there is nothing to judge a run by: the store holds the findings of one ``recommend`` only."""
+    others = sorted(set(findings["run"].dropna().astype(str)) - {run})
+    if others and not (findings["run"] == run).any():
+        return f"the store's last `logparse recommend` was of run {', '.join(others)}: repeat it with --run {run}"
+    return "the run before has no findings of known worth (`logparse recommend` writes them)"
+
+
+def _failures(outcomes: Sequence[Outcome], complaints: Sequence[str], unpromised: str) -> Iterator[str]:
     yield from complaints
     for outcome in outcomes:
         if outcome.move == "slower":
             yield f"{outcome.label}: slower, {outcome.before_us:.4g} to {outcome.after_us:.4g} µs"
     if not outcomes:
-        yield "nothing was promised: the run before has no findings of known worth (`logparse recommend` writes them)"
+        yield f"nothing was promised: {unpromised}"
     elif not any(outcome.effect == "changed kernel" for outcome in outcomes):
         yield "no problem of a finding runs another kernel than before"

@@ -23,6 +23,7 @@ from logparse.formats.format import Emission, Writer
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.tunableop.signature import torch_version
 from logparse.model import Family, Finding, Override, Problem
+from logparse.text import counted
 
 WILDCARDS_FROM = (2, 15)
 """The first PyTorch whose TunableOp matches rows with wildcards."""
@@ -79,7 +80,9 @@ def emissions(
         files += made.files
         rows += made.held
         notes += own_notes if made.files else ()
-        notes += [f"{writer.name}: {len(left)} override(s) not written: {why}" for why, left in made.refused.items()]
+        notes += [
+            f"{writer.name}: {counted(len(left), 'override')} not written: {why}" for why, left in made.refused.items()
+        ]
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
     apply = apply_script(rows, files, target, folder, "" if settings.confirmed_only else caution)

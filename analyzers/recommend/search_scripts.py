@@ -15,7 +15,7 @@ from analyzers.overrides.commands import COMMANDS
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission
 from logparse.model import ConvProblem, Finding, GemmProblem, Problem
-from logparse.text import printable
+from logparse.text import counted, printable
 
 _MIOPEN = """\
 #!/bin/sh
@@ -111,7 +111,7 @@ def scripts(
             use = "run it on the GPU (hours, most valuable first; stop when you like), then ingest what it wrote"
             made.append(Emission(name, text.encode(), use))
         if refused:
-            notes.append(f"{name}: {len(refused)} problem(s) left out: {refused[0]}")
+            notes.append(f"{name}: {counted(len(refused), 'problem')} left out: {refused[0]}")
     return made, notes
 
 

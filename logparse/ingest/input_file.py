@@ -87,8 +87,10 @@ class InputFile:
         return int(info.size or 0)
 
     def raw(self) -> BinaryIO:
-        """The stored bytes, as a stream.  Raises OSError."""
+        """The stored bytes, as a stream.  Raises OSError, and InputError where standard input is closed."""
         if self._fs is None:
+            if sys.stdin is None:  # as Python has it where the descriptor is closed
+                raise InputError("standard input is closed")
             return cast(BinaryIO, sys.stdin.buffer)
         if isinstance(self._fs, pafs.LocalFileSystem):
             return open(self._inner, "rb", buffering=0)
@@ -416,7 +418,9 @@ def find_inputs(paths: Iterable[str]) -> tuple[dict[str, int], list[tuple[str, s
             missing.append((path, printable(str(error))))
             continue
         if not files:
-            missing.append((path, f"{printable(path)}: no such file, and as a folder or pattern it matches nothing"))
+            why = "no such file, and as a folder or pattern it matches nothing"
+            why = "a folder without a file to read" if os.path.isdir(path) else why
+            missing.append((path, f"{printable(path)}: {why}"))
         found |= files
     # A link beside its file, such as latest.log, is no second log.  A link to itself is its own real path.
     linked = {path: os.path.realpath(path) for path in found if os.path.islink(path)}

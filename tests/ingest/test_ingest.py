@@ -529,6 +529,17 @@ def test_an_archive_is_no_stream_of_lines(store: Store, tmp_path: Path, monkeypa
     assert store.sources().empty
 
 
+def test_inputs_that_hold_nothing_are_named_as_what_they_are(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "loop").symlink_to("loop")
+    assert one(ingest([str(tmp_path / "logs")], store)).error.endswith("logs: a folder without a file to read")
+    assert "it matches nothing" in one(ingest([str(tmp_path / "*.log")], store)).error
+    monkeypatch.setattr(sys, "stdin", None)
+    assert one(ingest(["-"], store)).error == "standard input is closed"
+
+
 def test_a_pipe_is_named_as_one(store: Store, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert "a pipe or device" in one(ingest([str(tmp_path / "pipe")], store)).error

@@ -51,7 +51,7 @@ def test_channels_last_is_found_again_and_paid() -> None:
     assert found.run_us == (5600.0, 1500.0)
     assert verify_lines(found) == [
         "a → b: problems of the findings: 1 changed kernel",
-        "gained 4 ms per run on 1 problems, 3 ms were promised for these",
+        "gained 4 ms per run on 1 problem, 3 ms were promised for these",
         "end to end: 5.6 ms → 1.5 ms of GPU time, gained 4.1 ms (+73.2%)",
         "verified",
     ]
@@ -79,6 +79,8 @@ def test_slower_unchanged_and_gone() -> None:
 def test_nothing_was_promised() -> None:
     for none in (findings(), findings((W, None)), findings((W, 5.0), label="other")):
         assert "nothing was promised" in verify_findings(BEFORE, BEFORE, none).failures[0]
+    [failure] = verify_findings(BEFORE, BEFORE, findings((W, 3000.0), label="other")).failures
+    assert "last `logparse recommend` was of run other: repeat it with --run a" in failure
 
 
 def test_promises_are_per_call() -> None:

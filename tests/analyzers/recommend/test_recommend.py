@@ -241,7 +241,7 @@ def test_another_target_gets_no_override(found: Recommendation) -> None:
 def test_what_a_writer_refuses_is_a_note(found: Recommendation) -> None:
     made = emissions(found, HERE, [writer(fails=True)], Settings(), commands={})
     assert made.notes[1] == (
-        "test: 2 override(s) not written: hipblaslt_revision is unknown: give --target with a tuning file"
+        "test: 2 overrides not written: hipblaslt_revision is unknown: give --target with a tuning file"
     )
     assert [x.split(":")[0] for x in made.notes[2:]] == ["tune_miopen.sh", "tune_hipblaslt.sh"]
     assert made.files == ()
@@ -458,4 +458,4 @@ def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
     found = recommend(tables(workload=[work(mine.text, 3)], measurements=rows, sources=sources), Settings())
     assert {x.problem.text for x in found.findings if x.problem is not None} == {mine.text}
     (regrets,) = (x.message for x in found.remarks if x.analyzer == "suboptimal-pick")
-    assert regrets.startswith("picks of 1 problems")
+    assert regrets.startswith("picks of 1 problem ")
