@@ -138,6 +138,25 @@ def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
             "one process, and different logs of a process are taken for the same calls; where they are not, "
             "`ingest --pid` or `--run` keeps them apart"
         )
+    yield from _of_two_libraries(logs, what)
+
+
+def _of_two_libraries(logs: Sequence[_Log], what: str) -> Iterator[str]:
+    """On some GPUs rocBLAS passes its calls on to hipBLASLt; on others the two libraries log different calls."""
+    counted = {(log.path, log.pid): log for log in logs if log.counted}
+    pairs = [(log, counted.get((log.path, log.pid))) for log in logs if not log.counted]
+    apart = [(log, other) for log, other in pairs if other and _of_rocblas(log) != _of_rocblas(other)]
+    if apart:
+        left, beside = [log for log, _ in apart], list(dict.fromkeys(other for _, other in apart))
+        yield (
+            f"not counted: {_calls(left, what)} of {_named(left)} beside {_named(beside)}: rocBLAS and hipBLASLt of "
+            "one process are taken for the same calls; where rocBLAS does not use hipBLASLt, give each library a file "
+            "(ROCBLAS_LOG_PATH, HIPBLASLT_LOG_FILE) and a run"
+        )
+
+
+def _of_rocblas(log: _Log) -> bool:
+    return log.category.startswith("rocblas")
 
 
 def _alike(logs: Sequence[_Log], what: str) -> Iterator[str]:

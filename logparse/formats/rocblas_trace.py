@@ -6,11 +6,14 @@
     rocblas_gemm_ex,N,T,512,1024,256,1,0x7fba194f6000,f16_r,512,0x7fba19476000,f16_r,1024,0,0x7fba17500000,f16_r,512,
         0x7fba17500000,f16_r,512,f32_r,0,0,none,atomics_not_allowed                                       (one line)
     rocblas_sgemm_strided_batched,N,N,64,64,32,1,0x7f…,64,2048,0x7f…,32,2048,0,0x7f…,64,4096,12,atomics_not_allowed
+    rocblas_internal,rocblas_gemm_tensile_backend,T,T,96,64,128,1,0x7f…,128,0x7f…,64,0,0x7f…,96,0x7f…,96,atomics_allowed
 
-Produced by ``ROCBLAS_LAYER=1`` on standard error or in ``ROCBLAS_LOG_TRACE_PATH``; one line per call.  Names of types
-stand only in the ``_ex`` functions, the others have one by their letter.  The mode of atomics at the end came with
-rocBLAS 4.  Functions that are no GEMM are messages.  A trace holds the problems of a bench log (``ROCBLAS_LAYER=2``)
-and addresses, so that most lines differ: the bench log is the faster one to read.
+Produced by ``ROCBLAS_LAYER=1`` on standard error or in ``ROCBLAS_LOG_TRACE_PATH``; one line per call. Names of types
+stand only in the ``_ex`` functions, the others have one by their letter. The mode of atomics at the end came with
+rocBLAS 4. Functions that are no GEMM are messages. So are the lines of ``ROCBLAS_LAYER=8`` (ROCm 7), which name what
+runs a GEMM whose call another line holds: Tensile, hipBLASLt or rocBLAS's own source kernels. A trace holds the
+problems of a bench log (``ROCBLAS_LAYER=2``) and addresses, so that most lines differ: the bench log is the faster one
+to read.
 Source: ROCm/rocBLAS library/src/include/logging.hpp (``log_trace``), library/src/blas3/rocblas_gemm*_imp.hpp,
 library/src/blas_ex/rocblas_gemm*_ex*.
 """
@@ -45,6 +48,7 @@ def _of_ex(batching: str) -> tuple[str, ...]:
 
 
 _ARGUMENTS_OF_EX = {batching: _of_ex(batching) for batching in _ARGUMENTS}
+_INTERNAL = "rocblas_internal"
 _MODE = regex(r",atomics_(?:not_)?allowed\Z")
 _CELLS = regex(r",(?![^(]*\))")
 """Commas outside the parentheses of a complex number."""
@@ -58,6 +62,8 @@ def read(text: str) -> Outcome:
     body = _MODE.sub("", text)
     name, *cells = _CELLS.split(body)
     gemm = FUNCTION.match(name)
+    if name == _INTERNAL and cells and _LINE.match(text):
+        return Outcome("message", [Message(category=CATEGORY, function=cells[0], text=_ADDRESS.sub("0x@", text))])
     if gemm is None:
         if body == text or not _LINE.match(text):
             return FOREIGN  # names in prose
@@ -80,6 +86,6 @@ FORMAT = LineFormat(
     name="rocblas-trace",
     about="rocBLAS trace log (ROCBLAS_LAYER=1)",
     markers=(b"rocblas_",),
-    start=rb"(?<![\w./:-])rocblas_[a-z]\w*(?=,\S)",
+    start=rb"(?<![\w./:-])(?<!rocblas_internal,)rocblas_[a-z]\w*(?=,\S)",
     read=read,
 )

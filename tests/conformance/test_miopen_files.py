@@ -120,8 +120,34 @@ def test_find_is_as_the_expected_differences_state(rocm: Rocm, tmp_path: Path) -
         assert driver.ask(one) == TARGET["miopen_version"]
         for text, (algorithm, ms) in FOUND.items():
             (tmp_path / "db" / FILE).write_text(f"{key_of(call(one))}={naive};{text}\n", encoding="utf-8")
-            (best, *_) = driver.ask(["folder", str(tmp_path / "db")])
+            (best, *_) = driver.ask(["folder", str(tmp_path / "db"), {}])
             assert best == [algorithm, pytest.approx(ms)], text
+
+
+MODES = [("", ""), ("1", ""), ("2", ""), ("3", ""), ("5", ""), ("5", "1"), ("5", "2"), ("3", "3")]
+"""MIOPEN_FIND_MODE and MIOPEN_FIND_ENFORCE, where they are set."""
+
+
+def test_find_modes_that_pass_over_rows(rocm: Rocm, tmp_path: Path) -> None:
+    """NORMAL (1) and any enforcement from 2 on measure again and overwrite the row; the other modes take it."""
+    (one,) = [x for x in asked() if x[:2] == ("F", "f32_r") and x[2][5] == 3 and x[4] == 1 and x[5] == 1]
+    for name in ("empty", "db"):
+        (tmp_path / name).mkdir()
+    path, row = tmp_path / "db" / FILE, f"{key_of(call(one))}={item(NAIVE['F'], 'F', 0.5)}\n"
+    settings = {"MIOPEN_SYSTEM_DB_PATH": str(tmp_path / "empty"), "MIOPEN_CUSTOM_CACHE_DIR": str(tmp_path / "cache")}
+    taken = []
+    with rocm.driver("miopen_find", SETTINGS | settings | {"MIOPEN_LOG_LEVEL": "2"}) as driver:
+        driver.ask(one)
+        for mode, enforced in MODES:
+            path.write_text(row, encoding="utf-8")
+            pairs = {"MIOPEN_FIND_MODE": mode, "MIOPEN_FIND_ENFORCE": enforced}
+            answers = driver.ask(
+                ["folder", str(tmp_path / "db"), {name: value for name, value in pairs.items() if value}]
+            )
+            used = any(ms == pytest.approx(0.5) for _, ms in answers)
+            assert used == (path.read_text(encoding="utf-8") == row)
+            taken.append(used)
+    assert taken == [mode != "1" and enforced in ("", "1") for mode, enforced in MODES]
 
 
 def test_miopen_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:

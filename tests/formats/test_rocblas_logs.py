@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.formats import rocblas, rocblas_bench_output, rocblas_trace
+from logparse.ingest import ingest
 from logparse.links import linked
 from logparse.model import Call, Fact, GemmProblem, Measurement, Message, Record, Reject, Solution
+from logparse.store import Store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.formats.reading import read_lines, records, stream
 
@@ -62,6 +66,25 @@ def test_other_functions_are_messages_without_addresses() -> None:
     assert texts["rocblas_saxpy"] == "rocblas_saxpy,1048576,2,0x@,1,0x@,1,atomics_not_allowed"
     assert set(texts) == {f"rocblas_{x}" for x in ("create_handle", "set_stream", "saxpy", "destroy_handle")}
     assert units["foreign"] == 3  # a sentence, and one whose list of names is split off
+
+
+def test_lines_of_the_internal_layer_are_messages(store: Store, tmp_path: Path) -> None:
+    """As the real rocBLAS 5.2 wrote them under ROCBLAS_LAYER=9: the call and what runs it count once."""
+    call = (
+        "rocblas_gemm_ex,T,T,96,64,128,1,0x7f6113fff010,bf16_r,128,0x7f6113fff010,bf16_r,64,0,0x7f6113fff010,bf16_r,96,"
+        "0x7f6113fff010,bf16_r,96,f32_r,0,0,none,atomics_not_allowed"
+    )
+    inner = (
+        "rocblas_internal,rocblas_gemm_tensile_backend,T,T,96,64,128,1,0x7f6113fff010,128,0x7f6113fff010,64,0,"
+        "0x7f6113fff010,96,0x7f6113fff010,96,atomics_not_allowed"
+    )
+    path = tmp_path / "trace.log"
+    path.write_text(f"{call}\n{inner}\n" * 3)
+    ingest([str(path)], store)
+    tables = store.frames()
+    (counts,) = tables["sources"][["call_lines", "message_lines", "reject_lines"]].to_numpy().tolist()
+    assert counts == [3, 3, 0]
+    assert tables["messages"]["function"].tolist() == ["rocblas_gemm_tensile_backend"]
 
 
 def test_a_cut_line_is_a_reject() -> None:

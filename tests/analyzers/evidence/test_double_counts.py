@@ -45,6 +45,18 @@ def test_what_is_unknown_is_reported(store: Store, tmp_path: Path, samples: dict
     assert set(said) <= set(missing(store)), "status states it, too"
 
 
+def test_two_libraries_in_one_stream(store: Store, tmp_path: Path) -> None:
+    """``workload`` takes the calls of one of them, which is right only where rocBLAS passes its own on."""
+    lines = [line for line in (SAMPLES / RANK0).read_text().splitlines() if line.startswith("hipblaslt-bench ")]
+    own = "./rocblas-bench -f gemm_ex --transposeA T --transposeB T -m 96 -n 64 -k 128 --alpha 1 --a_type bf16_r"
+    own += " --lda 128 --b_type bf16_r --ldb 64 --beta 0 --c_type bf16_r --ldc 96 --d_type bf16_r --ldd 96"
+    own += " --compute_type f32_r --algo 0 --solution_index 0 --flags 0"
+    (tmp_path / "job_77.log").write_text("\n".join([*lines, own, own, ""]))
+    ingest([str(tmp_path / "job_77.log")], store, run="run")
+    (remark,) = remarks_of(store, "run")
+    assert remark.startswith("not counted: 2 GEMM calls of job_77.log: rocblas_bench beside job_77.log: bench: ")
+
+
 def test_where_the_numbers_are_shown(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.log", "b.log"):
         shutil.copy(SAMPLES / RANK0, tmp_path / name)

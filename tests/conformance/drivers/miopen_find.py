@@ -4,8 +4,8 @@ Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU.  MIOpen reads its 
 process forks for each question.
 
 Questions and answers are JSON values, one per line.  The first question is the convolution, as ``miopen.py`` describes
-it; its answer is the library's version.  Then ``["folder", path]``: the algorithm and the time (ms) of each result of
-``miopenFindConvolution…Algorithm`` with MIOPEN_USER_DB_PATH there.
+it; its answer is the library's version.  Then ``["folder", path, settings]``: the algorithm and the time (ms) of each
+result of ``miopenFindConvolution…Algorithm`` with MIOPEN_USER_DB_PATH there and these variables.
 """
 
 import json
@@ -18,16 +18,16 @@ from miopen import Convolution, Library
 
 def main():
     library = Library()
-    convolution = Convolution(library, json.loads(sys.stdin.readline()))
+    call = json.loads(sys.stdin.readline())
     print(json.dumps(library.version()), flush=True)
 
-    def answer(folder):
-        os.environ["MIOPEN_USER_DB_PATH"] = folder
-        return library.find(convolution)
+    def answer(folder, settings):
+        os.environ.update(settings, MIOPEN_USER_DB_PATH=folder)
+        return library.find(Convolution(library, call))  # its descriptor reads MIOPEN_FIND_MODE
 
     for line in sys.stdin:
-        _, folder = json.loads(line)
-        print(json.dumps(forked(lambda folder=folder: answer(folder))), flush=True)
+        _, *asked = json.loads(line)
+        print(json.dumps(forked(lambda asked=asked: answer(*asked))), flush=True)
 
 
 main()

@@ -1,0 +1,27 @@
+"""A job: products through the real hipBLASLt in several threads at once.
+
+``hipblaslt_threads.py CALLS TIMES END``: each call (JSON, as ``hipblaslt_lookup.py`` describes it) so often in a thread
+of its own; END is how the process ends then: ``"exit"`` or ``"kill"``.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+
+from hipblaslt import Library
+
+
+def main():
+    calls, times, end = map(json.loads, sys.argv[1:])
+    threads = [threading.Thread(target=lambda call=call: list(Library().run(call, times))) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if end == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+main()

@@ -1,0 +1,64 @@
+"""What the real hipBLASLt's logs hold, and what is read of them: settings, threads, and how a process ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from logparse.ingest import ingest
+from logparse.store import Store
+from tests.conformance.rocm import HERE, Rocm
+
+CALLS = [["N", "N", 64 + 16 * number, 32, 96, 1, [14] * 4, 2, 0] for number in range(4)]
+TIMES = 100
+MACHINE = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-", "PYTHONPATH": str(HERE.parents[1])}
+"""The second for the backend of groups, with which the driver asks the C++ object."""
+
+
+def job(rocm: Rocm, folder: Path, threads: int, end: str, **settings: str) -> bytes:
+    """What a job of so many threads writes to standard error; its log files lie in the folder."""
+    path = {"HIPBLASLT_LOG_FILE": str(folder / "hipblaslt_%i.log")}
+    words = [json.dumps(x) for x in (CALLS[:threads], TIMES, end)]
+    command = [str(rocm.launcher), str(HERE / "drivers/hipblaslt_threads.py"), *words]
+    environment = rocm.environment(MACHINE | path | settings)
+    return subprocess.run(command, env=environment, check=False, timeout=300, stderr=subprocess.PIPE).stderr
+
+
+def counts(store: Store, folder: Path) -> dict[str, int]:
+    """Calls by category of the job's log, as ingest reads it."""
+    (path,) = folder.glob("hipblaslt_*.log")
+    ingest([str(path)], store, run="job")
+    calls = store.frames()["calls"]
+    assert {str(pid) for pid in calls["pid"]} == {path.stem.rpartition("_")[2]}, "%i is the process"
+    assert calls["problem"].str.extract(r"mnk=(\d+),32,96 ")[0].astype(int).isin([x[2] for x in CALLS]).all()
+    return {str(name): int(count) for name, count in calls.groupby("category")["count"].sum().items()}
+
+
+@pytest.mark.parametrize("end", ["exit", "kill"])
+def test_bench_lines_outlive_the_process(rocm: Rocm, store: Store, tmp_path: Path, end: str) -> None:
+    """Profile records are lost with a process that does not end by itself."""
+    job(rocm, tmp_path, 1, end, HIPBLASLT_LOG_MASK="0x60")
+    assert counts(store, tmp_path) == {"bench": TIMES} | ({"profile": TIMES} if end == "exit" else {})
+
+
+def test_of_all_categories_in_four_threads_the_profile_counts(rocm: Rocm, store: Store, tmp_path: Path) -> None:
+    """Threads tear lines of several categories; these are rejects, and never calls that nobody made."""
+    job(rocm, tmp_path, 4, "exit", HIPBLASLT_LOG_MASK="255")
+    found, every = counts(store, tmp_path), 4 * TIMES
+    assert (found["profile"], found["extended_profile"]) == (every, every)
+    assert found["bench"] <= every
+    assert found["trace"] <= every
+    assert store.frames()["workload"]["calls"].sum() == every
+
+
+def test_a_mask_with_a_comma_ends_there(rocm: Rocm, store: Store, tmp_path: Path) -> None:
+    job(rocm, tmp_path, 1, "exit", HIPBLASLT_LOG_MASK="32,64")
+    assert set(counts(store, tmp_path)) == {"bench"}
+
+
+def test_an_empty_level_switches_the_log_off(rocm: Rocm, tmp_path: Path) -> None:
+    assert job(rocm, tmp_path, 1, "exit", HIPBLASLT_LOG_MASK="96", HIPBLASLT_LOG_LEVEL="") == b""
+    assert not list(tmp_path.iterdir())
