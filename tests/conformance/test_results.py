@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from analyzers.measure.correctness import error_bound
+from logparse.formats.hipblaslt import bench, log, profile
 from logparse.formats.miopen.problem_key import problem_from_key
-from logparse.model import GemmProblem, Member, Problem
+from logparse.links import linked
+from logparse.model import Call, GemmProblem, Member, Problem
 from tests.conformance.loop import Loop
 from tests.conformance.rocm import Rocm
 
@@ -93,10 +95,26 @@ def all_right(loop: Loop, backend: str, problems: Sequence[Problem], most: int) 
         assert all(error < error_bound(problem) and not fault for error, fault in found), (problem, found)
 
 
+def logged(folder: Path, problems: Sequence[Problem]) -> None:
+    """Each problem is what bench, trace and profile log state of it, and they state no other."""
+    (path,) = folder.glob("hipblaslt_*.log")
+    found: dict[str, list[Problem]] = {"bench": [], "trace": [], "profile": []}
+    for line in dict.fromkeys(path.read_text(encoding="utf-8").splitlines()):
+        outcomes = [format.read(line) for format in (bench, log, profile)]
+        (call,) = (x for outcome in outcomes if outcome.unit == "call" for x in outcome.records if isinstance(x, Call))
+        found[call.category].append(call.problem)
+    for texts in found.values():
+        assert all(any(linked(problem, x) for x in texts) for problem in problems)
+        assert all(any(linked(problem, x) for problem in problems) for x in texts)
+
+
 def test_epilogues_are_right(rocm: Rocm, tmp_path: Path) -> None:
+    """And logged as what they are, in three categories."""
     problems = [product(**fields) for fields in EPILOGUES.values()]
     assert [x.epilogue for x in problems] == list(EPILOGUES)
-    all_right(Loop(rocm, tmp_path, dict(GFX90A)), "hipblaslt", problems, 8)
+    written = {"HIPBLASLT_LOG_MASK": "98", "HIPBLASLT_LOG_FILE": str(tmp_path / "hipblaslt_%i.log")}
+    all_right(Loop(rocm, tmp_path, GFX90A | written), "hipblaslt", problems, 8)
+    logged(tmp_path, problems)
 
 
 def test_a_vector_of_alphas_is_right(rocm: Rocm, tmp_path: Path) -> None:
@@ -116,7 +134,9 @@ def test_groups_are_right(rocm: Rocm, tmp_path: Path) -> None:
 def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
     """Of the sum of 4,096 products some solutions split K, and scale what they add up."""
     problems = [product("f8_r", "TN", **fields) for fields in SCALED]
-    all_right(Loop(rocm, tmp_path, dict(GFX1201)), "hipblaslt", problems, 40)
+    written = {"HIPBLASLT_LOG_MASK": "98", "HIPBLASLT_LOG_FILE": str(tmp_path / "hipblaslt_%i.log")}
+    all_right(Loop(rocm, tmp_path, GFX1201 | written), "hipblaslt", problems, 40)
+    logged(tmp_path, problems)
 
 
 def test_deep_convolutions_are_right(rocm: Rocm, tmp_path: Path) -> None:
