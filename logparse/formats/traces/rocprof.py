@@ -1,4 +1,4 @@
-"""rocprofv3's CSV: kernel traces and statistics, counters, traced calls and marker ranges, agents.
+"""CSV of rocprofv3 (kernel traces and statistics, counters, traced calls and marker ranges, agents) and of rocprof.
 
 ::
 
@@ -11,10 +11,14 @@
 
     "Node_Id","Logical_Node_Id","Agent_Type",…,"Cu_Count",…,"Name","Vendor_Name","Product_Name","Model_Name"
 
+    "Index","KernelName","gpu-id","queue-id","queue-index","pid","tid","grd",…,"DispatchNs","BeginNs","EndNs",…
+    0,"void relu_kernel<float>(float*, int) [clone .kd]",2,0,0,4242,4242,65536,…,1000,2000,6000,7000,4000
+
 Made by ``rocprofv3 --kernel-trace [--stats] [--marker-trace] [--pmc …] --output-format csv -- COMMAND``, with
 ``HIPBLASLT_ENABLE_MARKER=1`` for hipBLASLt's own ranges, or by ``rocpd convert --output-format csv``, which puts
-``Guid`` in front.  Timestamps are nanoseconds.  Columns are found by name: rocprofv3 has moved them between releases,
-and an agent is a number, ``Agent N`` or ``GPU N``.
+``Guid`` in front. The last is the first rocprof's ``results.csv`` (``rocprof --stats`` or ``--timestamp on``, to ROCm
+6); its ``results.stats.csv`` states no more and is not read. Timestamps are nanoseconds. Columns are found by name:
+rocprofv3 has moved them between releases, and an agent is a number, ``Agent N`` or ``GPU N``.
 
 A CSV kernel trace does not have the range in which a kernel was launched (the JSON has, see ``rocprof_json``); the
 marker trace is a file of its own, whose ranges become messages, as traced calls of HIP do by name.  Of counters
@@ -41,9 +45,10 @@ MARKERS, CALLS = "marker", "hip-api"
 _AGENTS = ("Agent_Type", "Cu_Count", "Name", "Product_Name")
 _COUNTERS = ("Kernel_Name", "Counter_Name", "Start_Timestamp", "End_Timestamp")
 _TRACE = ("Kernel_Name", "Start_Timestamp", "End_Timestamp")
+_FIRST = ("KernelName", "gpu-id", "BeginNs", "EndNs")
 _STATS = ("Name", "Calls", "TotalDurationNs", "MinNs", "MaxNs")
 _MARKERS = ("Domain", "Function", "Start_Timestamp", "End_Timestamp")
-_LAYOUTS = (_COUNTERS, _TRACE, _STATS, _MARKERS, _AGENTS)
+_LAYOUTS = (_COUNTERS, _TRACE, _FIRST, _STATS, _MARKERS, _AGENTS)
 _NO_KERNEL = regex(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
 """Names in statistics of calls, copies (``MEMORY_COPY_…``) and domains (``KERNEL_DISPATCH``)."""
 
@@ -130,10 +135,16 @@ class _Rows:
                 return "foreign"
         if row.get("Kind", "KERNEL_DISPATCH") != "KERNEL_DISPATCH":
             return "foreign"
-        us = (int(row["End_Timestamp"]) - int(row["Start_Timestamp"])) / 1e3
+        if self._layout is _FIRST:
+            name = row["KernelName"].removesuffix(" [clone .kd]").removesuffix(".kd")
+            begin, end, agent = row["BeginNs"], row["EndNs"], row["gpu-id"]
+        else:
+            name, agent = row["Kernel_Name"], row.get("Agent_Id", "")
+            begin, end = row["Start_Timestamp"], row["End_Timestamp"]
+        us = (int(end) - int(begin)) / 1e3
         if us < 0:
             raise ValueError("the kernel ends before it starts")
-        self._totals.add("", row["Kernel_Name"], _agent(row.get("Agent_Id", "")), us)
+        self._totals.add("", name, _agent(agent), us)
         return "measurement"
 
     def _statistics(self, row: Mapping[str, str]) -> str:
@@ -173,7 +184,7 @@ def _agent(text: str) -> int | None:
 
 FORMAT = FileFormat(
     name="rocprof-csv",
-    about="rocprofv3 CSV: kernel traces, statistics, counters, traced calls, marker ranges, agents",
+    about="rocprofv3 CSV (kernel traces, statistics, counters, calls, marker ranges, agents); rocprof's results.csv",
     recognise=recognise,
     read=read,
 )

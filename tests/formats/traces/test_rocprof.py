@@ -46,6 +46,24 @@ def test_older_columns_and_plain_agents() -> None:
     assert units(found) == {"foreign": 1, "measurement": 1, "reject": 1}
 
 
+def test_results_of_the_first_rocprof() -> None:
+    """Under ``--stats`` its rows have times; names bear the suffix of the code object."""
+    head = '"Index","KernelName","gpu-id","queue-id","queue-index","pid","tid","grd","wgr","lds","scr","arch_vgpr",'
+    head += '"accum_vgpr","sgpr","wave_size","sig","obj","DispatchNs","BeginNs","EndNs","CompleteNs","DurationNs"'
+    row = '{},"{}",2,0,{},4242,4243,65536,256,0,0,20,4,16,64,"0x0","0x7f7b27c04500",1000,{},{},9900,{}'
+    rows = [
+        row.format(0, f"{GEMM}.kd", 0, 2000, 40000, 38000),
+        row.format(1, f"{RELU} [clone .kd]", 2, 50000, 54000, 4000),
+        row.format(2, f"{GEMM}.kd", 4, 60000, 100000, 40000),
+        row.format(3, "copy.kd", 6, 100, 99, -1),
+    ]
+    found = outcomes(rocprof.FORMAT, "\n".join([head, *rows, ""]).encode())
+    assert totals(found) == {("", GEMM): (2, 78.0), ("", RELU): (1, 4.0)}
+    assert {kernel.device for kernel in records_of(found, Kernel)} == {2}
+    assert units(found) == {"foreign": 1, "measurement": 3, "reject": 1}
+    assert not rocprof.recognise(Head("results.csv", b"Index,KernelName,gpu-id,queue-id,TCC_HIT_sum\n"))
+
+
 def test_statistics_are_the_same_totals() -> None:
     stats = outcomes(rocprof.FORMAT, FOLDER / "4242_kernel_stats.csv")
     assert totals(stats) == totals(outcomes(rocprof.FORMAT, FOLDER / "4242_kernel_trace.csv"))
