@@ -413,7 +413,8 @@ def command(problem: GemmProblem, solution: Solution | None = None, extra: Seque
     words += [f"--{name} {values[name]}" for name in ("transA", "transB", "batch_count")]
     words += ["--batch_mode 1"] * (p.batch_mode == "pointer")
     words += [f"--scale{x.upper()} {SCALE_CODES.get(getattr(p, f'scale_{x}') or 'none', '0')}" for x in "ab"]
-    words += [f"--scale{x.upper()}" for x in "cd" if getattr(p, f"scale_{x}") not in (None, "none")]
+    # The library logs these two without a value, which its tool does not take.
+    words += [f"--scale{x.upper()} 1" for x in "cd" if getattr(p, f"scale_{x}") not in (None, "none")]
     words += [f"--swizzle{x.upper()}" for x in "ab" if getattr(p, f"swizzle_{x}")]
     words += ["--scaleAlpha_vector"] * bool(p.scale_alpha_vector)
     words += ["--gradient"] * bool(p.gradient) + ["--use_e"] * bool(p.aux)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -240,6 +241,16 @@ def test_command_of_every_sample_reads_back(path: Path) -> None:
     for read in sample(path.name):
         assert isinstance(read.problem, GemmProblem)
         assert call(bench.command(read.problem, read.solution)).problem.text == read.problem.text
+
+
+def test_scales_of_c_and_d_have_a_value_for_the_tool() -> None:
+    """hipblaslt-bench of ROCm 7.2.4 ends with "Invalid value for --scaleD" at the bare flag that the library logs."""
+    one = sample("bench_rotating.log")[0].problem
+    assert isinstance(one, GemmProblem)
+    command = bench.command(replace(one, scale_c="none", scale_d="scalar"))
+    assert " --scaleD 1 " in command
+    assert "--scaleC" not in command
+    assert call(command).problem == call(command.replace("--scaleD 1 ", "--scaleD ")).problem
 
 
 def test_command_needs_the_shape() -> None:
