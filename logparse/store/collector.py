@@ -99,7 +99,7 @@ class Collector:
                 self.records += 1
                 self._call(record, counts, pids, seconds)
             elif isinstance(record, Message):
-                for pid in np.unique(pids).tolist():
+                for pid in sorted(set(pids.tolist())):
                     times = int(counts[pids == pid].sum())
                     self.add((record,), count=times, pid=None if pid == NULL else pid, offset=offset)
             else:
