@@ -254,14 +254,15 @@ def status(
     interval: Annotated[float, option("Seconds between two looks of --watch.", min=0.1)] = 2.0,
 ) -> Answer:
     """Show what the store holds, and what is missing; or how far a running ingest or replay is."""
-    from analyzers.completeness import missing
-    from logparse import lookup
-    from logparse.watch import watch as follow
-
     held = opened(store)
     if watch:
+        from logparse.watch import watch as follow
+
         follow(held, typer.echo, interval)
         return Answer()
+    from analyzers.completeness import missing
+    from logparse import lookup
+
     return Answer(table=lookup.holdings(held), of="status", notes=lambda: (*missing(held), *lookup.hints(held)))
 
 
