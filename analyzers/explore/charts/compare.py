@@ -32,11 +32,12 @@ def compare(
     noise: float = NOISE,
     title: str = "",
     remark: str = "",
+    headed: bool = True,
 ) -> Figure:
     """Above: time there against time here, the band of ±``noise`` grey.  Below: the largest changes, weighed by calls.
 
     ``points`` needs ``here_us``, ``other_us`` and ``moved``; ``movers`` and ``totals`` as of ``queries.movers`` and
-    ``queries.changes``.
+    ``queries.changes``.  Not ``headed``: where the page states ``verdict`` above.
     """
     rows = points[(points["here_us"] > 0) & (points["other_us"] > 0)]
     if not len(rows):
@@ -79,7 +80,8 @@ def compare(
     figure.update_xaxes(title={"text": f"{here}: time of one call (µs)"}, **axis, row=1, col=1)
     figure.update_yaxes(title={"text": f"{there}: time of one call (µs)"}, **axis, row=1, col=1)
     figure.update_layout(dragmode="select")
-    headline(figure, _summary(totals, noise), theme, lines=2)
+    if headed:
+        headline(figure, _summary(totals, noise), theme, lines=2)
     return note(figure, remark, theme) if remark else figure
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from dash import dcc, html
 
 from analyzers.explore import queries
+from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.overview import measure
@@ -321,7 +322,9 @@ def comparison(
     noun = "problem has" if totals["problems"] == 1 else "problems have"
     made: list[object] = [
         html.H2(verdict_of(totals)),
-        html.P(f"{int(totals['problems']):,} {noun} a time in both runs (calls × time of one call)."),
+        html.P(
+            f"{int(totals['problems']):,} {noun} a time in both runs; faster and slower: beyond {NOISE:.0%} and noise."
+        ),
     ]
     if len(worst):
         rows = [

@@ -163,7 +163,7 @@ def _timeline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _
 def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str]) -> list[Figure]:
     drawn = queries.sample(con, chosen, COMPARE, ("here_us", "other_us"))
     movers, totals = queries.movers(con, chosen), queries.changes(con, chosen)
-    return [compare(drawn.rows, movers, totals, theme, names=names, remark=drawn.note)]
+    return [compare(drawn.rows, movers, totals, theme, names=names, remark=drawn.note, headed=False)]
 
 
 def _none(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
