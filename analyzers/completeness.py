@@ -151,10 +151,16 @@ def _profile(tables: Tables) -> Iterator[Remark]:
         if different:
             yield (
                 f"{name} counts of {different} of {len(both)} problems differ from the bench lines "
-                f"({int(left.sum()):,} against {int(right.sum()):,} calls): lines were lost or the process did not end "
-                "normally (profiles are written at exit)",
+                f"({int(left.sum()):,} against {int(right.sum()):,} calls): {_cause(left, right)}",
                 {"problems": len(both), "different": different, "profile": int(left.sum()), "bench": int(right.sum())},
             )
+
+
+def _cause(profile: pd.Series, bench: pd.Series) -> str:
+    """Profiles are written at exit, by each process that a fork left with its log and its counts."""
+    if profile.sum() > bench.sum():
+        return "bench lines were lost, or the process forked and both wrote at exit what it had counted before"
+    return "the process did not end normally (profiles are written at exit), or records were lost"
 
 
 def _counted(tables: Tables) -> Iterator[Remark]:

@@ -79,6 +79,9 @@ def test_profile_against_bench() -> None:
     )
     assert "differ" not in said(tables(calls=[*lines, call(two, count=5, category="profile")]))
     assert "differ" not in said(tables(calls=lines[:2]))
+    twice = [*lines, call(two, count=15, category="profile")]
+    assert "did not end normally" in said(tables(calls=lines))
+    assert "the process forked and both wrote at exit" in said(tables(calls=twice)), "as hipBLASLt 1.2.2 does"
 
 
 def test_a_file_of_nothing() -> None:
