@@ -25,8 +25,8 @@ from logparse.store import Store, open_store
 from tests.conftest import ROOT, SAMPLES, sized
 from tests.executors.processes import processes
 from tests.formats.reading import check_conservation
-from tests.ingest.test_byte_ranges import contents
 from tests.ingest.test_ingest import BENCH, TRACE, bench, counts
+from tests.store.contents import OF_THE_MOMENT, contents
 from tests.test_location import address, options, s3  # noqa: F401 - fixtures
 
 
@@ -44,7 +44,7 @@ def test_the_views_are_equal_whoever_reads(tmp_path: Path, on_ray: Executor) -> 
         assert {result.state for result in results} == {"new"}
         check_conservation(store)
         assert {x.state for x in ingest(paths, store, run="r", executor=executor)} == {"unchanged"}
-        seen.append((contents(store), [(x.path, x.lines, x.calls, x.units) for x in results]))
+        seen.append((contents(store, OF_THE_MOMENT), [(x.path, x.lines, x.calls, x.units) for x in results]))
     assert seen[0] == seen[1]
 
 
@@ -80,7 +80,7 @@ def test_one_log_in_ranges_on_several_workers(
     assert len(ranged.commits()) == 7, "five ranges, what was read in order, the last line"
     check_conservation(ranged)
     ingest([log], whole, run="r")
-    assert contents(ranged) == contents(whole)
+    assert contents(ranged, OF_THE_MOMENT) == contents(whole, OF_THE_MOMENT)
 
 
 def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, on_ray: Executor) -> None:

@@ -24,10 +24,10 @@ from logparse.ingest.input_file import PIECE_BYTES, Digest, InputFile
 from logparse.store import Store, open_store
 from logparse.store.announcements import Count, Rows, Running
 from logparse.store.compaction import compact
-from logparse.store.schema import VIEWS
 from tests.conftest import SAMPLE_FILES, sized
 from tests.formats.reading import check_conservation
 from tests.ingest.test_ingest import BENCH, TRACE, bench, counts
+from tests.store.contents import OF_THE_MOMENT, contents
 from tests.test_location import address, options, s3  # noqa: F401 - fixtures
 
 PIECE = 512
@@ -74,14 +74,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("logparse.ingest.byte_ranges.LEAST_BYTES", 1)
 
 
-def contents(store: Store) -> dict[str, str]:
-    """Every view as text, what depends on the moment of the ingest left out."""
-    with store.connect() as con:
-        frames = {view: con.execute(f"select * from {view}").df() for view in VIEWS}
-    frames["sources"] = frames["sources"].drop(columns=["ingested_at", "seconds"])
-    return {view: f.sort_values(list(f.columns)).to_csv(index=False) for view, f in frames.items()}
-
-
 def said(results: list[Ingested]) -> list[Ingested]:
     return [replace(result, seconds=0.0) for result in results]
 
@@ -101,7 +93,7 @@ def both(folder: Path, logs: list[Path], nodes: int) -> tuple[Store, Store]:
 def test_each_sample_in_ranges_is_as_it_is_whole(tmp_path: Path) -> None:
     whole, ranged = both(tmp_path, STREAMS[:: sized(3, 1)], sized(200, 10_000))
     check_conservation(ranged)
-    assert contents(ranged) == contents(whole)
+    assert contents(ranged, OF_THE_MOMENT) == contents(whole, OF_THE_MOMENT)
 
 
 def test_samples_hold_lines_of_every_block_language() -> None:
@@ -131,7 +123,7 @@ def test_any_mixture_in_any_number_of_ranges(
     monkeypatch.setattr("logparse.ingest.byte_ranges.PIECE_BYTES", piece)
     whole, ranged = both(tmp_path, [log], rng.randrange(2, 40))
     check_conservation(ranged)
-    assert contents(ranged) == contents(whole)
+    assert contents(ranged, OF_THE_MOMENT) == contents(whole, OF_THE_MOMENT)
     assert [x.state for x in ingest([str(log)], ranged)] == ["unchanged"]
     assert [x.state for x in ingest([str(log)], ranged, executor=Cluster(5))] == ["unchanged"]
 
@@ -146,7 +138,7 @@ def test_lines_longer_than_ranges_and_ranges_without_lines(tmp_path: Path, text:
     log.write_text(text)
     whole, ranged = both(tmp_path, [log], 4)
     check_conservation(ranged)
-    assert contents(ranged) == contents(whole)
+    assert contents(ranged, OF_THE_MOMENT) == contents(whole, OF_THE_MOMENT)
 
 
 def test_lines_beyond_the_bound_are_rejects_in_ranges_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +147,7 @@ def test_lines_beyond_the_bound_are_rejects_in_ranges_too(tmp_path: Path, monkey
     log.write_text(bench(64) + "x" * (5 << 19) + "\n" + bench(65) + "y" * (5 << 19))
     whole, ranged = both(tmp_path, [log], 4)
     check_conservation(ranged)
-    assert contents(ranged) == contents(whole)
+    assert contents(ranged, OF_THE_MOMENT) == contents(whole, OF_THE_MOMENT)
     # The rows of a view have no order.
     assert sorted(ranged.rejects()["length"]) == [5 << 19, (5 << 19) + 1]
 
@@ -168,10 +160,10 @@ def test_a_log_that_was_read_in_ranges_grows_and_is_forgotten_and_compacted(tmp_
     log.write_text(text + bench(99, 1))
     for store in (whole, ranged):
         assert [x.state for x in ingest([str(log)], store, executor=Cluster(9))] == ["grown"]
-    assert contents(ranged) == contents(whole)
+    assert contents(ranged, OF_THE_MOMENT) == contents(whole, OF_THE_MOMENT)
     compact(ranged)
     ranged.sweep(older_than_s=-1)
-    assert contents(ranged) == contents(whole)
+    assert contents(ranged, OF_THE_MOMENT) == contents(whole, OF_THE_MOMENT)
     assert [x.state for x in ingest([str(log)], ranged)] == ["unchanged"]
     ranged.forget("run_7.log")
     assert ranged.sources().empty

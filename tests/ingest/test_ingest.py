@@ -29,6 +29,7 @@ from logparse.model import Fact
 from logparse.store import Store, open_store
 from tests.conftest import CORPUS, ROOT, SAMPLES, needs_corpus, sized
 from tests.formats.reading import check_conservation
+from tests.store.contents import OF_THE_MOMENT, contents
 
 BENCH = (
     "hipblaslt-bench --api_method c -m {m} -n 512 -k 1024 --lda 1024 --ldb 1024 --ldc {m} --ldd {m}  --stride_a 0"
@@ -340,9 +341,7 @@ def test_workers_and_one_process_give_the_same_views(tmp_path: Path, monkeypatch
     for jobs in (1, 3):
         store = open_store(tmp_path / f"store{jobs}", create=True)
         ingest([str(tmp_path / "log_*.log")], store, jobs=jobs, run="r")
-        frames = {view: store.query(f"select * from {view}") for view in views}
-        frames["sources"] = frames["sources"].drop(columns=["ingested_at", "seconds"])
-        seen.append({v: f.sort_values(list(f.columns)).to_csv(index=False) for v, f in frames.items()})
+        seen.append(contents(store, OF_THE_MOMENT, views))
     assert seen[0] == seen[1]
 
 

@@ -1,0 +1,25 @@
+"""Everything that a store holds, for tests that compare two stores."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from logparse.store import Store
+from logparse.store.schema import VIEWS
+
+OF_THE_MOMENT = ("ingested_at", "seconds")
+"""Columns that differ between two ingests of the same files."""
+
+
+def contents(store: Store, but: Collection[str] = (), views: Iterable[str] = VIEWS) -> dict[str, list[str]]:
+    """Each view's columns and sorted rows as text, without the columns ``but``.  (To sort DataFrames by all of their
+    columns takes three times as long.)
+    """
+    out = {}
+    with store.reading() as con:
+        for view in views:
+            rows = con.execute(f"select * from {view}").fetchall()
+            names = [str(column[0]) for column in con.description]
+            kept = [place for place, name in enumerate(names) if name not in but]
+            out[view] = [str([names[x] for x in kept]), *sorted(str([row[x] for x in kept]) for row in rows)]
+    return out
