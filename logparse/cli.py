@@ -144,7 +144,12 @@ def recommend(
         target=target_from(target or [], FORMATS),
     )
     found = verb.advise(opened(store), settings, run)
-    return render.answer(found, *verb.write(found, settings, WRITERS, out, gpus, own or []), n, actions=actions)
+    try:
+        made = verb.write(found, settings, WRITERS, out, gpus, own or [])
+    except OSError as error:  # the ranking is worth printing all the same
+        why = f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"
+        return replace(render.answer(found, [], [], n, actions=actions), errors=[why], code=1)
+    return render.answer(found, *made, n, actions=actions)
 
 
 @verb("logparse replay --kind conv --direction W --budget 10m", table=True)

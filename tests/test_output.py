@@ -458,6 +458,14 @@ def test_recommend_on_a_store_that_cannot_be_written(
     assert (tmp_path / "out" / "report.md").exists()
 
 
+def test_recommend_prints_where_its_files_cannot_be_written(samples_store: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    out = run("recommend", "--store", samples_store, "--out", str(tmp_path / "file" / "out"))
+    assert (out.returncode, "ceiling:" in out.stdout) == (1, True)
+    assert out.stderr.startswith(f"error: {tmp_path / 'file'}")
+    assert "the files were not written (--out)" in out.stderr
+
+
 def test_findings_have_confidence_and_action_in_sql(samples_store: str, tmp_path: Path) -> None:
     found = run("recommend", "--store", samples_store, "--out", str(tmp_path), "--format", "json")
     names = "problem, message, confidence, action"
