@@ -23,6 +23,7 @@ from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.joins import calls_of, timed
 from logparse.formats.inductor import ORIGIN
 from logparse.model import Evidence, Finding, problem_from_text
+from logparse.text import counted
 
 NAME = "extern-kernel"
 _EXTERN = "aten"
@@ -33,7 +34,7 @@ _RESOLUTION_US = 0.1
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """How often the library won, and each product for which it lost."""
-    rows = timed(tables.measurements[tables.measurements["origin"] == ORIGIN])
+    rows = _of_the_run(timed(tables.measurements[tables.measurements["origin"] == ORIGIN]), tables)
     if not len(rows):
         return []
     both = _compared(rows)
@@ -42,6 +43,13 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     calls = calls_of(tables, least["problem"])
     without = len(rows[["source_id", "problem"]].drop_duplicates()) - len(both)
     return [_distribution(both, lost, without), *_findings(least, calls)]
+
+
+def _of_the_run(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """What the run timed itself, and what any run timed of its calls."""
+    called = set(tables.workload["problem"])
+    called |= set(tables.links.loc[tables.links["problem"].isin(called), "other"])
+    return rows[(rows["run"] == tables.run) | rows["problem"].isin(called)]
 
 
 def _compared(rows: pd.DataFrame) -> pd.DataFrame:
@@ -62,7 +70,7 @@ def _compared(rows: pd.DataFrame) -> pd.DataFrame:
 def _distribution(both: pd.DataFrame, lost: pd.DataFrame, without: int) -> Finding:
     won = int((both["loss"] <= 0).sum())
     details: dict[str, object] = {"products": len(both), "extern_won": won, "extern_lost": len(lost), "alone": without}
-    words = [f"torch.compile timed {len(both):,} products beside the library's kernel, which won {won:,}"]
+    words = [f"torch.compile timed {counted(len(both), 'product')} beside the library's kernel, which won {won:,}"]
     if len(lost):
         ratio = lost["extern_us"].astype("float64") / lost["own_us"].astype("float64") - 1
         details |= {"median_loss": float(ratio.median()), "largest_loss": float(ratio.max())}

@@ -9,6 +9,7 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.cells import count_of
 from logparse.model import Evidence, Finding
+from logparse.text import counted, duration
 
 NAME = "heuristic-queries"
 FUNCTIONS = (
@@ -46,8 +47,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             continue
         who = "a process" if pd.isna(pid) else f"process {int(pid)}"
         message = (
-            f"{who} asked the heuristic {int(asked):,} times for {int(problems):,} distinct problems; keeping the "
-            f"answers would save {extra:,} queries, {extra * settings.query_cost_us / 1e3:,.1f} ms of host time at "
+            f"{who} asked the heuristic {int(asked):,} times for {counted(int(problems), 'distinct problem')}; keeping "
+            f"the answers would save {extra:,} of them, {duration(extra * settings.query_cost_us)} of host time at "
             f"{settings.query_cost_us:g} µs each"
         )
         out.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,15 @@ def planted() -> Tables:
 
 def about(found: list[Finding]) -> list[Finding]:
     return [finding for finding in found if finding.problem is not None]
+
+
+def test_a_run_of_other_calls_has_no_remark() -> None:
+    """Another run's tables are of products that this one never calls."""
+    given = planted()
+    elsewhere = given.measurements.assign(run="tuned")
+    assert extern_kernel.find(replace(given, measurements=elsewhere), Settings())
+    other = tables(measurements=[], workload=[work(gemm(5).text, 12)]).workload
+    assert extern_kernel.find(replace(given, measurements=elsewhere, workload=other), Settings()) == []
 
 
 def test_who_won_and_what_a_call_loses() -> None:
