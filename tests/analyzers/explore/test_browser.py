@@ -747,16 +747,6 @@ def test_two_stores_are_compared_in_the_report(themed: Visit, beside: Path) -> N
     themed.clean()
 
 
-def test_a_report_of_one_store_compares_nothing(seen: Visit, reports: dict[str, Path]) -> None:
-    page = seen.page
-    page.goto(reports["demo"].as_uri())
-    assert "Compare" not in page.locator("nav button").all_inner_texts()
-    page.locator("#table tbody tr").first.click()
-    page.wait_for_selector("#problem")
-    assert "other run" not in page.inner_text("#page")
-    seen.clean()
-
-
 def test_report_opens_offline_and_is_linked(themed: Visit, reports: dict[str, Path]) -> None:
     page = themed.page
     page.goto(reports["demo"].as_uri())
@@ -865,8 +855,10 @@ def test_the_table_is_at_most_ten_tabs_away(seen: Visit, demo: Served) -> None:
 
 
 def test_bars_of_regret_and_cells_of_the_map_filter_the_report(seen: Visit, reports: dict[str, Path]) -> None:
+    """A report of one store, which compares nothing."""
     page = seen.page
     page.goto(reports["demo"].as_uri())
+    assert "Compare" not in page.locator("nav button").all_inner_texts()
     page.click("nav button:has-text('Regret')")
     everything = page.locator("#table tbody tr").count()
     click_mark(page, "#chart .barlayer .point path")
@@ -879,6 +871,9 @@ def test_bars_of_regret_and_cells_of_the_map_filter_the_report(seen: Visit, repo
     click_mark(page, "#chart .heatmap-label")
     page.wait_for_selector("#chips button:has-text('marked in a chart')")
     assert 0 < page.locator("#table tbody tr").count() < everything
+    page.locator("#table tbody tr").first.click()
+    page.wait_for_selector("#problem")
+    assert "other run" not in page.inner_text("#page")
     seen.clean()
 
 
