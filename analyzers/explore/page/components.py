@@ -560,7 +560,7 @@ def _card(action: Action, download: str) -> html.Li:
         [
             html.H3(printable(action.title)),
             html.P([html.B(saving), f" · {action.problems:,} {noun} · {action.confidence}"]),
-            *([html.P(printable(action.detail), className="faint")] if action.detail else []),
+            *([html.P(text, className="faint", title=text)] if (text := printable(action.detail)) else []),
             *([link] if link else []),
         ]
     )
