@@ -13,7 +13,6 @@ from collections.abc import Callable
 from analyzers.actions.action import Action, Application, Change
 from analyzers.actions.job import Job, Work
 from analyzers.evidence.tails import Tail
-from logparse.model import DEFAULT
 
 HELPERS = '''
 class _Relu(torch.autograd.Function):
@@ -121,14 +120,6 @@ def _written(tail: Tail, job: Job) -> bool:
     return tail.form == "written"
 
 
-def _one_kernel(work: Work, job: Job) -> Change | None:
-    if work.tail is None:
-        return Change(work.problem)  # a gradient
-    if not _written(work.tail, job):
-        return None
-    return Change(work.problem, "torch:unfused" if work.tail.adds_bias else DEFAULT.text)
-
-
 def _compilable(tail: Tail, job: Job) -> bool:
     return not job.trains
 
@@ -195,9 +186,9 @@ ONE_KERNEL = Action(
     name="one_kernel_gelu",
     kind="program",
     about="let one kernel compute a GELU that is written out, and one its gradient",
-    change=_one_kernel,
+    change=lambda work, job: Change(work.problem),
     application=_in_one_kernel,
-    works=lambda job: (*job.pairs, *job.gelu_gradients),
+    works=lambda job: job.gelus,
     excludes="epilogue",
 )
 COMPILED = Action(

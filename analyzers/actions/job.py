@@ -44,8 +44,8 @@ class Work:
 class Job:
     """``total_us`` is the GPU time of the run's traces, None without one; ``backend`` is CUDA, HIP, CPU or unknown.
 
-    ``pairs`` are products with what follows them, and ``gelu_gradients`` gradients of GELUs that are written out, each
-    as the operator that would compute it: the calls of both are in ``work``, one by one.  ``idle_us`` is how long (µs)
+    ``pairs`` are products with what follows them, and ``gelus`` those that are written out and their gradients, each as
+    the operator that would compute it: the calls of both are in ``work``, one by one.  ``idle_us`` is how long (µs)
     the GPU waits for the host, None where it is busy or launches graphs already.  ``trains``: gradients are computed.
     """
 
@@ -55,7 +55,7 @@ class Job:
     backend: str | None
     arch: str | None = None
     pairs: tuple[Work, ...] = ()
-    gelu_gradients: tuple[Work, ...] = ()
+    gelus: tuple[Work, ...] = ()
     idle_us: float | None = None
     trains: bool = False
 
@@ -128,7 +128,7 @@ def job_of(tables: Tables, settings: Settings) -> Job:
         backend=_backend(facts),
         arch=_only(facts, "arch"),
         pairs=_pairs(tables, work),
-        gelu_gradients=_gelu_gradients(tables),
+        gelus=_gelus(tables),
         idle_us=time.idle_us if waits and time else None,
         trains=trains(tables),
     )
@@ -149,15 +149,16 @@ def _pairs(tables: Tables, work: Sequence[Work]) -> tuple[Work, ...]:
     return tuple(out)
 
 
-def _gelu_gradients(tables: Tables) -> tuple[Work, ...]:
+def _gelus(tables: Tables) -> tuple[Work, ...]:
+    forward = [("gelu", 1, x.problem, x.calls, x.us - x.bias_us) for x in tails(tables) if x.form == "written"]
+    backward = [("gelu_backward", 2, x.problem, x.calls, x.us) for x in gradients(tables)]
     out = []
-    for found in gradients(tables):
-        p = found.problem
+    for name, tensors, p, calls, us in (*forward, *backward):
         dtype = next((x.python.removeprefix("torch.") for x in TORCH_TYPES if x.blas == p.d_type), None)
-        if dtype is not None and p.m is not None and p.n is not None:
+        if dtype is not None and p.m is not None and p.n is not None and p.batch_count == 1:
             tensor = Operand(dtype, (p.n, p.m), (p.m, 1))
-            one = OperatorProblem("aten::gelu_backward", (tensor, tensor, ""))  # both forms take as long
-            out.append(Work(problem=one, calls=float(found.calls), us=found.us, replaced=True))
+            one = OperatorProblem(f"aten::{name}", (*[tensor] * tensors, ""))  # both forms of GELU take as long
+            out.append(Work(problem=one, calls=float(calls), us=us, replaced=True))
     return tuple(out)
 
 

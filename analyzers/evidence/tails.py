@@ -25,7 +25,8 @@ Form: TypeAlias = Literal["", "erf", "written"]
 
 @dataclass(frozen=True)
 class Tail:
-    """What follows ``calls`` calls of a product and could be its epilogue; ``us`` is what those kernels took in all.
+    """What follows ``calls`` calls of a product and could be its epilogue; ``us`` is what those kernels took in all,
+    ``bias_us`` of it the addition of a bias.
 
     ``asked`` is the product with that epilogue, ``steps`` the words of the trace, ``form`` how GELU is computed there.
     """
@@ -36,6 +37,7 @@ class Tail:
     calls: int
     us: float
     form: Form = ""
+    bias_us: float = 0.0
 
     @property
     def exact(self) -> bool:
@@ -101,7 +103,8 @@ def tails(tables: Tables) -> list[Tail]:
             continue
         old = found.get((tail.problem.text, tail.steps))
         if old is not None:
-            tail = replace(tail, calls=tail.calls + old.calls, us=tail.us + old.us)
+            us, bias_us = tail.us + old.us, tail.bias_us + old.bias_us
+            tail = replace(tail, calls=tail.calls + old.calls, us=us, bias_us=bias_us)
         found[tail.problem.text, tail.steps] = tail
     return [found[key] for key in sorted(found)]
 
@@ -149,15 +152,22 @@ def _tail(value: Mapping[str, object]) -> Tail | None:
         return None
     # What the operator leaves open (an addend may be a bias) stays open; so does what the tail settles for the replay.
     asked = replace(problem, activation=activation, bias=None, bias_type=None, bias_source=None, beta=None)
-    return Tail(problem, asked, tuple(words[:taken]), int(str(value["calls"])), float(sum(times[:taken])), form)
+    bias_us = float(times[0]) if words[0] == "bias" else 0.0
+    return Tail(
+        problem, asked, tuple(words[:taken]), int(str(value["calls"])), float(sum(times[:taken])), form, bias_us
+    )
 
 
 def _by_hand(words: Sequence[str]) -> int:
-    """How many steps form a GELU that is written out (0: none); copies of type between them belong to it."""
+    """How many steps form a GELU that is written out (0: none); copies of type among them and after them belong to it.
+
+    Where autocast raises a power to single precision it lowers the result for the next product.
+    """
     places = [i for i, word in enumerate(words) if word != "copy"]
     if not words or words[0] == "copy":
         return 0
     for formula in (BY_HAND, BY_HAND[1:]):
         if tuple(words[i] for i in places[: len(formula)]) == formula:
-            return places[len(formula) - 1] + 1
+            taken = places[len(formula) - 1] + 1
+            return taken + ("copy" in words[:taken] and words[taken : taken + 1] == ["copy"])
     return 0

@@ -184,10 +184,12 @@ def test_gpt2_writes_its_gelu_out(store: Store, tmp_path: Path) -> None:
         op = names.get(e["args"].get("External id"))
         if op and op["name"] == "aten::addmm" and op["args"]["Input Dims"][0] == [M]:
             calls += 1
-            us += sum(k["dur"] for k in kernels[i + 1 : i + 10])
             last = names[kernels[i + 9]["args"]["External id"]]
+            after = [(k, names[k["args"]["External id"]]) for k in kernels[i + 10 : i + 13]]
+            cast = next(k for k, x in after if x["name"] == "aten::copy_" and x["args"]["Input Dims"][0][1:] == [M])
+            us += sum(k["dur"] for k in (*kernels[i + 1 : i + 10], cast))
             assert (last["name"], names[kernels[i + 3]["args"]["External id"]]["name"]) == ("aten::mul", "aten::pow")
     ingest([str(path)], store)
     (found,) = missed_fusion.find(tables_of(store), Settings())
     assert (found.calls, found.evidence["at_most_us"]) == (calls, pytest.approx(us, abs=0.01))
-    assert (calls, us) == (8, pytest.approx(1042.591, abs=0.01)), "130 µs after a product of 17"
+    assert (calls, us) == (8, pytest.approx(1118.557, abs=0.01)), "140 µs after a product of 17"

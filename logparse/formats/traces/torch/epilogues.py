@@ -3,7 +3,8 @@
 cuBLASLt, hipBLASLt and ``aten::_addmm_activation`` apply a bias and ReLU or GELU while the result is still in
 registers; an operator of its own reads and writes it once more.  A trace contains the order of kernels, which the store
 does not keep, so the reader counts these tails.  A step belongs to a tail when its kernel is the next one on the device
-and its output has as many elements as the product's: both are in the trace, whose data flow is not.
+and its output has as many elements as the product's: both are in the trace, whose data flow is not.  Copies of other
+sizes may stand between steps: autocast makes those of the next layer's weights there.
 
 The fact ``epilogue_kernels`` (one value per problem and tail, JSON)::
 
@@ -113,6 +114,7 @@ def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Step]) 
     problem, at, device, tanh = (x[order] for x in (kernels.problem, kernels.step, kernels.device, kernels.tanh))
     written = np.array([*(_written(x) for x in problems), -1], dtype=np.int64)[problem]
     read = np.array([*(x.elements for x in steps), 0], dtype=np.int64)[at]
+    copies = _copies(steps)[at]
     follows = np.zeros(len(order), dtype=bool)
     follows[:-1] = (written[:-1] > 0) & (read[1:] == written[:-1]) & (device[1:] == device[:-1])
     found: dict[tuple[int, tuple[str, ...]], _Total] = {}
@@ -120,7 +122,12 @@ def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Step]) 
         words: list[str] = []
         us: list[float] = []
         last, i = -1, first + 1
-        while i < len(order) and read[i] == written[first] and device[i] == device[first]:
+        while i < len(order) and device[i] == device[first]:
+            if read[i] != written[first]:
+                if not copies[i]:
+                    break
+                i += 1
+                continue
             operator = int(kernels.operator[order[i]])
             if operator != last:
                 if len(words) == LONGEST:
@@ -137,24 +144,42 @@ def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Step]) 
 
 
 def gelu_gradients(kernels: Kernels, steps: Sequence[Step]) -> list[Fact]:
-    """One fact per size of the gradients of GELUs that are written out."""
+    """One fact per size and steps of the gradients of GELUs that are written out."""
     words = [*(x.word for x in steps), ""]
     if "tanh_backward" not in words:
         return []
     order = np.lexsort((kernels.start, kernels.device))
     at, device, operator = (x[order] for x in (kernels.step, kernels.device, kernels.operator))
-    elements = np.array([*(x.elements for x in steps), 0], dtype=np.int64)[at]
-    bounds = np.flatnonzero(np.r_[True, (np.diff(elements) != 0) | (np.diff(device) != 0), True])
+    elements, copies = np.array([*(x.elements for x in steps), 0], dtype=np.int64)[at], _copies(steps)[at]
+
+    def beside(i: int, direction: int) -> list[int]:
+        """The steps of the same size on one side of a kernel, the nearest first."""
+        out, j = [], i + direction
+        while 0 <= j < len(order) and device[j] == device[i] and (elements[j] == elements[i] or copies[j]):
+            if elements[j] == elements[i]:
+                out.append(j)
+            j += direction
+        return out
+
     found: dict[tuple[int, tuple[str, ...]], list[float]] = {}
-    for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        first = [a, *(i for i in range(a + 1, b) if operator[i] != operator[i - 1])] if elements[a] else []
-        run = tuple(words[at[i]] for i in first)
-        if all(x in run for x in _GELU_GRADIENT):
-            found.setdefault((int(elements[a]), run), []).append(float(kernels.us[order[a:b]].sum()))
+    last = -1
+    for i in np.flatnonzero(np.array([x == "tanh_backward" for x in words])[at]).tolist():
+        if i <= last:
+            continue  # one more of the same run
+        run = [*reversed(beside(i, -1)), i, *beside(i, 1)]
+        last = run[-1]
+        named = [x for n, x in enumerate(run) if not n or operator[x] != operator[run[n - 1]]]
+        key = int(elements[i]), tuple(words[at[x]] for x in named)
+        if all(x in key[1] for x in _GELU_GRADIENT):
+            found.setdefault(key, []).append(float(kernels.us[order[run]].sum()))
     return [
         Fact(GRADIENT, json.dumps({"calls": len(us), "elements": size, "steps": run, "us": round(sum(us), 3)}))
         for (size, run), us in found.items()
     ]
+
+
+def _copies(steps: Sequence[Step]) -> npt.NDArray[np.bool_]:
+    return np.array([*(x.word == "copy" for x in steps), False])
 
 
 @dataclass

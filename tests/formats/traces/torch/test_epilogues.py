@@ -18,12 +18,12 @@ PRODUCT = GemmProblem(m=3, n=2, k=5, batch_count=1, a_type="bf16_r")
 BATCHED = GemmProblem(m=3, n=1, k=5, batch_count=2, a_type="bf16_r")
 PARTIAL = GemmProblem(m=3, n=2, k=5, a_type="bf16_r")
 GELU, BIAS, OTHER = Step("gelu", 6), Step("bias", 6), Step("relu", 7)
-PROBLEMS, ALL_STEPS = [PRODUCT, BATCHED, PARTIAL], [GELU, BIAS, OTHER]
+PROBLEMS, ALL_STEPS = [PRODUCT, BATCHED, PARTIAL], [GELU, BIAS, OTHER, Step("copy", 7)]
 
 
 def found(*rows: tuple[str, str], devices: str = "") -> list[tuple[int, list[str], list[float]]]:
     """Tails of kernels of 1 µs, one after another.  A row is the kernel's operator and what it is: a problem (p, b, ?)
-    or a step (g, i, r; t: a GELU by tanh), else nothing.
+    or a step (g, i, r; C: a copy of another size; t: a GELU by tanh), else nothing.
     """
     count = len(rows)
     operators = {name: i for i, name in enumerate(dict.fromkeys(x for x, _ in rows))}
@@ -33,7 +33,7 @@ def found(*rows: tuple[str, str], devices: str = "") -> list[tuple[int, list[str
         device=np.array([int(x) for x in devices] or [0] * count, dtype=np.int64),
         operator=np.array([operators[x] for x, _ in rows], dtype=np.int64),
         problem=np.array(["pb?".find(y) for _, y in rows], dtype=np.int64),
-        step=np.array(["gir".find(y.replace("t", "g")) for _, y in rows], dtype=np.int64),
+        step=np.array(["girC".find(y.replace("t", "g")) for _, y in rows], dtype=np.int64),
         tanh=np.array([y == "t" for _, y in rows]),
     )
     values = [json.loads(x.value) for x in tails(kernels, PROBLEMS, ALL_STEPS)]
@@ -46,6 +46,11 @@ def test_tails() -> None:
     assert found(("a", "p"), ("b", "g"), ("c", "p"), ("d", "g")) == [(2, ["gelu"], [2.0])]
     assert found(("a", "b"), ("b", "g")) == [(1, ["gelu"], [1.0])]  # a batch of two rows of three
     assert found(("a", "p"), ("b", "t"), ("c", "p"), ("d", "g")) == [(1, ["gelu_tanh"], [1.0]), (1, ["gelu"], [1.0])]
+
+
+def test_copies_of_other_sizes_stand_between_steps() -> None:
+    assert found(("a", "p"), ("b", "i"), ("c", "C"), ("d", "g"), ("e", "C")) == [(1, ["bias", "gelu"], [1.0, 1.0])]
+    assert found(("a", "p"), ("c", "C"), ("d", "g")) == [], "the first step follows the product"
 
 
 def test_the_form_of_gelu_is_in_its_kernels_name() -> None:
@@ -117,7 +122,7 @@ def test_a_bias_is_a_vector_along_the_last_axis() -> None:
 
 
 def test_the_gradient_of_a_gelu_that_is_written_out_is_a_run_of_its_steps() -> None:
-    steps = [Step(x, 6) for x in ("mul", "tanh_backward", "pow")] + [Step("mul", 7)]
+    steps = [Step(x, 6) for x in ("mul", "tanh_backward", "pow", "copy")] + [Step("mul", 7), Step("copy", 7)]
 
     def gradients(kinds: str, devices: str = "") -> list[tuple[int, int, list[str], float]]:
         """Of kernels of 1 µs, each of an operator of its own but ``+``, which is one more of the operator before."""
@@ -130,7 +135,7 @@ def test_the_gradient_of_a_gelu_that_is_written_out_is_a_run_of_its_steps() -> N
             device=np.array([int(x) for x in devices] or [0] * count, dtype=np.int64),
             operator=operators.astype(np.int64),
             problem=np.full(count, -1, dtype=np.int64),
-            step=np.array(["mtpM".find(x) for x in known], dtype=np.int64),
+            step=np.array(["mtpcMC".find(x) for x in known], dtype=np.int64),
             tanh=np.zeros(count, dtype=np.bool_),
         )
         values = [json.loads(x.value) for x in gelu_gradients(kernels, steps)]
@@ -141,5 +146,6 @@ def test_the_gradient_of_a_gelu_that_is_written_out_is_a_run_of_its_steps() -> N
     assert gradients("mtp-mt+p") == [(2, 6, words, 7.0)]
     assert gradients("mtpMmtp") == [(2, 6, words, 6.0)], "another size ends a run"
     assert gradients("mtpmtp", "000111") == [(2, 6, words, 6.0)], "and another device"
+    assert gradients("-CcCmtCp-c") == [(1, 6, ["copy", *words], 4.0)], "copies of weights stand between"
     assert gradients("mt-mp") == [], "the gradient of another function"
     assert gradients("-m-") == []
