@@ -157,7 +157,7 @@ def _parsed(cells: Mapping[str, str], version: Version, by_name: bool, arch: str
         return Dropped("type", f"the library knows no {', '.join(wrong)}")
     compute, no_call = cells["compute_type"], ""
     if by_name:
-        if compute not in COMPUTES and not (compute in FAST and version.folds_fast is False):
+        if compute not in COMPUTES and not (compute in FAST and not version.folds_fast):
             compute = "f32_r"
     elif compute not in _DATA_COMPUTES:
         return Dropped("compute-type", f"ROCm 6.4 drops entries of compute type {compute!r}")

@@ -105,7 +105,7 @@ def take(
         )
     sizes = {name: number(cells.get(name, "")) or (name == "batch_count" and name not in cells) for name in NUMBERS}
     trans = ["N" if cells.get(name, "N") == "N" else "T" for name in ("transA", "transB")]
-    folded = "f32_r" if compute in FAST and version.folds_fast is not False else compute
+    folded = "f32_r" if compute in FAST and version.folds_fast else compute
     words = (*trans, *(str(int(sizes[name])) for name in NUMBERS), *(cells[name] for name in TYPES), folded)
     no_call = "" if all(value > 0 for value in sizes.values()) else "no call has a size of 0 or less"
     return Taken(",".join(words), index, cells, no_call, whole)

@@ -135,23 +135,16 @@ ROW_RULES: tuple[Rule[Entry, Context], ...] = (
 
 
 def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Calls through the C++ object that have another key than those of the C functions, at least up to 1.2.2."""
-    facts, out = reading.key_facts, {}
-    unknown = tuning_file.version(facts) is None
-    asked = {**facts, "hipblaslt_version": _LAST_WITH_OBJECT_KEYS} if unknown else facts
+    """Calls through the C++ object that have another key than those of the C functions."""
+    out = {}
     for problem in object_calls(messages):
-        own, other = tuning_file.key(problem, asked), tuning_file.object_key(problem, asked)
-        key = tuning_file.key(problem, facts) if unknown else other
-        if key is not None and other is not None and own != other:
+        own, other = (key(problem, reading.key_facts) for key in (tuning_file.key, tuning_file.object_key))
+        if other is not None and own != other:
             compute = other.rpartition(",")[2]
             what = "find no row" if compute == tuning_file.NO_ROW else f"find only rows of compute type {compute}"
-            doubt = ", and hipblaslt_version is unknown (give --target)" if unknown else ""
             why = f"calls of these types through hipBLASLt's C++ object, as rocBLAS makes them, {what}"
-            out[problem.text] = Report(key, None, why=f"{why} up to version 1.2.2{doubt}")
+            out[problem.text] = Report(other, None, why=f"{why} up to version 1.2.2")
     return out
-
-
-_LAST_WITH_OBJECT_KEYS = "100202"
 
 
 def object_calls(messages: Iterable[tuple[str, str]]) -> list[Problem]:

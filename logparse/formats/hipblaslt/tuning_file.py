@@ -165,16 +165,16 @@ def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
     """The key of a call through the C++ object (``hipblaslt_ext::Gemm``, which rocBLAS uses).
 
     Up to version 1.2.2 its compute type is that of A where that has 16 bits, so no row of ``f32_r`` serves it, and
-    64-bit floats and integers find no row.  In later ones, and where the version is unknown, it is ``key``.  Source:
-    ROCm/rocm-libraries pull request 6557; 1.2.2 was asked in ``tests/conformance/test_hipblaslt_files.py``.
+    64-bit floats and integers find no row; so it is taken to be where the version is unknown. Later it is ``key``.
+    Source: ROCm/rocm-libraries pull request 6557; 1.2.2 was asked in ``tests/conformance/test_hipblaslt_files.py``.
     """
     name, number = key(problem, target), version(target)
-    if name is None or number is None or number >= _FOLDS_FAST or not isinstance(problem, GemmProblem):
+    if name is None or not isinstance(problem, GemmProblem) or (number is not None and number >= _FOLDS_FAST):
         return name
     *others, compute = name.split(",")
     kind = problem.a_type or ""
     if kind in _OBJECT_COMPUTES:
-        compute = _OBJECT_COMPUTES[kind] if number >= _FIRST_NAMED else NO_ROW
+        compute = _OBJECT_COMPUTES[kind] if number is None or number >= _FIRST_NAMED else NO_ROW
     return ",".join((*others, NO_ROW if compute in ("f64_r", "i32_r") else compute))
 
 
@@ -272,7 +272,7 @@ def _compute(compute: str | None, number: int | None) -> str | None:
     if number is not None and number < _FIRST_NAMED:
         return compute if compute in _DATA_TYPE_COMPUTES else None
     if compute in _FAST_COMPUTES:
-        return compute if number is not None and number < _FOLDS_FAST else "f32_r"
+        return compute if number is None or number < _FOLDS_FAST else "f32_r"
     return compute if compute in _COMPUTES else None
 
 

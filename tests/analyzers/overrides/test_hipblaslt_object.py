@@ -14,6 +14,7 @@ from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.target import target_from
 from analyzers.overrides.hipblaslt_tuning import with_objects
 from analyzers.overrides.lint import inspect
+from analyzers.overrides.merge import merge
 from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.write import make
 from analyzers.proof.coverage import Use, coverage
@@ -80,22 +81,20 @@ def only(file: OverrideFile, tables: Tables) -> Use:
 )
 def test_compute_type_of_a_row_for_the_object(kind: str, compute: str, expected: str) -> None:
     problem = gemm(a_type=kind, b_type=kind, compute_type=compute)
-    for target in (MENDED, UNKNOWN):
-        assert tuning_file.object_key(problem, target) == tuning_file.key(problem, target)
-    assert str(tuning_file.object_key(problem, TARGET)).rpartition(",")[2] == expected
+    assert tuning_file.object_key(problem, MENDED) == tuning_file.key(problem, MENDED)
+    for target in (TARGET, UNKNOWN):
+        assert str(tuning_file.object_key(problem, target)).rpartition(",")[2] == expected
 
 
 def test_a_row_of_f32_serves_no_call_of_16_bits(store: Store, tmp_path: Path) -> None:
     problem, tables = called(store, tmp_path)
-    use = only(written([override(problem)], TARGET), tables)
-    assert (use.state, use.line) == ("miss", None)
-    assert "C++ object" in use.reason
-    assert "f32_bf16_r" in use.reason
+    for target in (TARGET, UNKNOWN):
+        use = only(written([override(problem)], target), tables)
+        assert (use.state, use.line) == ("miss", None)
+        assert "C++ object" in use.reason
+        assert "f32_bf16_r" in use.reason
     use = only(written([override(problem)], MENDED), tables)
     assert (use.state, use.reason) == ("hit", "")
-    use = only(written([override(problem)], UNKNOWN), tables)
-    assert use.state == "hit"
-    assert "hipblaslt_version is unknown" in use.reason
 
 
 def test_a_second_row_is_written_for_the_object(store: Store, tmp_path: Path) -> None:
@@ -107,6 +106,18 @@ def test_a_second_row_is_written_for_the_object(store: Store, tmp_path: Path) ->
     use = only(written(both, TARGET), tables)
     assert (use.state, use.line) == ("hit", 5)
     assert with_objects([override(problem)], [problem], MENDED) == [override(problem)]
+
+
+def test_lint_and_merge_keep_both_rows(tmp_path: Path) -> None:
+    """Also where the version is unknown, as in a file alone: later versions would take the second for a duplicate."""
+    problem = gemm(a_type="bf16_r")
+    (made,) = make(tuning_file.WRITER, with_objects([override(problem)], [problem], UNKNOWN), UNKNOWN).files
+    paths = [str(tmp_path / f"{name}.txt") for name in "ab"]
+    for path in paths:
+        Path(path).write_bytes(made.data)
+    assert not inspect(made.name, made.data, {}).notes
+    (merged,) = merge(paths).emissions
+    assert sorted(merged.data.splitlines()) == sorted(made.data.splitlines())
 
 
 def test_verify_states_why_a_row_was_not_applied(store: Store, tmp_path: Path) -> None:
