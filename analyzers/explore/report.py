@@ -40,7 +40,7 @@ from analyzers.explore.load.analysis import Analysis, analyse
 from analyzers.explore.load.beside import beside, compared, keep, names
 from analyzers.explore.other_passes import other_passes, passes
 from analyzers.explore.page.paste import advice
-from analyzers.explore.page.views import CHARTS, LINES
+from analyzers.explore.page.views import LINES, two_runs
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.selection import Selection, facet_text
 from analyzers.explore.tries import Try
@@ -197,7 +197,7 @@ def _charts(con: duckdb.DuckDBPyConnection, run: str, other: Beside | None) -> d
         "What the files held": completeness(sources, LIGHT),
     }
     if other:
-        (charts["Compare"],) = CHARTS["compare"](con, everything, LIGHT, other.names)
+        charts["Compare"] = two_runs(con, everything, LIGHT, other.names)
     return charts
 
 

@@ -160,10 +160,17 @@ def _timeline(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _
     return [timeline(queries.ticks(con, chosen), theme, traced=queries.traced(con))]
 
 
-def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str]) -> list[Figure]:
+def two_runs(
+    con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str], *, headed: bool = True
+) -> Figure:
+    """The chart of two runs, as of ``compare``."""
     drawn = queries.sample(con, chosen, COMPARE, ("here_us", "other_us"))
     movers, totals = queries.movers(con, chosen), queries.changes(con, chosen)
-    return [compare(drawn.rows, movers, totals, theme, names=names, remark=drawn.note, headed=False)]
+    return compare(drawn.rows, movers, totals, theme, names=names, remark=drawn.note, headed=headed)
+
+
+def _compare(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str]) -> list[Figure]:
+    return [two_runs(con, chosen, theme, names, headed=False)]  # the text above it states what it comes to
 
 
 def _none(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, _: tuple[str, str]) -> list[Figure]:
