@@ -237,8 +237,16 @@ def test_the_clock_loop_and_own_kernels_are_those_of_their_records() -> None:
         assert f"{least} to {most} µs promised, {host['measured_us']['median']:.0f} measured" in text("docs/results.md")
 
 
-def test_what_a_layout_of_regnet_was_promised_by_the_rule_of_today() -> None:
-    actions = record("actions-regnet")["models"]["torchvision.regnet_y_3_2gf"]["actions"]
-    for row in actions:
-        then = f"{row['predicted_us'] / 1e3:.1f} ms promised, {row['measured_us'] / 1e3:.1f} measured"
-        assert then in text("docs/results.md")
+def test_what_a_padded_hidden_size_gained_is_that_of_its_record() -> None:
+    made = record("actions-padded-hidden")["models"]["relu"]
+    row = next(x for x in made["actions"] if x["action"] == "padded_hidden")
+    now, then, got = (x / 1e3 for x in (made["now_us"], row["predicted_us"], row["measured_us"]))
+    assert f"{now:.2f} → {then:.2f} ms promised, {got:.2f} measured" in text("docs/results.md")
+
+
+def test_the_table_of_other_peoples_programs_is_that_of_its_record() -> None:
+    page = text("docs/results.md")
+    for model in record("actions-others")["models"].values():
+        pairs = [(model["now_us"], x["predicted_us"], x["measured_us"]) for x in model["actions"] if "error" in x]
+        rows = [" | ".join(f"{x / 1e3:.1f}" for x in pair) for pair in pairs]
+        assert any(f"| {row} |" in page for row in rows)
