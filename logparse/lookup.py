@@ -61,6 +61,12 @@ with {_MEANS.format(links="linked")},
                string_agg(distinct calls_from, '+' order by calls_from) as calls_from
         from workload left join means m using (problem) where run = $run group by coalesce(m.other, problem)),
      called as (select distinct kind = 'conv' as conv from w),
+     traced as (
+        select coalesce(m.other, problem) as problem, sum(us) / sum(n) as call_us
+        from (select problem, sum(total_us) as us from kernels where run = $run group by problem)
+             join (select problem, sum(count) as n from calls where run = $run and category = 'profiler' group by problem)
+             using (problem) left join means m using (problem)
+        group by coalesce(m.other, problem)),
      places as (
         select source_id, any_value(regexp_extract(value, '^[^:]*')) filter (name = 'arch') as arch,
                any_value(value) filter (name = 'cu_count') as cu
@@ -94,8 +100,8 @@ with {_MEANS.format(links="linked")},
         union all select kind, problem, null, null, best_us, pick_us, device from known where subject),
      ranked as materialized (
         select kind, problem, calls, calls_from, pick, pick_us, best_us, device,
-               coalesce(calls, 1) * coalesce(pick_us, best_us) as total_us
-        from subjects left join picks using (problem)
+               coalesce(calls, 1) * coalesce(call_us, pick_us, best_us) as total_us
+        from subjects left join picks using (problem) left join traced using (problem)
         where $kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped')),
      shown as materialized (
         from ranked order by {{key}} desc nulls last, {{other}} desc nulls last, problem limit $n),
@@ -114,8 +120,10 @@ on which the run measured, then that with the most times.  Only of the problems 
 def top(
     store: Store, *, by: str = "calls", kind: str | None = None, n: int = 20, run: str | None = None
 ) -> pd.DataFrame:
-    """The run's problems by calls or by time (calls × the pick's time where it is known, else the best known).
+    """The run's problems by calls or by time.
 
+    The time is calls × what a call takes: in the run's traces on the average, else the pick's time where it is known,
+    else the best known.
     The calls of a text for which no log names a pick count for the one linked text that has one, as in ``analyzers``
     (``picks.compare``): a log may name the pick for one text of a problem and another count its calls for another.
     The times of a row are of one device, and never of one that is known to be another than the run's.

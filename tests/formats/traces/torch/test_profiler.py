@@ -18,9 +18,12 @@ from logparse.formats.traces.torch.event_cutter import TraceEvents
 from logparse.formats.traces.torch.gradients import Split, split
 from logparse.formats.traces.torch.records import without_overlap
 from logparse.formats.tunableop import untuned
+from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
 from logparse.links import linked
+from logparse.lookup import top
 from logparse.model import Call, ConvProblem, Kernel, Measurement, Message, Problem, Reject
+from logparse.store import Store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.formats.reading import drip, facts, outcomes, records, records_of, totals, units
 
@@ -440,3 +443,12 @@ def test_whole_microseconds_overlap_by_rounding() -> None:
     us = np.array([5.0, 5.0, 5.0])
     assert without_overlap(us, np.array([0.0, 4.0, 8.0]), op, device).tolist() == us.tolist()
     assert without_overlap(us, np.array([0.0, 4.0, 5.0]), op, device).sum() == pytest.approx(12.0)
+
+
+def test_top_adds_up_to_the_time_of_the_kernels(store: Store) -> None:
+    ingest([str(JOB)], store, run="job")
+    kernels = store.query("select problem, total_us from kernels where problem is not null")
+    held = kernels.groupby("problem")["total_us"].sum()
+    ranked = top(store, by="time", n=1000).set_index("text")["total_us"]
+    assert ranked.to_dict() == pytest.approx(held.to_dict())
+    assert ranked.is_monotonic_decreasing
