@@ -64,8 +64,9 @@ with {_MEANS.format(links="linked")},
      traced as (
         select coalesce(m.other, problem) as problem, sum(us) / sum(n) as call_us
         from (select problem, sum(total_us) as us from kernels where run = $run group by problem)
-             join (select problem, sum(count) as n from calls where run = $run and category = 'profiler' group by problem)
-             using (problem) left join means m using (problem)
+             join (select problem, sum(count) as n from calls
+                   where run = $run and category = 'profiler' group by problem) using (problem)
+             left join means m using (problem)
         group by coalesce(m.other, problem)),
      places as (
         select source_id, any_value(regexp_extract(value, '^[^:]*')) filter (name = 'arch') as arch,
