@@ -207,9 +207,11 @@ def test_records_replayed_are_held_out_and_counted(monkeypatch: pytest.MonkeyPat
     proposers = importlib.import_module("proposers")
     times = {f"cudnn:eng{i}": 10.0 + i for i in range(12)}
     cases = [
-        proposers.Case(gemm(64 + i), times | {f"cudnn:eng{11 - i % 2}": 5.0}, "even" if i % 2 else "odd")
+        proposers.Case(gemm(64 + i), times | {f"cudnn:eng{11 - i % 2}": 5.0}, frozenset({"even" if i % 2 else "odd"}))
         for i in range(6)
     ]
+    both = proposers.Case(gemm(99), times, frozenset({"even", "odd"}))
+    assert proposers.near_of(both, cases) == [], "a problem of two models learns from neither"
     assert {x.problem for x in proposers.near_of(cases[0], cases)} == {x.problem for x in cases[1::2]}
     table = proposers.Table("planted", cases, proposers.as_record(cases, 0), 0)
     whole = table.row("all", 0, lambda case, near: case.offered)
