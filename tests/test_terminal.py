@@ -28,3 +28,11 @@ def test_sentences_wrap_between_words_and_nothing_of_them_is_lost() -> None:
     lines = drawn([{"problem": "NT 1×2×3", "message": message}], 60).splitlines()
     assert all(text_width(line) <= 60 for line in lines)
     assert "".join(line[12:] for line in lines[2:]).replace(" ", "") == message.replace(" ", "")
+
+
+def test_the_number_of_a_solution_is_never_cut() -> None:
+    solutions = ["rocblas:1140812957", "hipblaslt:104377", "use hipblaslt:104377", "kernel:Cijk_Ailk_Bljk_MT256x256x64"]
+    frame = pd.DataFrame({"problem": ["TN 4096×512×1024 bf16_r"] * 4, "best": solutions, "time_us": [1.5] * 4})
+    for width in range(40, 100, 5):
+        shown, _, left_out = drawn(frame, width).partition("not shown:")
+        assert all(x in shown for x in solutions[:3]) or "best" in left_out

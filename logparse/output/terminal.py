@@ -6,6 +6,7 @@ Rich, which draws the bars, is imported for them alone: that takes longer than r
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,8 @@ _LEAST = 16
 """Minimum width of a text column; below it the last column is left out."""
 _LEASTS = {"problem": 44}
 """Minimum width of columns that are never left out: without its problem a row is no answer."""
+_INDEX = re.compile(r"(?:[a-z ]+ )?[a-z_]+:\d{1,12}")
+"""A solution that is a number of its library, and an action with it: a part of a number names another one."""
 _GAP = 3
 _WHOLE = ("int", "uint", "float", "double", "timestamp")
 """Types of Arrow whose values are never shortened."""
@@ -84,7 +87,10 @@ class _Column:
 
     @property
     def least(self) -> int:
-        return self.natural if self.right else max(min(self.natural, _LEASTS.get(self.name, _LEAST)), len(self.name))
+        if self.right:
+            return self.natural
+        numbers = (len(cell) for cell in self.cells if _INDEX.fullmatch(cell))
+        return max(min(self.natural, _LEASTS.get(self.name, _LEAST)), len(self.name), *numbers)
 
     def lines(self, cell: str) -> list[str]:
         """The lines of a cell: sentences wrap between words."""
