@@ -7,7 +7,8 @@
 Each model runs as it is, under a profiler; its trace is ingested, ``replay`` times what each problem runs under each
 action, and the actions of ``recommend`` are what is promised.  Then the model runs under every action, each in a
 process of its own with the generated ``apply.py`` (PyTorch keeps cuDNN's plans for the life of a thread), and the GPU
-time per step of its trace is what was gained.  GPU time is the sum of all kernels of a trace.
+time per step of its trace is what was gained.  GPU time is that of all kernels of a trace; those of one operator that
+overlap count the time in which any runs.
 
 On a CPU the operators' own times stand for kernels (``as_device``): it shows that all parts fit together.
 

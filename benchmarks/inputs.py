@@ -136,17 +136,10 @@ def slow_wgrads(path: str | None) -> list[Problem]:
 
 
 MODELS = (
-    *(
-        "alexnet",
-        "convnext_tiny",
-        "deeplabv3_mobilenet_v3_large",
-        "densenet121",
-        "efficientnet_b0",
-        "efficientnet_v2_s",
-    ),
-    *("fcn_resnet50", "googlenet", "inception_v3", "mnasnet1_0", "mobilenet_v2", "mobilenet_v3_large"),
-    *("regnet_x_1_6gf", "regnet_y_3_2gf", "resnet18", "resnet50", "resnext50_32x4d", "shufflenet_v2_x1_0"),
-    *("squeezenet1_1", "vgg16", "wide_resnet50_2"),
+    *("alexnet", "convnext_tiny", "deeplabv3_mobilenet_v3_large", "densenet121", "efficientnet_b0"),
+    *("efficientnet_v2_s", "fcn_resnet50", "googlenet", "inception_v3", "mnasnet1_0", "mobilenet_v2"),
+    *("mobilenet_v3_large", "regnet_x_1_6gf", "regnet_y_3_2gf", "resnet18", "resnet50", "resnext50_32x4d"),
+    *("shufflenet_v2_x1_0", "squeezenet1_1", "vgg16", "wide_resnet50_2"),
 )
 """Of torchvision."""
 _BATCH, _IMAGE = 32, 224

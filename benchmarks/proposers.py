@@ -49,7 +49,7 @@ from analyzers.measure.backend import Place
 from analyzers.measure.proposer import KEPT, Measured, Proposal
 from analyzers.measure.results import Method
 from analyzers.measure.trial import REFERENCE
-from logparse.model import ConvProblem, Problem, Solution, solution_from_text
+from logparse.model import ConvProblem, Problem, Solution, problem_from_text, solution_from_text
 
 RESULTS = Path(__file__).parent / "results"
 _KINDS = {"F": "fprops", "B": "dgrads", "W": "wgrads"}
@@ -85,8 +85,6 @@ def latest(kind: str) -> Path:
 
 def recorded(path: Path) -> tuple[list[Case], list[dict[str, Any]]]:
     """The problems of a record with the cuDNN plans that ran; its results, with these alone."""
-    from logparse.model import problem_from_text
-
     found: dict[str, dict[str, Any]] = {}
     for result in _record(str(path))["results"]:
         rows = [x for x in result["rows"] if x["status"] == "ok" and x["solution"].startswith("cudnn:")]
@@ -103,8 +101,6 @@ def recorded(path: Path) -> tuple[list[Case], list[dict[str, Any]]]:
 
 def models_of(results: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
     """By problem text the models that a record states, else the problem's group."""
-    from logparse.model import problem_from_text
-
     problems = [problem_from_text(x["problem"]) for x in results if "models" not in x]
     groups = grouped([x for x in problems if isinstance(x, ConvProblem)])
     return {

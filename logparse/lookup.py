@@ -37,6 +37,15 @@ _MEANS = """
         select problem, any_value(other) as other from near where place = 1 group by problem having count(*) = 1)"""
 MEANS = _MEANS.format(links="links")
 """Common table expressions; ``means`` maps a problem without a pick to the one linked problem of the run with one."""
+TRACED = """
+    select problem, total_us / coalesce(counted, most) as traced_us
+    from (select coalesce(m.other, k.problem) as problem, sum(total_us) as total_us, max(calls) as most
+          from kernels k left join means m using (problem) where run = $run and problem is not null group by 1)
+         left join (
+          select coalesce(m.other, c.problem) as problem, sum(count) as counted
+          from calls c left join means m using (problem) where run = $run and category = 'profiler' group by 1)
+         using (problem)"""
+"""SQL of what a call of each problem takes in the run's traces (µs), on the average, beside ``means``."""
 _ROWS = """
     select {problem} as problem, kind, own and time_us > 0 as own, device, solution,
            solution = by_default as by_default, case when time_us > 0 then time_us end as us, {subject} as subject
@@ -61,13 +70,7 @@ with {_MEANS.format(links="linked")},
                string_agg(distinct calls_from, '+' order by calls_from) as calls_from
         from workload left join means m using (problem) where run = $run group by coalesce(m.other, problem)),
      called as (select distinct kind = 'conv' as conv from w),
-     traced as (
-        select coalesce(m.other, problem) as problem, sum(us) / sum(n) as call_us
-        from (select problem, sum(total_us) as us from kernels where run = $run group by problem)
-             join (select problem, sum(count) as n from calls
-                   where run = $run and category = 'profiler' group by problem) using (problem)
-             left join means m using (problem)
-        group by coalesce(m.other, problem)),
+     traced as ({TRACED}),
      places as (
         select source_id, any_value(regexp_extract(value, '^[^:]*')) filter (name = 'arch') as arch,
                any_value(value) filter (name = 'cu_count') as cu
@@ -101,7 +104,7 @@ with {_MEANS.format(links="linked")},
         union all select kind, problem, null, null, best_us, pick_us, device from known where subject),
      ranked as materialized (
         select kind, problem, calls, calls_from, pick, pick_us, best_us, device,
-               coalesce(calls, 1) * coalesce(call_us, pick_us, best_us) as total_us
+               coalesce(calls, 1) * coalesce(traced_us, pick_us, best_us) as total_us
         from subjects left join picks using (problem) left join traced using (problem)
         where $kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped')),
      shown as materialized (

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from analyzers.analyzer import Tables
+from logparse.formats.traces.torch.epilogues import FACT, GRADIENT
 from logparse.model import DEFAULT, GemmProblem, problem_from_text
 
-FACT, GRADIENT = "epilogue_kernels", "gelu_gradient_kernels"
 ACTIVATIONS: Mapping[str, str] = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu"}
 """Steps that are an epilogue, and its activation."""
 BY_HAND = ("mul", "pow", "mul", "add", "mul", "tanh", "add", "mul")

@@ -32,7 +32,7 @@ from analyzers.evidence.devices import PEAK_COLUMN, device_of
 from analyzers.evidence.target import apart, arch, device_of_file, same_device
 from analyzers.explore.other_passes import other_passes
 from analyzers.explore.queries import FIRST_ROWS, ORDER, RANKED, only_row, sums
-from logparse.lookup import MEANS
+from logparse.lookup import MEANS, TRACED
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding
 from logparse.store.views import conv_problems_sql
 from logparse.text import sql_text
@@ -462,14 +462,7 @@ _STAGES: Mapping[str, str] = {
                bit_count(bit_or(1::hugeint << solver % 126) filter (good)) as solutions, bool_or(rival) as contested
         from ({_TRIES}) group by file, h""",
     "repeated_": "{repeated}",
-    "traced_": """
-        with counted as (
-          select hash(coalesce(m.other, c.problem)) as h, sum(count) as traced_calls
-          from calls c left join means m using (problem) where run = $run and category = 'profiler' group by 1),
-        each as (
-          select hash(coalesce(m.other, k.problem)) as h, sum(total_us) as total_us, max(calls) as most
-          from kernels k left join means m using (problem) where run = $run and problem is not null group by 1)
-        select h, total_us / coalesce(traced_calls, most) as traced_us from each left join counted using (h)""",
+    "traced_": f"select hash(problem) as h, traced_us from ({TRACED})",
     "called_": f"""
         with counted_ as (
           select coalesce(m.other, w.problem) as problem, kind, calls, calls_from

@@ -16,7 +16,7 @@ step took over all calls.  A trace does not record the string that chooses GELU'
 place of its lambda, the first for tanh (``aten/src/ATen/native/cuda/ActivationGeluKernel.cu``).
 
 The gradient of a GELU that is written out is a run of such steps around a ``tanh_backward``, wherever it stands; the
-fact ``gelu_gradient_kernels`` (one value per size)::
+fact ``gelu_gradient_kernels`` (one value per size and steps)::
 
     {"calls": 12, "elements": 25165824, "steps": ["copy", "mul", "tanh_backward", …], "us": 5120.5}
 """
