@@ -13,9 +13,9 @@ Produced by ``ROCBLAS_LAYER=2`` (bench) and ``4`` (profile, at exit) on stderr o
 ``rocblas-gemm-tune --yaml FILE``.  ``ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH=FILE`` reads the table back.
 
 A line of the bench log ends with ``--atomics_allowed`` from rocBLAS 4 on, with ``--atomics_not_allowed`` before, where
-the handle is not in the default mode; PyTorch's is not.  ``uniq -c`` may stand a count before it.  A flag of the tool's
-own (``-i``, ``--verify`` …) marks a typed line: ``by_tool``.  ``ROCBLAS_LAYER=16`` (announced, not tried on a released
-build) writes such lines with ``# source=… kernel=…`` behind them, one per internal product: a category of its own.
+the handle is not in the default mode; PyTorch's is not.  A flag of the tool's own (``-i``, ``--verify`` …) marks a
+typed line: ``by_tool``.  ``ROCBLAS_LAYER=16`` (announced, not tried on a released build) writes such lines with
+``# source=… kernel=…`` behind them, one per internal product: a category of its own.
 
 The table's index is Tensile's, counted from 1; rocBLAS's own index of a Tensile solution is negative,
 ``file = -index - 10`` (ROCm/rocm-libraries#9985), so a row's solution here is ``rocblas:-3798``.  rocBLAS 4 and earlier
@@ -115,16 +115,15 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
 
 
 def read_bench(text: str) -> Outcome:
-    """One ``rocblas-bench`` line of the log, one call; a count before it is that of ``uniq -c``."""
+    """One ``rocblas-bench`` line of the log, one call."""
     command, _, note = text.partition(" # ")
     try:
         words = shlex.split(command)
-        count = int(words.pop(0)) if words and words[0].isdecimal() else 1
         given, by_tool = _flags(words[1:])
     except ValueError as error:
         return Outcome("reject", [Reject(str(error), 0, len(text.encode()))])
     category = "rocblas_kernel_select" if note.startswith("source=") else "rocblas_bench"
-    return call_of(given, category, text, count, by_tool=by_tool)
+    return call_of(given, category, text, 1, by_tool=by_tool)
 
 
 def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
@@ -160,7 +159,7 @@ BENCH = LineFormat(
     name="rocblas-bench",
     about="rocBLAS bench log (ROCBLAS_LAYER=2)",
     markers=(b"rocblas-bench -",),
-    start=rb"(?:^[ \t]*\d{1,18}[ \t]+)?(?:\./)?rocblas-bench -",
+    start=rb"(?:\./)?rocblas-bench -",
     read=read_bench,
 )
 PROFILE = LineFormat(

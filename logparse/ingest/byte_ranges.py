@@ -124,7 +124,8 @@ def read_range(
     Raises OSError, and InputError when the file has become shorter.
     """
     started, (start, end), marks, unended = time.monotonic(), span, _Marks(), None
-    stream = StreamRead(attempt, [marks.instead(f) if isinstance(f, BlockFormat) else f for f in formats])
+    formats = [marks.instead(f) if isinstance(f, BlockFormat) else f for f in formats]
+    stream = StreamRead(attempt, formats, head=file.head().data)
     with file.seekable() as raw:
         begin, stop = (_line_start(file, raw, at, size) for at in span)
         passing = _Passing(file, raw, start, stop, hashed=end, report=report)

@@ -61,6 +61,7 @@ class InputFile:
         self.max_ratio = max_ratio
         self._fs: pafs.FileSystem | None = None
         self._inner = path
+        self._head: Head | None = None
         self._copy: IO[bytes] | None = None  # a temporary file, which is removed with this object
         if path != "-":
             self._fs, self._inner = resolve(path)
@@ -142,8 +143,11 @@ class InputFile:
         return head == _CONTAINER or any(head.startswith(magic) for magic in _MAGIC)
 
     def head(self) -> Head:
-        with self.open() as stream:
-            return Head(self.name, _read_up_to(stream, HEAD_BYTES))
+        """The beginning of the content, as it was when first asked for."""
+        if self._head is None:
+            with self.open() as stream:
+                self._head = Head(self.name, _read_up_to(stream, HEAD_BYTES))
+        return self._head
 
     def beside(self) -> Iterator[InputFile]:
         """The other files of its folder, by name; empty for standard input."""

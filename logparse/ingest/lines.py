@@ -6,6 +6,9 @@ from call to call is removed first: the clock and the process of ``[date time][L
 
 Counters (see ``counting``) do this for blocks of lines, several blocks at a time; the result does not depend on which
 counter took which block.  Block formats depend on order: their readers follow one block after the other.
+
+A stream may be a *table of counts*, as ``sort | uniq -c`` writes it: the number before a line is how often the line
+stood in the log.  In any other stream such a number is the end of a torn line, and what follows it counts once.
 """
 
 from __future__ import annotations
@@ -54,6 +57,8 @@ _RANGE_BYTES = (8 << 20, 256 << 20)  # minimum and maximum of each later range
 _GO_ON = -1  # hash on from where the last call stopped
 _KNOWN = 16_384  # maximum number of texts remembered as one record each
 _LONG = 16_384  # texts from this length on are not remembered
+_COUNT = regex(rb"(?:[ \t]+(\d{1,12})|(\d{1,12})(?![ \t]+MIOpen))[ \t]+(?=\S)")
+"""A count before a line.  Without blanks before it, the number before MIOpen's own prefix is a thread."""
 _TORN = Reject("torn: another record begins inside this line")
 
 TORN = LineFormat("", "a record inside which another begins", (), b"", lambda _: Outcome("reject", (_TORN,)), True)
@@ -65,7 +70,8 @@ Ints = npt.NDArray[np.int64]
 class Distinct:
     """A distinct line of one format: its text without clock, process and addresses, and where it stood first.
 
-    It stood ``counts[i]`` of its ``count`` times at ``of[numbers[i]]``, a clock text and a third bracket.
+    It stood ``counts[i]`` of its ``count`` times at ``of[numbers[i]]``, a clock text and a third bracket.  ``counted``:
+    a table of counts states how often; then ``count`` is not its number of ``lines``.
     """
 
     format: LineFormat
@@ -76,6 +82,8 @@ class Distinct:
     of: Sequence[Place]
     numbers: Ints
     counts: Ints
+    lines: int
+    counted: bool = False
 
     @property
     def places(self) -> dict[Place, int]:
@@ -112,18 +120,26 @@ class LineReader:
     """Reads one stream block by block; ``feed`` takes whole lines, ``close`` ends it.
 
     ``threads`` blocks are counted at a time where counting is native (it runs without the interpreter's lock).
+    ``head``: the stream's first bytes, which show whether it is a table of counts.
     """
 
     def __init__(
-        self, formats: Sequence[LineFormat | BlockFormat], threads: int = 1, *, native: bool | None = None
+        self,
+        formats: Sequence[LineFormat | BlockFormat],
+        threads: int = 1,
+        *,
+        head: bytes = b"",
+        native: bool | None = None,
     ) -> None:
         self._records = [(f, regex(f.start), f.markers) for f in formats if isinstance(f, LineFormat)]
         blocks = [f for f in formats if isinstance(f, BlockFormat)]
         self._blocks: list[tuple[BlockFormat, BlockReader]] = [(f, f.begin()) for f in blocks]
         records = _shortest(tuple(m for f, _, _ in self._records for m in f.markers))
         block = _shortest(tuple(m for f in blocks for m in f.markers))
-        starts = tuple(m for f, _, _ in self._records if f.prefixed for m in f.markers if m.startswith(b"]["))
         self._marker = any_of((*records, *block))
+        self.is_table = self._is_table(head)
+        prefixed = [f for f, _, _ in self._records if f.prefixed and not self.is_table]  # a count hides the prefix
+        starts = tuple(m for f in prefixed for m in f.markers if m.startswith(b"]["))
         self._block_marker = any_of(block)
         self._claimer: BlockReader | None = None
         self._record_markers = [(m, number) for number, (_, _, markers) in enumerate(self._records) for m in markers]
@@ -139,6 +155,13 @@ class LineReader:
         self._counting: deque[_Counting] = deque()
         self.read = Read()
         self._taking = _Taking(self, self.read)
+
+    def _is_table(self, head: bytes) -> bool:
+        """Whether a count stands before most lines with a marker; where none has one, before every line."""
+        lines = [uncoloured(line) for line in head.split(b"\n") if line.strip()]
+        marked = [line for line in lines if self._marker.search(line)]
+        counted = sum(_COUNT.match(line) is not None for line in marked or lines)
+        return 2 * counted > len(marked) if marked else 0 < len(lines) == counted
 
     def feed(self, data: bytes, offset: int) -> None:
         """Read whole lines; ``offset`` is the place of ``data`` in the stream."""
@@ -425,8 +448,8 @@ class _Taking:
         self._reader = reader
         self._out = out
         self._number: dict[Place, int] = {}
-        self._found: dict[tuple[str, bytes], Distinct] = {}
-        self._more: dict[tuple[str, bytes], list[tuple[Ints, Ints]]] = {}
+        self._found: dict[tuple[str, bytes, bool], Distinct] = {}
+        self._more: dict[tuple[str, bytes, bool], list[tuple[Ints, Ints]]] = {}
 
     @property
     def begun(self) -> bool:
@@ -461,11 +484,15 @@ class _Taking:
         reader, out = self._reader, self._out
         raw, key, offset, event, torn = entry
         raw, key = uncoloured(raw), None if key is None else uncoloured(key).rstrip()
+        count = _COUNT.match(raw) if reader.is_table else None
+        if count is not None:
+            raw, offset = raw[count.end() :], offset + count.end()
+        stood = _Stood(times, numbers, counts, int(count[1] or count[2]) if count else None)
         text = raw if key is None else key
         same = (text, key is not None, torn)
         known = reader.known.get(same)
         if known is not None:
-            self._keep(known, text, raw, offset, times, numbers, counts)
+            self._keep(known, text, raw, offset, stood)
             return
         pieces = reader.pieces(raw)
         last, start, end = pieces[-1]
@@ -474,7 +501,7 @@ class _Taking:
             out.foreign += 0 if event else times
             return
         if len(pieces) == 1 and (start == 0 if torn else (key is not None) == format.prefixed):
-            self._keep(format, text, raw, offset, times, numbers, counts)
+            self._keep(format, text, raw, offset, stood)
             if len(raw) < _LONG and times > 1:  # likely to come again
                 if len(reader.known) >= _KNOWN:
                     reader.known.clear()
@@ -483,33 +510,52 @@ class _Taking:
         out.splits += times * (len(pieces) - 1)
         for owner, begin, stop in pieces[:-1]:
             if owner is not None or reader.is_ours(raw[begin:stop]):
-                self._piece(TORN, raw[begin:stop], offset + begin, times)
+                self._piece(TORN, raw[begin:stop], offset + begin, stood)
             else:
                 out.foreign += times
-        self._piece(format, raw[start:end], offset + start, times)
+        self._piece(format, raw[start:end], offset + start, stood)
 
-    def _piece(self, format: LineFormat, piece: bytes, offset: int, times: int) -> None:
+    def _piece(self, format: LineFormat, piece: bytes, offset: int, stood: _Stood) -> None:
         """Add a piece of a line, with clock and addresses removed as a counter removes them."""
         text, where = piece, NOWHERE
         if format.prefixed and (prefix := PREFIX.match(piece)) is not None:
             text = prefix[2] + masked(piece[prefix.end() :].rstrip())
             where = (prefix[1], prefix[3] or b"")
         number = self._number.setdefault(where, len(self._number))
-        self._keep(format, text, piece, offset, times, np.array([number]), np.array([times]))
+        self._keep(
+            format, text, piece, offset, stood._replace(numbers=np.array([number]), counts=np.array([stood.lines]))
+        )
 
-    def _keep(
-        self, format: LineFormat, text: bytes, raw: bytes, offset: int, times: int, numbers: Ints, counts: Ints
-    ) -> None:
-        key = (format.name, text)
+    def _keep(self, format: LineFormat, text: bytes, raw: bytes, offset: int, stood: _Stood) -> None:
+        lines, numbers, counts, stated = stood
+        times = lines
+        if stated is not None:
+            times, counts = lines * stated, counts * stated
+        key = (format.name, text, stated is not None)
         entry = self._found.get(key)
         if entry is None:
             shown = text.rstrip().decode("utf-8", "backslashreplace")
-            self._found[key] = Distinct(format, shown, offset, raw, times, self._out.places, numbers, counts)
+            self._found[key] = Distinct(
+                format, shown, offset, raw, times, self._out.places, numbers, counts, lines, stated is not None
+            )
             return
         entry.count += times
+        entry.lines += lines
         self._more.setdefault(key, []).append((numbers, counts))
         if offset < entry.offset:
             entry.offset, entry.raw = offset, raw
+
+
+class _Stood(NamedTuple):
+    """How many ``lines`` of one text stood in the stream, ``counts`` of them at each of the places ``numbers``.
+
+    ``stated`` is the count that a table of counts states before each of them.
+    """
+
+    lines: int
+    numbers: Ints
+    counts: Ints
+    stated: int | None
 
 
 def has_long_line(file: int, start: int, end: int) -> bool:

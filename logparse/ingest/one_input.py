@@ -457,7 +457,7 @@ class _Input:
         return _sum(total, self._commit_stream(stream, _Stretch(source, self.run, content, start, raw.count)))
 
     def _stream_read(self, reader: LineReader | None = None) -> StreamRead:
-        return StreamRead(self.attempt(), self.formats, self.task.threads, reader)
+        return StreamRead(self.attempt(), self.formats, self.task.threads, reader, head=self.file.head().data)
 
     def _commit_stream(self, stream: StreamRead, at: _Stretch, end_of_stream: bool = True) -> Ingested:
         stream.finish(end_of_stream)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import xxhash
@@ -28,11 +29,17 @@ class StreamRead:
     """Reads blocks of whole lines into an attempt; ``finish`` writes all that was read."""
 
     def __init__(
-        self, attempt: Attempt, formats: Sequence[Format], threads: int = 1, reader: LineReader | None = None
+        self,
+        attempt: Attempt,
+        formats: Sequence[Format],
+        threads: int = 1,
+        reader: LineReader | None = None,
+        *,
+        head: bytes = b"",
     ) -> None:
         self.attempt = attempt
         self.tally = Tally()
-        self.reader = reader or LineReader([f for f in formats if not isinstance(f, FileFormat)], threads)
+        self.reader = reader or LineReader([f for f in formats if not isinstance(f, FileFormat)], threads, head=head)
         self.bytes = 0
         self._collector = Collector(attempt)
 
@@ -91,7 +98,9 @@ class StreamRead:
         for entry in read.distinct:
             times = entry.count
             outcome = self._outcome(entry.format, entry.text, times)
-            self.tally.add(outcome, entry.format.name, times, times=times)
+            if entry.counted:
+                outcome = replace(outcome, records=[_of_the_job(record) for record in outcome.records])
+            self.tally.add(outcome, entry.format.name, entry.lines, times=times)
             threads = entry.text.startswith(_THREAD_PREFIX)
             if not threads:
                 seen[entry.numbers] = True
@@ -119,6 +128,11 @@ class StreamRead:
                     _outcomes.clear()
                 _outcomes[format.name, text] = outcome
         return outcome
+
+
+def _of_the_job(record: Record) -> Record:
+    """A line before which a count stands is one of the job whose lines were counted, also where it looks typed."""
+    return replace(record, by_tool=False) if isinstance(record, Call) and record.by_tool else record
 
 
 class Tally:

@@ -77,8 +77,9 @@ def stream(format: BlockFormat, data: bytes) -> tuple[list[Outcome | None], list
 
 def read_lines(data: bytes | str, formats: Sequence[LineFormat | BlockFormat]) -> tuple[list[Record], Counter[str]]:
     """Every record, those of blocks first, and the units; distinct lines are counted as often as they stand there."""
-    reader = LineReader(formats)
-    reader.feed(data.encode() if isinstance(data, str) else data, 0)
+    data = data.encode() if isinstance(data, str) else data
+    reader = LineReader(formats, head=data)
+    reader.feed(data, 0)
     held = list(reader.close())
     read = reader.take()
     found = records(line.outcome for line in read.claimed) + held
@@ -95,7 +96,7 @@ def units_of(read: Read) -> Counter[str]:
     for line in read.claimed:
         units[line.outcome.unit] += line.outcome.lines
     for entry in read.distinct:
-        units[entry.format.read(entry.text).unit] += entry.count
+        units[entry.format.read(entry.text).unit] += entry.lines
     return +units
 
 

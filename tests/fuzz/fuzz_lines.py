@@ -58,7 +58,7 @@ def stream(data: bytes) -> None:
     seen = []
     for native in ("1", "0"):
         os.environ["LOGPARSE_NATIVE"] = native
-        reader = LineReader([f for f in FORMATS if not isinstance(f, FileFormat)])
+        reader = LineReader([f for f in FORMATS if not isinstance(f, FileFormat)], head=data)
         reader.feed(data, 0)
         read = reader.take()
         assert read.lines == len(list(Memory(data, "").lines()))

@@ -11,10 +11,9 @@ Grammar: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/tensile_host.cpp`
 (6.1, 6.2) and ``clients/benchmarks/client.cpp`` (the options of the tool).  The vocabulary of flags is closed: a torn
 line would pass a lenient parser.  Behind ``--iters``, which a logged line has last, flags of a later version are left
 out; ``--compute_input_typeA``, which a later version writes too, may stand anywhere.  A flag that a version always
-writes and that is missing means *unknown*; one that it writes only when set means *not set*.  A number before the
-command (``uniq -c``) is its count.  A shell command (path, ``$ ``, ``VAR=x``), a flag that only the tool takes, and
-iterations that are not 0 mark a line ``by_tool``; there hipblaslt-bench's documented defaults hold.  No version writes
-kernel name, workspace, device or time.
+writes and that is missing means *unknown*; one that it writes only when set means *not set*.  A shell command (path,
+``$ ``, ``VAR=x``), a flag that only the tool takes, and iterations that are not 0 mark a line ``by_tool``; there
+hipblaslt-bench's documented defaults hold.  No version writes kernel name, workspace, device or time.
 
 ``--api_method cpp`` is a call through hipBLASLt's C++ object, as rocBLAS makes them.  Its look-up in a tuning file
 differs (``tuning_file.object_key``), so a message beside the call states it.
@@ -141,7 +140,6 @@ _ALWAYS = ("transA", "transB", "batch_count", *_ALWAYS_TYPES)
 
 # ------------------------------------------------------------------------------------------- reading
 
-_COUNT = r"[ \t]*(?:(?P<count>\d+)[ \t]+)?"
 _PROMPT = r"(?:\S*[$#+][ \t]+)?"
 _WRAPPERS = (
     r"(?:[A-Za-z_]\w*=\S*[ \t]+)*"
@@ -150,9 +148,9 @@ _WRAPPERS = (
 _PATH = r"(?:[\w.~+-]*/)*"
 _NAME = r"hipblaslt-bench(?:\.exe)?"
 _COMMAND = regex(
-    rf"(?:\A{_COUNT}(?P<shell>{_PROMPT}{_WRAPPERS}{_PATH})|(?P<path>(?<!\S){_PATH}))?{_NAME}(?P<rest>\s+-.*)?\s*\Z"
+    rf"(?:\A[ \t]*(?P<shell>{_PROMPT}{_WRAPPERS}{_PATH})|(?P<path>(?<!\S){_PATH}))?{_NAME}(?P<rest>\s+-.*)?\s*\Z"
 )
-"""The whole command: at the line's start with whatever a shell line or ``uniq -c`` puts there, else where it begins."""
+"""The whole command: at the line's start with whatever a shell line puts there, else where it begins."""
 
 OBJECT = "hipblaslt_ext::Gemm"
 """Function of the message beside a call through the C++ object; its text is the problem's."""
@@ -202,7 +200,7 @@ def read(text: str) -> Outcome:
     call = Call(
         problem=problem,
         category="bench",
-        count=int(match["count"] or 1),
+        count=1,
         solution=_solution(words),
         workspace_bytes=words.number("workspace"),
         by_tool=words.tool,
@@ -452,10 +450,8 @@ def _size_words(size: Member | GemmProblem, problem: GemmProblem) -> list[str]:
     return out
 
 
-# A record begins at the word itself or, where a shell's line or a count stands before it, at the start of that.
-_START = rf"(?:^{_COUNT}{_PROMPT}{_WRAPPERS}{_PATH}|(?<!\S){_PATH})?{_NAME}(?=[ \t]+-)".replace(
-    "?P<count>", "?:"
-).encode()
+# A record begins at the word itself or, where a shell's line stands before it, at the start of that.
+_START = rf"(?:^[ \t]*{_PROMPT}{_WRAPPERS}{_PATH}|(?<!\S){_PATH})?{_NAME}(?=[ \t]+-)".encode()
 
 FORMAT = LineFormat(
     name="hipblaslt-bench",

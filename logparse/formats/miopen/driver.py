@@ -14,8 +14,7 @@ sums of these, 0 all: one ``Call`` per direction.
 * ``LogCmdConvolution`` lines are executions, category ``miopen_cmd``; they give the call counts.
 * ``LogCmdFindConvolution`` lines are *queries* (PyTorch: one per shape and process), category ``miopen_find``, so that
   they are never added to executions.
-* A line without ``Command [...]`` is typed (a script, the driver's own echo): ``by_tool``, it weighs nothing, unless a
-  count of ``uniq -c`` stands before it.
+* A line without ``Command [...]`` is typed (a script, the driver's own echo): ``by_tool``, it weighs nothing.
 
 A command has no output sizes: they are computed as MIOpen does
 (``max(1, (in + 2·pad − (dilation·(filter − 1) + 1)) // stride + 1)``, transposed the inverse of it); under ``-z same``
@@ -104,13 +103,13 @@ PREFIX = (
 )
 """What stands before each line of MIOpen's log: ROCm/MIOpen ``src/logger.cpp``, ``LoggingPrefix``."""
 _COMMAND = regex(
-    rf"^\s*(?:{PREFIX}(?:Command \[(?P<function>\w*)\] ?|(?P<old>miopen\w+): ?)|(?P<count>\d+)\s+)?"
+    rf"^\s*(?:{PREFIX}(?:Command \[(?P<function>\w*)\] ?|(?P<old>miopen\w+): ?))?"
     r"(?:\+ )?(?:\w+=\S* +)*(?:time +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?P<op>\w+)(?P<flags>.*)$",
     re.ASCII,
 )
 _START = (
     rb"(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "
-    rb"(?:Command \[\w*\] ?|miopen\w+: ?)|(?:^|(?<=\n))\s*\d+\s+)?"
+    rb"(?:Command \[\w*\] ?|miopen\w+: ?))?"
     rb"(?:\+ )?(?:\b\w+=\S* +)*(?:\btime +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?!Info2 \[)\w+"
 )
 _TOKEN = regex(r"\S+")
@@ -128,7 +127,6 @@ class Command:
     op: str
     problems: tuple[ConvProblem, ...]
     function: str | None
-    count: int | None = None
 
     def problem(self, direction: str | None) -> ConvProblem | None:
         """The problem of this direction; with None the only one there is."""
@@ -154,10 +152,9 @@ def read_command(text: str) -> Command | None:
     if match is None:
         return None
     function = match["function"] if match["function"] is not None else match["old"]
-    count = int(match["count"]) if match["count"] else None
     op = match["op"]
     if op not in TYPE_OF_OP:
-        return Command(op, (), function, count)
+        return Command(op, (), function)
     logged = function is not None
     flags = _read_flags(text, match.start("flags"), logged)
     three = _number(flags, "spatial_dim") == 3
@@ -166,7 +163,7 @@ def read_command(text: str) -> Command | None:
         raise CommandError(f"a logged command prints all sizes, this one lacks {missing[0]}: it was cut")
     directions = _directions(flags, match["old"])
     problem = _problem(op, {**_DEFAULTS, **flags}, three, logged)
-    return Command(op, tuple(replace(problem, direction=x) for x in directions), function, count)
+    return Command(op, tuple(replace(problem, direction=x) for x in directions), function)
 
 
 def _read_flags(text: str, start: int, logged: bool) -> dict[str, int | str]:
@@ -301,11 +298,11 @@ def read(text: str) -> Outcome:
 
 
 def _calls(command: Command) -> Iterator[Call]:
-    typed = command.function is None and command.count is None
+    typed = command.function is None
     find = "Find" in (command.function or "")
     for problem in command.problems:
         category = "miopen_find" if find else "miopen_cmd"
-        yield Call(problem=problem, category=category, count=command.count or 1, by_tool=typed)
+        yield Call(problem=problem, category=category, count=1, by_tool=typed)
 
 
 # ---------------------------------------------------------------------------------------------------- writing

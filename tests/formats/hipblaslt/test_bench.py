@@ -55,11 +55,6 @@ def test_all_versions_give_the_same_problem() -> None:
     assert not any(c.by_tool for name in (*forms, "bench_alphai.log") for c in sample(name))
 
 
-def test_count_of_uniq() -> None:
-    assert [c.count for c in sample("bench_uniq_count.txt")] == [8] * 6 + [4] * 6 + [16] * 3 + [1] * 2
-    assert not any(c.by_tool for c in sample("bench_uniq_count.txt"))
-
-
 def test_grouped() -> None:
     problem = sample_grouped()
     assert problem.kind == "grouped"
@@ -173,7 +168,7 @@ def test_what_is_no_command() -> None:
     ("line", "starts"),
     [
         ("hipblaslt-bench -m 1", [0]),
-        ("     12 hipblaslt-bench -m 1", [0]),
+        ("     12 hipblaslt-bench -m 1", [8]),
         ("$ A=1 B=2 /opt/rocm/bin/hipblaslt-bench -m 1", [0]),
         ("9/20 [00:01<00:01, 6.5it/s]hipblaslt-bench -m 1", [27]),
         ("hipblaslt-bench --api_methodhipblaslt-bench --api_method c", [0, 28]),

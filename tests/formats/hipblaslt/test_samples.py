@@ -35,7 +35,7 @@ REJECTS = {"mixed.log": 4, "profile_mask64_pr2003_one_line_truncated.log": 1}
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.name)
 def test_every_line_is_accounted_for(path: Path) -> None:
     data = path.read_bytes()
-    reader = LineReader(FORMATS)
+    reader = LineReader(FORMATS, head=data)
     reader.feed(data, 0)
     got = reader.take()
     units = units_of(got)
