@@ -437,11 +437,14 @@ def test_a_file_in_place_of_a_run_is_remarked(tmp_path: Path) -> None:
 
 def test_the_same_stream_twice_is_remarked(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "logparse", "ingest", "-", "--run", "r", "--store", str(tmp_path / "s")]
+    (tmp_path / "temporary").mkdir()
+    environ = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
     outs = [
-        subprocess.run(command, input=LINE + "\n", cwd=ROOT, capture_output=True, text=True, check=True).stderr
+        subprocess.run(command, input=LINE + "\n", env=environ, cwd=ROOT, capture_output=True, text=True, check=True)
         for _ in range(2)
     ]
-    assert ["its lines now count twice" in out for out in outs] == [False, True]
+    assert ["its lines now count twice" in out.stderr for out in outs] == [False, True]
+    assert not list((tmp_path / "temporary").iterdir()), "the copies of the stream are gone"
 
 
 def test_recommend_on_a_store_that_cannot_be_written(
@@ -494,6 +497,34 @@ def test_junit_has_failures_only(samples_store: str, tmp_path: Path) -> None:
         run("diff", "samples", "samples", "--store", samples_store, "--junit", str(path), *words)
         assert path.read_text().count("<testcase") >= cases
         assert cases or "<testcase" not in path.read_text()
+
+
+ENDING = """
+import atexit, os, sys, tempfile, threading, time
+from logparse.output.program import end_process
+
+class Freed:
+    def __del__(self, write=os.write):
+        write(1, b"taken apart\\n")
+
+def late():
+    time.sleep(0.05)
+    print("thread")
+
+freed, folder = Freed(), tempfile.TemporaryDirectory(dir=sys.argv[1])
+atexit.register(print, "exit function")
+threading.Thread(target=late).start()
+print("buffered")
+{watched}
+end_process(3)"""
+
+
+@pytest.mark.parametrize("watched", ["", "sys.setprofile(lambda *event: None)"])
+def test_a_process_ends_at_once_and_leaves_nothing_undone(watched: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ENDING.format(watched=watched), str(tmp_path)]
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (out.returncode, out.stderr, list(tmp_path.iterdir())) == (3, "", [])
+    assert out.stdout.splitlines() == ["buffered", "thread", "exit function", *["taken apart"] * bool(watched)]
 
 
 @pytest.mark.parametrize("locale", ["C", "en_US.ISO-8859-1"])

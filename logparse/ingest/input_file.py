@@ -23,7 +23,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
+from weakref import finalize
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -62,7 +63,7 @@ class InputFile:
         self._fs: pafs.FileSystem | None = None
         self._inner = path
         self._head: Head | None = None
-        self._copy: IO[bytes] | None = None  # a temporary file, which is removed with this object
+        self._copy: _Copy | None = None
         if path != "-":
             self._fs, self._inner = resolve(path)
 
@@ -185,13 +186,13 @@ class InputFile:
             return self._inner
         if self._copy is None:
             with self.open() as stream:
-                self._copy = _copy_of(stream)
+                self._copy = _Copy(stream)
         return self._copy.name
 
     def kept(self, stream: BinaryIO) -> InputFile:
         """The same input over a copy of the stream, as standard input can be read once only."""
         out = InputFile(self.path, self.max_ratio)
-        out._copy = _copy_of(stream)
+        out._copy = _Copy(stream)
         out._fs, out._inner = pafs.LocalFileSystem(), out._copy.name
         return out
 
@@ -525,11 +526,16 @@ def _glob_regex(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(out), re.DOTALL)
 
 
-def _copy_of(stream: BinaryIO) -> IO[bytes]:
-    copy = tempfile.NamedTemporaryFile(prefix="logparse-")  # noqa: SIM115 (it lives as long as its InputFile)
-    shutil.copyfileobj(stream, copy)
-    copy.flush()
-    return copy
+class _Copy:
+    """A temporary file with the content of a stream; it is removed with this object, at the latest at the program's
+    end.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        with tempfile.NamedTemporaryFile(prefix="logparse-", delete=False) as copy:
+            self.name = copy.name
+            finalize(self, Path(copy.name).unlink, missing_ok=True)
+            shutil.copyfileobj(stream, copy)
 
 
 def _read_up_to(stream: BinaryIO, size: int) -> bytes:
