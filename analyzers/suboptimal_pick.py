@@ -78,9 +78,9 @@ def _distribution(rows: pd.DataFrame) -> Finding:
     compared = rows[rows["pick_us"].notna()]
     regret = Regret.of(compared)
     lone = rows["basis"] == UNMEASURED
-    agreeing = int((lone & (rows["pick"] == rows["best"])).sum())
-    unmeasured = int(lone.sum()) - agreeing
-    incomparable = int((rows["basis"] == INCOMPARABLE).sum())
+    agree = lone & (rows["pick"] == rows["best"]) & (rows["tried"] <= 1)
+    masks = (agree, lone & ~agree, rows["basis"] == INCOMPARABLE)
+    agreeing, unmeasured, incomparable = (int(rows.loc[mask, "problem"].nunique()) for mask in masks)
     words = []
     if regret is not None:
         words.append(
@@ -89,13 +89,16 @@ def _distribution(rows: pd.DataFrame) -> Finding:
             f"{regret.share_above_10_percent:.0%} of their time is in problems with more than 10 %"
         )
     if unmeasured:
-        words.append(f"unmeasured (no time of what was picked): {unmeasured:,}")
+        words.append(f"{counted(unmeasured, 'problem')} cannot be judged: no time of what was picked is known")
     if agreeing:
-        words.append(f"already the only solution that a file names: {agreeing:,}")
+        run = "runs" if agreeing == 1 else "run"
+        words.append(
+            f"{counted(agreeing, 'problem')} {run} the only solution that was timed, so no faster one is known"
+        )
     if incomparable:
         words.append(
-            f"not compared: {incomparable:,}; logs and measurements are not known to be of one library build and arch "
-            "(--same-build if you know that they are)"
+            f"{counted(incomparable, 'problem')} cannot be compared: logs and measurements are not known to be of one "
+            "library build and arch (--same-build if you know that they are)"
         )
     evidence: dict[str, object] = {"unmeasured": unmeasured, "agreeing": agreeing, "incomparable": incomparable}
     if regret is not None:

@@ -14,7 +14,7 @@ from logparse.output import CHECK_FAILED, ROWS, Answer, Bar
 from logparse.output import options as opt
 from logparse.output.options import argument, opened, option, program_of
 from logparse.output.program import run_program
-from logparse.text import parse_share, printable
+from logparse.text import parse_share, pasted, printable
 
 app, verb = program_of(
     "From math-library logs and tuning files of GPU jobs to one table, findings and override files.",
@@ -35,14 +35,13 @@ def ingest(
 ) -> Answer:
     """Read logs and tuning files into the store."""
     from logparse.executors import open_executor
-    from logparse.ingest import ingest as ingest_paths
+    from logparse.ingest import ingest_at
     from logparse.ingest.render import answer
 
     with open_executor(engine, jobs) as executor, Bar("ingest", of_bytes=True) as bar:
-        held = opened(store, create=True)
         shown = bar.advance if bar.shown else None
-        reading = partial(ingest_paths, progress=shown, total=bar.begin, executor=executor, pid=pid)
-        return answer(reading(paths, held, run=run, format=format, max_ratio=max_ratio), run)
+        reading = partial(ingest_at, store, paths, progress=shown, total=bar.begin, executor=executor, pid=pid)
+        return answer(reading(run=run, format=format, max_ratio=max_ratio), run)
 
 
 @verb("logparse capture --dir logs -- torchrun --nproc-per-node 8 train.py", passes_on=True)
@@ -234,7 +233,7 @@ def show(
     """Show all that every format knows of the problem in a pasted line."""
     from logparse import lookup
 
-    known = lookup.show(opened(store), text)
+    known = lookup.show(opened(store), pasted(text))
     return Answer(lookup.known_lines(known), lookup.known_table(known), "show")
 
 
@@ -249,7 +248,7 @@ def sql(
     """Run read-only SQL over the store's views."""
     from logparse.sql import query as run_query
 
-    return Answer(table=run_query(opened(store).url, query, run=run, timeout_s=timeout, max_rows=max_rows))
+    return Answer(table=run_query(opened(store).url, pasted(query), run=run, timeout_s=timeout, max_rows=max_rows))
 
 
 @verb("logparse status`; while a cluster works: `logparse status --watch", table=True)

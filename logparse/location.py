@@ -26,10 +26,11 @@ import contextlib
 import errno
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import parse_qs, quote, unquote, unquote_to_bytes
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -51,6 +52,7 @@ _URL = re.compile(
 )
 _GS_SECONDS = 30
 """How long a request to Google's storage is retried; the library's default is a quarter of an hour."""
+_FILE = "file://"
 _UNQUOTED = "/=+:@,~"
 _THERE_ALREADY, _IN_FLIGHT, _NOT_OFFERED = 412, 409, 501
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})  # FAT, and some network and FUSE file systems
@@ -61,16 +63,15 @@ def split_url(url: str) -> tuple[str, str, str]:
     match = _URL.match(url)
     if match is None:
         raise InputError(f"{url!r} is not a URL")
-    return (
-        f"{match['scheme']}://{match['place']}",
-        unquote(match["path"], errors="surrogateescape"),
-        match["query"] or "",
-    )
+    place, path = f"{match['scheme']}://{match['place']}", match["path"]
+    inner = os.fsdecode(unquote_to_bytes(path)) if place == _FILE else unquote(path, errors="surrogateescape")
+    return place, inner, match["query"] or ""
 
 
 def join_url(place: str, path: str, query: str) -> str:
     """The URL of these parts: the inverse of ``split_url``."""
-    return place + quote(path, safe=_UNQUOTED, errors="surrogateescape") + query
+    inner = os.fsencode(path) if place == _FILE else path.encode("utf-8", "surrogateescape")
+    return place + quote(inner, safe=_UNQUOTED) + query
 
 
 def absolute(url: str) -> str:
@@ -87,7 +88,7 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
     if "://" not in url:
         return pafs.LocalFileSystem(), str(Path(url).absolute())
     place, path, query = split_url(url)
-    if place == "file://":
+    if place == _FILE:
         return pafs.LocalFileSystem(), os.path.abspath(path)
     user, at, _ = place.partition("://")[2].rpartition("@")
     if at and ":" in user:
@@ -99,6 +100,18 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{url}: {_first_line(error)}") from error
     return filesystem, inner.rstrip("/")
+
+
+def undecodable(path: str) -> str | None:
+    """Why pyarrow and DuckDB, which take paths as UTF-8, cannot find this one of this machine; None: they can."""
+    encoding = sys.getfilesystemencoding()
+    if encoding != "utf-8" and not path.isascii():
+        return f"the locale makes Python read file names as {encoding}, not as UTF-8: set PYTHONUTF8=1"
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "its path must be UTF-8"
+    return None
 
 
 @contextlib.contextmanager

@@ -45,6 +45,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def pasted(word: str) -> str:
+    """A word of the command line that is a text and no path: as UTF-8 whatever the locale, other bytes escaped."""
+    return os.fsencode(word).decode("utf-8", "backslashreplace")
+
+
 def short_path(path: str) -> str:
     """A path relative to the working folder where it is below it, else as it is."""
     below = os.path.relpath(path) if os.path.isabs(path) else path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import doctest
 import gzip
@@ -24,7 +25,7 @@ import pytest
 
 import logparse
 from logparse import api
-from logparse.errors import LogparseError, UsageError
+from logparse.errors import LogparseError, StoreError, UsageError
 from logparse.ingest import ingest, lines, one_input
 from logparse.output import TABLES, Answer, TableFormat, show
 from logparse.output.answer import arrow
@@ -542,6 +543,38 @@ def test_other_locales_and_closed_streams(samples_store: str, locale: str) -> No
         out = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, check=False)
         assert (out.returncode, b"Traceback" in out.stderr) == (code, False), out.stderr
         assert b"Exception ignored" not in out.stderr
+
+
+def test_names_that_the_locale_cannot_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forced C locale: files are read, tables are drawn in ASCII, and a store there is an error with a remedy."""
+    (tmp_path / "é").mkdir()
+    shutil.copy(LOG, tmp_path / "é" / "x.log")
+    environ = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = ["ingest", str(tmp_path / "é" / "x.log"), "--store", str(tmp_path / "s"), "--run", "r"]
+    out = subprocess.run(
+        [sys.executable, "-m", "logparse", *words], env=environ, cwd=ROOT, capture_output=True, check=False
+    )
+    assert (out.returncode, out.stderr, out.stdout.isascii()) == (0, b"", True)
+    assert out.stdout.splitlines()[1].strip(b" -") == b"", "a rule of ASCII"
+    assert b"%C3%A9/x.log" in out.stdout
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
+    with pytest.raises(StoreError, match=r"reads? file names as ascii, not as UTF-8: set PYTHONUTF8=1$"):
+        open_store(tmp_path / "é" / "s", create=True)
+    assert open_store(tmp_path / "s").runs() == ["r"]
+
+
+def test_pasted_bytes_that_are_no_utf8(store: Store) -> None:
+    for words in (("show", "a\udcff"), ("sql", "select 'a\udcff' as x")):
+        out = run(*words, "--store", store.url)
+        assert "a\\xff" in out.stdout or "no problem in 'a\\\\xff'" in out.stderr
+
+
+def test_json_is_utf_8_in_every_locale() -> None:
+    text = io.BytesIO()
+    with contextlib.redirect_stdout(io.TextIOWrapper(text, encoding="ascii")) as stream:
+        show(Answer(table=pa.table({"x": ["ß─µ"]})), TableFormat.json)
+        stream.flush()
+    assert json.loads(text.getvalue()) == [{"x": "ß─µ"}]
 
 
 def test_diff_takes_names_that_are_no_utf8(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ class Diff:
     """``rows`` has ``COLUMNS``, one row per problem, what costs most first.
 
     ``ratio`` is B over A of one call, ``noise`` the relative standard error of it (missing: not known), ``delta_us``
-    what the change costs per run of B (negative: saves), missing where no log counts the calls.
+    what the change costs per run of B (negative: saves; all of a new problem's time, and of a vanished one's), missing
+    where no log counts the calls.
     """
 
     a: str
@@ -76,8 +77,11 @@ class Diff:
     @property
     def delta_us(self) -> float:
         """What all changes beyond noise cost per run of B, as far as calls and times are known."""
-        moved = self.rows["state"].isin(["slower", "faster"])
-        return float(self.rows.loc[moved, "delta_us"].sum())
+        return float(self.costs("slower", "faster").sum())
+
+    def costs(self, *states: State) -> pd.Series:
+        """``delta_us`` of the problems in these states, where it is known."""
+        return self.rows.loc[self.rows["state"].isin(states), "delta_us"].dropna()
 
 
 def diff(a: Tables, b: Tables, fail_on: float = FAIL_ON, floor_us: float = 0.0) -> Diff:
@@ -85,20 +89,24 @@ def diff(a: Tables, b: Tables, fail_on: float = FAIL_ON, floor_us: float = 0.0) 
 
     A problem is slower (faster) when one call takes more than 1 + ``fail_on`` (less than its inverse) of what it took,
     three standard errors more where these are known, and by more than ``floor_us`` (µs).  Times are of one kind of
-    evidence (``timings.BASES``), the nearest to the job that both runs have.
+    evidence (``timings.BASES``), the nearest to the job that both runs have; of a problem of one run, that it has.
     """
     coded_a, coded_b, texts = _coded(a, b)
-    left, right, after = _run(coded_a), _run(coded_b), timings(coded_b)
+    left, right, before, after = _run(coded_a), _run(coded_b), timings(coded_a), timings(coded_b)
     names = _renamed(left["problem"].to_numpy(), right["problem"].to_numpy(), texts)
     right, after = (x.assign(problem=names[x["problem"].to_numpy(dtype="int64")]) for x in (right, after))
     rows = _side(left, "a").merge(_side(right, "b"), on="problem", how="outer")
-    rows = rows.merge(_times(timings(coded_a), after), on="problem", how="left")
+    gone, new = (rows.loc[rows[f"in_{other}"].isna(), "problem"] for other in "ba")
+    times = [_times(before, after), _times_alone(before, gone, "a"), _times_alone(after, new, "b")]
+    rows = rows.merge(pd.concat([x for x in times if len(x)] or times), on="problem", how="left")
     rows["ratio"] = rows["b_us"] / rows["a_us"]
     rows["state"] = _states(rows, fail_on, floor_us)
     for side in "ab":  # where the logs name no pick, the evidence may
         rows[f"pick_{side}"] = rows[f"pick_{side}"].where(rows[f"pick_{side}"].notna(), rows[f"ran_{side}"])
     calls = rows["calls_b"].astype("Float64").fillna(rows["calls_a"].astype("Float64")).astype("float64")
     rows["delta_us"] = (rows["b_us"] - rows["a_us"]) * calls
+    for state, cost in (("new", rows["b_us"]), ("vanished", -rows["a_us"])):
+        rows["delta_us"] = rows["delta_us"].where(rows["state"] != state, cost * calls)
     order = rows["state"].map({state: i for i, state in enumerate(STATES)})
     weight = rows["delta_us"].abs().fillna(0.0)
     size = rows["ratio"].astype("float64").map(math.log, na_action="ignore").abs().fillna(0.0)
@@ -181,16 +189,27 @@ def _problems(places: np.ndarray, texts: pd.Index) -> Iterator[tuple[int, Proble
     return ((int(place), problem_from_text(texts[place])) for place in places)
 
 
+_TIMES = ("problem", "basis", "a_us", "b_us", "noise", "ran_a", "ran_b")
+
+
 def _times(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    """Columns ``problem, basis, a_us, b_us, noise, ran_a, ran_b`` of the nearest evidence that both have."""
-    both = a.merge(b, on=["problem", "basis"], suffixes=("_a", "_b"))
-    both["rank"] = both["basis"].map({basis: i for i, basis in enumerate(BASES)}).fillna(len(BASES))
-    both = both.sort_values(["problem", "rank", "basis"]).drop_duplicates("problem")
+    """``_TIMES`` of the nearest evidence that both have."""
+    both = _nearest(a.merge(b, on=["problem", "basis"], suffixes=("_a", "_b")))
     noise = np.sqrt(both["noise_a"] ** 2 + both["noise_b"] ** 2)
     both = both.assign(noise=noise).rename(columns={"time_us_a": "a_us", "time_us_b": "b_us"})
-    return both.rename(columns={"solution_a": "ran_a", "solution_b": "ran_b"})[
-        ["problem", "basis", "a_us", "b_us", "noise", "ran_a", "ran_b"]
-    ]
+    return both.rename(columns={"solution_a": "ran_a", "solution_b": "ran_b"})[list(_TIMES)]
+
+
+def _times_alone(times: pd.DataFrame, problems: pd.Series, side: str) -> pd.DataFrame:
+    """``_TIMES`` of problems that only the run ``side`` (``a``, ``b``) has, of its nearest evidence."""
+    rows = _nearest(times[times["problem"].isin(problems)])
+    return rows.rename(columns={"time_us": f"{side}_us", "solution": f"ran_{side}"}).reindex(columns=list(_TIMES))
+
+
+def _nearest(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per problem: that of the evidence nearest to the job."""
+    rank = rows["basis"].map({basis: i for i, basis in enumerate(BASES)}).fillna(len(BASES))
+    return rows.assign(rank=rank).sort_values(["problem", "rank", "basis"]).drop_duplicates("problem")
 
 
 def _states(rows: pd.DataFrame, fail_on: float, floor_us: float) -> pd.Series:

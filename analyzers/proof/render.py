@@ -7,6 +7,7 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from textwrap import shorten
+from typing import Literal
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -158,11 +159,23 @@ def diff_lines(found: Diff) -> list[str]:
         out.append(f"{_UNCOMPARED}, and a gate fails on that")
     if found.devices:
         out.append(f"the runs are of two devices ({' and '.join(found.devices)}): changes may be the devices' own")
-    moved = found.rows["state"].isin(["slower", "faster"])
-    if found.rows.loc[moved, "delta_us"].notna().any():
+    if len(found.costs("slower", "faster")):
         word = "more" if found.delta_us > 0 else "less"
-        out.append(f"in all {duration(abs(found.delta_us))} {word} per run where the calls are known")
-    return out
+        out.append(
+            f"slower and faster: in all {duration(abs(found.delta_us))} {word} per run where the calls are known"
+        )
+    return [*out, *(_one_sided(found, state) for state in ("new", "vanished") if found.count(state))]
+
+
+def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
+    """``new: 3 problems, 1.2 ms per run``: as far as their times and calls are known."""
+    costs, count = found.costs(state), found.count(state)
+    out = f"{state}: {counted(count, 'problem')}"
+    if not len(costs):
+        return f"{out}, whose time per run is unknown"
+    known = "" if len(costs) == count else f"{len(costs):,} of them "
+    rest = "" if len(costs) == count else "; the others' time or calls are unknown"
+    return f"{out}, {known}{duration(abs(float(costs.sum())))} per run{rest}"
 
 
 def diff_frame(found: Diff, n: int | None = None) -> pd.DataFrame:

@@ -42,9 +42,13 @@ def main_pick(tables: Tables) -> pd.Series:
 
 def kernels_of(tables: Tables) -> dict[str, str]:
     """Problem → the kernels that its calls launched in the run's traces, as one text."""
-    rows = _own(tables.kernels, tables.run).dropna(subset=["problem"])
-    names = rows.groupby("problem")["kernel"].agg(lambda names: " + ".join(sorted(set(names))))
+    names = _launched(_own(tables.kernels, tables.run).dropna(subset=["problem"]))
     return {str(problem): str(text) for problem, text in names.items()}
+
+
+def _launched(kernels: pd.DataFrame) -> pd.Series:
+    """Problem (its text, or what the caller has in its place) → its kernels as one text."""
+    return kernels.groupby("problem")["kernel"].agg(lambda names: " + ".join(sorted(set(names))))
 
 
 def _own(frame: pd.DataFrame, run: str) -> pd.DataFrame:
@@ -64,7 +68,7 @@ def _traced(tables: Tables) -> pd.DataFrame:
         {
             "problem": per.index.to_numpy(),
             "basis": TRACE,
-            "solution": pd.Series(kernels_of(tables)).reindex(per.index).to_numpy(),
+            "solution": _launched(rows).reindex(per.index).to_numpy(),
             "time_us": (per["total"] / count).to_numpy(),
             "noise": math.nan,
         }

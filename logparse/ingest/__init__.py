@@ -7,6 +7,6 @@ one).  ``stream`` turns the distinct lines that ``lines`` finds into records; ``
 
 from __future__ import annotations
 
-from logparse.ingest.all_inputs import Ingested, ingest, record
+from logparse.ingest.all_inputs import Ingested, ingest, ingest_at, record
 
-__all__ = ["Ingested", "ingest", "record"]
+__all__ = ["Ingested", "ingest", "ingest_at", "record"]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from logparse.errors import StoreError
 from logparse.executors.executor import Executor, Progress, Resources, TaskError, reporting
@@ -36,10 +36,11 @@ from logparse.ingest.one_input import (
 from logparse.ingest.process_of_file import Process, processes_in_names, stated_process
 from logparse.ingest.stream import Tally
 from logparse.model import Record
-from logparse.store import Store
+from logparse.store import Store, open_store
 from logparse.store.announcements import announced, remove_abandoned
 from logparse.store.collector import Collector
 from logparse.store.schema import Commit
+from logparse.store.unused import remove_unused
 from logparse.text import printable
 
 _THREAD_BYTES = 256 << 20  # minimum bytes per extra thread: each finds the distinct lines anew
@@ -103,6 +104,19 @@ def ingest(
             compact(store)
     failed = [Ingested(path=path, state="failed", error=message) for path, message in missing]
     return failed + [results[path] for path in files]
+
+
+def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[Ingested]:
+    """``ingest`` into the store at a folder or URL (see ``open_store``), which is made where it is missing, and removed
+    again where nothing of these inputs was recognised.
+    """
+    store, results = open_store(location, create=True), list[Ingested]()
+    try:
+        results += ingest(paths, store, **how)
+        return results
+    finally:
+        if not any(result.recognised or result.is_empty_results for result in results):
+            remove_unused(store, {result.path for result in results})
 
 
 def _ahead(size: int, known: Sequence[Commit]) -> int | None:

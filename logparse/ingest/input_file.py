@@ -34,7 +34,7 @@ from logparse.errors import InputError
 from logparse.formats.format import Head, Line
 from logparse.formats.patterns import regex
 from logparse.ingest.lines import PIECE_BYTES, blocks
-from logparse.location import META, explained, join_url, resolve, split_url
+from logparse.location import META, explained, join_url, resolve, split_url, undecodable
 from logparse.text import printable
 
 HEAD_BYTES = 64 << 10
@@ -182,7 +182,7 @@ class InputFile:
 
     def local_path(self) -> str:
         """A path on this machine with the decompressed content: the file itself or a temporary copy."""
-        if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed and _is_text(self._inner):
+        if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed and not undecodable(self._inner):
             return self._inner
         if self._copy is None:
             with self.open() as stream:
@@ -455,15 +455,7 @@ def _size(path: str | Path) -> int:
 def _named(path: Path) -> str:
     """The absolute path, as a ``file://`` URL where it is not UTF-8: a name may hold any bytes, a table may not."""
     full = str(path.parent.resolve() / path.name if ".." in path.parts else path.absolute())
-    return full if _is_text(full) else join_url("file://", full, "")
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:  # os.fsdecode kept bytes that are not UTF-8 as lone surrogates
-        return False
-    return True
+    return join_url("file://", full, "") if undecodable(full) else full
 
 
 _LEFT_OUT = regex(r"/\.|/miopen-lockfiles/|db\.txt\.(?:lock|time)$")

@@ -81,6 +81,11 @@ class Ingested:
         """Whether any format read something in it."""
         return self.state == "unchanged" or any(n for unit, n in self.units.items() if unit not in ("foreign", "blank"))
 
+    @property
+    def is_empty_results(self) -> bool:
+        """Whether it is a file of TunableOp in which no result was written."""
+        return self.state != "failed" and not self.lines and "tunableop_results" in os.path.basename(self.path)
+
 
 @dataclass(frozen=True, slots=True)
 class Task:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 from collections.abc import Sequence
 
@@ -59,8 +58,8 @@ def answer(results: Sequence[Ingested], label: str | None = None) -> Answer:
     remarks += [f"{shown(r)}: {_why_nothing(r)}" for r in unread[:_SHOWN]]
     left = max(0, len(elsewhere) - _SHOWN) + max(0, len(unread) - _SHOWN)
     remarks += [f"and {left:,} more"] if left else []
-    fine = (known and len(elsewhere) < len(results)) or all(_is_empty_results(r) for r in results)
-    runs = sorted({r.run for r in results if r.run})
+    fine = (known and len(elsewhere) < len(results)) or all(r.is_empty_results for r in results)
+    runs = sorted({r.run for r in results if r.run and (r.recognised or r.is_empty_results)})
     text: list[str | Rows] = [f"in {folder}"] if folder and rows else []
     text += [*([rows] if rows else []), *([f"run: {', '.join(runs)}"] if runs else [])]
     return Answer(text, errors=[*errors, *remarks], code=int(bool(errors) or not fine))
@@ -80,7 +79,7 @@ def shown(result: Ingested) -> str:
 
 def _why_nothing(result: Ingested) -> str:
     """The reason why an input that could be read gave nothing."""
-    if _is_empty_results(result):
+    if result.is_empty_results:
         return "empty: TunableOp wrote no result (nothing was tuned, or the worker was killed)"
     if not result.lines:
         return "empty"
@@ -92,7 +91,3 @@ def _why_nothing(result: Ingested) -> str:
         first = InputFile(result.path).head().data.decode("utf-8", "backslashreplace").strip().partition("\n")[0]
     begins = f"; it begins with {first[:_FIRST]!r}" if first else ""
     return f"nothing in it is of a format that is known (`logparse formats` lists them){begins}"
-
-
-def _is_empty_results(result: Ingested) -> bool:
-    return result.state != "failed" and not result.lines and "tunableop_results" in os.path.basename(result.path)

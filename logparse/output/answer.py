@@ -192,6 +192,8 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
         with open(out, "wb") as file:  # Arrow cannot open a name that is not UTF-8
             pq.write_table(table, pa.PythonFile(file, mode="w"))
         return
+    if out is None and isinstance(sys.stdout, io.TextIOWrapper):  # for programs: as a file, whatever the locale
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     rows = zip(*([_plain(value) for value in column.to_pylist()] for column in table.columns), strict=True)
     with (
         open(out, "w", encoding="utf-8", newline="") if out is not None else contextlib.nullcontext(sys.stdout) as text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import codecs
 import os
 import sys
 import threading
@@ -83,14 +84,26 @@ def quiet_pipe() -> Iterator[None]:
         _forget_output()
 
 
+_PLAIN = str.maketrans("─×…µ→·−–", "-x~u>.--")
+
+
+def _in_plain_letters(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Replaces what a stream's encoding lacks: each of our own marks by one of ASCII, which keeps columns aligned."""
+    if isinstance(error, UnicodeEncodeError):
+        text = error.object[error.start : error.end].translate(_PLAIN)
+        return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
+    raise error
+
+
 def _ready_streams() -> None:
     """Replace streams that the caller closed (``>&-``), and let all print names that they cannot encode."""
+    codecs.register_error("plain", _in_plain_letters)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for the process's life)
         elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="plain")
 
 
 def _forget_output() -> None:

@@ -30,7 +30,16 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from logparse.errors import StoreError
-from logparse.location import META, PutIfAbsent, explained, make_folder, put_if_absent, replace_file, resolve
+from logparse.location import (
+    META,
+    PutIfAbsent,
+    explained,
+    make_folder,
+    put_if_absent,
+    replace_file,
+    resolve,
+    undecodable,
+)
 from logparse.store.columns import column, conformed
 from logparse.store.columns import table as arrow_table
 from logparse.store.database import database, shared_database
@@ -72,6 +81,8 @@ class Store:
         self.url = url
         self.filesystem = filesystem
         self.root = root
+        self.made: tuple[Path, ...] | None = None
+        """The folders on this machine that ``open_store`` made for a new store, its own first; None: it was there."""
         self._row_files: dict[str, int | None] = {}
         self._rows = arrow_table([], COMMIT_SCHEMA)
 
@@ -80,6 +91,14 @@ class Store:
     @cached_property
     def put(self) -> PutIfAbsent:
         return put_if_absent(self.url, self.filesystem)
+
+    def mark(self) -> bool:
+        """Mark the folder or URL as a store.  Returns False where it was one."""
+        make_folder(self.filesystem, self.root)
+        put = put_if_absent(
+            self.url, self.filesystem
+        )  # not ``self.put``: a store that has one for S3 cannot be pickled
+        return put(f"{self.root}/{META}", json.dumps({"schema": SCHEMA_VERSION}).encode())
 
     def attempt(self) -> Attempt:
         """A fresh attempt to read one source; it is invisible before its ``commit``."""
@@ -498,19 +517,19 @@ def open_store(location: str | os.PathLike[str] | None = None, *, create: bool =
     """
     url = os.fspath(location or os.environ.get("LOGPARSE_STORE") or "logparse-store")
     filesystem, root = resolve(url)
-    try:
-        root.encode()  # a relative one is below a working folder that may have any name
-    except UnicodeEncodeError:
-        raise StoreError(f"no store at {printable(root)}: its path must be UTF-8") from None
-    meta = f"{root}/{META}"
+    local = isinstance(filesystem, pafs.LocalFileSystem)
+    if local and (remedy := undecodable(root)):  # a relative one is below a working folder that may have any name
+        raise StoreError(f"no store at {printable(root)}: {remedy}")
+    meta, store = f"{root}/{META}", Store(url, filesystem, root)
     with explained(url, StoreError):
         if not filesystem.get_file_info(meta).is_file:
             if not create:
                 raise StoreError(
                     f"no store at {url}: ingest something first, or name another with --store or LOGPARSE_STORE"
                 )
-            make_folder(filesystem, root)
-            put_if_absent(url, filesystem)(meta, json.dumps({"schema": SCHEMA_VERSION}).encode())
+            folders = () if store.folder is None else (store.folder, *store.folder.parents)
+            made = tuple(folder for folder in folders if not folder.exists())
+            store.made = made if store.mark() else None
         with filesystem.open_input_stream(meta) as stream:
             text = stream.read()
     try:
@@ -522,4 +541,4 @@ def open_store(location: str | os.PathLike[str] | None = None, *, create: bool =
             f"{url} has schema {version}, this logparse writes {SCHEMA_VERSION}: ingest the logs into a new store, "
             "or use the logparse version that wrote it"
         )
-    return Store(url, filesystem, root)
+    return store

@@ -86,6 +86,36 @@ def test_states() -> None:
     assert diff(run_a(), run_b(), fail_on=0.2).ok
 
 
+def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
+    a, b = (
+        tables(
+            workload=[work(g, calls) for g in held],
+            kernels=[kernel(g, f"k{calls}", calls, 1000.0) for g in held if g != G[3]],
+            measurements=[measurement(held[-1], "hipblaslt:3", 7.0, origin="tunableop")],
+        )
+        for held, calls in (((G[0], G[1]), 10), ((G[0], G[2], G[3], G[4]), 20))
+    )
+    found = diff(a, b)
+    rows = found.rows.set_index("problem")
+    assert rows["state"].to_dict() == dict(zip(G, ("faster", "vanished", "new", "new", "new"), strict=False))
+    assert rows["basis"].fillna("").to_dict() == dict(zip(G, ("trace", "trace", "trace", "", "trace"), strict=False)), (
+        "a call's own time is nearer to the job than a tuned one"
+    )
+    assert rows.loc[G[2], ["b_us", "delta_us", "pick_b"]].tolist() == [50.0, 1000.0, "k20"]
+    assert rows.loc[G[1], ["a_us", "delta_us", "pick_a"]].tolist() == [100.0, -1000.0, "k10"]
+    assert rows.loc[[G[1], G[2]], ["ratio", "noise"]].isna().all(axis=None)
+    assert found.delta_us == pytest.approx(-1000.0), "that of problems of both runs"
+    assert diff_lines(found)[2:] == [
+        "new: 3 problems, 2 of them 2 ms per run; the others' time or calls are unknown",
+        "vanished: 1 problem, 1 ms per run",
+    ]
+
+
+def test_other_kernels_of_a_trace_are_a_change() -> None:
+    one, two = (tables(workload=[work(G[0], 10)], kernels=[kernel(G[0], name, 10, 1000.0)]) for name in ("k1", "k2"))
+    assert diff(one, two).rows[["state", "pick_a", "pick_b"]].values.tolist() == [["changed", "k1", "k2"]]
+
+
 def test_changes_below_the_floor_count_as_the_same() -> None:
     found = diff(run_a(), run_b(), floor_us=10.0)
     states = dict(zip(found.rows["problem"], found.rows["state"], strict=True))
@@ -112,12 +142,16 @@ def test_renderings() -> None:
     found = diff(run_a(), run_b())
     assert diff_lines(found) == [
         "r → r: 1 slower, 1 faster, 1 changed, 1 new, 1 vanished, 1 same (beyond 3.0% and noise)",
-        "in all 800 µs less per run where the calls are known",
+        "slower and faster: in all 800 µs less per run where the calls are known",
+        "new: 1 problem, whose time per run is unknown",
+        "vanished: 1 problem, whose time per run is unknown",
     ]
     assert diff_markdown(found, 3) == (
         "### r → r: **1 problem got slower**\n\n"
         "r → r: 1 slower, 1 faster, 1 changed, 1 new, 1 vanished, 1 same (beyond 3.0% and noise)\n"
-        "in all 800 µs less per run where the calls are known\n\n"
+        "slower and faster: in all 800 µs less per run where the calls are known\n"
+        "new: 1 problem, whose time per run is unknown\n"
+        "vanished: 1 problem, whose time per run is unknown\n\n"
         "| | problem | A µs | B µs | change | picks |\n|---|---|--:|--:|--:|---|\n"
         "| slower | TN 4096×512×1024 bf16_r | 100 | 110 | +10.0% |  |\n"
         "| faster | TN 2048×512×1024 bf16_r | 100 | 50 | -50.0% |  |\n"
