@@ -125,13 +125,24 @@ def start_cluster() -> None:
         )
 
 
-@pytest.fixture(scope="session")
-def torch_processes() -> None:
-    """Processes are forked from a server that has imported PyTorch: from one that has not, each imports it for 2 s."""
+def _serve_with(*modules: str) -> None:
+    """Processes are forked from a server that has imported these modules.  A running one imports nothing more."""
     for child in active_children():
         child.join()
-    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # a running server imports nothing more
-    started(os.getpid, imports=("torch", "analyzers.measure.worker")).join()
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
+    started(os.getpid, imports=modules).join()
+
+
+@pytest.fixture(scope="session")
+def torch_processes() -> None:
+    """Processes that measure find PyTorch imported: of another server's each would import it for 2 s."""
+    _serve_with("torch", "analyzers.measure.worker", "analyzers.measure.backends")
+
+
+@pytest.fixture(scope="session")
+def measuring_processes() -> None:
+    """Processes that measure find all but PyTorch imported: of another server's each would import it for 0.5 s."""
+    _serve_with("analyzers.measure.worker", "analyzers.measure.backends")
 
 
 # ``make test`` leaves out what is marked as nightly and counts it (with xdist each worker sees all tests).

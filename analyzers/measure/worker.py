@@ -161,14 +161,18 @@ class Handle:
         self._pipe.close()
 
 
+_BACKENDS = "analyzers.measure.backends"
+"""What every worker imports: beside its own library a backend's module imports pandas, a third of a second of CPU."""
+
+
 class Worker(Handle):
     """A worker process of this machine."""
 
     def __init__(self, names: Sequence[str], place: Place, method: Method) -> None:
         parent_end, worker_end = pipe()
         super().__init__(parent_end)
-        imports = dict.fromkeys(module for name in names for module in backend_named(name).imports)
-        self._process = started(_serve, worker_end, tuple(names), place, method, imports=tuple(imports))
+        libraries = dict.fromkeys(module for name in names for module in backend_named(name).imports)
+        self._process = started(_serve, worker_end, tuple(names), place, method, imports=(_BACKENDS, *libraries))
         worker_end.close()
 
     def death(self) -> str:

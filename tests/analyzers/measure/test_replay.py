@@ -31,6 +31,7 @@ from logparse.watch import Watch, line
 from tests.analyzers.measure.fakes import NAME
 from tests.analyzers.measure.problems import SMALL_W, named, store_of
 
+pytestmark = pytest.mark.usefixtures("measuring_processes")
 FAKE = Options(backends=(NAME,), devices=("cpu",), limits=Limits(hang_s=2.0))
 
 

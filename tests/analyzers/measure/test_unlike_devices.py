@@ -24,7 +24,7 @@ OPTIONS = {
     "engine", ["local", pytest.param("ray", marks=[pytest.mark.xdist_group("cluster"), pytest.mark.nightly])]
 )
 def test_measurements_are_not_pooled_and_findings_name_the_device(
-    engine: str, tmp_path: Path, request: pytest.FixtureRequest
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest, measuring_processes: None
 ) -> None:
     if engine == "ray":
         request.getfixturevalue("cluster")
