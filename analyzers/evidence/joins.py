@@ -45,8 +45,14 @@ def facts_of(tables: Tables) -> dict[str, dict[str, str]]:
 def run_facts(tables: Tables) -> dict[str, str]:
     """The facts on which all files of the run agree that state them: the machine of a job's logs and traces."""
     facts = tables.facts
-    rows = facts[facts["source_id"].isin(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])]
-    values = rows.groupby("name")["value"].agg(["nunique", "first"])
+    return agreed_facts(
+        facts[facts["source_id"].isin(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])]
+    )
+
+
+def agreed_facts(facts: pd.DataFrame) -> dict[str, str]:
+    """The facts that have one value in all files that state them."""
+    values = facts.groupby("name")["value"].agg(["nunique", "first"])
     return {str(name): str(value) for name, value in values.loc[values["nunique"] == 1, "first"].items()}
 
 

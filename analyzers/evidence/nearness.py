@@ -47,6 +47,13 @@ def coordinates(problem: Problem) -> Coordinates | None:
     return None
 
 
+def work(problem: Problem) -> tuple[float, float] | None:
+    """Flops and least bytes; None where either is unknown."""
+    if not isinstance(problem, GemmProblem | ConvProblem) or not problem.flops or not problem.bytes:
+        return None
+    return float(problem.flops), float(problem.bytes)
+
+
 def distance(one: Coordinates, other: Coordinates) -> float:
     """How far two problems of one operation lie apart; infinite for two operations."""
     if one.operation != other.operation:

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.evidence.nearness import OTHER_LAYOUT, OTHER_TYPE, Coordinates, coordinates
-from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
+from analyzers.evidence.nearness import OTHER_LAYOUT, OTHER_TYPE, Coordinates, coordinates, work
+from logparse.model import Problem, problem_from_text
 
 NEAREST = 8
 """Measured problems that a prediction is made of; with fewer than twice as many of an operation none is made."""
@@ -59,7 +59,7 @@ class Predictor:
         for text, time_us, regret in zip(rows.index, rows["time_us"], rows["regret"], strict=True):
             problem = problem_from_text(str(text))
             at = coordinates(problem)
-            if at is not None and _size(problem) is not None:
+            if at is not None and work(problem) is not None:
                 found.setdefault(at.operation, []).append((at, problem, float(time_us), float(regret)))
         self._operations = {name: _Operation(rows) for name, rows in found.items() if len(rows) >= 2 * NEAREST}
 
@@ -69,7 +69,7 @@ class Predictor:
         asked: dict[str, list[int]] = {}
         at = [coordinates(x) for x in problems]
         for number, (there, problem) in enumerate(zip(at, problems, strict=True)):
-            if there is not None and there.operation in self._operations and _size(problem) is not None:
+            if there is not None and there.operation in self._operations and work(problem) is not None:
                 asked.setdefault(there.operation, []).append(number)
         for operation, numbers in asked.items():
             for start in range(0, len(numbers), _CHUNK):
@@ -119,12 +119,5 @@ class _Operation:
 
 
 def _terms(at: Floats, problems: Sequence[Problem]) -> Floats:
-    sizes = np.log([_size(x) or (1.0, 1.0) for x in problems])
+    sizes = np.log([work(x) or (1.0, 1.0) for x in problems])
     return np.column_stack([np.ones(len(at)), at, sizes])
-
-
-def _size(problem: Problem) -> tuple[float, float] | None:
-    """Flops and bytes."""
-    if not isinstance(problem, GemmProblem | ConvProblem) or not problem.flops or not problem.bytes:
-        return None
-    return float(problem.flops), float(problem.bytes)

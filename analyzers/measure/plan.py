@@ -10,8 +10,10 @@ import pandas as pd
 
 from analyzers.evidence.cells import count_of
 from analyzers.evidence.efficiency import efficiencies
-from analyzers.evidence.joins import is_default
+from analyzers.evidence.joins import agreed_facts, facts_by_source, is_default
 from analyzers.evidence.predictions import Prediction, Predictor
+from analyzers.evidence.target import device_of_file, same_device
+from analyzers.evidence.transfer import transferred
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, layer_of, problem_from_text
 
 PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
@@ -76,12 +78,14 @@ def plan(
     ``tables`` are the store's frames (``calls``, ``workload``, ``measurements``, ``facts``, ``links``, ``kernels``).  A
     problem that a trace shows far below its roofline is expected to gain what comparable ones reach.  A run without
     calls (only tuning files) offers the problems that were measured in ``run`` (None: in any).  What no measurement is
-    known of is predicted from similar problems, where there are enough.  A text without calls that may be a counted
+    known of is predicted from similar problems, where there are enough; where the run's files state a device, times of
+    other devices are no measurements, and predictions are made of what they are expected to be on it.  A text without
+    calls that may be a counted
     call (a TunableOp key beside the log's line) is left to that.  ``solutions`` is how many each is expected to have.
     """
     workload = tables["workload"]
     calls = workload.groupby("problem")["calls"].sum(min_count=1)
-    measured = _best_and_default(tables["measurements"], tables["facts"])
+    measured, elsewhere = _measured(tables, run)
     echoes = _echoes(calls, tables["links"])
     texts = [x for x in calls.index if x not in echoes] if len(calls) else _measured_in(run, tables, measured)
     wanted = [problem for problem in map(problem_from_text, texts) if _wanted(problem, kind, direction)]
@@ -89,7 +93,8 @@ def plan(
     workspaces = _workspaces(tables["calls"])
     slow = _slow_backward_weights(measured)
     below = _below_roofline(tables)
-    predictions = _predictions(measured, slow, [x for x in wanted if x.text not in linked])
+    unmeasured = [x for x in wanted if x.text not in linked]
+    predictions = _predictions(pd.concat([measured, elsewhere]), slow, unmeasured)
     items = []
     for problem in wanted:
         known = linked.get(problem.text)
@@ -162,6 +167,30 @@ def _wanted(problem: Problem, kind: str | None, direction: str | None) -> bool:
     if kind is not None and problem.kind != kind and not (kind == "gemm" and problem.kind == "grouped"):
         return False
     return direction is None or getattr(problem, "direction", None) == direction
+
+
+def _measured(tables: Mapping[str, pd.DataFrame], run: str | None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What is measured, and of what other devices than the run's measured alone, the times expected on the run's.
+
+    See ``_best_and_default``.  A file that states no device is taken for one of the run's.
+    """
+    rows, facts = tables["measurements"], facts_by_source(tables["facts"])
+    own = agreed_facts(tables["facts"][tables["facts"]["run"] == run])
+    others: dict[str, list[str]] = {}
+    for source in rows["source_id"].unique():
+        if same_device(facts.get(source, {}), own) is False:
+            others.setdefault(device_of_file(facts[source]), []).append(source)
+    away = rows["source_id"].isin([source for sources in others.values() for source in sources])
+    measured = _best_and_default(rows[~away], tables["facts"])
+    moved = [measured.iloc[:0]]
+    for _, sources in sorted(others.items()):
+        there = _best_and_default(rows[rows["source_id"].isin(sources)], tables["facts"])
+        both = pd.DataFrame({"source_us": there["time_us"], "target_us": measured["time_us"]}).dropna()
+        left = there["time_us"].drop(both.index)
+        times = transferred(left, both, facts[sources[0]], own)
+        moved.append(there.loc[times.index].assign(time_us=times))
+    elsewhere = pd.concat(moved)
+    return measured, elsewhere[~elsewhere.index.duplicated()]
 
 
 def _best_and_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:

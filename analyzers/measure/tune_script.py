@@ -55,7 +55,7 @@ def expected(item: Item) -> str:
     if item.basis == "measured":
         return f"about {item.saving_us:,.0f} µs per run to save"
     risk = "" if item.risk is None else f", more than {LARGE:.0%} too slow with a probability of {item.risk:.0%}"
-    return f"never measured; {item.basis}: {item.time_us:,.0f} µs per call{risk}"
+    return f"not measured on this device; {item.basis}: {item.time_us:,.0f} µs per call{risk}"
 
 
 def _command(problem: Problem) -> str:

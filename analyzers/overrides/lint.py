@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.joins import against_default, facts_of
+from analyzers.evidence.joins import against_default, agreed_facts, facts_of
 from analyzers.evidence.miopen_tuning import of_build
 from analyzers.evidence.target import Facts, machine
 from analyzers.evidence.workspaces import Workspaces, workspaces
@@ -109,9 +109,7 @@ def facts_of_run(tables: Tables) -> dict[str, str]:
         sets.setdefault(source, set()).add((name, value))
     if len(set(map(frozenset, sets.values()))) > 1:
         facts = facts[~facts["name"].str.startswith(VALIDATOR)]
-    values = facts.groupby("name")["value"].agg(["nunique", "first"])
-    agreed = values.loc[values["nunique"] == 1, "first"]
-    return machine({str(name): str(value) for name, value in agreed.items()})
+    return machine(agreed_facts(facts))
 
 
 def _beside(target: Facts, run: Facts) -> Facts:

@@ -227,7 +227,9 @@ def test_what_is_searched_first_is_what_a_replay_would_measure_first() -> None:
     assert [x.partition(" >&3")[0] for x in lines if x.startswith("run ")] == [
         f"run '{problems[n].label}'" for n in (2, 0, 1)
     ], "what the plan lacks comes last"
-    expectation = "never measured; predicted: 50 µs per call, more than 10% too slow with a probability of 25%"
+    expectation = (
+        "not measured on this device; predicted: 50 µs per call, more than 10% too slow with a probability of 25%"
+    )
     assert f"# {problems[2].label}: {expectation}" in lines
     assert f"# {problems[0].label}: about 8 µs per run to save" in lines
     assert notes == []
