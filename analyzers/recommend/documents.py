@@ -105,7 +105,7 @@ def _remark(finding: Finding) -> dict[str, object]:
         "analyzer": finding.analyzer,
         "message": finding.message,
         "saving_us": finding.saving_us,
-        "evidence": dict(finding.evidence),
+        "evidence": dict(finding.evidence.shown),
         "advice": finding.advice,
     }
 
@@ -121,7 +121,7 @@ def _finding(finding: Finding, shown: Mapping[str, object]) -> dict[str, object]
     fields = {name: value for name, value in shown.items() if name != "run"}
     override = finding.override
     workspace = None if override is None else override.workspace_bytes
-    return {**fields, "workspace_bytes": workspace, "evidence": dict(finding.evidence)}
+    return {**fields, "workspace_bytes": workspace, "evidence": dict(finding.evidence.shown)}
 
 
 _PLAIN = frozenset({type(None), str, int, bool})
@@ -185,8 +185,8 @@ def _table(recommendation: Recommendation) -> list[str]:
     if not len(frame):
         return []
     out = ["## Findings", "", "| | " + " | ".join(frame.columns) + " |", "|---" * (len(frame.columns) + 1) + "|"]
-    for number, values in enumerate(frame.itertuples(index=False), 1):
-        out.append(f"| {number} | " + " | ".join(_cell(x) for x in values) + " |")
+    columns = [map(_cell, frame[name].tolist()) for name in frame.columns]
+    out += (f"| {number} | {' | '.join(cells)} |" for number, cells in enumerate(zip(*columns, strict=True), 1))
     return [*out, ""]
 
 
@@ -234,6 +234,8 @@ def _apply(targets: Sequence[TargetFiles]) -> list[str]:
 
 
 def _cell(value: object) -> str:
+    if type(value) is str:  # most values
+        return _escaped(value)
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.4g}"
     text = _plain(value)

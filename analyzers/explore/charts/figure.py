@@ -137,21 +137,26 @@ def subplots(
 
 def _merge(settings: dict[str, Any], more: Mapping[str, Any]) -> None:
     for name, value in more.items():
-        if isinstance(value, Mapping):
+        if type(value) in _PLAIN_TYPES or not isinstance(value, Mapping):
+            settings[name] = value
+        else:
             own = settings.setdefault(name, {})
             _merge(own, value)
-        else:
-            settings[name] = value
 
 
-_AS_IT_IS = (str, int, bool, type(None))
+_AS_IT_IS = frozenset({str, int, bool, type(None)})
+_PLAIN_TYPES = _AS_IT_IS | {float, list, tuple}
+"""Nearly all values are of these: a look at the type takes a tenth of ``isinstance`` of an abstract class."""
 
 
 def _plain(value: Any) -> Any:
+    kind = type(value)
+    if kind in _AS_IT_IS:
+        return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
+    if kind is dict or isinstance(value, Mapping):
+        return {name: inner if type(inner) in _AS_IT_IS else _plain(inner) for name, inner in value.items()}
     if isinstance(value, np.ndarray | pd.Series):
         return _listed(np.asarray(value))
     if isinstance(value, np.generic):

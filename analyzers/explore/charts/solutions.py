@@ -6,10 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
 from analyzers.explore.charts.figure import Figure
-from analyzers.explore.charts.marks import log_axis
+from analyzers.explore.charts.marks import log_axis_over
 from analyzers.explore.charts.palette import Theme, axis_look, blank, layout_look
 from analyzers.explore.plain_text import all_shown, distinct, shown, solution_name
 from analyzers.explore.tries import Try
@@ -44,7 +42,7 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None, ti
     shared = axis_look(theme)
     # Close ones fill the width, so that samples and intervals can be distinguished; else zero is in sight.
     linear: dict[str, Any] = {"type": "linear", "rangemode": "tozero" if spread > 2 else "normal", "nticks": 8}
-    across = log_axis(pd.Series(times)) if spread > 20 else linear
+    across = log_axis_over(spread) if spread > 20 else linear
     unit = {**shared["title"], "text": "time of one call (µs)" + (", logarithmic" if spread > 20 else "")}
     hidden = len(best) - len(order)
     spaces = _workspaces(rows, names)
