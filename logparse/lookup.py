@@ -14,7 +14,6 @@ from logparse.errors import InputError
 from logparse.formats.format import FileFormat, Head, Line
 from logparse.formats.format import LineFormat as _LineFormat
 from logparse.formats.patterns import regex
-from logparse.ingest.lines import LineReader
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
 from logparse.store import Store
 from logparse.store.columns import column
@@ -273,7 +272,8 @@ def problems_in(text: str) -> list[Problem]:
 
 
 def _records(text: str) -> Iterator[object]:
-    from logparse.formats import FORMATS  # here, as ``top`` and ``status`` do not need it
+    from logparse.formats import FORMATS  # here, as ``top`` and ``status`` do not need them
+    from logparse.ingest.lines import LineReader
 
     reader = LineReader([f for f in FORMATS if isinstance(f, _LineFormat)])
     reader.feed(text.encode(), 0)

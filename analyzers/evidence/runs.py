@@ -17,7 +17,6 @@ from analyzers.evidence.origins import ACTION, CONFIRM, RACE
 from analyzers.evidence.passes import read_passes
 from analyzers.evidence.workspaces import read_workspaces
 from logparse.errors import InputError, StoreError
-from logparse.ingest import ingest
 from logparse.links import full_links_sql
 from logparse.store import FRAMES, Store, open_store
 from logparse.store.views import conv_problems_sql
@@ -170,6 +169,8 @@ def tables_at(word: str, store: str | None = None, read: Read = tables_of) -> Ta
     here = _existing(store)
     if here is not None and word in here.runs():
         return read(here, word)
+    from logparse.ingest import ingest  # with all formats, which questions to a store do not need
+
     with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
         fresh = open_store(folder, create=True)
         results = ingest([word], fresh, run=printable(Path(word).name or word))

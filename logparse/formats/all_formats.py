@@ -1,0 +1,92 @@
+"""The list of formats."""
+
+from __future__ import annotations
+
+from logparse.formats import (
+    aiter,
+    aiter_log,
+    ck_profiler,
+    hipdnn,
+    inductor,
+    machine_facts,
+    moe_config,
+    plain_table,
+    rocblas,
+    rocblas_bench_output,
+    rocblas_trace,
+    tensile,
+    tensile_launches,
+)
+from logparse.formats.format import Format
+from logparse.formats.hipblaslt import bench as hipblaslt_bench
+from logparse.formats.hipblaslt import bench_output as hipblaslt_bench_output
+from logparse.formats.hipblaslt import info as hipblaslt_info
+from logparse.formats.hipblaslt import log as hipblaslt_log
+from logparse.formats.hipblaslt import preamble as hipblaslt_preamble
+from logparse.formats.hipblaslt import problem_yaml as hipblaslt_problem_yaml
+from logparse.formats.hipblaslt import profile as hipblaslt_profile
+from logparse.formats.hipblaslt import tuning_cache_log as hipblaslt_tuning_cache_log
+from logparse.formats.hipblaslt import tuning_file as hipblaslt_tuning_file
+from logparse.formats.miopen import driver as miopen_driver
+from logparse.formats.miopen import driver_output as miopen_driver_output
+from logparse.formats.miopen import find_db as miopen_find_db
+from logparse.formats.miopen import log as miopen_log
+from logparse.formats.miopen import perf_db as miopen_perf_db
+from logparse.formats.nvidia import cublas as nvidia_cublas
+from logparse.formats.nvidia import cudnn as nvidia_cudnn
+from logparse.formats.nvidia import cudnn_frontend as nvidia_cudnn_frontend
+from logparse.formats.traces import ncu as traces_ncu
+from logparse.formats.traces import nsys as traces_nsys
+from logparse.formats.traces import rocpd as traces_rocpd
+from logparse.formats.traces import rocprof as traces_rocprof
+from logparse.formats.traces import rocprof_json as traces_rocprof_json
+from logparse.formats.traces.torch import profiler as traces_torch_profiler
+from logparse.formats.tunableop import results as tunableop_results
+from logparse.formats.tunableop import untuned as tunableop_untuned
+from logparse.formats.tunableop import verbose as tunableop_verbose
+
+FORMATS: tuple[Format, ...] = (
+    hipblaslt_log.FORMAT,
+    hipblaslt_info.FORMAT,
+    hipblaslt_bench.FORMAT,
+    hipblaslt_profile.FORMAT,
+    hipblaslt_problem_yaml.FORMAT,
+    hipblaslt_bench_output.FORMAT,
+    hipblaslt_preamble.FORMAT,
+    hipblaslt_tuning_file.FORMAT,
+    hipblaslt_tuning_cache_log.FORMAT,
+    nvidia_cublas.FORMAT,
+    nvidia_cudnn.FORMAT,
+    nvidia_cudnn_frontend.FORMAT,
+    miopen_driver.FORMAT,
+    miopen_driver_output.FORMAT,
+    miopen_log.FORMAT,
+    miopen_find_db.FORMAT,
+    miopen_perf_db.FORMAT,
+    tunableop_results.FORMAT,
+    tunableop_untuned.FORMAT,
+    tunableop_verbose.FORMAT,
+    rocblas.BENCH,
+    rocblas.PROFILE,
+    rocblas.TUNE,
+    rocblas_trace.FORMAT,
+    rocblas_bench_output.FORMAT,
+    tensile_launches.FORMAT,
+    tensile.FORMAT,
+    ck_profiler.FORMAT,
+    aiter.FORMAT,
+    aiter_log.FORMAT,
+    plain_table.FORMAT,
+    traces_torch_profiler.FORMAT,
+    traces_rocprof.FORMAT,
+    traces_rocprof_json.FORMAT,
+    traces_rocpd.FORMAT,
+    traces_nsys.FORMAT,
+    traces_ncu.FORMAT,
+    inductor.FORMAT,
+    hipdnn.FORMAT,
+    moe_config.TABLE,
+    moe_config.LOG,
+    machine_facts.FORMAT,
+)
+"""Every format that can be read.  Of whole-file formats the first that recognises a file reads it."""
