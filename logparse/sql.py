@@ -105,6 +105,6 @@ def _child(
             with pa.ipc.new_stream(sink, reader.schema) as writer:
                 for batch in batches:
                     writer.write_batch(batch)
-        sender.send(("result", sink.getvalue().to_pybytes()))
+            sender.send(("result", sink.getvalue().to_pybytes()))  # and nothing waits for DuckDB's end
     except (duckdb.Error, LogparseError, pa.ArrowException) as error:
         sender.send(("error", str(error)))

@@ -180,6 +180,14 @@ def test_an_ingest_imports_nothing_that_only_others_need(tmp_path: Path) -> None
     assert not {*HEAVY, "sqlite3", "secrets", "boto3", "pyarrow.dataset", "pyarrow.compute"} & used
 
 
+def test_a_question_to_a_store_imports_no_format() -> None:
+    code = "import sys, logparse.lookup, logparse.sql; print([x for x in sys.modules if x.startswith('logparse')])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    used = set(ast.literal_eval(out.stdout))
+    assert "logparse.formats.format" in used, "what a format is, of which the store has the units"
+    assert not {"logparse.formats.all_formats", "logparse.formats.hipblaslt", "logparse.ingest"} & used
+
+
 def test_a_merge_of_find_dbs_imports_no_pandas(tmp_path: Path) -> None:
     key = "256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W"
     file = tmp_path / "gfx942130.HIP.3_4_0_a1b2c3.ufdb.txt"

@@ -35,6 +35,16 @@ def pipe(*, duplex: bool = True) -> tuple[Connection[Any, Any], Connection[Any, 
     return _context().Pipe(duplex)
 
 
+def prepare(*imports: str) -> None:
+    """Start the server, so that it imports these modules while this process does something else."""
+    context = _context()
+    context.set_forkserver_preload(list(imports))
+    if isinstance(context, ForkServerContext):
+        from multiprocessing.forkserver import ensure_running
+
+        ensure_running()
+
+
 def started(target: Callable[..., None], *args: object, imports: Sequence[str] = ()) -> BaseProcess:
     """A running process that calls ``target(*args)`` in this process's environment and working folder.
 
