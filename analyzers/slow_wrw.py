@@ -311,13 +311,16 @@ def _ms(us: float) -> str:
     return f"{us / 1e3:,.0f} ms" if us >= 1e6 else f"{us / 1e3:.4g} ms"
 
 
+def _solver(row: Mapping[str, object]) -> str:
+    """A solution's name without its library; a measured call of unknown solution (``Default``) has none."""
+    text = str(row["solution"])
+    return text.partition(":")[2] or text
+
+
 def _slow(row: Mapping[str, object], known: Mapping[str, str], calls: Mapping[str, int]) -> Finding:
     best, sibling = float(row["best_us"]), float(row["sibling_us"])  # type: ignore[arg-type]
     which = "B" if row["b_us"] == sibling else "F"
-    message = (
-        f"W takes {_ms(best)} with {str(row['solution']).partition(':')[2]}, "
-        f"{best / sibling:.1f}× its {which} ({_ms(sibling)})"
-    )
+    message = f"W takes {_ms(best)} with {_solver(row)}, {best / sibling:.1f}× its {which} ({_ms(sibling)})"
     return _finding(row, message, known, calls, loss_us=best - sibling, criterion="siblings")
 
 
@@ -342,7 +345,7 @@ def _without_siblings(
         if least is None or least / best >= LOW_ROOFLINE.get(input_type(problem, known) or "", 0.05):
             continue
         message = (
-            f"W takes {_ms(best)} with {str(row['solution']).partition(':')[2]}, {least / best:.1%} of what "
+            f"W takes {_ms(best)} with {_solver(row)}, {least / best:.1%} of what "
             f"{device.name} allows (no F or B of this layer is known)"
         )
         yield _finding(row, message, known, calls, criterion="roofline", roofline_us=least)

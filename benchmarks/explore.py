@@ -39,8 +39,8 @@ from processes import Watch
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--use-gl=angle",
          "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]  # fmt: skip
-DRAWN = """view => { const g = document.querySelector('#chart-0 .js-plotly-plot');
-    return g && g.data && document.querySelector('nav .here')?.textContent === view; }"""
+DRAWN = """view => { const all = [...document.querySelectorAll('#charts .js-plotly-plot')];
+    return all.some((g) => g.offsetParent && g.data) && document.querySelector('nav .here')?.textContent === view; }"""
 TIMEOUT_MS = 600_000
 POLL = 50  # ms between two polls: polling every frame, as Playwright does, makes the page draw frames for it
 FILLED = """() => document.querySelector('aside .entry')

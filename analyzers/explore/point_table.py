@@ -16,7 +16,8 @@ finding's own where no pick is timed), ``saving_from`` (``measured``, ``estimate
 ``failed``, ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops`` and ``best_tflops``, ``device``,
 ``roof_tflops``, ``efficiency``, ``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and
 file), ``source_id``, ``measured`` (the problem itself, or the one linked to it that was measured); ``here_us``,
-``other_us`` and ``moved`` (slower, faster …) of a comparison with another run.
+``other_us``, ``change`` (the second over the first, minus one) and ``moved`` (slower, faster …) of a comparison with
+another run.
 """
 
 from __future__ import annotations
@@ -601,6 +602,6 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
        coalesce(own, true) as own, f_us, b_us, sibling_us, best_us / sibling_us as sibling_ratio, m, n, k, batch,
        source_id,
-       measured, o.here_us, o.other_us, o.moved
+       measured, o.here_us, o.other_us, o.other_us / o.here_us - 1 as change, o.moved
 from placed left join others_ o using (id)
 """

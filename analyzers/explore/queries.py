@@ -39,6 +39,10 @@ TABLE: Mapping[str, str] = {
     "action": "Action",
     "override": "Override",
     "saving_from": "Saving is",
+    "here_us": "This run (µs)",
+    "other_us": "Other run (µs)",
+    "change": "Change (%)",
+    "moved": "Moved",
     "regret": "Regret (%)",
     "sibling_ratio": "W ÷ max(F, B)",
     "tflops": "TFLOP/s",
@@ -57,8 +61,13 @@ PRESETS: Mapping[str, Sequence[str]] = {
     "Times": ("total_us", "calls", "time_us", "then_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),
     "Solutions": ("saving_us", "time_us", "pick", "then_us", "best", "solutions", "finding"),
     "Where from": ("total_us", "calls", "operation", "dtype", "layout", "device", "file"),
+    "Two runs": ("here_us", "other_us", "change", "moved", "total_us", "calls", "device"),
 }
 """Sets of the table's columns beside the label, the first one shown at first."""
+BESIDE = "Two runs"
+"""The set that the comparison shows; its first columns are empty without another run."""
+COMPARED = ("here_us", "other_us", "change", "moved")
+"""Columns of the comparison with another run."""
 SPARED = (
     "device",
     "override",
@@ -73,7 +82,13 @@ SPARED = (
     "pick",
 )
 """Columns of a set that are left out, in this order, where the window has no room for all of them."""
-SCALED: Mapping[str, float] = {"total_us": 1e-3, "saving_us": 1e-3, "regret": 100.0, "efficiency": 100.0}
+SCALED: Mapping[str, float] = {
+    "total_us": 1e-3,
+    "saving_us": 1e-3,
+    "change": 100.0,
+    "regret": 100.0,
+    "efficiency": 100.0,
+}
 TEXTS = frozenset(
     {
         "label",
@@ -88,6 +103,7 @@ TEXTS = frozenset(
         "override",
         "device",
         "saving_from",
+        "moved",
     }
 )
 
@@ -173,6 +189,14 @@ def condition(
     return f"{where} and rowid in (select place from memory.found where number = {number})", parameters
 
 
+FOLDED: Mapping[str, str] = {
+    "texts": """select hash(problem) as h, lower(concat_ws(chr(10), problem, any_value(label))) as folded from {points}
+                group by problem""",
+    "places": "select rowid as place, hash(problem) as h from {points}",
+}
+"""Tables by which a text is found in a third of the time: the lower-case texts of each problem once, and its rows."""
+
+
 def _search(con: duckdb.DuckDBPyConnection, text: str) -> int:
     """The number under which the connection's own memory holds the rows of ``points`` that contain a text."""
     with _SEARCHING:  # of several questions that come together one looks, and the others wait for it
@@ -183,25 +207,52 @@ def _search(con: duckdb.DuckDBPyConnection, text: str) -> int:
         if known[0] is not None:
             return int(known[0])
         number = int(known[1])
-        where, parameters = Selection(search=text).where()
-        con.execute(f"insert into memory.found select {number}, rowid from points where {where}", parameters)
+        rows, parameters = _rows_with(con, text)
+        con.execute(f"insert into memory.found select {number}, place from ({rows})", parameters)
+        summed = sums(where=f"rowid in (select place from memory.found where number = {number})")
+        con.execute(
+            f"create table if not exists memory.summed as select 0::bigint as number, * from ({summed}) limit 0"
+        )
+        con.execute(f"insert into memory.summed select {number}, * from ({summed})")
         con.execute("insert into memory.searches values (?, current_database(), ?)", [number, text])
-        for table in ("searches", "found"):
+        for table in ("searches", "found", "summed"):
             con.execute(f"delete from memory.{table} where number <= {number - _SEARCHES}")
         return number
 
 
+def _rows_with(con: duckdb.DuckDBPyConnection, text: str) -> tuple[str, list[object]]:
+    """The SQL of the ``place`` of each row of ``points`` that contains a text, and its parameters; of ``FOLDED`` where
+    that is there.
+    """
+    folded = "select 1 from duckdb_tables() where database_name = current_database() and table_name = 'places'"
+    if only_row(con.execute(folded)) is None:
+        where, parameters = Selection(search=text).where()
+        return f"select rowid as place from points where {where}", parameters
+    sql = """select place from places where h in (select h from texts where contains(folded, ?))
+             union select rowid from points where contains(lower(best), ?)"""
+    return sql, [text.lower()] * 2
+
+
+def _summed(con: duckdb.DuckDBPyConnection, chosen: Selection) -> tuple[str, list[object]] | None:
+    """The table as of ``sums`` of all that the selection leaves but for its facets; None where there is none."""
+    if not replace(chosen, values={}).filters:
+        return "sums", []
+    if replace(chosen, values={}, search="").filters:
+        return None
+    return "(from memory.summed where number = ?)", [_search(con, chosen.search)]
+
+
 def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     """``AMOUNTS`` of the selection; from ``sums``, in a third of the time, where only facets are chosen."""
-    where, parameters = condition(con, chosen)
-    source, amounts = "points", AMOUNTS
-    if not replace(chosen, values={}).filters:
+    amounts, known = AMOUNTS, _summed(con, chosen)
+    if known is not None:
         amounts = {
             x: f"coalesce(sum({x}), 0)" if sql.startswith("count") else f"sum({x})" for x, sql in AMOUNTS.items()
         }
-        source = "sums"
+    source, parameters = known or ("points", [])
+    where, more = condition(con, chosen) if known is None else Selection(values=chosen.values).where()
     columns = ", ".join(f"{sql} as {name}" for name, sql in amounts.items())
-    return con.execute(f"select {columns} from {source} where {where}", parameters).df().iloc[0]
+    return con.execute(f"select {columns} from {source} where {where}", [*parameters, *more]).df().iloc[0]
 
 
 def groups(
@@ -210,8 +261,11 @@ def groups(
     """``facet, value, problems, calls, total_us, values`` of the largest groups of each facet (``values``: how many
     there are), each with the facet's own choice left open.
     """
-    numbers, parameters = condition(con, replace(chosen, values={}))
-    source = "sums" if numbers == "true" else f"({sums(where=numbers)})"
+    known = _summed(con, chosen)
+    if known is None:
+        numbers, given = condition(con, replace(chosen, values={}))
+        known = f"({sums(where=numbers)})", given
+    source, parameters = known
     each = ", ".join(f"{{'facet': '{x}', 'value': {x}}}" for x in facets)
     conditions = ["true"]
     for facet, values in chosen.values.items():
@@ -416,11 +470,12 @@ def table(
     # Which rows first, then their texts: to sort whole rows takes twice as long.
     shown = f"select p.rowid from points p where {where} order by {first}{by} {limit}"
     sql = f"select id, {columns} from points p where rowid in ({shown}) order by {by}"
-    if not filters and not replace(chosen, values={}).filters:  # as of ``totals``
-        counting = f"select coalesce(sum(problems), 0) from sums where {where}"
+    if not filters and (known := _summed(con, chosen)) is not None:
+        facets, more = Selection(values=chosen.values).where()
+        counting = f"select coalesce(sum(problems), 0) from {known[0]} where {facets}", [*known[1], *more]
     else:
-        counting = f"select count(*) from points where {where}"
-    count = only_row(con.execute(counting, parameters))
+        counting = f"select count(*) from points where {where}", parameters
+    count = only_row(con.execute(*counting))
     return con.execute(sql, [*parameters, *([list(always)] if always else [])]).df(), int(count[0]) if count else 0
 
 

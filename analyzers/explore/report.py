@@ -49,6 +49,7 @@ from logparse.text import duration, printable
 if TYPE_CHECKING:
     import duckdb
 
+    from logparse.model import Problem
     from logparse.store import Store
 
 LIMIT_BYTES = 10_000_000
@@ -158,20 +159,22 @@ def _report(
     moved = list(queries.movers(con, everything)["id"]) if other else []
     frame, total = queries.table(con, everything, start=0, end=top, always=moved)
     con.register("ids_", pd.DataFrame({"id": list(frame["id"])}, dtype="object"))
-    more = "total_us as weight, m, n, own" + (", here_us, other_us" if other else "")
+    more = "total_us as weight, m, n, own"
     facets = con.execute(f"select id, {', '.join(PANELS)}, {more} from points semi join ids_ using (id)").df()
     chosen = frame.merge(facets.drop(columns=[x for x in PANELS if x in frame.columns]), on="id", how="left")
     sums = queries.totals(con, everything)
     scope = f"Run {printable(analysis.run)}" + (f" beside {printable(other.called)}" if other else "")
+    left_out = () if other else queries.COMPARED
+    titles = {name: title for name, title in queries.TABLE.items() if name not in left_out}
     data = {
-        "titles": dict(queries.TABLE),
+        "titles": titles,
         "texts": sorted(queries.TEXTS),
-        "paper": PAPER,
+        "paper": (*PAPER, *(queries.COMPARED if other else ())),
         "facets": list(PANELS),
-        "columns": {str(name): _plain(chosen[name]) for name in chosen.columns},
+        "columns": {str(name): _plain(chosen[name]) for name in chosen.columns if name not in left_out},
         "charts": {name: figure.plain() for name, figure in charts.items()},
         "captions": {name: f"{CAPTIONS[name]} {scope}." for name in charts},
-        "details": _details(con),
+        "details": _details(con, analysis.recommendation.object_calls),
         "total": total,
         "dark": _recolouring(),
     }
@@ -201,8 +204,10 @@ def _charts(con: duckdb.DuckDBPyConnection, run: str, other: Beside | None) -> d
     return charts
 
 
-def _details(con: duckdb.DuckDBPyConnection) -> Mapping[str, object]:
-    """Per problem of the table ``ids_``: its solutions as a figure, what to do, what to paste where."""
+def _details(con: duckdb.DuckDBPyConnection, objects: Sequence[Problem]) -> Mapping[str, object]:
+    """Per problem of the table ``ids_``: its solutions as a figure, what to do, what to paste where.  ``objects`` as of
+    ``advice``.
+    """
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
     wanted = {x for text in chosen["measured"] for x in (text, *other_passes(text))}
     con.register("wanted_", pa.table({"problem": pa.array(sorted(wanted), pa.string())}))
@@ -219,7 +224,7 @@ def _details(con: duckdb.DuckDBPyConnection) -> Mapping[str, object]:
     for row in chosen.to_dict("records"):
         mine = tries.of_source(of([row["measured"]]), row["source_id"])
         pick = row["pick"] if isinstance(row["pick"], str) else None
-        advised = advice(row, mine, facts.get(str(row["source_id"]), {}))
+        advised = advice(row, mine, facts.get(str(row["source_id"]), {}), objects=objects)
         made[str(row["id"])] = {
             "figure": _lean(solutions(mine, LIGHT, pick=pick).plain()) if mine else None,
             "layer": [(x.direction, facet_text("solver", x.solution), duration(x.time_us)) for x in passes(row, of)],

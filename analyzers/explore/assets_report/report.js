@@ -28,7 +28,11 @@
   const copy = (figure) => {
     const made = JSON.parse(JSON.stringify(figure));
     if (!webgl) for (const trace of made.data) if (trace.type === 'scattergl') trace.type = 'scatter';
-    return dark() ? recoloured(made) : made;
+    const shown = dark() ? recoloured(made) : made;
+    made.data.forEach(({ meta }, i) => {  // numbers on a colour scale: black or white by what they stand on
+      if (meta?.textColours) shown.data[i].textfont.color = meta.textColours[dark() ? 'dark' : 'light'];
+    });
+    return shown;
   };
   const plot = (box, figure) => {
     box.style.height = `${figure.layout.height}px`;  // without its own the box collapses when the window changes its size

@@ -9,7 +9,17 @@ import pandas as pd
 
 from analyzers.explore.charts.figure import Figure, Trace, heatmap, scatter
 from analyzers.explore.charts.marks import columns, log_axis, texts
-from analyzers.explore.charts.palette import SYMBOLS, UNDER, Theme, blank, colour_bar, remark, styled
+from analyzers.explore.charts.palette import (
+    SYMBOLS,
+    THEMES,
+    UNDER,
+    Theme,
+    blank,
+    colour_bar,
+    remark,
+    styled,
+    text_on,
+)
 from analyzers.explore.plain_text import shown
 
 NOTHING = (
@@ -51,18 +61,16 @@ def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
     figure = Figure()
     if (unrated := np.isnan(z) & (problems > 0)).any():
         figure.add_trace(_unrated(m, n, unrated, clickable, theme))
+    low, high = (0.0, 1.0) if rated else _ends(z)
     figure.add_trace(
         heatmap(
             x=[_octave(int(i)) for i in m],
             y=[_octave(int(i)) for i in n],
             z=np.clip(z, None, 1.0) if rated else z,
             customdata=clickable,
-            text=[[f"{v:.0%}" if v >= 0.005 else "" for v in row] for row in np.where(np.isnan(z), 0.0, share)],
-            texttemplate="%{text}",
-            textfont={"size": 10},
             colorscale=theme.colour_scale,
-            zmin=0 if rated else None,
-            zmax=1 if rated else None,
+            zmin=low,
+            zmax=high,
             xgap=2,
             ygap=2,
             hoverongaps=False,
@@ -71,13 +79,16 @@ def shape_map(cells: pd.DataFrame, theme: Theme, *, title: str = "") -> Figure:
             colorbar=colour_bar(f"median {unit}", theme, tickformat=".0%" if rated else ""),
         )
     )  # fmt: skip
+    if max(z.shape) <= MOST_NUMBERED:
+        figure.add_trace(_numbers(m, n, share, (z - low) / (high - low), theme))
     styled(figure, theme, title=title, height=MAP)
     figure.update_xaxes(
         title={"text": "M (octaves)" + ("; numbers in cells: share of the time" if timed else "")},
         type="category",
+        range=[-0.5, len(m) - 0.5],  # to its numbers plotly would add room all around
         showgrid=False,
     )
-    figure.update_yaxes(title={"text": "N (octaves)"}, type="category", showgrid=False)
+    figure.update_yaxes(title={"text": "N (octaves)"}, type="category", range=[-0.5, len(n) - 0.5], showgrid=False)
     figure.update_layout(margin={"l": LEFT})
     return figure
 
@@ -94,13 +105,45 @@ def _unrated(m: np.ndarray, n: np.ndarray, cells: np.ndarray, clickable: np.ndar
         xgap=2,
         ygap=2,
         hoverongaps=False,
-        text=[[f"{v:.0%}" if there and v >= 0.005 else "" for there, v in zip(row, shares, strict=True)]
-              for row, shares in zip(cells, clickable[:, :, 3], strict=True)],
-        texttemplate="%{text}",
-        textfont={"size": 10, "color": theme.ink},
         hovertemplate="M %{x} · N %{y}<br>the device's peak is unknown"
         "<br>%{customdata[2]:,} problems, %{customdata[3]:.1%} of the time<extra></extra>",
     )  # fmt: skip
+
+
+MOST_NUMBERED = 30
+"""Rows and columns of the map whose cells have room for a number."""
+
+
+def _ends(values: np.ndarray) -> tuple[float, float]:
+    """What the colour scale spans: from the least to the largest of known values."""
+    known = values[~np.isnan(values)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    return (low, high) if low < high else (low - 0.5, high + 0.5)
+
+
+def _numbers(m: np.ndarray, n: np.ndarray, share: np.ndarray, place: np.ndarray, theme: Theme) -> Trace:
+    """Each cell's share of the time from 0.5% on, black or white by the luminance of what it stands on.
+
+    ``place``: where on the colour scale a cell is, NaN where it is ``_unrated``.  plotly.js writes a heatmap's own
+    numbers in a grey that is too weak on the middle of the scale.  ``meta`` has the colours of every theme, for the
+    report, which changes its theme in the browser.
+    """
+    rows, cells = np.nonzero(np.nan_to_num(share) >= 0.005)
+    places = place[rows, cells]
+    colours = {
+        name: [text_on(one.grid if np.isnan(x) else one.colour_at(float(x))) for x in places]
+        for name, one in THEMES.items()
+    }
+    return scatter(
+        mode="text",
+        x=[_octave(int(m[i])) for i in cells],
+        y=[_octave(int(n[i])) for i in rows],
+        text=[f"{x:.0%}" for x in share[rows, cells]],
+        textfont={"size": 10, "color": colours[theme.name]},
+        meta={"textColours": colours},
+        hoverinfo="skip",
+        showlegend=False,
+    )
 
 
 def _octave(exponent: int) -> str:

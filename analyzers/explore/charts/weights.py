@@ -14,7 +14,7 @@ from analyzers.explore.plain_text import solution_name
 
 NOTHING = (
     "No layer here has a time of its backward-weight pass and of F or B.<br>"
-    "Next: ingest a MIOpen find-db (<b>*.fdb.txt</b>, <b>*.ufdb.txt</b>), and clear filters on direction"
+    "Next: ingest a trace of a training step with convolutions, or a MIOpen find-db; clear filters on direction"
 )
 COLUMNS = ("id", "label", "direction", "best", "best_us", "sibling_us", "total_us")
 """Columns of ``points`` that are read here."""

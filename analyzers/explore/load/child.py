@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 import pyarrow as pa
@@ -144,8 +145,13 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
     yield DONE, str(kept or "")
 
 
-def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str) -> None:
-    """The tables that the page asks, as a file of DuckDB: compressed, opened in no time, and in memory by parts."""
+def _database(
+    con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str, more: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """The tables that the page asks, as a file of DuckDB: compressed, opened in no time, and in memory by parts.
+
+    ``more``: queries over ``points`` that are tables, too.
+    """
     con.execute(f"attach {sql_text(path)} as out_ (row_group_size {_ROWS})")
     for name, sql in {"points": points, **_SMALL}.items():
         given = {"run": run} if "$run" in sql else None
@@ -153,7 +159,8 @@ def _database(con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str)
         typed = ", ".join(f"{x} {kind}{_PLAIN if x in _OFTEN else ''}" for x, kind, *_ in columns)
         con.execute(f"create table out_.{name} ({typed})")
         con.execute(f"insert into out_.{name} {sql}", given)
-    con.execute(f"create table out_.sums as {queries.sums('out_.points')}")
+    for name, sql in {"sums": queries.sums("{points}"), **more}.items():
+        con.execute(f"create table out_.{name} as {sql.format(points='out_.points')}")
     con.execute("detach out_")
 
 
@@ -184,7 +191,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
             con.execute(f"create view {name} as from read_parquet({sql_text(folder / f'{name}.parquet')})")
         with point_table.points_sql(con, analysis.compared, analysis.found, others) as points:
             con.execute("set preserve_insertion_order = true")
-            _database(con, folder / JUDGED, run, f"{points} order by {queries.ORDER}")
+            _database(con, folder / JUDGED, run, f"{points} order by {queries.ORDER}", queries.FOLDED)
         con.execute(f"attach {sql_text(folder / JUDGED)} as judged_ (read_only)")
         time = compared_time(con, run, "judged_.points")
         weighed = {(problem, analyzer): us for problem, analyzer, us in con.execute(_WEIGHED).fetchall()}
@@ -195,6 +202,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
         "lines": analysis.lines,
         "actions": [asdict(x) for x in cards(analysis.recommendation, weighed)],
         "time": asdict(time),
+        "objects": [x.text for x in analysis.recommendation.object_calls],
     }
     (folder / "verdict.json").write_text(json.dumps(verdict))
     yield VERDICT, ""

@@ -28,7 +28,7 @@ from analyzers.explore.page import components
 from analyzers.explore.page.address import LOOPBACK, tunnel
 from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.paste import advice
-from analyzers.explore.page.views import BELOW, clicked, draw, draw_below
+from analyzers.explore.page.views import BELOW, POINTS, clicked, draw, draw_below
 from analyzers.explore.selection import Selection, from_url
 from logparse.errors import LogparseError
 from logparse.sql import query
@@ -127,7 +127,7 @@ def _guard(app: Dash, host: str, token: str, port: int) -> None:
 
 def _navigation(app: Dash) -> None:
     """Clicks, boxes and searches become URLs."""
-    charts = [f"chart-{i}" for i in range(3)]
+    charts = [f"chart-{i}" for i in range(components.PLACES)]
     inputs = [Input(x, "clickData") for x in charts] + [Input(x, "selectedData") for x in charts]
 
     @app.callback(
@@ -190,13 +190,16 @@ def _moved(chosen: Selection, prop: str, value: Any) -> Selection:
     if prop == "table.selectedRows":
         return replace(chosen, problem=str(value[0].get("id", ""))) if value else chosen
     if prop.endswith(("clickData", "selectedData")):
-        return clicked(chosen, int(prop[6]), value, boxed=prop.endswith("selectedData"))
+        place = int(prop[6])
+        chart = 0 if place == components.OF_POINTS else place
+        return clicked(chosen, chart, value, boxed=prop.endswith("selectedData"))
     return chosen
 
 
 def _content(app: Dash, pages: Pages) -> None:
     """Everything that follows from the selection."""
-    charts = [Output(f"chart-{i}", "figure") for i in range(3)] + [Output(f"chart-{i}", "style") for i in range(3)]
+    places = range(components.PLACES)
+    charts = [Output(f"chart-{i}", "figure") for i in places] + [Output(f"chart-{i}", "style") for i in places]
 
     @app.callback(
         Output("version", "data"), Output("pulse", "disabled"), Output("doing", "children"),
@@ -251,7 +254,8 @@ def _content(app: Dash, pages: Pages) -> None:
         aside = ([], components.columns(page.columns(), chosen)) if sql else (components.facets(groups, chosen), [])
         runs = components.runs(page.runs, page.run, page.other, chosen)
         shown = _answer(page, chosen)
-        return top, *frame, *aside, components.INTRO[chosen.view], *styles, shown, f"content {chosen.view}", runs
+        content = f"content {chosen.view}" + (" beside" if chosen.view == "compare" and page.other else "")
+        return top, *frame, *aside, components.INTRO[chosen.view], *styles, shown, content, runs
 
     def _answer(page: PageData, chosen: Selection) -> list[object]:
         if chosen.view == "overview":
@@ -267,6 +271,10 @@ def _content(app: Dash, pages: Pages) -> None:
 
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("explore", "filters"), Output("facets", "data-seen"), Input("filters", "data")
+    )
+
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("explore", "columns"), Output("chooser", "data-seen"), Input("content", "className")
     )
 
     @app.callback(
@@ -287,16 +295,22 @@ def _content(app: Dash, pages: Pages) -> None:
                 made = [] if nothing else draw(con, chosen, theme_of(theme), page.names, anew=anew)
         except LogparseError:
             made = []
-        drawn = [no_update if x is None else x.plain(webgl=webgl) for x in made]  # None: no filter changes it
-        heights = [no_update if x is None else components.height_of(x) for x in made]
-        missing = 3 - len(made)
-        return now, *drawn, *[no_update] * missing, *heights, *[{"display": "none"}] * missing
+        beginning = components.OF_POINTS if chosen.view in POINTS else 0
+        shown_at = dict(enumerate(made, beginning))
+        drawn = [no_update if x is None else x.plain(webgl=webgl) for x in map(shown_at.get, places)]
+        unchanged = {i for i, x in shown_at.items() if x is None}  # no filter changes it
+        heights = [
+            no_update if i in unchanged else components.height_of(x) if (x := shown_at.get(i)) else {"display": "none"}
+            for i in places
+        ]
+        return now, *drawn, *heights
 
     # What is below the screen is made when the browser has drawn what is on it and has nothing else to do.
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("explore", "idle"),
         Output("below", "data"),
         Input("shown", "data"),
+        State("webgl", "data"),
         prevent_initial_call=True,
     )
 
@@ -338,7 +352,7 @@ def _details(app: Dash, pages: Pages) -> None:
                 return html.P("This problem is not in the store (any more).", className="faint")
             tries = page.tries(row)
             layer = page.layer(row)
-            advised = advice(row, tries, page.facts(row["source_id"]), target=page.target)
+            advised = advice(row, tries, page.facts(row["source_id"]), target=page.target, objects=page.objects)
         except LogparseError as error:
             return html.P(str(error))
         pick = row["pick"] if isinstance(row["pick"], str) else None

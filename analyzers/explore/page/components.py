@@ -94,7 +94,9 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
                             html.Div(id="answer"),
                             html.Div(_query_box(), id="sql-box", style={"display": "none"}),
                             html.Div(
-                                [html.H2("Break down by"), *(_chart(i) for i in range(3))], id="charts", tabIndex="-1"
+                                [html.H2("Break down by"), *(_chart(i) for i in range(PLACES))],
+                                id="charts",
+                                tabIndex="-1",
                             ),
                             html.Div(id="detail", **_aria(live="polite")),
                             html.Div(_table(), id="table-box", tabIndex="-1"),
@@ -110,6 +112,12 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
         ],
         id="page",
     )
+
+
+PLACES, OF_POINTS = 4, 3
+"""Charts of the page, and the place of those that WebGL draws: plotly gives WebGL up with the last trace of a chart,
+and to set it up anew takes 0.2 s of each change of views.
+"""
 
 
 def _chart(place: int) -> dcc.Graph:
@@ -186,7 +194,7 @@ _UNITS = {"µs": 1.0, "ms": 1e3}  # in µs
 
 
 def _chooser() -> html.Div:
-    given = {"presets": queries.PRESETS, "spared": queries.SPARED}
+    given = {"presets": queries.PRESETS, "spared": queries.SPARED, "beside": queries.BESIDE}
     return html.Div(id="chooser", **_data(**{name: json.dumps(value) for name, value in given.items()}))
 
 

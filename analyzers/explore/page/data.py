@@ -34,6 +34,7 @@ from analyzers.explore.other_passes import Timed, passes
 from analyzers.explore.selection import Selection
 from analyzers.explore.tries import COLUMNS, Try, of_query, of_source
 from logparse.errors import LogparseError
+from logparse.model import Problem, problem_from_text
 from logparse.store import open_store
 from logparse.store.schema import VIEWS
 from logparse.text import sql_text
@@ -68,6 +69,8 @@ class PageData:
         self.headline, self.lines = "", tuple[str, ...]()
         self.actions = tuple[Action, ...]()
         self.time: ComparedTime | None = None
+        self.objects = tuple[Problem, ...]()
+        """Problems that the run called through hipBLASLt's C++ object."""
         self.error = ""
         self._begun, self._done = time.monotonic(), ""
         self._columns: Mapping[str, Sequence[str]] = {}
@@ -77,6 +80,7 @@ class PageData:
         """What reads the store, where that has begun already."""
         # A thread per query: a click asks three at once, and a second thread for each takes up to a quarter more CPU.
         self._con = duckdb.connect(config={"memory_limit": "400MB", "threads": "1"})
+        self._con.execute("set parquet_metadata_cache = true")  # of a thousand row groups: half of a problem's reading
         self._tables = ""
         self._first, self._ready, self._tries, self._finished = (threading.Event() for _ in range(4))
         threading.Thread(target=self._listen, daemon=True).start()
@@ -225,6 +229,7 @@ class PageData:
         self.headline, self.lines = verdict["headline"], tuple(verdict["lines"])
         self.actions = tuple(Action(**x) for x in verdict["actions"])
         self.time = ComparedTime(**verdict["time"])
+        self.objects = tuple(problem_from_text(x) for x in verdict["objects"])
         self._attach(JUDGED)
 
     def _attach(self, name: str) -> None:

@@ -17,9 +17,11 @@ from analyzers.explore.plain_text import sentence
 from analyzers.explore.tries import Row, Try
 from analyzers.overrides import WRITERS
 from analyzers.overrides.commands import COMMANDS
+from analyzers.overrides.hipblaslt_tuning import with_objects
 from analyzers.overrides.write import make
 from logparse.errors import EmissionError
 from logparse.formats.format import Writer
+from logparse.formats.hipblaslt import tuning_file
 from logparse.model import Override, Problem, Solution, problem_from_text, solution_from_text
 from logparse.text import duration
 
@@ -44,14 +46,16 @@ def advice(
     facts: Mapping[str, str],
     writers: Sequence[Writer] = WRITERS,
     target: Mapping[str, str] = MappingProxyType({}),
+    objects: Sequence[Problem] = (),
 ) -> Advice:
     """For a row of ``points``, the measurements of its problem, and the facts of the file that made them.
 
-    The override is for ``target`` if that is given; empty if the time was measured elsewhere.
+    The override is for ``target`` if that is given; empty if the time was measured elsewhere.  It has a second row for
+    a problem of ``objects``, those that the run called through hipBLASLt's C++ object, where such calls need one.
     """
     problem = problem_from_text(str(row["problem"]))
     command, command_note = _command(problem, {**facts, **target})
-    override, name, note = _override(problem, row, tries, facts, writers, target)
+    override, name, note = _override(problem, row, tries, facts, writers, target, objects)
     return Advice(_sentence(row) + _in_the_run(row), command, command_note, override, name, note)
 
 
@@ -105,6 +109,7 @@ def _override(
     facts: Mapping[str, str],
     writers: Sequence[Writer],
     target: Mapping[str, str],
+    objects: Sequence[Problem],
 ) -> tuple[str, str, str]:
     timed = [(x.time_us, x) for x in tries if x.time_us is not None and x.time_us > 0]
     if not timed:
@@ -128,18 +133,22 @@ def _override(
         key_text=best.key_text or None,
     )
     where = ", ".join(f"{facts[x]}{' CUs' if x == 'cu_count' else ''}" for x in ("arch", "cu_count") if x in facts)
-    reasons = []
+    reasons: dict[str, list[str]] = {}
     for writer in writers:
         if not writer.accepts(override):
             continue
-        made = make(writer, [override], override.target)
+        rows = with_objects([override], objects, override.target) if writer is tuning_file.WRITER else [override]
+        made = make(writer, rows, override.target)
         if not made.files:
-            reasons += [f"{writer.name}: {reason}" for reason in made.refused]
+            for reason in made.refused:
+                reasons.setdefault(reason, []).append(writer.name)
             continue
         proposed = (
             "" if row["has_override"] else "; not proposed by recommend: this is the best known, not a proven gain"
         )
         doubt = "" if fits else "; whether --target is of the same device and build is not known"
-        note = f"measured on {where or 'an unknown device'}{doubt}{proposed}"
+        also = "; the second row is for calls through hipBLASLt's C++ object" if len(made.held) > 1 else ""
+        note = f"measured on {where or 'an unknown device'}{doubt}{also}{proposed}"
         return made.files[0].data.decode("utf-8", "replace").strip(), made.files[0].name, note
-    return "", "", "no override: " + ("; ".join(reasons) or f"no writer for {best.solution}")
+    refused = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    return "", "", f"no override: {refused or f'no writer for {best.solution}'}"

@@ -58,8 +58,8 @@ def _fitted(figure: Figure, chosen: Selection) -> Figure:
         figure.layout["height"] = EMPTY
     if chosen.filters and not figure.data:
         figure.layout["annotations"][0]["text"] = FILTERED
-        if chosen.view in POINTS:  # while WebGL has anything to draw plotly keeps it, which takes 0.2 s to set up anew
-            figure.add_scattergl(x=[None], y=[None], showlegend=False, hoverinfo="skip")
+    if chosen.view in POINTS and not figure.data:  # while WebGL has anything to draw plotly keeps it
+        figure.add_scattergl(x=[None], y=[None], mode="markers", showlegend=False, hoverinfo="skip")
     return figure
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from analyzers.explore.queries import COMPARED, TABLE
 from logparse.store import Store
 from tests.analyzers.explore.conftest import LINK, PLANTED, reading_here
 from tests.conftest import NIGHTLY
@@ -427,12 +428,12 @@ def test_charts_keep_their_height_and_axes(seen: Visit, demo: Served) -> None:
     show(page, demo.url + "?view=timeline")
     page.wait_for_selector("#chart-0 .heatmaplayer image")
     page.click("nav >> text=Shapes")
-    page.wait_for_selector("#chart-0 .heatmaplayer .heatmap-label")
+    page.wait_for_selector("#chart-0 .scatterlayer .textpoint text")
     ends = page.evaluate("document.querySelector('#chart-0 .js-plotly-plot')._fullLayout.yaxis.range")
     assert ends[0] == -0.5, "the timeline's reversed rows are not the map's"
     assert ends[1] > 5
     page.wait_for_selector("#chart-2 .main-svg")  # drawn last, when nothing else is to be done
-    heights = "[...document.querySelectorAll('#charts .chart')].map(x => x.offsetHeight)"
+    heights = "[...document.querySelectorAll('#charts .chart')].map(x => x.offsetHeight).filter(x => x)"
     before = page.evaluate(heights)
     page.set_viewport_size({"width": 1000, "height": 700})
     page.wait_for_function("document.querySelector('#chart-0 .main-svg').getBoundingClientRect().width < 760")
@@ -446,7 +447,7 @@ def test_a_legend_of_several_lines_stands_above_the_plot(seen: Visit, demo: Serv
     page = seen.page
     page.set_viewport_size({"width": 640, "height": 900})
     show(page, demo.url + "?view=roofline")
-    box = "document.querySelector('#chart-0 {}').getBoundingClientRect()"
+    box = "document.querySelector('#chart-3 {}').getBoundingClientRect()"
     legend, plot = (page.evaluate(box.format(x)) for x in (".legend .bg", ".nsewdrag"))
     assert legend["height"] > 30, "it has several lines"
     assert legend["y"] + legend["height"] <= plot["y"] + 1
@@ -621,7 +622,7 @@ def test_the_dark_theme_draws_every_view(themed: Visit, demo: Served) -> None:
     page.click("#switch")
     second = "dark" if first == "light" else "light"
     page.wait_for_function(
-        "c => document.querySelector('#chart-0 .js-plotly-plot')?.layout?.paper_bgcolor === c",
+        "c => document.querySelector('#chart-3 .js-plotly-plot')?.layout?.paper_bgcolor === c",
         arg=THEMES[second].panel,
     )
     assert page.evaluate("document.documentElement.dataset.theme") == second
@@ -647,7 +648,7 @@ def test_a_mark_of_the_backward_weights_opens_the_solver_times_of_its_layer(
 ) -> None:
     page = seen.page
     for url, chart, solutions in (
-        (attacked.url + "?view=weights", "#chart-0", "#solutions"),
+        (attacked.url + "?view=weights", "#chart-3", "#solutions"),
         (reports["planted"].as_uri(), "#chart", "#problem .js-plotly-plot"),
     ):
         if chart == "#chart":
@@ -695,6 +696,7 @@ def beside(planted: Store, after: Store, tmp_path_factory: pytest.TempPathFactor
     return out
 
 
+TIMES = "() => document.querySelectorAll('#table .ag-row [col-id=here_us]').length"
 STATED = ["3 problems have a time in both runs", "1 faster, 1 slower"]
 
 
@@ -704,22 +706,28 @@ def test_two_stores_are_compared_in_the_page(themed: Visit, both: Served) -> Non
     page.wait_for_function(
         "document.querySelector('#verdict strong').textContent !== 'Reading what the analyzers say …'"
     )
-    page.wait_for_selector("#chart-0 .barlayer .point >> nth=2")
-    answer, chart = (page.text_content(x) or "" for x in ("#answer", "#chart-0"))
+    page.wait_for_selector("#chart-3 .barlayer .point >> nth=2")
+    answer, chart = (page.text_content(x) or "" for x in ("#answer", "#chart-3"))
     for text in STATED:
         assert (text in answer, text in chart) == (True, False), "stated once"
     assert "<img src=x" in chart
-    problem = click_point(page, "#chart-0", "slower there")
+    page.wait_for_function(f"({TIMES})() >= 3")
+    page.click("#table .ag-header-cell[col-id=other_us] .ag-header-cell-text")
+    page.wait_for_function("""() => document.querySelector('#table .ag-row[row-index="0"] [col-id=other_us]')
+        ?.textContent === '10.9 ms'""")
+    rows = [page.inner_text(f"#table .ag-row[row-index='{i}'] [col-id={x}]") for i in (0, 2) for x in COMPARED]
+    assert rows == ["5.46 ms", "10.9 ms", "100", "slower", "187 µs", "93.5 µs", "−50", "faster"]
+    problem = click_point(page, "#chart-3", "slower there")
     page.wait_for_selector("#problem >> text=Both runs")
     page.wait_for_url(f"**problem={problem}*")  # the panel may be there before the address
     assert page.inner_text("#problem dl div:last-child dd") == "5.46 ms → 10.9 ms"
     page.click("#problem .close")
     page.wait_for_selector("#problem", state="detached")
-    click_mark(page, "#chart-0 .barlayer .point:nth-child(3) path")
+    click_mark(page, "#chart-3 .barlayer .point:nth-child(3) path")
     page.wait_for_selector("#problem")
     page.click("#problem .close")
     page.wait_for_selector("#problem", state="detached")
-    drag(page, "#chart-0", 0.01, 0.5, 0.5, 0.99)  # F and B, which take a twentieth of the time of W
+    drag(page, "#chart-3", 0.01, 0.5, 0.5, 0.99)  # F and B, which take a twentieth of the time of W
     page.wait_for_selector(".chip >> nth=1")
     page.wait_for_function("document.querySelector('#table-note').textContent.startsWith('2 problems')")
     page.wait_for_url("**other_us=*")
@@ -734,6 +742,11 @@ def test_two_stores_are_compared_in_the_report(themed: Visit, beside: Path) -> N
     assert f"Compared with run later {PLANTED} of {PLANTED}." in summary
     page.click("nav button:has-text('Compare')")
     page.wait_for_selector("#chart .barlayer .point >> nth=2")
+    page.click("th[data-name=change] button")
+    titles = page.locator("#table thead button").all_inner_texts()
+    cells = page.locator("#table tbody tr >> nth=0").locator("th, td").all_inner_texts()
+    shown = dict(zip(titles, cells, strict=True))
+    assert [shown[TABLE[x]] for x in COMPARED] == ["5,455", "10,910", "100", "slower"]
     for text in ("3 problems timed in both", "1 faster, 1 slower", "<img src=x"):
         assert text in (page.text_content("#chart") or "")
     problem = click_point(page, "#chart", "slower there")
@@ -870,7 +883,7 @@ def test_bars_of_regret_and_cells_of_the_map_filter_the_report(seen: Visit, repo
     page.click("#chips button:has-text('Clear all')")
     assert page.locator("#table tbody tr").count() == everything
     page.click("nav button:has-text('Shapes')")
-    click_mark(page, "#chart .heatmap-label")
+    click_mark(page, "#chart .scatterlayer .textpoint text")
     page.wait_for_selector("#chips button:has-text('marked in a chart')")
     assert 0 < page.locator("#table tbody tr").count() < everything
     page.locator("#table tbody tr").first.click()
@@ -882,7 +895,7 @@ def test_bars_of_regret_and_cells_of_the_map_filter_the_report(seen: Visit, repo
 def test_points_are_drawn_where_there_is_no_webgl(alone: Visit, demo: Served, reports: dict[str, Path]) -> None:
     page = alone.page
     page.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
-    for url, chart in ((demo.url + "?view=roofline", "#chart-0"), (reports["demo"].as_uri(), "#chart")):
+    for url, chart in ((demo.url + "?view=roofline", "#chart-3"), (reports["demo"].as_uri(), "#chart")):
         page.goto(url)
         if chart == "#chart":
             page.click("nav button:has-text('Roofline')")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +19,10 @@ import pytest
 
 from analyzers import explore
 from analyzers.explore.charts.anything import anything
-from analyzers.explore.charts.palette import DARK, LIGHT, THEMES
+from analyzers.explore.charts.palette import DARK, LIGHT, THEMES, Theme, contrast, text_on
 from analyzers.explore.charts.regret import rows_for
 from analyzers.explore.charts.roofline import roofline
+from analyzers.explore.charts.shapes import shape_map
 from analyzers.explore.plain_text import shown
 from tests.analyzers.example import W
 
@@ -141,6 +143,25 @@ def test_input_is_left_alone_and_order_does_not_matter(
     one = described(chart(points))
     pd.testing.assert_frame_equal(points, before)
     assert described(chart(points[::-1])) == one
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=lambda x: x.name)
+def test_the_numbers_of_the_map_are_readable_on_every_colour(theme: Theme) -> None:
+    """At least 4.5:1, as the Web Content Accessibility Guidelines require of text."""
+    grounds = [theme.grid, *(theme.colour_at(i / 1000) for i in range(1001))]
+    assert (theme.colour_at(0.0), theme.colour_at(1.0)) == (theme.scale[0], theme.scale[-1])
+    assert min(contrast(text_on(x), x) for x in grounds) >= 4.5
+    weights = {"mi": [0, 1, 2, 3], "ni": [0, 0, 0, 0], "problems": [1, 1, 1, 1], "total_us": [1.0, 1.0, 1.0, 0.001]}
+    cells = pd.DataFrame({**weights, "efficiency": [0.02, 0.98, math.nan, 0.5], "tflops": math.nan})
+    *_, numbers = shape_map(cells, theme).data
+    assert numbers["text"] == ["33%", "33%", "33%"]  # a thousandth is not written
+    drawn = [theme.colour_at(0.02), theme.colour_at(0.98), theme.grid]
+    assert all(contrast(*x) >= 4.5 for x in zip(numbers["textfont"]["color"], drawn, strict=True))
+
+
+def test_contrast_is_that_of_the_guidelines() -> None:
+    assert contrast("#ffffff", "#000000") == pytest.approx(21.0)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)  # the known grey that just fails
 
 
 @pytest.mark.parametrize("theme", THEMES)

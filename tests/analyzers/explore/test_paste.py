@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from analyzers.explore.page.paste import Advice, advice
 from analyzers.explore.plain_text import percent, sentence
-from analyzers.explore.tries import of_frame
-from tests.analyzers.example import W
+from analyzers.explore.tries import Try, of_frame
+from tests.analyzers.example import W, gemm
 
 HERE = {"arch": "gfx942", "cu_count": "304", "miopen_version": "3.4.0", "miopen_tweak": "7c1e0a9d2"}
 
@@ -79,6 +80,24 @@ def test_nvidia_has_no_bench_command(told: pd.Series, example_views: dict[str, p
 def test_a_finding_is_a_sentence_with_its_remedy(told: pd.Series, example_views: dict[str, pd.DataFrame]) -> None:
     told["finding"], told["advice"] = "the library hints: 'pad it to 8.'", "pad 50257 to 50264"
     assert of(told, example_views, HERE).sentence == "The library hints: 'pad it to 8.' Pad 50257 to 50264."
+
+
+def test_a_call_through_the_object_gets_its_row_too() -> None:
+    """``--api_method cpp``: up to hipBLASLt 1.2.2 such a call of bf16 is looked up under another compute type."""
+    problem = gemm(a_type="bf16_r")
+    texts = {"problem": problem.text, "best": "hipblaslt:7", "pick": "hipblaslt:1", "finding": None, "basis": "trace"}
+    row = {**texts, "best_us": 10.0, "pick_us": 20.0, "time_us": 20.0, "then_us": 10.0, "loss_us": 10.0}
+    row |= {"has_override": True, "measured": problem.text}
+    tries = [Try(problem=problem.text, solution="hipblaslt:7", status="ok", time_us=10.0, raw="7")]
+    facts = {"arch": "gfx942", "cu_count": "304", "hipblaslt_revision": "3b3d59eb", "hipblaslt_version": "100202"}
+
+    def pasted(**given: Any) -> list[str]:
+        return [x for x in advice(row, tries, facts, **given).override.splitlines() if ",7," in x]
+
+    assert len(pasted()) == len(pasted(objects=[gemm(m=2048, a_type="bf16_r")])) == 1
+    one, other = pasted(objects=[problem])
+    assert (",f32_r," in one, ",f32_bf16_r," in other) == (True, True)
+    assert "C++ object" in advice(row, tries, facts, objects=[problem]).override_note
 
 
 def test_words_for_people() -> None:

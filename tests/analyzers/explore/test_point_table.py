@@ -189,18 +189,29 @@ def test_totals_from_sums_are_those_of_the_points(sampled: Store, direction: str
     assert (summed["problems"] > 0) == (direction != "no such direction")
 
 
-def test_a_search_finds_what_the_texts_hold_and_only_the_latest_are_kept(example_points: pd.DataFrame) -> None:
+@pytest.mark.parametrize("folded", [False, True], ids=["points", "texts"])
+def test_a_search_finds_what_the_texts_hold_and_only_the_latest_are_kept(
+    example_points: pd.DataFrame, folded: bool
+) -> None:
     with queries.over(example_points) as con:
+        for name, sql in queries.FOLDED.items() if folded else ():
+            con.execute(f"create table {name} as {sql.format(points='points')}")
         for text in ("w 64×", "GEMM", ".*", "(\\", *map(str, range(queries._SEARCHES))) * 2:
             words = example_points[["label", "best", "problem"]].agg("\n".join, axis=1).str.lower()
             held = set(example_points["id"][words.str.contains(text.lower(), regex=False)])
             rows, count = queries.table(con, Selection(search=text))
             assert (set(rows["id"]), count) == (held, len(held)), text
             assert queries.totals(con, Selection(search=text))["problems"] == len(held)
+            backward = held & set(example_points["id"][example_points["direction"] == "W"])
+            searched = Selection(search=text, values={"direction": ("W",)})
+            assert queries.totals(con, searched)["problems"] == queries.table(con, searched)[1] == len(backward)
+            groups = queries.groups(con, searched)
+            assert groups.loc[groups["facet"] == "direction", "problems"].sum() == len(held), "its own choice is open"
         kept = con.execute("select count(*), count(distinct number) from memory.searches").fetchone()
         assert kept == (queries._SEARCHES, queries._SEARCHES)
         numbers = con.execute(
-            "select distinct number from memory.found where number not in (select number from memory.searches)"
+            "select number from (select number from memory.found union from (select number from memory.summed)) "
+            "where number not in (select number from memory.searches)"
         )
         assert numbers.fetchall() == []
 

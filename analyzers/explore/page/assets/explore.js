@@ -68,6 +68,14 @@
     chart.querySelectorAll('.modebar-btn').forEach((x) => { x.tabIndex = -1; });  // the keyboard passes one stop per chart
     for (const [name, value] of Object.entries(given)) if (chart.getAttribute(name) !== value) chart.setAttribute(name, value);
   };
+  // WebGL is set up when nothing else is to be done, before the first view with points asks for it.
+  const warm = () => {
+    const chart = document.querySelector('#chart-3 .js-plotly-plot');
+    if (!chart || chart.data?.length) return;
+    dash_clientside.set_props('chart-3', { figure: {
+      data: [{ type: 'scattergl', mode: 'markers', x: [null], y: [null] }], layout: { dragmode: 'select' },
+    } });
+  };
   // Of the views one is reached by Tab; the arrow keys lead to the others.
   const views = () => document.querySelectorAll('#tabs a').forEach((link) => {
     const here = link.classList.contains('here');
@@ -92,20 +100,22 @@
     grid.setColumnWidths(widths.map(([key, extra]) => ({ key, newWidth: width(key) + extra })));
     return left;
   };
+  let comparing = false, refit = () => {};  // the comparison has a set of its own, which is kept for this look alone
   const chooser = (grid) => {
     const box = document.getElementById('chooser'), presets = JSON.parse(box.dataset.presets), spared = JSON.parse(box.dataset.spared);
     const columns = grid.getColumns().filter((x) => x.getColId() !== 'label');
     const boxes = columns.map((x) => Object.assign(document.createElement('input'), { type: 'checkbox', value: x.getColId() }));
-    let wanted = [];
-    const fit = () => {
-      const shown = fitting(grid, wanted, presets, spared);
+    let wanted = Object.values(presets)[0], beside = presets[JSON.parse(box.dataset.beside)];
+    try { const kept = JSON.parse(localStorage.getItem(COLUMNS)); if (Array.isArray(kept)) wanted = kept; } catch (unreadable) {}
+    refit = () => {
+      const shown = fitting(grid, comparing ? beside : wanted, presets, spared);
       show(grid, shown);
       boxes.forEach((x) => { x.checked = shown.includes(x.value); });
     };
     const keep = (names) => {
-      wanted = names;
-      fit();
-      try { localStorage.setItem(COLUMNS, JSON.stringify(names)); } catch (refused) {}
+      if (comparing) beside = names; else wanted = names;
+      refit();
+      try { localStorage.setItem(COLUMNS, JSON.stringify(wanted)); } catch (refused) {}
     };
     const set = (title, names) => {
       const button = make('button', '', title);
@@ -117,10 +127,8 @@
       make('div', 'sets', ...Object.entries(presets).map(([title, names]) => set(title, names)), set('All', boxes.map((x) => x.value))),
       ...columns.map((x, i) => make('label', '', boxes[i], x.getColDef().headerName)),
     );
-    let names = Object.values(presets)[0];
-    try { const kept = JSON.parse(localStorage.getItem(COLUMNS)); if (Array.isArray(kept)) names = kept; } catch (unreadable) {}
-    keep(names);
-    addEventListener('resize', fit);
+    refit();
+    addEventListener('resize', refit);
   };
   const arrangement = (grid) => {
     const sort = grid.getColumnState().filter((x) => x.sort).sort((a, b) => a.sortIndex - b.sortIndex).map((x) => [x.colId, x.sort]);
@@ -186,10 +194,17 @@
       const open = url.get('problem') && url.get('view') !== 'sql' ? search : '';
       return open === opened ? dash_clientside.no_update : open;
     },
+    // The table's columns of the view that is shown.
+    columns: (shown) => {
+      const now = (shown || '').split(' ').includes('beside');
+      if (now !== comparing) { comparing = now; refit(); }
+      return now;
+    },
     // When everything on the screen is drawn and nothing else is to be done: where there is more below, what is shown.
-    idle: async (shown) => {
+    idle: async (shown, webgl) => {
       await new Promise((done) => requestIdleCallback(done, { timeout: 1000 }));
       document.querySelectorAll('#charts .chart').forEach(describe);
+      if (webgl) warm();
       return shown?.[3] ? shown : dash_clientside.no_update;
     },
     // The table sorted and filtered as in the URL; what the user changes goes there.
