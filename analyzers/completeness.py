@@ -13,6 +13,7 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.double_counts import remarks_on
 from analyzers.evidence.runs import tables_of_logs
+from logparse.formats.miopen.log import SHARED
 from logparse.formats.traces.torch.records import ASSIGNED, BY_ORDER, UNREAD
 from logparse.model import Evidence, Finding
 from logparse.store import Store
@@ -30,9 +31,11 @@ MASK_BITS: Mapping[str, int] = {
     "extended_profile": 128,
 }
 """Bit of HIPBLASLT_LOG_MASK that writes a category (the first five also are those of CUBLASLT_LOG_MASK)."""
+_SHARED_BUFFER = "threads lose, tear and repeat bench lines beside trace or api lines"
 BY_LEVEL = ("trace", "hints", "info", "api")
 """Categories that HIPBLASLT_LOG_LEVEL can switch on as well, besides errors."""
-BEYOND_LEVEL = ("bench", "profile", "extended_profile")
+AT_EXIT = ("profile", "extended_profile")
+BEYOND_LEVEL = ("bench", *AT_EXIT)
 """Categories that only HIPBLASLT_LOG_MASK can switch on; LEVEL, once set to anything, disables them."""
 FEW = 0.5
 """A process with less than this share of the median calls may have been killed or started late."""
@@ -41,7 +44,7 @@ FEW = 0.5
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Mask bits, a LEVEL that may have disabled MASK, truncated ends, uneven ranks, profile against bench."""
     out = [*_mask(tables), *_ends(tables), *_silent(tables), *_ranks(tables), *_profile(tables), *_counted(tables)]
-    out += [*_assigned(tables), *_without_inputs(tables)]
+    out += [*_shared_buffer(tables), *_assigned(tables), *_without_inputs(tables), *_without_problem(tables)]
     return [Finding(analyzer=NAME, message=message, evidence=_evidence(details)) for message, details in out]
 
 
@@ -90,6 +93,23 @@ def _mask(tables: Tables) -> Iterator[Remark]:
             "and set HIPBLASLT_LOG_MASK=32",
             {"sources": tuple(hidden)},
         )
+
+
+def _shared_buffer(tables: Tables) -> Iterator[Remark]:
+    rejects = tables.sources[pd.to_numeric(tables.sources["reject_lines"], errors="coerce") > 0]
+    for source in sorted(_with_shared_buffer(tables) & set(rejects["source_id"])):
+        yield (
+            f"{_path(rejects, source)} has rejected lines: {_SHARED_BUFFER}. HIPBLASLT_LOG_MASK=96 is exact",
+            {"source_id": source},
+        )
+
+
+def _with_shared_buffer(tables: Tables) -> set[str]:
+    """Logs of bench lines beside those with a prefix: in hipBLASLt each kind has a lock of its own, and both one
+    buffer.
+    """
+    by_source = categories(tables).groupby("source_id")["category"].agg(set)
+    return {str(source) for source, have in by_source.items() if "bench" in have and have & {"trace", "api"}}
 
 
 def _ends(tables: Tables) -> Iterator[Remark]:
@@ -142,16 +162,18 @@ def _profile(tables: Tables) -> Iterator[Remark]:
     rows = tables.calls[~tables.calls["by_tool"].fillna(False).astype(bool)]
     rows = rows[rows["category"].isin(BEYOND_LEVEL)].assign(count=rows["count"].astype("Float64"))
     table = rows.pivot_table(index=["source_id", "problem"], columns="category", values="count", aggfunc="sum")
-    for name in ("profile", "extended_profile"):
+    for name in AT_EXIT:
         if name not in table or "bench" not in table:
             continue
         both = table[table.groupby(level="source_id")[[name, "bench"]].transform("sum").gt(0).all(axis=1)]
         left, right = both[name].fillna(0), both["bench"].fillna(0)
         different = int((left != right).sum())
+        shared = not _with_shared_buffer(tables).isdisjoint(both.index.get_level_values("source_id"))
+        causes = ([_SHARED_BUFFER] if shared else []) + [_cause(left, right)]
         if different:
             yield (
                 f"{name} counts of {different} of {len(both)} problems differ from the bench lines "
-                f"({int(left.sum()):,} against {int(right.sum()):,} calls): {_cause(left, right)}",
+                f"({int(left.sum()):,} against {int(right.sum()):,} calls): {', or '.join(causes)}",
                 {"problems": len(both), "different": different, "profile": int(left.sum()), "bench": int(right.sum())},
             )
 
@@ -198,6 +220,17 @@ def _without_inputs(tables: Tables) -> Iterator[Remark]:
             f"no problem here, as their trace lacks the sizes or strides of their inputs: {count:,} × "
             f"{', '.join(names[:4])}{' …' * (len(names) > 4)} (torch.profiler: record_shapes=True)",
             {"calls": count, "operators": tuple(names)},
+        )
+
+
+def _without_problem(tables: Tables) -> Iterator[Remark]:
+    rows = tables.messages[tables.messages["text"] == SHARED]
+    for source, count in sorted(pd.to_numeric(rows["count"]).groupby(rows["source_id"]).sum().items()):
+        yield (
+            f"{_path(tables.sources, str(source))}: {counted(int(count), 'line')} of MIOpen's with a time or a solver "
+            "left out: threads or ranks share the log, and of which one's problem they are is unknown "
+            "(MIOPEN_ENABLE_LOGGING_MPMT=1 names the thread in each line)",
+            {"source_id": source, "lines": int(count)},
         )
 
 

@@ -15,8 +15,8 @@
 Ray leaves out lines that another worker wrote, too, and appends ``[repeated 7x across cluster]`` to one of them: a log
 is whole only under ``RAY_DEDUP_LOGS=0``.
 
-The lines of a block mean something in their order, which holds within a rank only: there is a reader for each.  Where a
-block begins with a record line (which is found wherever it begins, and whose mark is not seen), all share one.
+The lines of a block mean something in their order, which holds within a rank only: there is a reader for each, or one
+for all where only the marks are to be taken off.
 """
 
 from __future__ import annotations
@@ -37,6 +37,12 @@ _STAMP = (
 _RANK = rf"(?:\[[A-Za-z_]+\d{{1,6}}\]:|\d{{1,6}}:(?= )|\[\d{{1,6}},\d{{1,6}}\]<std(?:out|err)>:|{WORKER}(?= )) ?"
 MARK = regex(rf"(?:{_STAMP})?(?P<rank>{_RANK})?")
 """A bare ``[0]:`` is no mark: rows of hipblaslt-bench begin so."""
+
+
+def mark_length(line: bytes) -> int:
+    """Length of the mark at a line's start; 0: there is none."""
+    match = MARK.match(line.decode("latin-1"))  # a character per byte; marks are of ASCII
+    return 0 if match is None else match.end()
 
 
 class _Ranked:

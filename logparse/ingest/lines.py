@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from logparse.formats.format import BlockFormat, BlockReader, Line, LineFormat, Outcome
 from logparse.formats.patterns import regex
+from logparse.formats.ranks import mark_length
 from logparse.ingest.counting import (
     NOWHERE,
     PREFIX,
@@ -322,11 +323,14 @@ class LineReader:
 
     def _event(self, line: bytes, place: int) -> None:
         """Show a line with a marker of a block format; the counter has counted it only if it is also a record."""
-        format, start, end = self.pieces(line)[-1]
+        pieces = self.pieces(line)
+        format, start, end = pieces[-1]
         if format is None:
             if not self._shown(line, place):
                 self.read.foreign += 1
             return
+        if len(pieces) == 2 and pieces[0][0] is None and start <= mark_length(line):
+            start = 0  # the mark names the rank whose reader is to see the piece
         piece = line[start:end]
         for block, reader in self._blocks:
             if any(m in piece for m in block.markers):

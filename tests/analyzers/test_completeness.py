@@ -6,6 +6,7 @@ import pytest
 
 from analyzers import completeness
 from analyzers.analyzer import Settings, Tables
+from logparse.formats.miopen.log import SHARED
 from logparse.formats.traces.torch.records import UNREAD
 from tests.analyzers.build import call, facts, message, tables, work
 from tests.analyzers.example import gemm
@@ -82,6 +83,25 @@ def test_profile_against_bench() -> None:
     twice = [*lines, call(two, count=15, category="profile")]
     assert "did not end normally" in said(tables(calls=lines))
     assert "the process forked and both wrote at exit" in said(tables(calls=twice)), "as hipBLASLt 1.2.2 does"
+
+
+def test_bench_lines_beside_trace_lines_are_approximate() -> None:
+    one = gemm().text
+    lines = [call(one, count=10), call(one, count=9, category="trace")]
+    whole = tables(calls=lines)
+    torn = replace(whole, sources=whole.sources.assign(reject_lines=2))
+    assert "has rejected lines: threads lose, tear and repeat bench lines beside trace or api lines" in said(torn)
+    assert "threads lose" not in said(whole)
+    assert "threads lose" not in said(replace(torn, calls=torn.calls[:1]))
+    profile = call(one, count=11, category="profile")
+    assert "threads lose" in said(tables(calls=[*lines, profile]))
+    assert "threads lose" not in said(tables(calls=[lines[0], profile]))
+
+
+def test_times_of_an_unknown_problem_are_remarked() -> None:
+    assert ": 2 lines of MIOpen's with a time or a solver left out" in said(
+        tables(messages=[message("miopen_info", text=SHARED) | {"count": 2}])
+    )
 
 
 def test_a_file_of_nothing() -> None:

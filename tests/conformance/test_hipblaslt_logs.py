@@ -46,23 +46,31 @@ def test_bench_lines_outlive_the_process(rocm: Rocm, store: Store, tmp_path: Pat
 
 
 def test_of_all_categories_in_four_threads_the_profile_counts(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """Threads that write several categories lose lines, tear them, and write some twice, as they share a buffer without
-    a lock; the profile is written at the end, and bench lines alone under a lock.
+    """Bench lines are written under one lock, lines with a prefix under another, and both into one buffer: together
+    they are lost, torn, or written twice.  The profile is written at the end.
     """
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    job(rocm, alone, 4, "exit", HIPBLASLT_LOG_MASK="32")
-    lines = Counter(next(alone.iterdir()).read_bytes().splitlines())
+    lines = Counter(alone(rocm, tmp_path, "32").splitlines())
     assert list(lines.values()) == [TIMES] * 4
+    prefixed = list(filter(None, alone(rocm, tmp_path, "31").splitlines()))
+    assert all(line.startswith(b"[20") and line.count(b"[HIPBLASLT]") == 1 for line in prefixed)
+    assert sum(b"[Trace][rocblaslt_matmul]" in line for line in prefixed) == 4 * TIMES
 
     job(rocm, tmp_path, 4, "exit", HIPBLASLT_LOG_MASK="255")
     found, every = counts(store, tmp_path), 4 * TIMES
     assert (found["profile"], found["extended_profile"]) == (every, every)
-    assert store.frames()["workload"]["calls"].sum() == every
     (log,) = tmp_path.glob("hipblaslt_*.log")
     written = log.read_bytes()
     assert every / 2 < found["bench"] <= sum(written.count(line.rstrip()) for line in lines)
     assert every / 2 < found["trace"] <= written.count(b"[Trace][rocblaslt_matmul]")
+    assert store.frames()["workload"]["calls"].sum() == max(found.values())
+
+
+def alone(rocm: Rocm, folder: Path, mask: str) -> bytes:
+    """The log of four threads in a folder of its own."""
+    folder = folder / mask
+    folder.mkdir()
+    job(rocm, folder, 4, "exit", HIPBLASLT_LOG_MASK=mask)
+    return next(folder.iterdir()).read_bytes()
 
 
 def test_a_mask_with_a_comma_ends_there(rocm: Rocm, store: Store, tmp_path: Path) -> None:
@@ -73,3 +81,12 @@ def test_a_mask_with_a_comma_ends_there(rocm: Rocm, store: Store, tmp_path: Path
 def test_an_empty_level_switches_the_log_off(rocm: Rocm, tmp_path: Path) -> None:
     assert job(rocm, tmp_path, 1, "exit", HIPBLASLT_LOG_MASK="96", HIPBLASLT_LOG_LEVEL="") == b""
     assert not list(tmp_path.iterdir())
+
+
+def test_a_log_that_cannot_be_written_costs_the_job(rocm: Rocm, tmp_path: Path) -> None:
+    """On a full disk products fail and the end aborts; a file that cannot be made is replaced by standard error."""
+    full = job(rocm, tmp_path, 1, "exit", HIPBLASLT_LOG_MASK="96", HIPBLASLT_LOG_FILE="/dev/full")
+    assert b"hipblasLtMatmul returned 6" in full
+    assert b"terminate called" in full
+    shown = job(rocm, tmp_path, 1, "exit", HIPBLASLT_LOG_MASK="32", HIPBLASLT_LOG_FILE=str(tmp_path / "no" / "log"))
+    assert shown.count(b"hipblaslt-bench --api_method") == TIMES

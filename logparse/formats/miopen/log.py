@@ -35,9 +35,10 @@ from dataclasses import dataclass, field, replace
 
 from logparse.formats.decimals import MS_TO_US, shifted
 from logparse.formats.format import BlockFormat, Line, Origin, Outcome
-from logparse.formats.miopen.driver import PREFIX, CommandError, read_command
+from logparse.formats.miopen.driver import PREFIX
 from logparse.formats.miopen.find_db import facts_of_name
 from logparse.formats.miopen.find_db_record import read_item
+from logparse.formats.miopen.log_problem import Thread
 from logparse.formats.miopen.problem_key import problem_from_key
 from logparse.formats.miopen.solvers import algorithm_name, direction_of_solver, known_algorithm
 from logparse.formats.patterns import regex
@@ -46,11 +47,14 @@ from logparse.model import ConvProblem, Direction, Fact, Measurement, Message, R
 
 ORIGIN = "miopen-log"
 CHOSEN_ORIGIN = "miopen-chosen"
+SHARED = "a line of unknown problem: threads or ranks that share this log are at several at once"
+"""Text of a message beside each time, choice or solver that is left out for this."""
 
 _LINE = regex(
     rf"(?:^|(?<=\s)|(?<=#)){PREFIX}"
     r"(?:(?P<level>Fatal|Error|Warning|Info2?|Trace|MIOpenDriver Info2) \[(?P<function>[^\]]*)\] ?)?(?P<text>.*)$"
 )
+_PREFIX = regex(PREFIX)
 _BARE = regex(
     r"^\[(?P<function>GetSolutionsFallback|FillFindReturnParameters|GetSolutions|EvaluateInvokers)\] (?P<text>.*)$"
 )
@@ -72,38 +76,26 @@ _MODE = regex(r"^MIOPEN_FIND_(?P<what>MODE|ENFORCE) = (?P<value>\S+)")
 _VERSIONS = regex(r"HIP version (?P<hip>\d[\w.]*), MIOpen version (?P<version>\d+\.\d+\.\d+)(?:\.(?P<tweak>[\w-]*))?")
 _DEVICE = regex(r"^Raw device name: (?P<arch>gfx\S+)")
 _WHICH: dict[str, Direction] = {"FW": "F", "BWD": "B", "BWrW": "W"}
-_IMMEDIATE: dict[str, Direction] = {
+_RAN: dict[str, Direction] = {
+    "ConvolutionForward": "F",
+    "ConvolutionBackwardData": "B",
+    "ConvolutionBackwardWeights": "W",
     "ConvolutionForwardImmediate": "F",
     "ConvolutionBackwardImmediate": "B",
     "ConvolutionWrwImmediate": "W",
 }
+"""The function whose line follows a call's command; those of immediate mode name the solver."""
 _FUNCTIONS: tuple[tuple[str, Direction], ...] = (("Fwd", "F"), ("BwdData", "B"), ("BwdWeights", "W"))
 
 
 @dataclass
 class _Find:
-    """The state of one thread's log: the problem of its find, and timings whose workspace may still follow."""
+    """The state of one thread's log: its problems, and timings whose workspace may still follow."""
 
-    key: str | None = None
-    command: str | None = None
+    thread: Thread = field(default_factory=Thread)
     fallback: bool = False
     timed: list[Measurement] = field(default_factory=list)
     api: list[str] | None = None
-
-    def problem(self, direction: Direction | None) -> tuple[ConvProblem | None, str | None]:
-        """The problem of the find, and its key where the log gave it; None where directions do not agree."""
-        if self.key is not None:
-            problem = problem_from_key(self.key)
-            if direction in (None, problem.direction):
-                return problem, self.key
-        if self.command is not None:
-            try:
-                command = read_command(self.command)
-            except CommandError:
-                command = None
-            if command is not None:
-                return command.problem(direction), None
-        return None, None
 
 
 class Reader:
@@ -111,7 +103,7 @@ class Reader:
 
     def __init__(self) -> None:
         self._finds: dict[str, _Find] = {}
-        self._command: str | None = None
+        self._typed: str | None = None
 
     @property
     def awake(self) -> bool:
@@ -119,9 +111,7 @@ class Reader:
 
     def take(self, line: Line) -> Outcome | None:
         if "MIOpenDriver " in line.text and "Info2" not in line.text:  # read by ``driver``
-            self._command = line.text.rstrip()
-            for find in self._finds.values():
-                find.command, find.key = self._command, None
+            self._command(line.text.rstrip())
             return None
         outcomes = [self._part(part) for part in _AGAIN.split(line.text.rstrip())]
         ours = [outcome for outcome in outcomes if outcome is not None]
@@ -143,8 +133,7 @@ class Reader:
         bare = None if match else _BARE.match(text)
         if match is None and bare is None:
             return None
-        thread = f"{match['host']} {match['tid']}" if match else "None None"
-        find = self._finds.setdefault(thread, _Find(command=self._command))
+        find = self._find(match)
         if match is not None and match["level"] is None:
             return self._api(find, match["text"])
         level = match["level"] if match else "Info"
@@ -158,6 +147,24 @@ class Reader:
         if outcome is None:
             outcome = Outcome("message", _messages(find, level, function, body))
         return replace(outcome, records=[*records, *outcome.records])
+
+    def _command(self, text: str) -> None:
+        prefix = _PREFIX.match(text)
+        if prefix is not None:
+            self._find(prefix).thread.command(text)
+            return
+        self._typed = text
+        for find in self._finds.values():
+            find.thread.typed(text)
+
+    def _find(self, prefix: re.Match[str] | None) -> _Find:
+        """The state of the thread that a prefix names."""
+        name = f"{prefix['host']} {prefix['tid']}" if prefix else "None None"
+        find = self._finds.get(name)
+        if find is None:
+            find = self._finds[name] = _Find(Thread(self._typed))
+        find.thread.line()
+        return find
 
     def _api(self, find: _Find, text: str) -> Outcome:
         """Lines without a level: a block ``signature{`` … ``}``; anything else stands alone."""
@@ -183,6 +190,11 @@ def _api_message(lines: list[str]) -> Message:
 
 def _masked(text: str) -> str:
     return _ADDRESS.sub("0x@", text)
+
+
+def _unknown(find: _Find) -> list[Record]:
+    """Why a line's problem is not known, where several threads are why."""
+    return [Message(category="miopen_info", text=SHARED)] if find.thread.shared else []
 
 
 def _flush(find: _Find) -> list[Record]:
@@ -217,9 +229,11 @@ def _timing(find: _Find, function: str, text: str) -> Outcome | None:
     if match is None:
         return None
     direction = direction_of_solver(match["solver"])
-    problem, key = find.problem(direction)
-    if problem is None:
-        return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text))])
+    named = find.thread.finding(direction)
+    if named is None:
+        unnamed = Message(category="miopen_info", function=function, text=_masked(text))
+        return Outcome("message", [unnamed, *_unknown(find)])
+    problem, key = named
     time_us = _microseconds(match["ms"])
     find.timed.append(
         Measurement(
@@ -240,14 +254,15 @@ def _chosen(find: _Find, function: str, text: str) -> Outcome | None:
     if match is None:
         return None
     direction = _WHICH[match["which"]]
-    problem, key = find.problem(direction)
+    named = find.thread.chosen(direction)
     estimate, find.fallback = find.fallback, False
-    named = key or (problem.text if problem else "of an unknown problem")
+    about = "of an unknown problem" if named is None else named[1] or named[0].text
     records: list[Record] = [
-        Message(category="miopen_chosen", function=function, text=f"{direction} {match['solver']} {named}")
+        Message(category="miopen_chosen", function=function, text=f"{direction} {match['solver']} {about}")
     ]
-    if problem is None:
-        return Outcome("message", records)
+    if named is None:
+        return Outcome("message", [*records, *_unknown(find)])
+    problem, key = named
     time_us = None if estimate else _microseconds(match["ms"])
     why = f"estimate of the fallback: {match['ms']} ms" if estimate else f"time is {match['ms']} ms"
     chosen = Measurement(
@@ -265,11 +280,15 @@ def _chosen(find: _Find, function: str, text: str) -> Outcome | None:
 
 def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
     """A call of immediate mode; None where its command does not stand before it."""
-    match, direction = _RUN.match(text), _IMMEDIATE.get(function)
-    # A key is that of the last look-up, and a call looks up nothing.
-    problem = find.problem(direction)[0] if match and direction and find.key is None else None
-    if match is None or problem is None:
+    direction = _RAN.get(function)
+    if direction is None:
         return None
+    match, problem = _RUN.match(text), find.thread.ran(direction)  # also of a call whose line names no solver
+    if match is None:
+        return None
+    if problem is None:
+        unnamed = Message(category="miopen_info", function=function, text=_masked(text))
+        return Outcome("message", [unnamed, *_unknown(find)])
     ran = Measurement(
         problem=problem,
         solution=_solution(match["solver"], problem.direction),
@@ -288,7 +307,7 @@ def _row(find: _Find, text: str) -> Outcome | None:
     problem = _keyed(match["key"]) if match else None
     if match is None or problem is None:
         return None
-    find.key = match["key"]
+    find.thread.looked_up(match["key"])
     item = read_item(match["item"], problem, match["key"], ORIGIN)
     return Outcome("measurement" if isinstance(item, Measurement) else "reject", [item])
 
@@ -315,17 +334,20 @@ def _fact(find: _Find, function: str, text: str) -> Outcome | None:
         if facts:
             look_up = _LOOK_UP.match(text)
             if look_up and _keyed(look_up["key"]):
-                find.key, find.fallback = look_up["key"], False
+                find.thread.looked_up(look_up["key"])
+                find.fallback = False
             facts.append(Message(category="miopen_info", function=function, text=_masked(text)))
     return Outcome("fact", facts) if facts else None
 
 
 def _messages(find: _Find, level: str, function: str, text: str) -> list[Record]:
     if match := _FIND.match(text):
-        find.key = match["key"] if match["edge"] == "Start" and _keyed(match["key"]) else None
+        if _keyed(match["key"]):
+            (find.thread.started if match["edge"] == "Start" else find.thread.ended)(match["key"])
         find.fallback = False
     elif (match := _LOOK_UP.match(text)) and _keyed(match["key"]):
-        find.key, find.fallback = match["key"], False
+        find.thread.looked_up(match["key"])
+        find.fallback = False
     if function == "GetSolutionsFallback" or "Fallback" in text:
         find.fallback = True
     elif function == "EvaluateInvokers" or "Find-db regenerating" in text:
@@ -334,8 +356,9 @@ def _messages(find: _Find, level: str, function: str, text: str) -> list[Record]
     records: list[Record] = [Message(category=category, function=function, text=_masked(text))]
     if match := _LOST.match(text):
         direction = direction_of_solver(match["solver"])
-        problem, key = find.problem(direction)
-        if problem is not None:
+        named = find.thread.finding(direction)
+        if named is not None:
+            problem, key = named
             lost = Measurement(
                 problem=problem,
                 solution=_solution(match["solver"], problem.direction),
@@ -358,7 +381,7 @@ FORMAT = BlockFormat(
     name="miopen-log",
     about="MIOpen's log (MIOPEN_LOG_LEVEL 4 to 7, MIOPEN_ENABLE_LOGGING=1): find timings, choices, warnings",
     markers=_MARKERS,
-    begin=ranked(_MARKERS, Reader, apart=False),
+    begin=ranked(_MARKERS, Reader),
     origins=(
         Origin(ORIGIN, evidence=True),
         Origin(CHOSEN_ORIGIN, evidence=False),

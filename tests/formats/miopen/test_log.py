@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logparse.formats.miopen.log import SHARED
 from logparse.formats.miopen.problem_key import key_of, problem_from_key
 from logparse.model import Call, ConvProblem, Fact, Measurement, Message, Record, Reject
 from tests import conftest
@@ -118,6 +119,55 @@ def test_threads_keep_their_finds_apart() -> None:
     ) + "".join(f"host {tid} MIOpen(HIP): Info [EvaluateInvokers] GemmWrwX: : 1 < 2\n" for tid in (1, 2))
     records, _ = read(text)
     assert [r.key_text for r in records if isinstance(r, Measurement)] == [KEY, other, KEY, other]
+
+
+def thread(height: int, ms: float) -> list[str]:
+    """What one thread writes at level 5 with its commands: a find, two calls of immediate mode, one by algorithm."""
+    command = (
+        f"./bin/MIOpenDriver conv -n 2 -c 16 -H {height} -W 8 -k 16 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 "
+        "-m conv -g 1 -F 1 -t 1"
+    )
+    key = f"16-{height}-8-3x3-16-{height}-8-2-1x1-1x1-1x1-0-NCHW-FP32-F"
+    call = f"MIOpen(HIP): Command [LogCmdConvolution] {command}"
+    ran = f"MIOpen(HIP): Info [ConvolutionForwardImmediate] solver_id = GemmFwdRest, workspace = {height}"
+    return [
+        f"MIOpen(HIP): Command [LogCmdFindConvolution] {command}",
+        f"MIOpen(HIP): Info [FindConvolution] Find Start: {key}, findMode: DYNAMIC_HYBRID(5)",
+        f"MIOpen(HIP): Info [EvaluateInvokers] GemmFwdRest: : {ms} < 3.40282e+38",
+        f"MIOpen(HIP): Info [EvaluateInvokers] Selected: GemmFwdRest: : {ms}, workspace_sz = {height}",
+        f"MIOpen(HIP): Info [EvaluateInvokers] ConvDirectNaiveConvFwd: naive_conv: {2 * ms} < 3.40282e+38",
+        f"MIOpen(HIP): Info [FindConvolution] Find Ended: {key}",
+        f"MIOpen(HIP): Info [FillFindReturnParameters] FW Chosen Algorithm: GemmFwdRest , {height}, {ms}",
+        *(call, ran, call, ran, call, "MIOpen(HIP): Info [ConvolutionForward] algo = 1, workspace = 0"),
+    ]
+
+
+def measured(lines: list[str]) -> set[tuple[str, ...]]:
+    records, _ = read("\n".join(lines) + "\n")
+    found = [r for r in records if isinstance(r, Measurement)]
+    return {(r.problem.text, r.solution.id, r.origin, str(r.time_us), str(r.workspace_bytes)) for r in found}
+
+
+@given(st.permutations([0] * 13 + [1] * 13), st.sampled_from(["", "[rank{}]: ", "[default{}]:", "(Worker pid={}) "]))
+def test_ranks_in_one_log_keep_their_problems_apart(order: list[int], mark: str) -> None:
+    """Their lines bear a mark, or it is left out whose a time is; never is it another rank's."""
+    ranks = thread(8, 0.25), thread(40, 64)
+    both = measured(ranks[0]) | measured(ranks[1])
+    assert len(both) == 8
+    left = tuple(iter(lines) for lines in ranks)
+    found = measured([mark.format(rank) + next(left[rank]) for rank in order])
+    assert {row[:4] for row in found} <= {row[:4] for row in both}
+    if mark:
+        assert found == both
+
+
+def test_what_is_left_out_is_remarked() -> None:
+    """Two finds that run at once: their times are of neither, nor of the find that still runs when one has ended."""
+    one, other = thread(8, 0.25), thread(40, 64)
+    records, units = read("\n".join([*one[:2], *other[:2], *one[2:7], *other[2:7]]))
+    assert [r.problem.n for r in records if isinstance(r, Measurement)] == [2, 2]
+    assert sum(isinstance(r, Message) and r.text == SHARED for r in records) == 4
+    assert units["reject"] == 0
 
 
 def test_lines_of_the_driver_inside_the_log_are_messages() -> None:
