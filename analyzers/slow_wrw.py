@@ -24,7 +24,7 @@ import pandas as pd
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.devices import Device, device_of
 from analyzers.evidence.gpu_time import traced_calls
-from analyzers.evidence.joins import calls_of, facts_of
+from analyzers.evidence.joins import called_problems, calls_of, facts_of
 from analyzers.evidence.passes import passes, passes_of
 from analyzers.evidence.program_changes import LAYOUT, may_be_so
 from analyzers.evidence.roofline import input_type, roofline_us
@@ -132,7 +132,8 @@ def _sum(values: pd.Series) -> float:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """A line of totals per source, then each slow W, each W far from the roofline, each naive best above 1 GFLOP.
+    """A line of totals per source (of another run's what this run calls), then each slow W, each W far from the
+    roofline, each naive best above 1 GFLOP.
 
     Of several files of one device the one with the smallest loss counts for a problem, those of the run first. Where
     the run's files (else those of all runs) are of several devices and no target is given, it is not known on which of
@@ -154,14 +155,15 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     ran_on = {_device(facts, s) for s in of_run or named} or set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
     names = {source: str(path).rpartition("/")[2] for source, path in _paths(tables.sources)}
+    about = w[~w["foreign"] | w["problem"].isin(called_problems(tables))]
     findings = [
         _summary(
             total,
             names.get(total.source_id, total.source_id),
-            w[w["source_id"] == total.source_id],
+            about[about["source_id"] == total.source_id],
             _environment(total.source_id, facts, tables, settings),
         )
-        for total in sorted(totals(w), key=lambda x: (-x.recoverable_us, x.source_id))
+        for total in sorted(totals(about), key=lambda x: (-x.recoverable_us, x.source_id))
         if total.slow or "find_db" in facts.get(total.source_id, {})  # a log's few W that are fine need no remark
     ]
     once = w.sort_values(["foreign", "loss", "best_us", "source_id"]).drop_duplicates(["device", "code"])
@@ -228,24 +230,28 @@ def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, s
     cus = f"{known['cu_count']} CUs" if "cu_count" in known else ""
     where = ", ".join(filter(None, (name, arch(known) or known.get("device") or "unknown device", cus)))
     share, of_all = total.share_of_w or 0.0, total.share_of_all or 0.0
-    missing = int(rows["sibling_us"].isna().sum())
-    message = f"{where}: none of {total.problems:,} backward-weight problems is slow."
+    foreign, missing = bool(rows["foreign"].any()), int(rows["sibling_us"].isna().sum())
+    which = "that the run calls " if foreign else ""
+    message = f"{where}: none of {total.problems:,} backward-weight problems {which}is slow."
     if total.problems == 1:
-        message = f"{where}: its one backward-weight problem is not slow."
+        message = f"{where}: its one backward-weight problem {which}is not slow."
     if total.slow:
         unit, each = ("s", 1e6) if total.w_us >= 1e7 else ("ms", 1e3)
         are, hold = ("is", "It holds") if total.slow == 1 else ("are", "They hold")
+        part = f"{share:.0%}" if foreign else f"{share:.0%}; {of_all:.0%} of all"
         message = (
-            f"{where}: {total.slow:,} of {total.problems:,} backward-weight problems {are} slow. "
-            f"{hold} {total.held_us / each:,.1f} of {total.w_us / each:,.1f} {unit} of W time ({share:.0%}; "
-            f"{of_all:.0%} of all), {total.recoverable_us / each:,.1f} {unit} are above the slower of F and B. "
-            "Each problem counts once."
+            f"{where}: {total.slow:,} of {total.problems:,} backward-weight problems {which}{are} slow. "
+            f"{hold} {total.held_us / each:,.1f} of {total.w_us / each:,.1f} {unit} of W time ({part}), "
+            f"{total.recoverable_us / each:,.1f} {unit} are above the slower of F and B. Each problem counts once."
         )
     if missing:
         judged = (
             "the device's roofline judges them" if device_of(known) else "their device's peaks are unknown: skipped"
         )
         message += f" {missing:,} have no F or B beside them; {judged}."
+    naive = rows["naive"] & (rows["flops"] > BIG_FLOPS)
+    if others := int((naive & ~rows["slow"] & rows["sibling_us"].notna()).sum()):
+        message += f" The best solver known of {others:,} above 1 GFLOP is the naive one."
     evidence: dict[str, object] = {
         "problems": total.problems,
         "slow": total.slow,
@@ -255,7 +261,7 @@ def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, s
         "w_us": total.w_us,
         "all_us": total.all_us,
         "without_siblings": missing,
-        "naive_best_above_1_gflop": int((rows["naive"] & (rows["flops"] > BIG_FLOPS)).sum()),
+        "naive_best_above_1_gflop": int(naive.sum()),
         "only_generic_solvers": int(rows["generic"].sum()),
         "dear_second_choice": int((rows["second_us"] > DEAR * rows["best_us"]).sum()),
     }

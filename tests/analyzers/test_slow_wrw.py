@@ -49,6 +49,23 @@ def test_criterion(f: float | None, b: float | None, w: float, loss: float | Non
     assert [x.per_call_us for x in found] == ([] if loss is None else [pytest.approx(loss)])
 
 
+def test_remarks_are_of_the_runs_own_files_and_calls() -> None:
+    """A file of another run is only remarked on as far as the run calls what it has."""
+    of_other = {"source_id": "s", "run": "other", "path": "db.txt"}
+    calls = {name: [work(p.text, 8)] for name, p in (("W", W), ("F", F))}
+    found = {
+        name: slow_wrw.find(given(100.0, 200.0, 700.0, workload=called, facts=MI300X, sources=[of_other]), Settings())
+        for name, called in calls.items()
+    }
+    assert [x.message for x in found["F"] if x.problem is None] == []
+    [remark] = [x.message for x in found["W"] if x.problem is None]
+    assert (
+        "1 of 1 backward-weight problems that the run calls is slow. It holds 0.7 of 0.7 ms of W time (100%)" in remark
+    )
+    [remark] = [x.message for x in slow_wrw.find(planted(), Settings()) if x.problem is None]
+    assert "1 of 1 backward-weight problems is slow. It holds 0.7 of 0.7 ms of W time (100%; 70% of all)" in remark
+
+
 def test_factor_and_floor_are_settings() -> None:
     assert len(slow(given(100.0, 100.0, 250.0), Settings(slow_factor=2.0))) == 1
     assert slow(given(100.0, 100.0, 350.0), Settings(slow_floor_ms=0.35)) == []
