@@ -79,7 +79,7 @@ def _mask(tables: Tables) -> Iterator[Remark]:
     bits = [MASK_BITS[name] for name in present]
     mask, terms = sum(bits), f" ({' + '.join(map(str, bits))})" if len(bits) > 1 else ""
     yield (
-        f"the logs hold {', '.join(present)}: the log mask must have had at least {mask}{terms}",
+        f"the logs hold {', '.join(present)}, which is what a log mask of {mask}{terms} writes",
         {"mask": mask, "categories": tuple(present)},
     )
     nvidia = tables.messages["function"].fillna("").astype(str).str.startswith("cublas")
@@ -134,9 +134,7 @@ def _silent(tables: Tables) -> Iterator[Remark]:
     known = own[units].apply(pd.to_numeric, errors="coerce").sum(axis=1, min_count=1)
     empty = set(own.loc[pd.to_numeric(own["bytes"], errors="coerce") == 0, "path"])
     for path in sorted(own.loc[known == 0, "path"]):
-        why = (
-            "is empty" if path in empty else "holds no line of a format that is known: nothing of it is in what follows"
-        )
+        why = "is empty" if path in empty else "holds no line of a format that is known: nothing of it is counted"
         yield f"{path} {why}", {"path": path}
 
 

@@ -41,7 +41,8 @@ NAMES = (
 )
 """Facts that are compared with one another."""
 _RUNTIME = 10_000_000
-"""From here on a HIP version is the runtime's number, major·10⁷ + minor·10⁵ + patch; below it is major·100 + minor."""
+"""From here on a HIP version of digits alone is the runtime's, major·10⁷ + minor·10⁵ + patch; below it is
+major·100 + minor, as PyTorch's validator has it.  MIOpen's logs have it with dots."""
 
 
 def override_sources(tables: Tables) -> pd.DataFrame:
@@ -72,9 +73,11 @@ def same(name: str, one: str, other: str) -> bool:
 
 
 def _spelled(name: str, text: str) -> str:
-    if name == "hip_version" and text.isdigit() and int(text) >= _RUNTIME:
-        return str(int(text) // 100_000)
-    return text
+    """The text, a HIP version as ``major.minor``, with what follows where it has dots."""
+    if name != "hip_version" or not text.isdecimal():
+        return text
+    number = int(text) // 100_000 if int(text) >= _RUNTIME else int(text)
+    return f"{number // 100}.{number % 100}"
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:

@@ -545,6 +545,16 @@ def test_other_locales_and_closed_streams(samples_store: str, locale: str) -> No
         assert b"Exception ignored" not in out.stderr
 
 
+def test_empty_columns_are_left_out_before_others() -> None:
+    table = pa.table(
+        {"state": ["changed"], "problem": ["TN"], "a_us": pa.nulls(1, pa.float64()), "pick": ["hipblaslt"]}
+    )
+    assert drawn(table, 31).splitlines()[::3] == [
+        " state     problem   pick",
+        "not shown: a_us (--wide shows every column)",
+    ]
+
+
 def test_names_that_the_locale_cannot_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The forced C locale: files are read, tables are drawn in ASCII, and a store there is an error with a remedy."""
     (tmp_path / "é").mkdir()

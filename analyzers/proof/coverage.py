@@ -178,8 +178,9 @@ def _by_size(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _size(text: str) -> str:
-    """The words of a problem's text that hold its sizes: no near miss differs there."""
-    return " ".join(word for word in text.split(" ") if word.partition("=")[0] in ("mnk", "in", "k", "filter"))
+    """The words of a problem's text that hold its kind, direction and sizes: no near miss differs there."""
+    words = ((word, *word.partition("=")) for word in text.split(" "))
+    return " ".join(word for word, name, mark, _ in words if not mark or name in ("mnk", "in", "k", "filter"))
 
 
 def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from textwrap import shorten
 from typing import Literal
@@ -69,8 +69,9 @@ def _idle_lines(found: Coverage) -> list[str]:
         if count:
             out.append(f"{count:,} {'row' if count == 1 else 'rows'} {text}:")
         for reason, lines in sorted(reasons.items(), key=lambda entry: (-len(entry[1]), entry[0]))[:_SHOWN]:
-            more = " …" if len(lines) > 5 else ""
-            out.append(f"  {len(lines):,} (line {', '.join(map(str, lines[:5]))}{more}): {reason}")
+            first = [line for line, _ in islice(groupby(lines), 6)]  # a line of a find-db has several rows
+            more = " …" if len(first) > 5 else ""
+            out.append(f"  {len(lines):,} (line {', '.join(map(str, first[:5]))}{more}): {reason}")
     return out
 
 

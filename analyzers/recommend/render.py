@@ -96,7 +96,9 @@ _LEAST_PART = 0.005
 def ceiling_lines(ceiling: Ceiling) -> list[str]:
     """The most that can be gained, and what that rests on."""
     if ceiling.share is None:
-        untimed = f"; no file has a time of {ceiling.untimed_share:.1%} of calls" if ceiling.untimed_share else ""
+        share = ceiling.untimed_share or 0.0
+        untimed = f"; {share:.1%} of calls have no time in any file" if share else ""
+        untimed = "; no call has a time in any file" if share == 1 else untimed
         return [f"ceiling: unknown: no search has timed what runs and other solutions{untimed}"]
     compared = "the time of the problems with two measured times"
     gain = f"{ceiling.share:.1%} of {compared} ({duration(ceiling.saving_us)} of {duration(ceiling.default_us)})"

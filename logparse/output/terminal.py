@@ -44,8 +44,8 @@ def terminal_width() -> int | None:
 
 
 def drawn(block: pd.DataFrame | pa.Table | Rows, width: int | None) -> str:
-    """The table as text, numbers right-aligned; to fit ``width`` the last columns but a problem are left out and texts
-    shortened.
+    """The table as text, numbers right-aligned; to fit ``width`` columns but a problem are left out, empty ones first,
+    then the last, and texts shortened.
     """
     columns = _columns(block)
     if not columns:
@@ -139,7 +139,7 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Co
     if width is None or sum(c.natural + _GAP for c in shown) - _GAP <= width:
         return shown, []
     while len(shown) > 1 and sum(c.least + _GAP for c in shown) - _GAP > width:
-        shown.remove(next((c for c in reversed(shown) if c.name not in _LEASTS), shown[-1]))
+        shown.remove(min(reversed(shown), key=lambda c: (c.name in _LEASTS, any(c.cells))))
     room = width - sum(c.least + _GAP for c in shown) + _GAP
     for number, column in enumerate(order := sorted(shown, key=lambda c: c.natural - c.least)):
         more = min(column.natural - column.least, max(room, 0) // (len(order) - number))

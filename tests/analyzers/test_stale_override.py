@@ -94,6 +94,9 @@ def test_a_users_find_db(name: str, count: int, store: Store, tmp_path: Path) ->
         ("rocm_version", "6.2.0", "6.2.4", False),
         ("hip_version", "70152802", "701", True),  # the runtime's number and the validator's
         ("hip_version", "70252802", "701", False),
+        ("hip_version", "7.2.53211", "702", True),  # as MIOpen's logs have it
+        ("hip_version", "7.2.53211-dd7f95766", "70253211", True),
+        ("hip_version", "7.1.53211", "702", False),
         ("cu_count", "30", "304", False),
     ],
 )
