@@ -11,6 +11,8 @@
     2026-05-05T12:00:00.123456789Z stderr F [rank0]: finding fastest for …    a container's log on a node, kubectl logs
                                                                               --timestamps, docker logs -t
     Nov 22 12:00:00 node7 train[588]: finding fastest for …                   journalctl, syslog
+    Nov 22 12:00:00 finding fastest for …                                     ts; a clock as 2026-05-05 12:00:00,
+                                                                              also in brackets, is taken off as well
 
 Ray leaves out lines that another worker wrote, too, and appends ``[repeated 7x across cluster]`` to one of them: a log
 is whole only under ``RAY_DEDUP_LOGS=0``.
@@ -30,12 +32,17 @@ from logparse.model import Record, Reject
 
 WORKER = r"(?:\x1b\[\d{1,3}m)?\((?:[^()\n]{1,80}? )?pid=(?P<pid>\d{1,18})(?:, ip=[\w.:]{1,45})?\)(?:\x1b\[0m)?"
 """The worker that Ray, vLLM and SGLang name before each of its lines; Ray colours it (ray/_private/worker.py)."""
+_CLOCK = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_SENDER = r"(?:[\w.-]{1,255} [^\s\[\]:]{1,64}\[\d{1,18}\]|(?=[A-Za-z_]*[\d.-])\w[\w.-]{0,254} [^\s\[\]:]{1,64}): "
+"""Host and program of syslog.  Without a process a host has a digit, dot or hyphen: ``hipBLASLt version: `` is none."""
 _STAMP = (
-    r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"
-    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,255} [^\s\[\]:]{1,64}(?:\[\d{1,18}\])?: )"
+    rf"(?:{_CLOCK} (?:std(?:out|err) [FP] )?|\[{_CLOCK}\] "
+    rf"|[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d (?:{_SENDER})?)"
 )
+_BOM = "(?:\ufeff|\xef\xbb\xbf)?"
+"""A byte order mark, as a character of UTF-8 or as its bytes in Latin-1."""
 _RANK = rf"(?:\[[A-Za-z_]+\d{{1,6}}\]:|\d{{1,6}}:(?= )|\[\d{{1,6}},\d{{1,6}}\]<std(?:out|err)>:|{WORKER}(?= )) ?"
-MARK = regex(rf"(?:{_STAMP})?(?P<rank>{_RANK})?")
+MARK = regex(rf"{_BOM}(?:{_STAMP})?(?P<rank>{_RANK})?")
 """A bare ``[0]:`` is no mark: rows of hipblaslt-bench begin so."""
 
 

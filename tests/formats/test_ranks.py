@@ -53,6 +53,11 @@ STAMPS = [
     "2026-05-05T12:00:00.1+02:00 ",
     "2026-05-05T12:00:00.1Z [rank{}]: ",
     "Nov  2 12:00:00 node7.hpc python3[588]: ",
+    "Nov  2 12:00:00 node7 python3: ",
+    "Nov 22 12:00:00 ",
+    "2026-05-05 12:00:00 [rank{}]: ",
+    "[2026-05-05 12:00:00.12] ",
+    "\ufeff",
 ]
 
 
@@ -68,6 +73,13 @@ def test_a_mark_changes_nothing(name: str, mark: str) -> None:
         assert read(format, marked) == plain
     begins = [line if info.FORMAT.markers[0].decode() in line else marked[i] for i, line in enumerate(lines)]
     assert name != "info" or read(format, begins) == plain
+
+
+@pytest.mark.parametrize("text", ["hipBLASLt version: 100200", "rocBLAS version: 5.2.0", "Device ID 0 : AMD gfx950"])
+def test_a_clock_alone_takes_no_word_of_the_line(text: str) -> None:
+    match = MARK.match(f"Nov 22 12:00:00 {text}")
+    assert match is not None
+    assert match[0] == "Nov 22 12:00:00 "
 
 
 @given(st.lists(st.integers(0, 3), min_size=20, max_size=600), st.sampled_from(MARKS))
@@ -102,7 +114,8 @@ def test_a_reject_is_counted_from_before_its_mark() -> None:
         "(a) b",
         "(a pid=1)b",
         "(rapid=1) b",
-        "2026-05-05 12:00:00 b",
+        "2026-05-05 12:00:00,123 b",
+        "[2026-05-05 12:00:00][HIPBLASLT]",
         "key: value",
         "  0: x",
     ],
