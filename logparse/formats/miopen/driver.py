@@ -27,7 +27,7 @@ mixed types, which the line cannot express.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -217,6 +217,11 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
     plain = "NCDHW" if three else "NCHW"
     groups = flags["group_count"] or 1
     c, k, layouts = _channels(flags, plain, groups if transposed and logged else 1, logged)
+    if logged and k is not None:
+        inner = [sizes[f"filter_{x}"] for x in axes]
+        weights = [c, k // groups, *inner] if transposed else [k, c // groups, *inner]
+        tensors = ([flags["batchsize"], c, *(sizes[x] for x in axes)], weights)
+        layouts = _one_layout(layouts, (*tensors, [flags["batchsize"], k, *(sizes[f"out_{x}"] for x in axes)]), plain)
     casts: dict[str, Any] = {
         f"{role}_cast": "none" if flags[f"{flag}_cast_type"] == "-1" else None
         for role, flag in (("in", "in"), ("weights", "wei"), ("out", "out"))
@@ -270,6 +275,33 @@ def _channels(
     if not length or c % length or k % length or layouts != ("NCHW",) * 3:
         raise CommandError(f"the driver refuses -Z {vectors[0]} -L {vectors[1]} for these channels and layouts")
     return c // length, k // length, ("NCHWc",) * 3
+
+
+def _one_layout(
+    printed: tuple[str, str, str], tensors: Sequence[Sequence[int | None]], plain: str
+) -> tuple[str, str, str]:
+    """The layouts of the problem's key: one for all tensors where there is one that they may have.
+
+    A command prints each tensor's by its strides, so that sizes of 1 leave several: NHWC with one channel and a width
+    of 1 is printed as NHCW, and NHWC of one channel and one pixel as NCHW.
+    """
+    for layout in (plain, f"N{plain[2:]}C"):
+        if all(_printed(sizes, layout, plain) == name for sizes, name in zip(tensors, printed, strict=True)):
+            return (layout, layout, layout)
+    return printed
+
+
+def _printed(sizes: Sequence[int | None], layout: str, plain: str) -> str | None:
+    """What a command prints of a tensor that is packed in this layout: axes by stride, then size, then place."""
+    size = dict(zip(plain, sizes, strict=True))
+    strides, stride = {}, 1
+    for axis in reversed(layout):
+        length = size[axis]
+        if length is None:
+            return None
+        strides[axis] = (-stride, -length)
+        stride *= length
+    return "".join(sorted(plain, key=strides.__getitem__))
 
 
 def _output(sizes: Mapping[str, int], x: str, output_pad: int | None) -> int | None:

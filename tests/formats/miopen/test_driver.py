@@ -264,6 +264,37 @@ def test_the_key_is_the_one_that_the_library_looks_for(command: str, key: str) -
     assert key_of(only(f"{SIZES} {command}")) == key
 
 
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        (
+            "conv -n 3 -c 1 -H 12 -W 12 -k 8 -y 2 -x 1 -p 0 -q 0 -u 1 -v 1 -l 2 -j 2 --in_layout NHWC "
+            "--fil_layout NHCW --out_layout NHWC -m conv -g 1 -F 1",
+            "1-12-12-2x1-8-10-12-3-0x0-1x1-2x2-0-NHWC-NHWC-NHWC-FP32-F",
+        ),
+        (
+            "convbfp16 -n 2 -c 2 -H 12 -W 7 -k 8 -y 1 -x 1 -p 2 -q 0 -u 1 -v 1 -l 1 -j 1 --in_layout NHWC "
+            "--out_layout NHWC -m conv -g 2 -F 4",
+            "8-16-7-1x1-2-12-7-2-2x0-1x1-1x1-0-NHWC-NHWC-NHWC-BF16-W_g2",
+        ),
+        (
+            "convfp16 -n 3 -c 1 -H 1 -W 1 -k 2 -y 3 -x 3 -p 2 -q 2 -u 1 -v 1 -l 1 -j 2 --fil_layout NHWC "
+            "--out_layout NHWC -m conv -g 1 -F 1",
+            "1-1-1-3x3-2-3-1-3-2x2-1x1-1x2-0-NHWC-NHWC-NHWC-FP16-F",
+        ),
+        (
+            "conv -n 3 -c 8 --in_d 2 -H 1 -W 3 -k 1 --fil_d 2 -y 3 -x 1 --pad_d 0 -p 1 -q 1 --conv_stride_d 3 -u 1 "
+            "-v 1 --dilation_d 1 -l 1 -j 1 --spatial_dim 3 --in_layout NDHWC --fil_layout NDHCW --out_layout NDCHW "
+            "-m trans -g 1 -F 1",
+            "8-2-1-3-2x3x1-1-5-1-1-3-0x1x1-3x1x1-1x1x1-0-NDHWC-NDHWC-NDHWC-FP32-B",
+        ),
+    ],
+)
+def test_sizes_of_1_leave_the_layout_to_the_other_tensors(command: str, key: str) -> None:
+    """Commands and keys of MIOpen 3.5.1 for tensors that are all NHWC (``tests/conformance/test_miopen_keys.py``)."""
+    assert key_of(only(f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {command}")) == key
+
+
 def test_a_logged_transposed_command_prints_the_output_channels_of_one_group() -> None:
     logged = LOGGED.replace("-m conv", "-m trans")
     assert key_of(only(logged)) == "16-12-12-3x3-8-14-14-2-0x0-1x1-1x1-0-NCHW-FP16-B_g4"

@@ -1,0 +1,59 @@
+"""Convolutions of random form: the key that the real MIOpen looks up is the one of the command that it logs."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+from pathlib import Path
+
+from logparse.formats.miopen.driver import read_command
+from logparse.formats.miopen.problem_key import key_of, problem_from_key
+from tests.conformance.rocm import HERE, Rocm
+from tests.conftest import sized
+
+SETTINGS = {
+    "VGPU_ARCH": "gfx942:sramecc+:xnack-",
+    "VGPU_CUS": "304",
+    "MIOPEN_ENABLE_LOGGING_CMD": "1",
+    "MIOPEN_LOG_LEVEL": "6",
+    "MIOPEN_DEBUG_GCN_ASM_KERNELS": "0",
+    "MIOPEN_DEBUG_CONV_WINOGRAD": "0",
+}
+_KEY = re.compile(r"Looking for key (\d\S*x\S*) in ")
+
+
+def form(chance: random.Random) -> list[object]:
+    """A call as ``drivers/miopen_keys.py`` describes it: 2-D or 3-D, in groups, transposed, channels last, many 1s."""
+    axes, transposed, groups = chance.choice([2, 2, 3]), chance.random() < 0.3, chance.choice([1, 1, 2, 4])
+    pad, sizes = [[chance.choice(x) for _ in range(axes)] for x in ([0, 1, 2], [1, 2, 3, 5, 7])]
+    stride, dilation = [[chance.choice(x) for _ in range(axes)] for x in ([1, 1, 2, 3], [1, 1, 2])]
+    filters = [chance.choice([1, 2, 3]) for _ in range(axes)]
+    layout = chance.choice(["channels first", "last C"])
+    channels = [groups * chance.choice([1, 1, 2, 8]) for _ in range(2)]
+    kind = chance.choice(["f16_r", "f32_r", "bf16_r"])
+    head = [chance.choice("FBW"), kind, layout, transposed, groups, chance.choice([1, 3]), *channels]
+    return [*head, sizes, filters, pad, stride, dilation]
+
+
+def test_a_command_has_the_key_that_is_looked_up(rocm: Rocm, tmp_path: Path) -> None:
+    """Sizes of 1 leave a tensor's layout open: the command prints it by the strides, the key by all three tensors."""
+    calls = [form(random.Random(number)) for number in range(sized(400, 4_000))]
+    folders = {f"MIOPEN_{x}": str(tmp_path / x) for x in ("USER_DB_PATH", "CUSTOM_CACHE_DIR")}
+    command = [str(rocm.launcher), str(HERE / "drivers/miopen_keys.py")]
+    given = {"env": rocm.environment(SETTINGS | folders), "input": json.dumps(calls)}
+    ended = subprocess.run(command, **given, capture_output=True, text=True, check=True, timeout=600)
+    logs = re.split(r"^CALL \d+\n", ended.stderr, flags=re.MULTILINE)[1:]
+    refused = 0
+    for call, log in zip(calls, logs, strict=True):
+        if re.search(r"^miopen\w+ returned \d+$", log, flags=re.MULTILINE):
+            refused += 1
+            continue
+        (key,) = set(_KEY.findall(log))
+        (line,) = (line for line in log.splitlines() if "[LogCmdConvolution]" in line)
+        read = read_command(line)
+        assert read is not None
+        assert [key_of(problem) for problem in read.problems] == [key], call
+        assert key_of(problem_from_key(key)) == key
+    assert refused < len(calls) / 5, "an output that is empty"
