@@ -56,9 +56,8 @@ def _evidence(details: Mapping[str, object]) -> Evidence:
 
 def missing(store: Store) -> list[str]:
     """What the latest run's logs lack, as lines."""
-    if not store.runs():
-        return []
-    return [finding.message for finding in find(tables_of_logs(store, store.latest_run()), Settings())]
+    runs = store.runs()
+    return [finding.message for finding in find(tables_of_logs(store, runs[-1]), Settings())] if runs else []
 
 
 Remark = tuple[str, dict[str, object]]

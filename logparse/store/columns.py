@@ -49,6 +49,10 @@ def table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([column([row.get(f.name) for row in rows], f.type) for f in schema], schema=schema)
 
 
+_FEW = 2_000
+"""Rows that are converted one by one."""
+
+
 def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Rows of a part in the current schema; a column that the part lacks is unknown."""
     if rows.schema.equals(schema):
@@ -58,7 +62,11 @@ def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         if wanted.name not in rows.column_names:
             return pa.nulls(len(rows), wanted.type)
         found = rows[wanted.name]
-        return found if found.type == wanted.type else found.cast(wanted.type)
+        if found.type == wanted.type:
+            return found
+        if pa.types.is_dictionary(found.type) and len(found) <= _FEW:
+            return column(found.to_pylist(), wanted.type)  # to cast it imports pyarrow.compute, which takes 0.03 s
+        return found.cast(wanted.type)
 
     return pa.Table.from_arrays([given(f) for f in schema], schema=schema)
 

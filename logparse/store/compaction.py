@@ -66,7 +66,7 @@ def _compact(store: Store, progress: Progress | None) -> Compacted:
         for folder, group in _by_folder(paths).items()
         if (chosen := _small(store, group, manifest))
     }
-    fresh = len({*row_files(commits)} - {*row_files(manifest.commits)})
+    fresh = len({*row_files(commits)} - manifest.row_files)
     before = sum(map(len, held.values())) + fresh + bool(manifest.number)
     if not small and not fresh and not manifest.stale:
         return Compacted(before, before)

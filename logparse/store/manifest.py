@@ -15,8 +15,9 @@ import io
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 
 from logparse.location import PutIfAbsent, make_folder, replace_file
 from logparse.store.columns import table as arrow_table
+from logparse.store.parts import row_files
 from logparse.store.schema import COMMIT_SCHEMA
 
 FOLDER = "compactions"
@@ -39,21 +41,31 @@ class Manifest:
     """One manifest.
 
     ``commits``: rows of ``COMMIT_SCHEMA``; ``parts``: paths below the store; ``stale``: whether these hold rows of
-    forgotten commits; ``age_s``: seconds since it was written; ``spent``: paths of files that record attempts which
-    were forgotten long ago and are in no manifest.
+    forgotten commits; ``written_at``: seconds since 1970; ``spent``: paths of files that record attempts which were
+    forgotten long ago and are in no manifest.
     """
 
     number: int = 0
     commits: pa.Table = field(default_factory=lambda: arrow_table([], COMMIT_SCHEMA))
     parts: frozenset[str] = frozenset()
     stale: bool = False
-    age_s: float = 0.0
+    written_at: float = 0.0
     spent: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def attempts(self) -> frozenset[str]:
         """The attempts whose rows the merged parts hold."""
         return frozenset(self.commits["attempt"].to_pylist())
+
+    @cached_property
+    def row_files(self) -> frozenset[str]:
+        """The paths of the commits' own row files below the store."""
+        return frozenset(row_files(self.commits))
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since it was written; 0 of none, as a compaction may write the first one now."""
+        return time.time() - self.written_at if self.number else 0.0
 
     def to_bytes(self) -> bytes:
         """The content of the file that ``latest`` reads."""
@@ -81,15 +93,14 @@ def forget(filesystem: pafs.FileSystem, root: str, attempts: Iterable[str]) -> N
 
 def manifests(filesystem: pafs.FileSystem, root: str) -> list[str]:
     """The paths of all manifests, the valid one last."""
-    return sorted(info.path for info in _listed(filesystem, root) if info.path.endswith(".parquet"))
+    return sorted(path for path in manifest_files(filesystem, root) if path.endswith(".parquet"))
 
 
-def latest(filesystem: pafs.FileSystem, root: str) -> Manifest:
-    """The valid manifest; an empty one where nothing was ever merged."""
-    infos = {info.path: info for info in _listed(filesystem, root)}
+def latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Manifest:
+    """The valid manifest of the files that ``manifest_files`` returns; an empty one where nothing was ever merged."""
     paths = sorted(path for path in infos if path.endswith(".parquet"))
     forgotten = {path: _forgotten(filesystem, path) for path in infos if path.endswith(".json")}
-    old = [path for path in forgotten if _age_s(infos[path]) > _REMEMBERED_S]
+    old = [path for path in forgotten if time.time() - _seconds(infos[path]) > _REMEMBERED_S]
     if not paths:
         return Manifest(spent=tuple(old))
     file = pq.ParquetFile(paths[-1], filesystem=filesystem)
@@ -105,13 +116,15 @@ def latest(filesystem: pafs.FileSystem, root: str) -> Manifest:
         table.cast(COMMIT_SCHEMA),
         frozenset(told["parts"]),
         stale=bool(gone),
-        age_s=_age_s(infos[paths[-1]]),
+        written_at=_seconds(infos[paths[-1]]),
         spent=tuple(path for path in old if not held & forgotten[path]),
     )
 
 
-def _listed(filesystem: pafs.FileSystem, root: str) -> list[pafs.FileInfo]:
-    return list(filesystem.get_file_info(pafs.FileSelector(f"{root}/{FOLDER}", allow_not_found=True)))
+def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | None]:
+    """The files of all manifests and of what was forgotten, with the nanosecond of their last change."""
+    infos = filesystem.get_file_info(pafs.FileSelector(f"{root}/{FOLDER}", allow_not_found=True))
+    return {info.path: info.mtime_ns for info in infos}
 
 
 def _forgotten(filesystem: pafs.FileSystem, path: str) -> frozenset[str]:
@@ -120,5 +133,5 @@ def _forgotten(filesystem: pafs.FileSystem, path: str) -> frozenset[str]:
     return frozenset()
 
 
-def _age_s(info: pafs.FileInfo) -> float:
-    return time.time() - (info.mtime_ns or 0) / 1e9
+def _seconds(nanoseconds: int | None) -> float:
+    return (nanoseconds or 0) / 1e9
