@@ -323,7 +323,9 @@ MANY_FILES = 2_000
 
 
 def hints(store: Store) -> list[str]:
-    """Advice that would make the store faster to read."""
+    """What to do with a store that is empty, or of so many files that it is slow to read."""
+    if not store.runs():
+        return [store.empty]
     count = store.unmerged
     return [f"the store has {count:,} small files: `logparse compact` merges them"] if count > MANY_FILES else []
 

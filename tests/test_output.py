@@ -545,6 +545,12 @@ def test_other_locales_and_closed_streams(samples_store: str, locale: str) -> No
         assert b"Exception ignored" not in out.stderr
 
 
+def test_the_status_of_an_empty_store_states_that(tmp_path: Path) -> None:
+    at = ("--store", open_store(tmp_path / "s", create=True).url)
+    assert run("status", *at).stdout.endswith("/s is empty: ingest some logs first (`logparse ingest PATH…`)\n")
+    assert run("status", *at, "--format", "json").stdout == "[]\n"
+
+
 def test_empty_columns_are_left_out_before_others() -> None:
     table = pa.table(
         {"state": ["changed"], "problem": ["TN"], "a_us": pa.nulls(1, pa.float64()), "pick": ["hipblaslt"]}

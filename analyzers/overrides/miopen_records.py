@@ -70,7 +70,7 @@ def items_of(
         id, colon, rest = part.partition(":")
         solver, values = split(id, rest) if colon else ("", ())
         other = first if first != number else None
-        yield Item(number, key, problem, part, solver, tuple(values), other, solver in seen)
+        yield Item(number, key, problem, part, solver, tuple(values), other, bool(solver) and solver in seen)
         seen.add(solver)
 
 

@@ -36,8 +36,8 @@ def lint_lines(file: OverrideFile) -> list[str]:
     live = sum(len(lines) for row, lines in file.reading.alike if row.live)
     out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows can be used"]
     for (severity, rule, message, remedy), count, first in grouped(file.noted):
-        shown = ", ".join(map(str, first)) + (f" and {count - _SHOWN} more" * (count > _SHOWN))
-        where = f"line {shown}: " if first[0] else ""
+        shown = ", ".join(map(str, dict.fromkeys(first))) + (f" and {count - _SHOWN} more" * (count > _SHOWN))
+        where = f"line {shown}: " if first[0] else ""  # once, though a line of a find-db has several rows
         out.append(f"  {severity} [{rule}] {where}{message}" + (f" → {remedy}" if remedy else ""))
     return out
 

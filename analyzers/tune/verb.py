@@ -80,7 +80,8 @@ def _tuned(
     say("1/5 capture: the job as it is, with its libraries' logs and a profiler over a few steps")
     code, read = capture(command, first, lambda: store, say, run=before, environ=environ)
     if code:
-        say(f"the job ended with exit code {code}: it is not run again; {_goes_on(store, before, first)}")
+        left = _goes_on(store, before, first) if first.folder.exists() else "no log was written"
+        say(f"the job ended with exit code {code}: it is not run again; {left}")
         return code
     if traced_us(tables_of(store, before)) is None:
         say(_without_kernels(read, tuning))

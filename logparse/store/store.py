@@ -277,10 +277,15 @@ class Store:
         """``run``, or the latest run for None.  Raises StoreError, with the existing runs, if it does not exist."""
         runs = self.runs()
         if not runs:
-            raise StoreError(f"{self.url} is empty: ingest some logs first (`logparse ingest PATH…`)")
+            raise StoreError(self.empty)
         if run is not None and run not in runs:
             raise StoreError(f"no run {run!r} in {self.url}; there is {', '.join(runs[-10:])}")
         return run or runs[-1]
+
+    @property
+    def empty(self) -> str:
+        """The sentence about a store without runs."""
+        return f"{self.url} is empty: ingest some logs first (`logparse ingest PATH…`)"
 
     @property
     def folder(self) -> Path | None:

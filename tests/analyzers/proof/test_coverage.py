@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from analyzers.analyzer import Tables
 from analyzers.overrides.lint import facts_of_run, inspect, lint, with_collisions
 from analyzers.proof.coverage import coverage, served_by, times_of
+from analyzers.proof.render import coverage_lines
 from logparse.errors import InputError
 from logparse.formats import aiter
 from logparse.formats.hipblaslt import tuning_file
@@ -111,6 +112,9 @@ def test_of_a_miopen_record_the_fastest_item_serves() -> None:
     served = served_by(file, [W.text, F.text])
     assert {k: row.solution.text for k, row in served.items() if row.solution} == {W.text: "miopen:GemmWrwUniversal"}
     assert [use.state for use in coverage(file, run()).uses] == ["hit"]
+    of_b = text.replace("-W_", "-B_").replace("Wrw", "Bwd").replace("BwdWeights", "BwdData")
+    others = coverage(inspect(file.name, of_b.encode(), {}), run())
+    assert coverage_lines(others)[-1] == "  2 (line 1): no call of the workload", "another pass is no near miss"
 
 
 def test_calls_that_share_an_entry() -> None:
