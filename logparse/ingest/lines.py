@@ -160,6 +160,8 @@ class LineReader:
     def _is_table(self, head: bytes) -> bool:
         """Whether a count stands before most lines with a marker; where none has one, before every line."""
         lines = [uncoloured(line) for line in head.split(b"\n") if line.strip()]
+        if not any(map(_COUNT.match, lines)):  # nearly always: the pattern of all markers takes a while to compile
+            return False
         marked = [line for line in lines if self._marker.search(line)]
         counted = sum(_COUNT.match(line) is not None for line in marked or lines)
         return 2 * counted > len(marked) if marked else 0 < len(lines) == counted
