@@ -26,6 +26,7 @@ from analyzers.recommend.apply_module import without_a_change
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, write
 from logparse.capture import with_overrides
+from logparse.capture.job import CANNOT_RUN, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, plan, steps_needed
 from logparse.capture.run import capture
 from logparse.ingest import Ingested
@@ -80,8 +81,9 @@ def _tuned(
     say("1/5 capture: the job as it is, with its libraries' logs and a profiler over a few steps")
     code, read = capture(command, first, lambda: store, say, run=before, environ=environ)
     if code:
-        left = _goes_on(store, before, first) if first.folder.exists() else "no log was written"
-        say(f"the job ended with exit code {code}: it is not run again; {left}")
+        if code in (CANNOT_RUN, NOT_FOUND) and not first.folder.exists():
+            return code  # it was not started, which is reported
+        say(f"the job ended with exit code {code}: it is not run again; {_goes_on(store, before, first)}")
         return code
     if traced_us(tables_of(store, before)) is None:
         say(_without_kernels(read, tuning))

@@ -294,6 +294,7 @@ def test_what_cannot_run_gives_a_shells_exit_code(tmp_path: Path, name: str, cod
     assert out.returncode == code
     assert name in out.stderr
     assert "Traceback" not in out.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["not-executable"], "neither a store nor a folder of logs"
 
 
 def test_a_process_left_behind_delays_nothing(tmp_path: Path) -> None:
