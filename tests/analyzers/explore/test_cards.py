@@ -95,7 +95,7 @@ def texts(component: Any) -> str:
 
 
 @pytest.mark.parametrize("devices", [("gfx942",), ("gfx942", "gfx90a", "gfx1030")], ids=["one", "three"])
-@pytest.mark.parametrize("seed", range(sized(2, 40)))
+@pytest.mark.parametrize("seed", range(sized(1, 40)))
 def test_a_problem_states_one_now_one_best_and_one_saving(tmp_path: Path, seed: int, devices: Sequence[str]) -> None:
     store = of_seed(seed, tmp_path, devices)
     made = analyse(store, "run")

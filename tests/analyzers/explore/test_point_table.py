@@ -29,6 +29,7 @@ from logparse.model import (
 )
 from logparse.store import Store
 from tests.analyzers.example import B, F, W
+from tests.conftest import sized
 
 EVERYTHING = ("*",)
 
@@ -331,7 +332,7 @@ def test_devices_share_no_times(store: Store) -> None:
     times = {"gfx942": 100.0, "gfx90a": 400.0, "gfx1030": 900.0}
     for arch, us in times.items():
         stored(store, arch, timed(W, "Default", us), timed(W, "miopen:A", us / 2), arch=arch)
-    for arch, us in times.items():
+    for arch, us in list(times.items())[: sized(1, 3)]:
         [row] = store_points(store, arch).to_dict("records")
         assert (row["time_us"], row["best_us"], row["file"]) == (us, us / 2, f"{arch}.csv")
     stored(store, "job", Call(problem=W, category="bench", count=2), arch="gfx90a")
