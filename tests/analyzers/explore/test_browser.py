@@ -166,7 +166,8 @@ def both(planted: Store, after: Store, browser: Browser) -> Iterator[Served]:
 
 def ready(page: Page) -> None:
     """Everything of the view is drawn, and the analyzers' results are there."""
-    page.wait_for_selector("#charts .main-svg, #charts .no-webgl, #sql-text:visible, #answer p:has-text('--compare')")
+    drawn = ("#charts .main-svg:visible", "#charts .no-webgl", "#sql-text:visible", "#answer p:has-text('--compare')")
+    page.wait_for_selector(", ".join(drawn))
     page.wait_for_selector("#verdict strong")
     page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
     page.wait_for_selector("#table .ag-row, #sql-text:visible")  # also rows that are being fetched
