@@ -33,6 +33,7 @@ from analyzers.evidence.target import arch, same_device
 from analyzers.evidence.user_find_db import replaced_solvers, settled
 from analyzers.evidence.what_ifs import WhatIf, meant, what_ifs
 from logparse.model import Evidence, Finding, problem_from_text
+from logparse.text import counted
 
 NAME = "slow-wrw"
 LAYOUTS = r"torch:layout=N[A-Z]+(?:,stored)?(?:,benchmark)?"
@@ -232,9 +233,10 @@ def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, s
     share, of_all = total.share_of_w or 0.0, total.share_of_all or 0.0
     foreign, missing = bool(rows["foreign"].any()), int(rows["sibling_us"].isna().sum())
     which = "that the run calls " if foreign else ""
-    message = f"{where}: none of {total.problems:,} backward-weight problems {which}is slow."
-    if total.problems == 1:
-        message = f"{where}: its one backward-weight problem {which}is not slow."
+    judged = total.problems - missing
+    message = f"{where}: none of {judged:,} backward-weight problems {which}is slow."
+    if judged <= 1:
+        message = f"{where}: its one backward-weight problem {which}is not slow." if judged else f"{where}:"
     if total.slow:
         unit, each = ("s", 1e6) if total.w_us >= 1e7 else ("ms", 1e3)
         are, hold = ("is", "It holds") if total.slow == 1 else ("are", "They hold")
@@ -245,13 +247,15 @@ def _summary(total: Totals, name: str, rows: pd.DataFrame, known: Mapping[str, s
             f"{total.recoverable_us / each:,.1f} {unit} are above the slower of F and B. Each problem counts once."
         )
     if missing:
-        judged = (
-            "the device's roofline judges them" if device_of(known) else "their device's peaks are unknown: skipped"
+        known_peaks = device_of(known) is not None
+        how = "the device's roofline is the reference" if known_peaks else "the device's peaks are unknown: skipped"
+        alone = (
+            counted(missing, "backward-weight problem") if not judged else f"{missing:,}" + " more" * (not total.slow)
         )
-        message += f" {missing:,} have no F or B beside them; {judged}."
+        message += f" {alone} {'has' if missing == 1 else 'have'} no F or B in the file; {how}."
     naive = rows["naive"] & (rows["flops"] > BIG_FLOPS)
-    if others := int((naive & ~rows["slow"] & rows["sibling_us"].notna()).sum()):
-        message += f" The best solver known of {others:,} above 1 GFLOP is the naive one."
+    if fine := int((naive & ~rows["slow"] & rows["sibling_us"].notna()).sum()):
+        message += f" The best solver known of {fine:,} above 1 GFLOP is the naive one."
     evidence: dict[str, object] = {
         "problems": total.problems,
         "slow": total.slow,

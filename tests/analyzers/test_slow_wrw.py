@@ -213,7 +213,9 @@ def test_roofline_judges_only_without_siblings_on_a_known_device() -> None:
     assert slow(given(None, None, 480.0, facts=MI300X)) == []
     assert slow(given(400.0, None, 500.0, facts=MI300X)) == []
     summary = slow_wrw.find(given(None, None, 500.0, facts=facts("m", arch="gfx1100", find_db="user")), Settings())[0]
-    assert "peaks are unknown: skipped" in summary.message
+    assert summary.message == (
+        "m, gfx1100: 1 backward-weight problem has no F or B in the file; the device's peaks are unknown: skipped."
+    ), "what is not judged is not called fine"
 
 
 @pytest.mark.parametrize(
