@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from analyzers.evidence.target import Facts
-from analyzers.overrides.override_format import Conversion, Merging, OverrideFormat, bytes_of
+from analyzers.overrides.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of
 from analyzers.overrides.reading import Note, Offer, Reading, Row, Rule, judge, text_of, whole
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.formats import rocblas
 from logparse.formats.format import Emission, Head, Source
-from logparse.model import GemmProblem, Problem, Record, Solution
+from logparse.model import GemmProblem, Problem, Record, Solution, problem_from_text
 
 _HEADING = "transA"
 _COUNTS = (15, 18)
@@ -161,7 +161,8 @@ def _trans(entry: Entry, context: _Context) -> str | None:
 def _unbatched_strides(entry: Entry, context: _Context) -> str | None:
     if len(entry.cells) != _COUNTS[1] or entry.numbers["batch"] != 1:
         return None
-    return "strides of a batch of one: Tensile compares them with what rocBLAS happens to pass"
+    strides = {entry.numbers[name] for name in ("sa", "sb", "sc")}
+    return None if strides in ({0}, {1}) else "strides of a batch of one: no call has other than three of 0 or of 1"
 
 
 def _conflict(entry: Entry, context: _Context) -> str | None:
@@ -189,7 +190,7 @@ _RULES: tuple[Rule[Entry, _Context], ...] = (
     Rule("no-call", "error", "matched", _no_call, _REWRITE),
     Rule("trans", "warning", None, _trans, "save it without a byte order mark, with N, T or C"),
     Rule("number", "warning", None, _loose, _REWRITE),
-    Rule("strides", "warning", None, _unbatched_strides, "leave the three strides out"),
+    Rule("strides", "warning", None, _unbatched_strides, "0 serves rocblas_sgemm and its kind, none rocblas_gemm_ex"),
     Rule("conflict", "error", None, _conflict, "keep the faster one"),
     Rule("duplicate", "info", None, _repeated, "remove it"),
 )
@@ -225,7 +226,7 @@ def row_key(entry: Entry, native: bool | None = None) -> str | None:
     n = {name: value or 0 for name, value in entry.numbers.items()}
     a, d, compute = entry.types
     trans = ["N" if cell == "N" else "T" for cell in entry.cells[:2]]
-    strides = (1, 1, 1)
+    strides = (n["sa"], n["sb"], n["sc"]) if "sa" in n else (1, 1, 1)
     if n["batch"] > 1:
         tight_a = n["lda"] * (n["k"] if trans[0] == "N" else n["m"])
         tight_b = n["ldb"] * (n["n"] if trans[1] == "N" else n["k"])
@@ -252,6 +253,18 @@ def key(problem: Problem, target: Facts) -> str | None:
         strides = (p.stride_a, p.stride_b, c)
     trans = ["N" if x == "N" else "T" for x in (p.trans_a, p.trans_b)]
     return _text(trans, n, 0.0, strides, p.a_type, str(p.d_type), wide > _BYTES[p.a_type])
+
+
+def reported(name: str, reading: Reading[_Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+    """Calls of ``rocblas_sgemm`` and its kind, which rocBLAS makes with strides of 0."""
+    out = {}
+    for function, text in messages:
+        own = key(problem_from_text(text), reading.key_facts) if function == rocblas.PLAIN else None
+        if own is not None:
+            cells = own.split(",")
+            why = "rocblas_sgemm and its kind find only rows of 18 cells with three strides of 0"
+            out[text] = Report(",".join((*cells[:10], "0", "0", "0", *cells[13:])), None, why=why)
+    return out
 
 
 def _text(
@@ -332,6 +345,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     remarks=remarks,
     key=key,
     tried=lambda rows, facts: rows[::-1],
+    reported=reported,
     writer=rocblas.WRITER,
     merging=Merging(
         header=lambda name, data: (),

@@ -23,6 +23,8 @@ had other numbers: their files have the Tensile index too, so files compare with
 (after 5.2) rocblas-gemm-tune writes rocBLAS's own index, and both are read.
 Tensile matches transposes, sizes, batch, *beta's value*, leading dimensions, strides, input and output type, and
 whether it computes in higher precision; alpha is not compared (ROCm/Tensile ProblemOverride, CachingLibrary_test.cpp).
+Of a single product rocBLAS passes strides of 1 with ``rocblas_gemm_ex``, which a row without strides has, and of 0 with
+``rocblas_sgemm`` and its kind, which PyTorch calls for float and double: these need a row of 18 cells.
 Source: ROCm/rocBLAS library/src/include/logging.hpp, library/src/tensile_host.cpp.
 """
 
@@ -41,6 +43,11 @@ from logparse.model import Beta, Call, GemmProblem, Measurement, Message, Overri
 
 RESERVED = 10
 """Indices that rocBLAS keeps for itself between its own and Tensile's (``c_rocblas_solutions_reserved``)."""
+
+PLAIN = "rocblas_gemm"
+"""Function of the message beside a call of ``rocblas_sgemm`` and its kind, which find other rows of an override file
+than calls of ``rocblas_gemm_ex``; its text is the problem's.
+"""
 
 _PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
 FUNCTION = regex(r"(?:rocblas_)?([hsdcz])?gemm(_strided_batched|_batched)?(_ex3|_ex)?(?:_64)?\Z")
@@ -80,16 +87,21 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
         values["batch_mode"] = "pointer" if batching == "_batched" else "strided"
         values |= {f"stride_{x}": int(given[f"stride_{x}"]) for x in "abcd" if given.get(f"stride_{x}")}
     for x in "abcd":
-        values[f"{x}_type"] = given.get(f"{x}_type") or common
+        values[f"{x}_type"] = _type(given.get(f"{x}_type")) or common
     for side in "AB":
         trans = given.get(f"trans{side}", "").upper()
         values[f"trans_{side.lower()}"] = trans if trans in ("N", "T", "C") else None
     values["beta"] = _beta(given.get("beta", "") + given.get("betai", ""))
     # rocBLAS has no epilogues.
     return GemmProblem(
-        compute_type=given.get("compute_type") or common,
+        compute_type=_type(given.get("compute_type")) or common,
         activation="none", gradient=False, aux=False, bias=False, scale_alpha_vector=False, **values,
     )  # fmt: skip
+
+
+def _type(name: str | None) -> str | None:
+    """The logs of rocBLAS 5.2 misspell one type, which its override file does not."""
+    return "i32_r" if name == "i_r32" else name
 
 
 def _beta(text: str) -> Beta | None:
@@ -111,7 +123,15 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
         return Outcome("message", [Message(category=category, function=function, text=text.strip())])
     solution = Solution("rocblas", str(index)) if index else None
     call = Call(problem=problem, category=category, count=count, solution=solution, by_tool=by_tool)
+    if _is_plain(given.get("rocblas_function", "")) and not by_tool:
+        return Outcome("call", [call, Message(category=category, function=PLAIN, text=problem.text)])
     return Outcome("call", [call])
+
+
+def _is_plain(function: str) -> bool:
+    """Whether it is ``rocblas_sgemm`` or one of its kind: neither batched nor ``_ex``."""
+    match = FUNCTION.match(function)
+    return match is not None and match.groups()[1:] == (None, None)
 
 
 def read_bench(text: str) -> Outcome:
@@ -228,7 +248,9 @@ def _measured(text: str) -> Measurement | None:
 def _tuned(row: Mapping[str, str]) -> Measurement | None:
     try:
         index = int(row["solution_index"])
-        given = {**row, "rocblas_function": "gemm_strided_batched_ex" if "stride_a" in row else "gemm_ex"}
+        single = int(row["batch_count"]) == 1
+        given = {x: cell for x, cell in row.items() if not (single and x.startswith("stride_"))}
+        given["rocblas_function"] = "gemm_strided_batched_ex" if "stride_a" in given else "gemm_ex"
         given |= {f"{x}_type": row["input_type"] for x in "ab"} | {f"{x}_type": row["output_type"] for x in "cd"}
         problem = problem_of({**given, "ldd": row["ldc"]})
     except ValueError:
@@ -277,6 +299,16 @@ def _key(gemm: GemmProblem) -> str:
     return ",".join(map(str, [*row, gemm.a_type, gemm.d_type, gemm.compute_type]))
 
 
+def plain_key(gemm: GemmProblem) -> str | None:
+    """The row of a call of ``rocblas_sgemm`` and its kind; None where there is no such function for these types."""
+    if gemm.batch_count != 1 or {gemm.b_type, gemm.d_type, gemm.compute_type} != {gemm.a_type}:
+        return None
+    if gemm.a_type not in _PRECISIONS.values():
+        return None
+    *sizes, a, d, compute = _key(gemm).split(",")
+    return ",".join((*sizes, "0", "0", "0", a, d, compute))
+
+
 def accepts(override: Override) -> bool:
     """GEMMs without epilogue whose solution is one of rocBLAS's Tensile kernels."""
     gemm, solution = override.problem, override.solution
@@ -287,7 +319,8 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """The override file.  Alpha, which Tensile does not compare, is written as 1.
+    """The override file, with a second row where a plain function computes the product, too (``plain_key``).  Alpha,
+    which Tensile does not compare, is written as 1.
 
     Raises EmissionError where the target's rocBLAS is not known to be version 5 or later (earlier ones number
     differently), or where a field that Tensile matches is not known; the value of a beta other than 0 never is.
@@ -304,7 +337,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
         unknown = _unknown(gemm) if isinstance(gemm, GemmProblem) else ["kind"]
         if unknown or not isinstance(gemm, GemmProblem):
             raise EmissionError(f"rocBLAS: no row for {gemm.text}: unknown {', '.join(unknown)}")
-        rows.setdefault(_key(gemm), -int(override.solution.id) - RESERVED)
+        for text in filter(None, (_key(gemm), plain_key(gemm))):
+            rows.setdefault(text, -int(override.solution.id) - RESERVED)
     body = "".join(f"{text},{index}\n" for text, index in sorted(rows.items()))
     return [Emission("rocblas_override.csv", f"{HEADING}\n{body}".encode(), _USE)]
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from analyzers.overrides.look_up import look_up
 from analyzers.overrides.rocblas import OVERRIDE_FORMAT
-from logparse.formats.rocblas import HEADING, RESERVED, solution_of
-from logparse.model import GemmProblem, Solution
+from logparse.formats.rocblas import HEADING, PLAIN, RESERVED, WRITER, solution_of
+from logparse.model import GemmProblem, Override, Solution
 from tests.conformance.look_ups import Library, differences
 from tests.conformance.mutations import Words, mutated
 from tests.conformance.report import compared
@@ -128,6 +129,41 @@ def test_rocblas_launches_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> N
         library = Library(OVERRIDE_FORMAT, target, every, ask, partial(plain, every), good, lazy=True)
         found, hits = differences(library, files)
     compared("rocBLAS override file", len(files), len(files) * len(every), hits, found)
+
+
+def test_both_functions_of_a_product_take_what_is_written(rocm: Rocm, tmp_path: Path) -> None:
+    """``rocblas_sgemm`` and its kind find other rows than ``rocblas_gemm_ex``; coverage knows which there are."""
+    every = [x for x in calls() if x.batch_count == 1 and x.a_type == x.compute_type]
+    path = tmp_path / "override.csv"
+    with rocm.driver("rocblas_lookup", SETTINGS) as driver:
+        target = {"rocblas_version": str(driver.ask([asked(x) for x in every]))}
+        listed = [x[:: max(1, len(x) // 6)] for x in driver.ask(["solutions"])]
+        pairs = [(n, index) for n, indices in enumerate(listed) for index in indices if index < -RESERVED]
+        own = [kernel(x) for x in driver.ask(["launched", [[n, 0] for n in range(len(every))]])]
+        launches = {pair: kernel(x) for pair, x in zip(pairs, driver.ask(["launched", pairs]), strict=True)}
+        wanted = {n: (i, x) for (n, i), x in launches.items() if x not in (None, own[n])}
+        assert len(wanted) == len(every)
+        given = [
+            Override(problem=x, solution=Solution("rocblas", f"{wanted[n][0]}"), target={}) for n, x in enumerate(every)
+        ]
+        (file,) = WRITER.write(given, target)
+        rows = file.data.decode().splitlines(keepends=True)
+        answers = {}
+        for cells in (15, 18):
+            path.write_text("".join(x for x in rows[1:] if x.count(",") == cells - 1), encoding="utf-8")
+            answers[cells] = [[kernel(x) for x in driver.ask([way, str(path)])] for way in ("file", "plain")]
+            reading = OVERRIDE_FORMAT.reader("file", path.read_bytes(), target)
+            stated = OVERRIDE_FORMAT.reported("file", reading, [(PLAIN, x.text) for x in every])
+            found = [look_up(OVERRIDE_FORMAT, reading, x).row is not None for x in every]
+            found += [look_up(OVERRIDE_FORMAT, reading, x, key=stated[x.text].key).row is not None for x in every]
+            assert found == [cells == 15] * len(every) + [cells == 18] * len(every)
+    taken = [wanted[n][1] for n in range(len(every))]
+    assert answers == {15: [taken, own], 18: [own, taken]}
+
+
+def kernel(launches: str | None) -> str | None:
+    """The name of the first kernel; a product through another function has other arguments."""
+    return launches.split()[0] if launches else None
 
 
 def test_a_crash_of_the_library_is_no_answer(rocm: Rocm, tmp_path: Path) -> None:

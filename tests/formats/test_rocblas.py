@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -115,8 +117,6 @@ def test_the_override_file_is_written_back_byte_for_byte() -> None:
 
 
 def test_what_tensile_matches_is_never_guessed() -> None:
-    from dataclasses import replace
-
     good = overrides()[0]
     assert isinstance(good.problem, GemmProblem)
     with pytest.raises(EmissionError, match="rocblas_version"):
@@ -135,6 +135,39 @@ def test_what_tensile_matches_is_never_guessed() -> None:
     assert rocblas.key(replace(good.problem, beta=None), TARGET) is None
     for solution in (Solution("hipblaslt", "3"), Solution("rocblas", "-9"), Solution("rocblas", "12")):
         assert not rocblas.accepts(replace(good, solution=solution))
+
+
+SINGLE = (
+    "./rocblas-bench -f gemm -r f32_r --transposeA T --transposeB N -m 33 -n 96 -k 64 --alpha 1 --lda 67 --ldb 67 "
+    "--beta 0 --ldc 33 "
+)
+
+
+def test_a_product_that_two_functions_compute_has_a_row_for_each() -> None:
+    """Both found by rocBLAS 5.2: ``tests/conformance/test_rocblas_files.py``."""
+    call, message = rocblas.read_bench(SINGLE).records
+    assert isinstance(call, Call)
+    assert message == Message(category="rocblas_bench", function=rocblas.PLAIN, text=call.problem.text)
+    wanted = Override(problem=call.problem, solution=Solution("rocblas", "-21"), target=TARGET)
+    (file,) = rocblas.write([wanted], TARGET)
+    assert file.data.decode().splitlines()[1:] == [
+        "T,N,33,96,1,64,1,0,67,67,33,0,0,0,f32_r,f32_r,f32_r,11",
+        "T,N,33,96,1,64,1,0,67,67,33,f32_r,f32_r,f32_r,11",
+    ]
+    mixed = replace(call.problem, d_type="f32_r", a_type="bf16_r", b_type="bf16_r")  # type: ignore[arg-type]
+    (file,) = rocblas.write([replace(wanted, problem=mixed)], TARGET)
+    assert len(file.data.splitlines()) == 2
+
+
+def test_the_misspelt_type_of_its_logs_is_read_as_the_override_file_spells_it() -> None:
+    text = (
+        "./rocblas-bench -f gemm_ex --transposeA N --transposeB T -m 7 -n 16 -k 1 --alpha 1 --a_type i8_r --lda 7 "
+        "--b_type i8_r --ldb 16 --beta 0 --c_type i_r32 --ldc 7 --d_type i_r32 --ldd 7 --compute_type i_r32 --algo 0 "
+        "--solution_index 0 --flags 0 "
+    )
+    (call,) = rocblas.read_bench(text).records
+    assert isinstance(call, Call)
+    assert rocblas.key(call.problem, TARGET) == "N,T,7,16,1,1,1,0,7,16,7,i8_r,i32_r,i32_r"
 
 
 trans: st.SearchStrategy[Trans] = st.sampled_from(["N", "T"])

@@ -14,7 +14,7 @@ from analyzers.overrides.look_up import look_up
 from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.rocblas import OVERRIDE_FORMAT, key
 from logparse.formats import rocblas
-from logparse.model import GemmProblem, Override, Solution
+from logparse.model import GemmProblem, Override, Solution, problem_from_text
 from tests.analyzers.example import gemm
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.formats.test_rocblas import TARGET, problems
@@ -199,3 +199,16 @@ def test_of_several_rows_of_one_call_the_latest_counts() -> None:
     assert isinstance(gemm, GemmProblem)
     reading = OVERRIDE_FORMAT.reader("o.csv", (HEAD + ROW + ROW.replace("3788", "12")).encode(), {})
     assert look_up(OVERRIDE_FORMAT, reading, gemm).solution == rocblas.solution_of(12)
+
+
+def test_calls_of_rocblas_sgemm_need_rows_with_strides_of_0() -> None:
+    problem = problem_from_text(
+        "gemm trans=T,N mnk=33,96,64 batch=1,- ld=67,67,-,33 stride=0,0,-,0 type=f32_r,f32_r,-,f32_r "
+        "compute=f32_r,? activation=none,0 aux=0,- bias=0,-,- scale=-,-,-,-,0 swizzle=-,- beta=zero"
+    )
+    for strides, plain in (("", False), ("0,0,0,", True), ("1,1,1,", False), ("0,0,1,", None)):
+        row = f"T,N,33,96,1,64,1,0,67,67,33,{strides}f32_r,f32_r,f32_r,11"
+        reading = OVERRIDE_FORMAT.reader("file", f"{HEAD}{row}\n".encode(), {})
+        report = OVERRIDE_FORMAT.reported("file", reading, [(rocblas.PLAIN, problem.text)])[problem.text]
+        assert (look_up(OVERRIDE_FORMAT, reading, problem, key=report.key).row is not None) == (plain is True)
+        assert (look_up(OVERRIDE_FORMAT, reading, problem).row is not None) == (plain is False)

@@ -56,6 +56,16 @@ class Library:
         ask(*self.arguments(call), BY_INDEX, 0, found, ctypes.byref(count))
         return sorted(found)  # the library lists them in no order
 
+    def run_plain(self, call):
+        """A single product through ``rocblas_hgemm``, ``_sgemm`` or ``_dgemm``."""
+        _, *sizes, a, a_type, lda, b, _, ldb, beta, c, c_type, ldc, _, _, _, _ = self.arguments(call)
+        del a_type, c_type
+        letter = {"f16_r": "h", "f32_r": "s", "f64_r": "d"}[call[9]]
+        self.launched()
+        if self.rocblas[f"rocblas_{letter}gemm"](self.handle, *sizes, a, lda, b, ldb, beta, c, ldc):
+            return None
+        return self.launched().decode()
+
     def run(self, call, index):
         self.launched()
         algorithm = BY_INDEX if index else STANDARD

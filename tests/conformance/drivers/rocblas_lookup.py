@@ -11,6 +11,7 @@ the library's version.  Then:
 * ``["launched", [[call, index], …]]``: per pair the launches of that solution (0: the library's choice); null where it
   is refused
 * ``["file", path]``: the launches of each call under that override file
+* ``["plain", path]``: those of each call through ``rocblas_sgemm`` and its kind
 """
 
 import json
@@ -34,7 +35,7 @@ def main():
         os.environ["ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH"] = about
         for call in calls:  # kernels are loaded as calls need them, and an index of what is not loaded is passed over
             library.run(call, 0)
-        return [library.run(call, 0) for call in calls]
+        return [library.run_plain(call) if kind == "plain" else library.run(call, 0) for call in calls]
 
     for line in sys.stdin:
         question = json.loads(line)
