@@ -369,8 +369,10 @@ def _with_layouts(
 ) -> list[Finding]:
     """The findings with what other layouts take, where a replay on a comparable device measured it."""
     measured = what_ifs(tables, settings, LAYOUTS)
+    if not measured:
+        return list(findings)
     texts = [x.problem.text for x in findings if x.problem is not None]
-    ways = meant(tables, pd.Series(texts, dtype="object"), measured) if measured and texts else {}
+    ways = meant(tables, pd.Series(texts, dtype="object"), measured) if texts else {}
     out = []
     for finding in findings:
         own = facts.get(str(finding.evidence.source_id), {})
