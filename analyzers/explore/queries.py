@@ -61,7 +61,7 @@ PRESETS: Mapping[str, Sequence[str]] = {
     "Times": ("total_us", "calls", "time_us", "then_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),
     "Solutions": ("saving_us", "time_us", "pick", "then_us", "best", "solutions", "finding"),
     "Where from": ("total_us", "calls", "operation", "dtype", "layout", "device", "file"),
-    "Two runs": ("here_us", "other_us", "change", "moved", "total_us", "calls", "device"),
+    "Two runs": ("here_us", "other_us", "change", "moved", "total_us", "device"),
 }
 """Sets of the table's columns beside the label, the first one shown at first."""
 BESIDE = "Two runs"

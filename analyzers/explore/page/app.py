@@ -28,7 +28,7 @@ from analyzers.explore.page import components
 from analyzers.explore.page.address import LOOPBACK, tunnel
 from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.paste import advice
-from analyzers.explore.page.views import BELOW, POINTS, clicked, draw, draw_below
+from analyzers.explore.page.views import POINTS, clicked, draw, draw_later, later
 from analyzers.explore.selection import Selection, from_url
 from logparse.errors import LogparseError
 from logparse.sql import query
@@ -284,10 +284,11 @@ def _content(app: Dash, pages: Pages) -> None:
     )  # fmt: skip  # type: ignore[untyped-decorator]
     def figures(search: str | None, theme: str, webgl: bool | None, version: int, shown: list[Any] | None) -> Any:
         chosen = from_url(search).charted()
-        now = [chosen.url(), theme, version, chosen.view in BELOW]
-        if not theme or webgl is None or now == shown:  # the browser has not reported these yet, or all of it is drawn
+        now = [chosen.url(), theme, version]
+        drawn_already = shown is not None and shown[:3] == now
+        if not theme or webgl is None or drawn_already:  # the browser has not reported these yet, or all of it is drawn
             return no_update
-        anew = shown is None or [from_url(shown[0]).view, *shown[1:]] != [chosen.view, *now[1:]]
+        anew = shown is None or [from_url(shown[0]).view, *shown[1:3]] != [chosen.view, theme, version]
         page = pages.of(chosen)
         try:
             with page.cursor(first_view=_first_view(chosen)) as con:
@@ -303,7 +304,7 @@ def _content(app: Dash, pages: Pages) -> None:
             no_update if i in unchanged else components.height_of(x) if (x := shown_at.get(i)) else {"display": "none"}
             for i in places
         ]
-        return now, *drawn, *heights
+        return [*now, later(chosen, anew=anew)], *drawn, *heights
 
     # What is below the screen is made when the browser has drawn what is on it and has nothing else to do.
     app.clientside_callback(  # type: ignore[no-untyped-call]
@@ -314,22 +315,27 @@ def _content(app: Dash, pages: Pages) -> None:
         prevent_initial_call=True,
     )
 
-    @app.callback(
-        Output("chart-2", "figure", allow_duplicate=True), Output("chart-2", "style", allow_duplicate=True),
-        Input("below", "data"),
-        prevent_initial_call=True,
-    )  # fmt: skip  # type: ignore[untyped-decorator]
+    @app.callback(Output("late", "data"), Input("below", "data"), prevent_initial_call=True)  # type: ignore[untyped-decorator]
     def below(shown: tuple[str, str, int, bool] | None) -> Any:
         if not shown:  # Dash calls once before the browser has sent anything
-            return no_update, no_update
+            return no_update
         search, theme, *_ = shown
         chosen = from_url(search)
         try:
-            with pages.of(chosen).cursor() as con:
-                made = draw_below(con, chosen, theme_of(theme))
+            with pages.of(chosen).cursor(first_view=_first_view(chosen)) as con:
+                made = draw_later(con, chosen, theme_of(theme))
         except LogparseError:
             made = None
-        return (no_update, {"display": "none"}) if made is None else (made.plain(), components.height_of(made))
+        return no_update if made is None else [shown, made[0], made[1].plain(), components.height_of(made[1])]
+
+    # What was made for another view or filter than is shown by now is not drawn.
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("explore", "late"),
+        Output("charts", "data-seen"),
+        Input("late", "data"),
+        State("shown", "data"),
+        prevent_initial_call=True,
+    )
 
 
 def _details(app: Dash, pages: Pages) -> None:

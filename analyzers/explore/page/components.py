@@ -65,6 +65,7 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
             dcc.Store(id="filters", data=None),
             dcc.Store(id="shown", data=None),
             dcc.Store(id="below", data=None),
+            dcc.Store(id="late", data=None),
             dcc.Store(id="opened", data=""),
             dcc.Download(id="download"),
             html.A("Skip to the table", href="#table-box", className="skip"),
@@ -220,6 +221,10 @@ def _column(name: str, title: str) -> dict[str, object]:
             **({"pinned": "left"} if name == "label" else {}),
         }
     heading, _, unit = title.removesuffix(")").partition(" (")
+    if name == "change":
+        signed = "params.value == null ? '' : d3.format('+,.1f')(params.value)"
+        as_change = {**_AS_NUMBER, "valueFormatter": {"function": signed}}
+        return {**shown, "headerName": title, "width": _NUMBER_WIDTH + 14, **as_change}
     if unit not in _UNITS:
         return {**shown, "headerName": title, "width": _NUMBER_WIDTH, **_AS_NUMBER}
     scaled = f"duration(params.value, {_UNITS[unit]:g})"

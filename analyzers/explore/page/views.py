@@ -32,6 +32,8 @@ BOXES: Mapping[tuple[str, int], tuple[tuple[str, float], tuple[str, float]]] = {
 }
 """Charts in which a box selects: the numbers on their axes, and what one unit of the axis is in the column's."""
 POINTS = ("roofline", "weights", "compare")  # views whose chart is drawn by WebGL
+STAYING = ("overview", "files")
+"""Views whose first chart stays while only a filter changes: below the table, made later; or of no filter at all."""
 LINES = 150  # of parallel coordinates; more cannot be followed, and the browser draws a thousand marks in 0.1 s
 
 
@@ -39,17 +41,24 @@ def draw(
     con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme, names: tuple[str, str], *, anew: bool = True
 ) -> list[Figure | None]:
     """The figures of the selection's view, three at most; None for one that no selection changes, unless ``anew``, and
-    for the one that ``draw_below`` makes.
+    for the one that ``draw_later`` makes.
     """
+    if chosen.view in STAYING and not anew:
+        return [None]
     made: list[Figure | None] = [_fitted(x, chosen) for x in CHARTS[chosen.view](con, chosen, theme, names)]
-    if chosen.view == "files" and not anew:  # no selection changes it
-        made = [None]
-    return [*made, None] if chosen.view in BELOW else made
+    return [*made, None] if chosen.view == "shapes" else made
 
 
-def draw_below(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme) -> Figure | None:
-    """The last figure of a view that has more than fit on a screen: made once the others are there."""
-    return _fitted(BELOW[chosen.view](con, chosen, theme), chosen) if chosen.view in BELOW else None
+def later(chosen: Selection, *, anew: bool) -> bool:
+    """Whether a chart of the view is made once all others are there."""
+    return chosen.view == "shapes" or (chosen.view == "overview" and not anew)
+
+
+def draw_later(con: duckdb.DuckDBPyConnection, chosen: Selection, theme: Theme) -> tuple[int, Figure] | None:
+    """The chart of a view that is below the screen, and its place."""
+    if chosen.view == "overview":
+        return 0, _fitted(_overview(con, chosen, theme, ("", ""))[0], chosen)
+    return (2, _fitted(_side_by_side(con, chosen, theme), chosen)) if chosen.view == "shapes" else None
 
 
 def _fitted(figure: Figure, chosen: Selection) -> Figure:
@@ -188,4 +197,3 @@ CHARTS: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, Theme, tupl
     "files": _files,
     "sql": _none,
 }
-BELOW: Mapping[str, Callable[[duckdb.DuckDBPyConnection, Selection, Theme], Figure]] = {"shapes": _side_by_side}

@@ -53,7 +53,7 @@ def test_no_callback_waits_for_one_that_waits_for_it(client: FlaskClient) -> Non
         for made in callback["output"].strip(".").split("..."):
             after.add(made.partition("@")[0], *needed)
     order = list(after.static_order())  # raises CycleError
-    assert order.index("url.search") < order.index("shown.data") < order.index("chart-2.figure")
+    assert order.index("url.search") < order.index("shown.data") < order.index("late.data")
 
 
 def test_every_input_of_a_call_counts(client: FlaskClient) -> None:

@@ -207,6 +207,11 @@
       if (webgl) warm();
       return shown?.[3] ? shown : dash_clientside.no_update;
     },
+    late: (given, shown) => {
+      const [made, place, figure, style] = given || [];
+      if (given && JSON.stringify(made) === JSON.stringify(shown)) dash_clientside.set_props(`chart-${place}`, { figure, style });
+      return '';
+    },
     // The table sorted and filtered as in the URL; what the user changes goes there.
     arrange: async (wanted) => {
       const grid = await dash_ag_grid.getApiAsync('table');
