@@ -230,6 +230,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    gc.unfreeze()  # or DuckDB's module reports at the end what nothing has freed
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left"] = session.config.stash.get(_LEFT, 0)
 
