@@ -144,7 +144,8 @@ def _facts_of(word: str, formats: Sequence[Format]) -> Iterable[Fact]:
     try:
         facts = _json_facts(file) if file.name.endswith(".json") else _file_facts(file, formats)
     except OSError as error:
-        fact = f", and no fact; these are {', '.join(FACTS)} and validator:NAME" if equals else ""
+        names = f"{', '.join(FACTS)} and validator:NAME; each takes a --target of its own"
+        fact = f", and no fact NAME=VALUE; names are {names}" if equals else ""
         raise UsageError(f"--target {word}: {error.strerror or error}{fact}") from error
     if not facts:
         raise UsageError(

@@ -163,7 +163,7 @@ def test_wrong_usage_is_reported(job: Store, tmp_path: Path) -> None:
         lint_files([str(tmp_path / "empty.csv")])
     with pytest.raises(InputError, match="--as csv: one of hipblaslt-tuning-file"):
         lint_files([TUNED], format="csv")
-    with pytest.raises(InputError, match=r"foo=bar: No such file.* and no fact; these are arch"):
+    with pytest.raises(InputError, match=r"foo=bar: No such file.* and no fact NAME=VALUE; names are arch"):
         lint_files([TUNED], ["foo=bar"])
     with pytest.raises(InputError, match="there is job"):
         tables_at("jbo", job.url)
