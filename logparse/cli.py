@@ -22,7 +22,7 @@ app, verb = program_of(
 )
 
 
-@verb("logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv")
+@verb("logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv", wide=True)
 def ingest(
     paths: Annotated[list[str], argument("Files, folders, globs, URLs; `-` for standard input.")],
     store: opt.Store = None,

@@ -22,12 +22,14 @@ class Done:
     stderr: str
 
 
-def run(*words: str) -> Done:
-    """``logparse WORD…`` with its outputs, as wide as they are where no terminal is."""
+def run(*words: str, columns: int | None = None) -> Done:
+    """``logparse WORD…`` with its outputs, as wide as they are where no terminal is, or ``columns``."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     code: object = 0
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.delenv("COLUMNS", raising=False)
+        if columns is not None:
+            patch.setenv("COLUMNS", str(columns))
         patch.setattr(sys, "argv", ["logparse", *words])
         try:
             main()

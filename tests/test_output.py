@@ -205,6 +205,12 @@ def test_tables_fit_and_break_no_number(
             assert number in whole
 
 
+def test_what_a_table_names_as_remedy_is_an_option_of_the_verb(tmp_path: Path) -> None:
+    words = ["ingest", str(LOG), "--store", str(tmp_path)]
+    assert "foreign (--wide shows every column)" in run(*words, columns=80).stdout
+    assert "foreign" in run(*words, "--wide", columns=80).stdout.splitlines()[0]
+
+
 @pytest.fixture
 def samples_store(samples: Store) -> str:
     return samples.url
@@ -344,7 +350,7 @@ def test_what_may_mean_percent_or_a_hundred_times_as_much_is_refused(text: str) 
         (("diff", "a", "b", "--floor", "-1"), "greater than or equal to 0"),
         (("capture", "--print", "--masks", "nosuch"), "'nosuch' is no category; there is 1 error"),
         (("ingest", LOG, "--engine", "spark"), "--engine spark: one of local, ray"),
-        (("recommend", "--target", "nosuch=1"), "these are arch"),
+        (("recommend", "--target", "nosuch=1"), "names are arch"),
         (("recommend", "--target", "cu_count=abc"), "cu_count is a number of compute units"),
         (("recommend", "--slow-factor", "nan"), "greater than or equal to 0"),
         (("replay", "--dry-run", "--solution", "foo"), "--solution foo: package.module:callable"),
@@ -557,7 +563,7 @@ def test_empty_columns_are_left_out_before_others() -> None:
     )
     assert drawn(table, 31).splitlines()[::3] == [
         " state     problem   pick",
-        "not shown: a_us (--wide shows every column)",
+        "not shown: a_us",
     ]
 
 
@@ -566,7 +572,7 @@ def test_names_that_the_locale_cannot_hold(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "é").mkdir()
     shutil.copy(LOG, tmp_path / "é" / "x.log")
     environ = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    words = ["ingest", str(tmp_path / "é" / "x.log"), "--store", str(tmp_path / "s"), "--run", "r"]
+    words = ["ingest", str(tmp_path / "é" / "x.log"), "--store", str(tmp_path / "s"), "--run", "r", "--wide"]
     out = subprocess.run(
         [sys.executable, "-m", "logparse", *words], env=environ, cwd=ROOT, capture_output=True, check=False
     )

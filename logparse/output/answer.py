@@ -126,21 +126,23 @@ def show(
     how: TableFormat | None = None,
     out: str | None = None,
     *,
-    wide: bool = False,
+    wide: bool | None = False,
     n: int | None = None,
 ) -> None:
     """Print an answer, or write its table to the file ``out``, in the format ``how`` or that of the file's ending.
 
-    ``n``: the first rows of each table only.  Raises UsageError for Parquet on a terminal, OSError where the file
+    ``n``: the first rows of each table only.  ``wide``: every column on any terminal; None: the verb has no such
+    option.  Raises UsageError for Parquet on a terminal, OSError where the file
     cannot be written.
     """
     how = format_of(how, out)
     if how is TableFormat.table:
         stream = sys.stderr if answer.aside else sys.stdout
         width = None if wide or out is not None else terminal_width()
+        remedy = "--wide shows every column" if wide is not None else ""
         with open(out, "w", encoding="utf-8") if out is not None else contextlib.nullcontext(stream) as sink:
             for block in chain(answer.blocks, answer.notes()):
-                sink.write(f"{printable(block)}\n" if isinstance(block, str) else drawn(block[:n], width))
+                sink.write(f"{printable(block)}\n" if isinstance(block, str) else drawn(block[:n], width, remedy))
     else:
         _write(arrow(answer.made, answer.of)[:n], how, out)
     for line in answer.errors:

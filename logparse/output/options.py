@@ -147,8 +147,9 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
     """A program without verbs yet, and the decorator that makes a function one of them.
 
     The function's answer is printed in the chosen format and sets the exit code.  The decorator takes an example for
-    the verb's help; ``table``: the answer has a table, so the verb gets the options for its format; ``passes_on``: the
-    words after the first argument are another program's.
+    the verb's help; ``table``: the answer has a table, so the verb gets the options for its format; ``wide``: of these
+    only the one for every column, as the answer's table is for the terminal alone; ``passes_on``: the words after the
+    first argument are another program's.
     """
     app = typer.Typer(
         no_args_is_help=True,
@@ -160,10 +161,12 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
     )
     app.callback(cls=_Group)(_program)
 
-    def verb(example: str, *, table: bool = False, passes_on: bool = False) -> Callable[[Verb], Verb]:
+    def verb(
+        example: str, *, table: bool = False, wide: bool = False, passes_on: bool = False
+    ) -> Callable[[Verb], Verb]:
         def register(function: Verb) -> Verb:
             limit = {} if "n" in inspect.signature(function).parameters else _LIMIT
-            how = {**limit, **_HOW} if table else {}
+            how = {**limit, **_HOW} if table else {"wide": _HOW["wide"]} if wide else {}
 
             @wraps(function)
             def command(**values: Any) -> None:
@@ -171,8 +174,7 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
                 format_of(chosen.get("format"), chosen.get("output"))  # refuses now, not after the work
                 answer = function(**values)
                 with quiet_pipe():
-                    wide, n = chosen.get("wide", False), chosen.get("n")
-                    show(answer, chosen.get("format"), chosen.get("output"), wide=wide, n=n)
+                    show(answer, *map(chosen.get, ("format", "output")), wide=chosen.get("wide"), n=chosen.get("n"))
                 if answer.code:
                     raise typer.Exit(answer.code)
 

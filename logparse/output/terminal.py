@@ -43,9 +43,9 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
 
 
-def drawn(block: pd.DataFrame | pa.Table | Rows, width: int | None) -> str:
+def drawn(block: pd.DataFrame | pa.Table | Rows, width: int | None, remedy: str = "") -> str:
     """The table as text, numbers right-aligned; to fit ``width`` columns but a problem are left out, empty ones first,
-    then the last, and texts shortened.
+    then the last, and texts shortened.  ``remedy``: how to get what is left out.
     """
     columns = _columns(block)
     if not columns:
@@ -59,7 +59,7 @@ def drawn(block: pd.DataFrame | pa.Table | Rows, width: int | None) -> str:
     lines.append(" " + "─" * (sum(column.room + _GAP for column in shown) - _GAP))
     for cells in zip_longest(*(column.cells for column in shown), fillvalue=""):
         lines += map(line, zip_longest(*map(_Column.lines, shown, cells), fillvalue=""))
-    more = f"not shown: {', '.join(left_out)} (--wide shows every column)\n" if left_out else ""
+    more = f"not shown: {', '.join(left_out)}{remedy and f' ({remedy})'}\n" if left_out else ""
     return "\n".join(lines) + "\n" + more
 
 
