@@ -167,6 +167,7 @@ LONGEST = [
     "tests/analyzers/evidence/test_runs.py",
     "tests/analyzers/explore/test_serve.py",
     "tests/ingest/test_byte_ranges.py",
+    "tests/test_location.py",
     "tests/analyzers/test_tune.py",
     "tests/store/test_joint.py",
     "tests/analyzers/recommend/test_recommend.py",

@@ -18,14 +18,11 @@ from logparse.store import open_store
 from tests.conftest import ROOT, sized, start_cluster
 from tests.ingest.test_ingest import bench, counts
 
-INTERRUPTED = (
-    "tests/analyzers/measure/test_replay_on_ray.py::test_interrupt_keeps_what_was_measured_and_ends_the_actors"
-)
 CONTRACT = (
     "tests/executors/test_executors.py",
     "tests/executors/test_ingest_on_ray.py::test_a_file_that_fails_fails_alone",
     "tests/analyzers/measure/test_replay_on_ray.py::test_a_recording_gives_the_same_findings_on_a_cluster",
-    INTERRUPTED,
+    "tests/analyzers/measure/test_replay_on_ray.py::test_interrupt_keeps_what_was_measured_and_ends_the_actors",
 )
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -72,9 +69,10 @@ def test_the_command_ingests_through_a_client(address: str, tmp_path: Path) -> N
     assert [x.state for x in ingest([str(tmp_path / "*.log")], store)] == ["unchanged"] * 3
 
 
-@pytest.mark.parametrize("tests", [(INTERRUPTED,), pytest.param(CONTRACT, marks=pytest.mark.nightly)], ids=["", "all"])
-def test_the_contract_holds_through_a_client(address: str, tests: tuple[str, ...]) -> None:
+@pytest.mark.nightly
+def test_the_contract_holds_through_a_client(address: str) -> None:
     """Results, failures, deaths, cancelled tasks, ranges, and the actors of a replay: the same tests, from outside."""
-    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-k", "not local", "-x", *tests]
+    options = ["-q", "-n0", "-p", "no:cacheprovider", "-k", "not local", "-x"]
+    command = [sys.executable, "-m", "pytest", *options, *CONTRACT]
     done = run(command, RAY_ADDRESS=address)
     assert done.returncode == 0, done.stdout[-4000:]
