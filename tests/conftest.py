@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import os
@@ -231,9 +232,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    gc.unfreeze()  # or DuckDB's module reports at the end what nothing has freed
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left"] = session.config.stash.get(_LEFT, 0)
+    else:
+        gc.unfreeze()  # or DuckDB's module reports at the end what nothing has freed
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker's process ends after its exit functions: to free all that thousands of tests imported takes seconds."""
+    if hasattr(config, "workeroutput"):
+        atexit.register(os._exit, 0)  # registered first, so called last
 
 
 @pytest.hookimpl(optionalhook=True)
