@@ -39,9 +39,8 @@ def ingest(
     from logparse.ingest.render import answer
 
     with open_executor(engine, jobs) as executor, Bar("ingest", of_bytes=True) as bar:
-        shown = bar.advance if bar.shown else None
-        reading = partial(ingest_at, store, paths, progress=shown, total=bar.begin, executor=executor, pid=pid)
-        return answer(reading(run=run, format=format, max_ratio=max_ratio), run)
+        reading = partial(ingest_at, store, paths, total=bar.begin, executor=executor, run=run, format=format, pid=pid)
+        return answer(reading(max_ratio=max_ratio, progress=bar.advance if bar.shown else None), run)
 
 
 @verb("logparse capture --dir logs -- torchrun --nproc-per-node 8 train.py", passes_on=True)
@@ -93,12 +92,11 @@ def tune(
 ) -> Answer:
     """Capture a job, replay, recommend, run it again with the files and settings, and verify."""
     from analyzers.measure.replay import seconds
-    from analyzers.tune.verb import Tuning
-    from analyzers.tune.verb import tune as tuned
+    from analyzers.tune import verb
 
-    tuning = Tuning(steps=steps, budget_s=seconds(budget), out=out)
-    held = opened(store, create=True)
-    return Answer(code=tuned(command, held, tuning, lambda line: typer.echo(printable(line), err=True)), aside=True)
+    tuning, held = verb.Tuning(steps=steps, budget_s=seconds(budget), out=out), opened(store, create=True)
+    code = verb.tune(command, held, tuning, lambda line: typer.echo(printable(line), err=True))
+    return Answer(code=code, aside=True)
 
 
 @verb("logparse recommend --target tunableop_results0.csv --out overrides", table=True)
@@ -125,8 +123,7 @@ def recommend(
     """Rank what is worth changing, and write the override files."""
     from analyzers.analyzer import Settings
     from analyzers.evidence.target import target_from
-    from analyzers.overrides import WRITERS
-    from analyzers.recommend import render, verb
+    from analyzers.recommend import verb
     from logparse.formats import FORMATS
 
     settings = Settings(
@@ -143,12 +140,7 @@ def recommend(
         target=target_from(target or [], FORMATS),
     )
     found = verb.advise(opened(store), settings, run)
-    try:
-        made = verb.write(found, settings, WRITERS, out, gpus, own or [])
-    except OSError as error:  # the ranking is worth printing all the same
-        why = f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"
-        return replace(render.answer(found, [], [], n, actions=actions), errors=[why], code=1)
-    return render.answer(found, *made, n, actions=actions)
+    return verb.answer(found, settings, out, gpus, own or [], n, actions=actions)
 
 
 @verb("logparse replay --kind conv --direction W --budget 10m", table=True)
@@ -221,8 +213,7 @@ def top(
     rows = lookup.ranked(held, by=by, kind=kind, n=n, run=of)
     if not rows.num_rows:
         return Answer([lookup.no_problem(of, kind)], rows, "top")
-    notes = partial(remarks_of, held, of)
-    return Answer([rows.drop_columns("text")], rows, "top", notes=lambda: (f"note: {x}" for x in notes()))
+    return Answer([rows.drop_columns("text")], rows, "top", notes=lambda: (f"note: {x}" for x in remarks_of(held, of)))
 
 
 @verb("logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'", table=True)
@@ -333,12 +324,9 @@ def coverage(
     run: opt.Run = None,
 ) -> Answer:
     """Replay a run's calls against override files: what they cover, and which rows can never hit."""
-    from analyzers.evidence.runs import tables_at, tables_to_check
     from analyzers.proof import render, verbs
 
-    if against and run:
-        raise typer.BadParameter("--against names the run, as STORE#RUN; --run is one of --store", param_hint="--run")
-    tables = tables_at(against, store, tables_to_check) if against else tables_to_check(opened(store), run)
+    tables = verbs.workload(against, store, run)
     return render.coverage_answer(tables, *verbs.cover(files, tables, target or [], wildcards=wildcards))
 
 
@@ -367,9 +355,7 @@ def diff(
     floor: Annotated[float, option("Changes of a call by at most this many µs count as the same.", min=0.0)] = 0.0,
     overrides: Annotated[opt.Words, option("Old override files, for an upgrade plan.")] = None,
     markdown: Annotated[Path | None, option("Write a section for a pull request.")] = None,
-    junit: Annotated[
-        Path | None, option("Write JUnit XML: a failure per problem that got slower, or that nothing was compared.")
-    ] = None,
+    junit: Annotated[Path | None, option("Write JUnit XML: what got slower, or that nothing was compared.")] = None,
     junit_all: Annotated[bool, option("JUnit XML with a case per problem.", "--junit-all")] = False,
     store: opt.Store = None,
     n: opt.Count = None,
@@ -459,6 +445,5 @@ def report(
 
 def main() -> None:
     """Entry point: an error that the user can mend prints one line and exits with 1; wrong usage exits with 2."""
-    # A pasted profile record begins with "- {": with a blank before it the parser does not take it for an option.
-    words = [f" {word}" if word.startswith("- ") else word for word in sys.argv[1:]]
+    words = opt.words_of(sys.argv[1:])
     run_program(opt.of_verb(app, words), words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.runs import _existing, tables_at, tables_to_compare
+from analyzers.evidence.runs import _existing, tables_at, tables_to_check, tables_to_compare
 from analyzers.overrides.lint import lint
 from analyzers.overrides.verbs import Unread, lint_files
 from analyzers.proof import coverage as _coverage
@@ -17,9 +17,20 @@ from analyzers.proof.coverage import Coverage
 from analyzers.proof.diff import FAIL_ON, Diff, Step
 from analyzers.proof.verify import Verification
 from analyzers.proof.verify_actions import ActionProof
-from logparse.errors import InputError
+from logparse.errors import InputError, UsageError
+from logparse.store import open_store
 
 # ------------------------------------------------------------------------------------------------------------- checks
+
+
+def workload(against: str | None, store: str | None, run: str | None) -> Tables:
+    """The tables of the run that files are held against: of the word ``against``, else a run of ``store``.
+
+    Raises UsageError where both name a run.
+    """
+    if against and run:
+        raise UsageError("--against names the run, as STORE#RUN; --run is one of --store")
+    return tables_at(against, store, tables_to_check) if against else tables_to_check(open_store(store), run)
 
 
 def cover(

@@ -9,14 +9,17 @@ from pathlib import Path
 
 from analyzers.analyzer import Settings
 from analyzers.evidence.runs import tables_to_analyse
+from analyzers.overrides import WRITERS
 from analyzers.overrides.own_rows import with_own
 from analyzers.overrides.write import Written
 from analyzers.overrides.write import write as write_files
 from analyzers.recommend import apply_module, apply_script, documents
 from analyzers.recommend.override_files import emissions, targets
 from analyzers.recommend.ranking import Recommendation, recommend
+from analyzers.recommend.render import answer as ranking_answer
 from analyzers.recommend.render import proposed, rows
 from logparse.formats.format import Writer
+from logparse.output import Answer
 from logparse.store import Store
 
 _REPLACES = (
@@ -72,6 +75,25 @@ def write(
     written += write_files([] if lines is None else [lines], out)
     notes += _set_aside(out, {file.path for file in written})
     return [*written, *write_files(documents.documents(recommendation, settings, made), out)], notes
+
+
+def answer(
+    found: Recommendation,
+    settings: Settings,
+    out: Path,
+    gpus: int,
+    own: Sequence[str],
+    n: int | None,
+    *,
+    actions: bool,
+) -> Answer:
+    """The ranking with the files that ``write`` wrote; it is worth printing also where they cannot be written."""
+    try:
+        made = write(found, settings, WRITERS, out, gpus, own)
+    except OSError as error:
+        why = f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"
+        return replace(ranking_answer(found, [], [], n, actions=actions), errors=[why], code=1)
+    return ranking_answer(found, *made, n, actions=actions)
 
 
 def _set_aside(out: Path, written: Collection[Path]) -> list[str]:

@@ -194,6 +194,11 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
     return app, verb
 
 
+def words_of(arguments: Sequence[str]) -> list[str]:
+    """A pasted profile record begins with ``- {``: with a blank before it the parser does not take it for an option."""
+    return [f" {word}" if word.startswith("- ") else word for word in arguments]
+
+
 def of_verb(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
     """The program with only the verb that ``words`` begin with, if they do: making the options of all takes longer."""
     named = [command for command in app.registered_commands if words and command.name == words[0]]
