@@ -10,6 +10,7 @@ def program() -> None:
     from logparse.cli import main
     from logparse.output.program import end_process
 
+    code: object = 0
     try:
         main()
     except SystemExit as ended:

@@ -48,13 +48,18 @@ class Prediction:
         return self.time_us * (1 - (self.regret or 0.0))
 
 
+def spread(rows: pd.DataFrame) -> pd.DataFrame:
+    """At most ``MOST`` rows, evenly over all of them."""
+    return rows.iloc[:: max(1, -(-len(rows) // MOST))]
+
+
 class Predictor:
     """``measured``: by problem text ``time_us`` (of the pick, µs) and ``regret`` (missing: unknown)."""
 
     def __init__(self, measured: pd.DataFrame, *, large: float = LARGE) -> None:
         self._large = large
         rows = measured[measured["time_us"] > 0].sort_index()
-        rows = rows.iloc[:: max(1, -(-len(rows) // MOST))]
+        rows = spread(rows)
         found: dict[str, list[tuple[Coordinates, Problem, float, float]]] = {}
         for text, time_us, regret in zip(rows.index, rows["time_us"], rows["regret"], strict=True):
             problem = problem_from_text(str(text))

@@ -234,7 +234,7 @@ def _rows_with(con: duckdb.DuckDBPyConnection, text: str) -> tuple[str, list[obj
 
 
 def _summed(con: duckdb.DuckDBPyConnection, chosen: Selection) -> tuple[str, list[object]] | None:
-    """The table as of ``sums`` of all that the selection leaves but for its facets; None where there is none."""
+    """The table of sums over what the search leaves, without the facets; None where other filters are chosen, too."""
     if not replace(chosen, values={}).filters:
         return "sums", []
     if replace(chosen, values={}, search="").filters:

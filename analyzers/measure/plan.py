@@ -11,7 +11,7 @@ import pandas as pd
 from analyzers.evidence.cells import count_of
 from analyzers.evidence.efficiency import efficiencies
 from analyzers.evidence.joins import agreed_facts, facts_by_source, is_default
-from analyzers.evidence.predictions import Prediction, Predictor
+from analyzers.evidence.predictions import Prediction, Predictor, spread
 from analyzers.evidence.target import device_of_file, same_device
 from analyzers.evidence.transfer import transferred
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, layer_of, problem_from_text
@@ -186,8 +186,8 @@ def _measured(tables: Mapping[str, pd.DataFrame], run: str | None) -> tuple[pd.D
     for _, sources in sorted(others.items()):
         there = _best_and_default(rows[rows["source_id"].isin(sources)], tables["facts"])
         both = pd.DataFrame({"source_us": there["time_us"], "target_us": measured["time_us"]}).dropna()
-        left = there["time_us"].drop(both.index)
-        times = transferred(left, both, facts[sources[0]], own)
+        left = spread(there.drop(both.index))["time_us"]
+        times = transferred(left, spread(both), facts[sources[0]], own)
         moved.append(there.loc[times.index].assign(time_us=times))
     elsewhere = pd.concat(moved)
     return measured, elsewhere[~elsewhere.index.duplicated()]

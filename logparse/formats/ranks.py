@@ -34,7 +34,9 @@ WORKER = r"(?:\x1b\[\d{1,3}m)?\((?:[^()\n]{1,80}? )?pid=(?P<pid>\d{1,18})(?:, ip
 """The worker that Ray, vLLM and SGLang name before each of its lines; Ray colours it (ray/_private/worker.py)."""
 _CLOCK = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _SENDER = r"(?:[\w.-]{1,255} [^\s\[\]:]{1,64}\[\d{1,18}\]|(?=[A-Za-z_]*[\d.-])\w[\w.-]{0,254} [^\s\[\]:]{1,64}): "
-"""Host and program of syslog.  Without a process a host has a digit, dot or hyphen: ``hipBLASLt version: `` is none."""
+"""Host and program of syslog.  Where no process follows, the host must contain a digit, dot or hyphen, so that
+``hipBLASLt version: `` is not taken for one.
+"""
 _STAMP = (
     rf"(?:{_CLOCK} (?:std(?:out|err) [FP] )?|\[{_CLOCK}\] "
     rf"|[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d (?:{_SENDER})?)"
@@ -47,7 +49,7 @@ MARK = regex(rf"{_BOM}(?:{_STAMP})?(?P<rank>{_RANK})?")
 
 
 def mark_length(line: bytes) -> int:
-    """Length of the mark at a line's start; 0: there is none."""
+    """Length of the mark at a line's start; 0 without a mark."""
     match = MARK.match(line.decode("latin-1"))  # a character per byte; marks are of ASCII
     return 0 if match is None else match.end()
 

@@ -51,7 +51,7 @@ class _Waiting:
 
 
 class Thread:
-    """What one thread's log has named so far, or that of several whose lines nothing tells apart (``shared``)."""
+    """The problems that one thread's lines have named so far; ``shared``: they are of several threads, unmarked."""
 
     def __init__(self, typed: str | None = None) -> None:
         self.shared = False
