@@ -15,6 +15,8 @@ from analyzers.evidence.tails import Tail, gradients, tails, trains
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 
+OPERAND_TYPES: Mapping[str, str] = {x.blas: x.operand for x in TORCH_TYPES}
+"""By the model's name of a matrix type, PyTorch's name of it."""
 Image = tuple[int, int, int, int]
 """Sizes n, c, h, w of a tensor that a convolution reads or writes."""
 
@@ -154,7 +156,7 @@ def _gelus(tables: Tables) -> tuple[Work, ...]:
     backward = [("gelu_backward", 2, x.problem, x.calls, x.us) for x in gradients(tables)]
     out = []
     for name, tensors, p, calls, us in (*forward, *backward):
-        dtype = next((x.python.removeprefix("torch.") for x in TORCH_TYPES if x.blas == p.d_type), None)
+        dtype = OPERAND_TYPES.get(p.d_type or "")
         if dtype is not None and p.m is not None and p.n is not None and p.batch_count == 1:
             tensor = Operand(dtype, (p.n, p.m), (p.m, 1))
             one = OperatorProblem(f"aten::{name}", (*[tensor] * tensors, ""))  # both forms of GELU take as long

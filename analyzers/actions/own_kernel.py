@@ -15,16 +15,14 @@ from typing import TypeAlias
 
 from analyzers.actions import fused_epilogue
 from analyzers.actions.action import Action, Application, Change
-from analyzers.actions.job import Job, Work
+from analyzers.actions.job import OPERAND_TYPES, Job, Work
 from analyzers.actions.ratio import Ratio
 from analyzers.evidence.action_times import HostCost, HostCosts
-from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import GemmProblem, Problem
 
 NAME = "own_kernel"
 LIBRARY = "kernel"
 """Of solutions that are a user's own: ``kernel:package.module:callable``."""
-_TYPES = {x.blas: x.python.removeprefix("torch.") for x in TORCH_TYPES}
 _BEGINS = "# ---- copied into apply.py from here on\n"
 TimedChange: TypeAlias = Callable[[Work, Change], "tuple[float, Ratio] | None"]
 """The time now (µs per run) of all calls, and the time of what they become over it; None where one is not timed."""
@@ -48,7 +46,7 @@ def call_of(problem: Problem) -> Call | None:
     p = problem.normal
     operator = _operator(p)
     types = {x for x in (p.a_type, p.b_type, p.d_type) if x is not None}
-    if operator is None or len(types) != 1 or not types <= _TYPES.keys() or p.batch_mode == "pointer":
+    if operator is None or len(types) != 1 or not types <= OPERAND_TYPES.keys() or p.batch_mode == "pointer":
         return None
     if p.trans_a not in ("N", "T") or p.trans_b not in ("N", "T"):
         return None
@@ -57,7 +55,7 @@ def call_of(problem: Problem) -> Call | None:
     # A column-major matrix is the row-major one of its transpose: x (n × k) is B, y (k × m) is A.
     lda, ldb = p.lda or (p.m if p.trans_a == "N" else p.k), p.ldb or (p.k if p.trans_b == "N" else p.n)
     x, y = ((ldb, 1) if p.trans_b == "N" else (1, ldb)), ((lda, 1) if p.trans_a == "N" else (1, lda))
-    sizes, dtype = (p.n, p.k, p.m), _TYPES[types.pop()]
+    sizes, dtype = (p.n, p.k, p.m), OPERAND_TYPES[types.pop()]
     if p.batch_count == 1:
         return Call(operator, sizes, dtype, x, y)
     if p.stride_a is None or p.stride_b is None or p.stride_d not in (None, p.m * p.n):

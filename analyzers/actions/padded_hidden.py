@@ -52,7 +52,7 @@ def _change(work: Work, job: Job) -> Change | None:
     size, problem = odd_hidden(job), work.problem
     if size is None or (isinstance(problem, GemmProblem) and problem.batch_count != 1):
         return None
-    return padded_change(problem, size)
+    return padded_change(problem, size, lambda operand: True)
 
 
 def _normalised(job: Job, size: int) -> bool:

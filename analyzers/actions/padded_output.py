@@ -1,17 +1,18 @@
 """An output layer (a vocabulary) padded to a multiple of 64: aligned rows let the library use its wide kernels.
 
-Every product and every other operator with that size changes.  The added columns are zero weights at first: as in every
-model whose vocabulary was padded, the softmax runs over them too, and training makes them improbable.
+Its products change, and what reads or writes its weights.  The layer returns its own outputs, a view of what it
+computes, so that what follows (a bias of the model's own, a loss that knows the vocabulary, sampling) is as before; the
+view's gradient, which PyTorch copies into zeros, is charged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from analyzers.actions.action import Action, Application, Change
-from analyzers.actions.job import Job, Work, mapped
+from analyzers.actions.job import OPERAND_TYPES, Job, Work, mapped
 from analyzers.analyzer import once
 from logparse.formats.traces.torch.inputs import contiguous_strides
 from logparse.model import GemmProblem, Operand, OperatorProblem, Problem
@@ -72,11 +73,11 @@ def padded(size: int) -> int:
 
 def _change(work: Work, job: Job) -> Change | None:
     size = odd_output(job)
-    return None if size is None else padded_change(work.problem, size)
+    return None if size is None else padded_change(work.problem, size, lambda operand: operand.sizes[:1] == (size,))
 
 
-def padded_change(problem: Problem, size: int) -> Change | None:
-    """The problem or operator with that size padded wherever it has it; None where it does not."""
+def padded_change(problem: Problem, size: int, grows: Callable[[Operand], bool]) -> Change | None:
+    """The problem with that size padded wherever it has it, an operator in the operands that grow; None without any."""
     if isinstance(problem, GemmProblem):
         if problem.members or size not in (problem.m, problem.n, problem.k):
             return None
@@ -84,7 +85,7 @@ def padded_change(problem: Problem, size: int) -> Change | None:
         return Change(replace(problem, **grown))
     if not isinstance(problem, OperatorProblem):
         return None
-    after = mapped(problem, lambda operand: _grown(operand, size))
+    after = mapped(problem, lambda operand: _grown(operand, size) if grows(operand) else operand)
     return None if after == problem else Change(after)
 
 
@@ -95,6 +96,28 @@ def _grown(operand: Operand, size: int) -> Operand:
     return Operand(operand.dtype, sizes, tuple(contiguous_strides(sizes)))
 
 
+def _added(job: Job) -> tuple[Work, ...]:
+    size = odd_output(job)
+    return () if size is None or not job.trains else tuple(_gradients(job, size))
+
+
+def _gradients(job: Job, size: int) -> Iterator[Work]:
+    """Gradients of the returned view, of each product of the layer: zeros, into which the outputs' gradient is copied.
+
+    Source: PyTorch's ``slice_backward`` (aten/src/ATen/native/TensorShape.cpp).
+    """
+    for work in job.work:
+        p = work.problem
+        if not isinstance(p, GemmProblem) or not is_layer(p) or p.m != size or p.n is None:
+            continue
+        if (dtype := OPERAND_TYPES.get(p.d_type or "")) is not None:
+            wide = padded(size)
+            whole = Operand(dtype, (p.n, wide), (wide, 1))
+            view, source = (Operand(dtype, (p.n, size), (step, 1)) for step in (wide, size))
+            yield Work(problem=OperatorProblem("aten::zero_", (whole,)), calls=work.calls, us=None)
+            yield Work(problem=OperatorProblem("aten::copy_", (view, source, "False")), calls=work.calls, us=None)
+
+
 def _application(job: Job) -> Application | None:
     size = odd_output(job)
     if size is None:
@@ -102,7 +125,8 @@ def _application(job: Job) -> Application | None:
     return Application(
         line=f"give the output layer {padded(size):,} outputs instead of {size:,}",
         model=(f"model = _padded_output(model, {size}, {padded(size)})",),
-        by_hand=f"set the vocabulary in the model's configuration to {padded(size)} (targets stay below {size})",
+        by_hand=f"set the vocabulary in the model's configuration to {padded(size)} (targets stay below {size}): "
+        "the softmax then runs over the added outputs too, and no gradient is copied",
     )
 
 
@@ -112,5 +136,6 @@ ACTION = Action(
     about=f"pad the output layer to a multiple of {MULTIPLE}",
     change=_change,
     application=_application,
-    needs="a checkpoint whose output layer (and tied embedding) is padded likewise",
+    added=_added,
+    needs="checkpoints to be loaded before it: those saved after it hold the padded layer (and tied embedding)",
 )

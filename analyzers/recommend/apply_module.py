@@ -97,6 +97,7 @@ _MODULE = '''"""Actions that logparse recommends, applied by lines in the progra
 Both take names of actions instead, e.g. apply.settings("tf32").
 """
 
+import functools
 import os
 
 import torch
@@ -135,24 +136,27 @@ def _channels_last(module, inputs):
 
 
 def _padded_output(model, size, padded):
-    """The output layers with so many outputs, and embeddings tied to them, get rows of zeros."""
+    """The output layers, and embeddings tied to them, get rows of zeros, whose outputs the layers do not return."""
     grown = {{}}
     for module in model.modules():
         if isinstance(module, torch.nn.Linear) and module.out_features == size:
-            weight = module.weight
-            grown[id(weight)] = torch.nn.Parameter(_with_rows(weight, padded), requires_grad=weight.requires_grad)
-            if module.bias is not None:
-                module.bias = torch.nn.Parameter(_with_rows(module.bias, padded))
+            for tensor in module.parameters(recurse=False):
+                grown[id(tensor)] = tensor, torch.nn.Parameter(_with_rows(tensor, padded), tensor.requires_grad)
+            module.register_forward_hook(functools.partial(_first, size))
     if not grown:
         raise ValueError("no torch.nn.Linear with %d outputs: change the model's own sizes instead" % size)
     for module in model.modules():
-        weight = getattr(module, "weight", None)
-        if weight is not None and id(weight) in grown:
-            module.weight = grown[id(weight)]
-            for name in ("out_features", "num_embeddings"):
-                if hasattr(module, name):
-                    setattr(module, name, padded)
+        for name, tensor in list(module.named_parameters(recurse=False)):
+            if id(tensor) in grown:
+                setattr(module, name, grown[id(tensor)][1])
+                for count in ("out_features", "num_embeddings"):
+                    if hasattr(module, count):
+                        setattr(module, count, padded)
     return model
+
+
+def _first(size, module, inputs, output):
+    return output[..., :size]
 
 
 def _with_rows(tensor, rows):

@@ -24,6 +24,11 @@ class TorchType(NamedTuple):
     conv: str | None = None
     """The model's name of a tensor type, which is MIOpen's."""
 
+    @property
+    def operand(self) -> str:
+        """As the model's operands name it."""
+        return self.python.removeprefix("torch.")
+
 
 TORCH_TYPES: tuple[TorchType, ...] = (
     TorchType("i8_r", "signed char", "Char", 1, "torch.int8", "INT8"),

@@ -109,8 +109,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     assert type(model.inner[0]).__name__ == "_LinearRelu"
     assert (model.inner[0].out_features, model.head.weight.shape) == (320, (PADDED, 320))
     assert model.conv.weight.is_contiguous(memory_format=torch.channels_last)
-    assert after.shape == (2, PADDED)
-    assert torch.allclose(after[:, :OUTPUTS], before, atol=1e-5)
+    assert torch.allclose(after, before, atol=1e-5), "the added outputs are not returned"
     with pytest.raises(ValueError, match="no action 'tf32'"):
         apply.settings("tf32")
 

@@ -15,7 +15,7 @@ from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import Argument, Operand, OperatorProblem
 
 _TYPES: Mapping[str, str] = {
-    **{x.cpp: x.python.removeprefix("torch.") for x in TORCH_TYPES},
+    **{x.cpp: x.operand for x in TORCH_TYPES},
     "bool": "bool",
     "unsigned char": "uint8",
     "short": "int16",
@@ -41,7 +41,7 @@ WITHOUT_KERNELS = frozenset(
 COLLECTIVE = "record_param_comms"
 """The operator of PyTorch's collectives, whose arguments name the collective and the size of its message."""
 _PLAIN = regex(r"[^\s;]*")
-_SCALARS: Mapping[str, str] = {x.scalar: x.python.removeprefix("torch.") for x in TORCH_TYPES} | {
+_SCALARS: Mapping[str, str] = {x.scalar: x.operand for x in TORCH_TYPES} | {
     "Bool": "bool", "Byte": "uint8", "Short": "int16", "Long": "int64",
 }  # fmt: skip
 

@@ -1,0 +1,131 @@
+"""An output layer padded by ``apply.py``: models as other people write them compute and train as before."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzers.actions import padded_output
+from analyzers.actions.action import ActionResult
+from analyzers.actions.job import Job, Work
+from analyzers.recommend import apply_module
+from logparse.model import Operand, OperatorProblem, Problem
+from tests.analyzers.actions.test_promises import linear
+
+torch = pytest.importorskip("torch")
+
+VOCABULARY, PADDED, WIDTH, ROWS = 515, 576, 32, 24
+
+
+def job(*problems: Problem, trains: bool = True) -> Job:
+    work = tuple(Work(problem=x, calls=2.0, us=10.0) for x in problems)
+    return Job(work=work, total_us=100.0, steps=1.0, backend="CUDA", trains=trains)
+
+
+@pytest.fixture
+def applied(tmp_path: Path) -> Any:
+    """The module ``apply.py`` whose action is the padded output layer."""
+    application = padded_output.ACTION.application(job(*linear(VOCABULARY, WIDTH, ROWS)))
+    assert application is not None
+    times = {"now_us": 2.0, "then_us": 1.0, "low_us": 1.0, "high_us": 1.0, "changed_us": 2.0, "measured_us": 2.0}
+    made = apply_module.module([ActionResult(action=padded_output.ACTION, application=application, parts=(), **times)])
+    assert made is not None
+    (tmp_path / made.name).write_bytes(made.data)
+    spec = importlib.util.spec_from_file_location("apply", tmp_path / made.name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Masked(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """The embedding's weights in the output layer, whose bias a parent names too (BERT's head)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(VOCABULARY, WIDTH)
+        self.decoder = torch.nn.Linear(WIDTH, VOCABULARY)
+        self.decoder.weight = self.embedding.weight
+        self.bias = self.decoder.bias
+        torch.nn.init.normal_(self.bias)
+
+    def forward(self, ids: Any) -> Any:
+        return self.decoder(torch.tanh(self.embedding(ids)))
+
+
+class Summed(Masked):
+    """A buffer of the vocabulary's size is added to the outputs (BART's head)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last_bias", torch.randn(1, VOCABULARY))
+
+    def forward(self, ids: Any) -> Any:
+        return super().forward(ids) + self.last_bias
+
+
+def losses(model: Any, steps: int = 4) -> list[float]:
+    """The loss of each step, computed as the libraries do: the outputs are viewed by the vocabulary that they know."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    source = torch.Generator().manual_seed(1)
+    ids, labels = (torch.randint(0, VOCABULARY, (2, ROWS // 2), generator=source) for _ in range(2))
+    out = []
+    for _ in range(steps):
+        loss = torch.nn.functional.cross_entropy(model(ids).view(-1, VOCABULARY), labels.view(-1))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        out.append(loss.item())
+    return out
+
+
+@pytest.mark.parametrize("kind", [Masked, Summed])
+def test_training_is_as_before(kind: Any, applied: Any) -> None:
+    torch.manual_seed(0)
+    plain = kind()
+    model = applied.model(copy.deepcopy(plain))
+    assert model.decoder.weight is model.embedding.weight, "tied as before"
+    assert model.decoder.weight.shape == (PADDED, WIDTH)
+    assert model.bias is model.decoder.bias, "no parameter is left without a gradient"
+    assert losses(model) == pytest.approx(losses(plain), rel=1e-5)
+    added = model.decoder.weight[VOCABULARY:]
+    assert not added.any(), "no step changes the added rows"
+
+
+def test_a_copy_of_the_model_is_as_good_as_the_model(applied: Any) -> None:
+    model = applied.model(Masked())
+    ids = torch.arange(ROWS)
+    assert torch.equal(copy.deepcopy(model)(ids), model(ids))
+    again = applied.model(Masked())
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again(ids), model(ids))
+
+
+def test_a_model_without_such_a_layer_is_refused(applied: Any) -> None:
+    with pytest.raises(ValueError, match=f"no torch.nn.Linear with {VOCABULARY} outputs"):
+        applied.model(torch.nn.Linear(WIDTH, VOCABULARY + 1))
+
+
+def test_products_and_weights_change_and_the_view_s_gradient_is_charged() -> None:
+    layer = linear(VOCABULARY, WIDTH, ROWS)
+    weights = Operand("float32", (VOCABULARY, WIDTH), (WIDTH, 1))
+    outputs = Operand("float32", (ROWS, VOCABULARY), (VOCABULARY, 1))
+    known = job(*layer, *(OperatorProblem("aten::mul", (x, x)) for x in (weights, outputs)))
+    after = [padded_output.ACTION.change(x, known) for x in known.work]
+    assert [x and x.problem for x in after[:3]] == list(linear(PADDED, WIDTH, ROWS))
+    grown = Operand("float32", (PADDED, WIDTH), (WIDTH, 1))
+    assert [x and x.problem for x in after[3:]] == [OperatorProblem("aten::mul", (grown, grown)), None]
+
+    kind = "bfloat16"
+    whole, view = (Operand(kind, (ROWS, size), (PADDED, 1)) for size in (PADDED, VOCABULARY))
+    gradient = Operand(kind, (ROWS, VOCABULARY), (VOCABULARY, 1))
+    assert [(x.problem, x.calls) for x in padded_output.ACTION.added(known)] == [
+        (OperatorProblem("aten::zero_", (whole,)), 2.0),
+        (OperatorProblem("aten::copy_", (view, gradient, "False")), 2.0),
+    ]
+    assert padded_output.ACTION.added(job(*layer, trains=False)) == (), "no gradient, no copy"
