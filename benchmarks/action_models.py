@@ -1,9 +1,9 @@
 """Models of ``actions.py``: the architectures of the papers, with random weights and random inputs, nothing downloaded.
 
-Each returns the module, the step's inputs and a loss function of the module's output.  ``small`` is a size for a test
-on a CPU.  Programs that were not written for this project are named by their library: ``torchvision.densenet121`` and
-``transformers.BertForMaskedLM``, where these are installed, with ``:float32`` (else bfloat16 by autocast) and
-``:inference`` behind the name.
+Each returns the module, the step's inputs (by name: keywords) and a loss function of the module's output.  ``small`` is
+a size for a test on a CPU.  Programs that were not written for this project are named by their library:
+``torchvision.densenet121`` and ``transformers.BertForMaskedLM``, where these are installed, with ``:float32`` (else
+bfloat16 by autocast) and ``:inference`` behind the name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-Made = tuple[nn.Module, tuple[torch.Tensor, ...], Callable[[Any], torch.Tensor]]
+Made = tuple[nn.Module, tuple[torch.Tensor, ...] | dict[str, torch.Tensor], Callable[[Any], torch.Tensor]]
 
 
 @dataclass(frozen=True)
@@ -388,33 +388,38 @@ def model_of(name: str) -> Model:
         return {**MODELS, **OWN_KERNEL}[name]
     path, *options = name.split(":")
     library, _, rest = path.partition(".")
+    autocast, trains = None if "float32" in options else torch.bfloat16, "inference" not in options
     make = {"torchvision": _of_torchvision, "transformers": _of_transformers}[library]
-    autocast = None if "float32" in options else torch.bfloat16
-    return Model(lambda device, small: make(rest, device, small), autocast, trains="inference" not in options)
+    return Model(lambda device, small: make(rest, device, small, trains), autocast, trains)
 
 
-def _of_torchvision(name: str, device: torch.device, small: bool) -> Made:
+def _of_torchvision(name: str, device: torch.device, small: bool, trains: bool) -> Made:
     models = importlib.import_module("torchvision").models
     weights = {x for x in inspect.signature(models.get_model_builder(name)).parameters if x.startswith("weights")}
-    model = models.get_model(name, **dict.fromkeys(weights), num_classes=1000).to(device)
+    classes = 21 if name in models.list_models(module=models.segmentation) else 1000
+    model = models.get_model(name, **dict.fromkeys(weights), num_classes=classes).to(device)
     frames = (16,) if type(model).__name__ == "VideoResNet" else ()
     size = 112 if frames else 224
     images = torch.randn(2 if small else 16 if frames else 64, 3, *frames, *((64, 64) if small else (size, size)))
     return model, (images.to(device),), _some_loss
 
 
-def _of_transformers(name: str, device: torch.device, small: bool) -> Made:
+def _of_transformers(name: str, device: torch.device, small: bool, trains: bool) -> Made:
+    """In training the module computes its loss itself, as the library's own loop has it."""
     kind = getattr(importlib.import_module("transformers"), name)
-    sizes = {"num_hidden_layers": 2, "hidden_size": 96, "intermediate_size": 192, "ffn_dim": 192} if small else {}
-    model = kind(kind.config_class(**sizes)).to(device).train()
-    ids = torch.randint(0, model.config.vocab_size, (2, 32) if small else (16, 512), device=device)
-    return model, (ids,), _some_loss
+    model = kind(kind.config_class(**(_SMALL if small else {}))).to(device).train()
+    sizes = (2, 32) if small else (16, 512)
+    ids, labels = (torch.randint(0, model.config.vocab_size, sizes, device=device) for _ in range(2))
+    return model, {"input_ids": ids} | ({"labels": labels} if trains else {}), lambda output: output.loss
 
 
 def _some_loss(output: Any) -> torch.Tensor:
-    """Cross entropy with random classes, of a tensor or of what a library wraps its logits into."""
-    logits = output if isinstance(output, torch.Tensor) else output["out"] if "out" in output else output["logits"]
-    # Language models have the classes last, segmentation and classification in the second place.
-    flat = logits.flatten(0, 1) if logits.ndim == 3 else logits
-    labels = torch.randint(0, flat.shape[1], (flat.shape[0], *flat.shape[2:]), device=flat.device)
-    return functional.cross_entropy(flat.float(), labels)
+    """Cross entropy with random classes, of a tensor or of what segmentation models wrap theirs into."""
+    logits = output if isinstance(output, torch.Tensor) else output["out"]
+    labels = torch.randint(0, logits.shape[1], (logits.shape[0], *logits.shape[2:]), device=logits.device)
+    return functional.cross_entropy(logits.float(), labels)
+
+
+_SMALL = dict.fromkeys(("hidden_size", "d_model"), 96) | dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff"), 192)
+_SMALL |= dict.fromkeys(("num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers"), 2)
+"""Sizes under the names of transformers' configurations."""

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from logparse.formats.traces.torch.events import UNTRACED_STEP
 from logparse.formats.traces.torch.operands import WITHOUT_KERNELS
 from logparse.formats.traces.torch.operators import OPERATORS
 
+BY_HAND = ".by_hand"
+"""Ending of the file beside a trace with what ``apply.py`` left to a person to change in the model."""
 WARM_UP = 3
 """Steps before any is timed: a compiled model records its graphs in the second."""
 _TIMED = 10
@@ -60,7 +63,11 @@ def prepared(run: Run) -> tuple[Callable[[], None], Any]:
     with device:
         model, inputs, loss_of = chosen.make(device, run.small)
     if module:
-        model = module.model(model, run.action)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = module.model(model, run.action)
+        if notes := [str(x.message) for x in caught if x.filename == run.apply]:
+            Path(run.trace).with_suffix(BY_HAND).write_text("; ".join(notes), encoding="utf-8")
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
 
     def step() -> None:
@@ -68,7 +75,7 @@ def prepared(run: Run) -> tuple[Callable[[], None], Any]:
         if chosen.autocast is not None:
             cast = torch.autocast(device.type, dtype=chosen.autocast)  # type: ignore[assignment]
         with cast, torch.set_grad_enabled(chosen.trains):
-            output = model(*inputs)
+            output = model(**inputs) if isinstance(inputs, dict) else model(*inputs)
         if not chosen.trains:
             return
         loss_of(output).backward()

@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from action_models import MODELS
-from action_runs import Run, train
+from action_runs import BY_HAND, Run, train
 
 from analyzers.actions import ACTIONS
 from analyzers.analyzer import Settings
@@ -129,7 +129,10 @@ def _row(name: str, x: Any, now: float, folder: Path, store: Store, run: Future[
         run.result()
     except RuntimeError as error:
         return {**row, "failed": str(error)[-400:]}
-    ingest([str(folder / f"{action}.json")], store, run=action)
+    trace = folder / f"{action}.json"
+    if (note := trace.with_suffix(BY_HAND)).exists():
+        return {**row, "by_hand": note.read_text(encoding="utf-8")}
+    ingest([str(trace)], store, run=action)
     then = _per_step(store, action)
     row |= {"measured_us": then, "error": row["predicted_us"] / then - 1, "groups": _groups(x, store, action, per)}
     _say(f"{name} {action}: {now / 1e3:.3f} → predicted {row['predicted_us'] / 1e3:.3f}, measured {then / 1e3:.3f} ms")
