@@ -1,23 +1,30 @@
 """What is missing from a run's logs: mask bits, ends, ranks, and counts that disagree or may hold a call twice.
 
 All findings are about the run.  They cost nothing to compute, so ``status`` shows them and ``recommend`` puts them
-first: a ranking made from half a log is a wrong ranking.
+first: a ranking made from half a log is a wrong ranking.  DuckDB counts, over the views of a store or over DataFrames:
+``status`` needs no pandas, whose import takes longer than its answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-
-import pandas as pd
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from analyzers.analyzer import Analyzer, Settings, Tables
-from analyzers.evidence.double_counts import remarks_on
-from analyzers.evidence.runs import tables_of_logs
+from analyzers.evidence.double_counts import remarks_in
 from logparse.formats.miopen.log import SHARED
 from logparse.formats.traces.torch.records import ASSIGNED, BY_ORDER, UNREAD
 from logparse.model import Evidence, Finding
+from logparse.output.answer import typed
 from logparse.store import Store
-from logparse.text import counted
+from logparse.store.database import shared_database
+from logparse.text import counted, sql_text
+
+if TYPE_CHECKING:
+    import duckdb
 
 NAME = "completeness"
 MASK_BITS: Mapping[str, int] = {
@@ -43,8 +50,109 @@ FEW = 0.5
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Mask bits, a LEVEL that may have disabled MASK, truncated ends, uneven ranks, profile against bench."""
-    out = [*_mask(tables), *_ends(tables), *_silent(tables), *_ranks(tables), *_profile(tables), *_counted(tables)]
-    out += [*_shared_buffer(tables), *_assigned(tables), *_without_inputs(tables), *_without_problem(tables)]
+    with shared_database().cursor() as con:
+        for view, columns in _READ.items():
+            con.register(view, typed(getattr(tables, "messages" if view == "process_messages" else view), columns))
+        return _found(_Logs(con, tables.run))
+
+
+def missing(store: Store) -> list[str]:
+    """What the latest run's logs lack, as lines."""
+    runs = store.runs()
+    if not runs:
+        return []
+    with store.reading(" ".join(_READ)) as con:
+        return [finding.message for finding in _found(_Logs(con, runs[-1]))]
+
+
+_READ: Mapping[str, str] = {
+    "sources": "source_id text, run text, path text, bytes int, pid_from text, ended text, call_lines int, "
+    "message_lines int, measurement_lines int, fact_lines int, reject_lines int",
+    "calls": "source_id text, run text, category text, kind text, problem text, pid int, count int, by_tool bool",
+    "workload": "run text, pid int, calls int, calls_from text",
+    "process_messages": "source_id text, run text, category text, function text, text text, count int",
+    "facts": "source_id text, run text, name text, value text",
+}
+"""The views that are read, and of these the columns."""
+_CATEGORIES = f"""
+    select distinct source_id, category from (
+        select source_id, category, run from calls where not coalesce(by_tool, false)
+        union all select source_id, category, run from process_messages)
+    where run = $run and category in ({", ".join(map(sql_text, MASK_BITS))}) order by all"""
+_LACKING = """
+    select path, ended, coalesce(bytes = 0, false) as empty,
+           coalesce(call_lines, message_lines, measurement_lines, fact_lines) is not null
+           and coalesce(call_lines, 0) + coalesce(message_lines, 0) + coalesce(measurement_lines, 0)
+               + coalesce(fact_lines, 0) = 0 as silent
+    from sources where run = $run and (ended is not null or silent) order by path"""
+_PATHS = "select source_id, any_value(path), sum(reject_lines) from sources group by source_id"
+_TORN = "log ends inside"
+_MESSAGES = f"""
+    select source_id, function, text, cast(coalesce(sum(count), 0) as bigint) from process_messages
+    where run = $run and (text in ({sql_text(UNREAD)}, {sql_text(SHARED)}) or contains(text, {sql_text(_TORN)}))
+    group by all order by all"""
+_OF_CUBLAS = "select distinct source_id from process_messages where run = $run and starts_with(function, 'cublas')"
+_RANKS = """
+    select calls_from, pid, cast(sum(calls) as bigint) as calls from workload
+    where run = $run and pid is not null and calls_from is not null
+    group by all having calls is not null order by all"""
+_PROFILES = f"""
+    with counts as (
+        select source_id, problem, coalesce(sum(count) filter (category = 'bench'), 0) as bench,
+               {", ".join(f"coalesce(sum(count) filter (category = '{name}'), 0) as {name}" for name in AT_EXIT)}
+        from calls where run = $run and not coalesce(by_tool, false)
+                     and category in ({", ".join(map(sql_text, BEYOND_LEVEL))}) group by all)
+    select source_id, count(*), count(*) filter ({{name}} <> bench), cast(sum({{name}}) as bigint) as at_exit,
+           cast(sum(bench) as bigint) as benched
+    from counts group by source_id having at_exit > 0 and benched > 0"""
+_ASSIGNED = f"""
+    select name, source_id, value from facts
+    where run = $run and name in ({sql_text(ASSIGNED)}, {sql_text(BY_ORDER)}) order by source_id, value"""
+Remark = tuple[str, dict[str, object]]
+
+
+@dataclass(frozen=True)
+class _Logs:
+    """A run, and a connection with the views of ``_READ``, of which every query returns a few rows."""
+
+    con: duckdb.DuckDBPyConnection
+    run: str
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.con.execute(sql, {"run": self.run} if "$run" in sql else None).fetchall()
+
+    @cached_property
+    def categories(self) -> Mapping[str, set[str]]:
+        """Of each log the mask's categories that it holds."""
+        out: dict[str, set[str]] = {}
+        for source, category in self.rows(_CATEGORIES):
+            out.setdefault(source, set()).add(category)
+        return out
+
+    @cached_property
+    def messages(self) -> Sequence[tuple[str, str | None, str, int]]:
+        """Source, function, text and count of the messages that are remarked."""
+        return [(source, function, text, count) for source, function, text, count in self.rows(_MESSAGES)]
+
+    @cached_property
+    def paths(self) -> Mapping[str, tuple[str, int | None]]:
+        """Of each source its path and number of rejected lines."""
+        return {source: (path, rejects) for source, path, rejects in self.rows(_PATHS)}
+
+    def path(self, source: str) -> str:
+        return self.paths.get(source, (source, None))[0]
+
+    @cached_property
+    def of_shared_buffer(self) -> set[str]:
+        """Logs of bench lines beside those with a prefix: in hipBLASLt each kind has a lock of its own, and both one
+        buffer.
+        """
+        return {x for x, have in self.categories.items() if "bench" in have and have & {"trace", "api"}}
+
+
+def _found(logs: _Logs) -> list[Finding]:
+    out = [*_mask(logs), *_ends(logs), *_silent(logs), *_ranks(logs), *_profile(logs), *_counted(logs)]
+    out += [*_shared_buffer(logs), *_assigned(logs), *_without_inputs(logs), *_without_problem(logs)]
     return [Finding(analyzer=NAME, message=message, evidence=_evidence(details)) for message, details in out]
 
 
@@ -54,37 +162,19 @@ def _evidence(details: Mapping[str, object]) -> Evidence:
     return Evidence(source_id=None if source is None else str(source), details=others)
 
 
-def missing(store: Store) -> list[str]:
-    """What the latest run's logs lack, as lines."""
-    runs = store.runs()
-    return [finding.message for finding in find(tables_of_logs(store, runs[-1]), Settings())] if runs else []
-
-
-Remark = tuple[str, dict[str, object]]
-
-
-def categories(tables: Tables) -> pd.DataFrame:
-    """Distinct ``source_id, category`` of the mask's categories that the run's logs hold."""
-    calls = tables.calls[~tables.calls["by_tool"].fillna(False).astype(bool)]
-    rows = pd.concat([calls[["source_id", "category"]], tables.messages[["source_id", "category"]]])
-    return rows[rows["category"].isin(MASK_BITS)].drop_duplicates().sort_values(["source_id", "category"])
-
-
-def _mask(tables: Tables) -> Iterator[Remark]:
-    rows = categories(tables)
-    if not len(rows):
+def _mask(logs: _Logs) -> Iterator[Remark]:
+    if not logs.categories:
         return
-    present = sorted(set(rows["category"]), key=lambda x: MASK_BITS[x])
+    present = sorted(set().union(*logs.categories.values()), key=lambda x: MASK_BITS[x])
     bits = [MASK_BITS[name] for name in present]
     mask, terms = sum(bits), f" ({' + '.join(map(str, bits))})" if len(bits) > 1 else ""
     yield (
         f"the logs hold {', '.join(present)}, which is what a log mask of {mask}{terms} writes",
         {"mask": mask, "categories": tuple(present)},
     )
-    nvidia = tables.messages["function"].fillna("").astype(str).str.startswith("cublas")
-    own = rows[~rows["source_id"].isin(set(tables.messages.loc[nvidia, "source_id"]))]
-    by_source = own.groupby("source_id")["category"].agg(set)
-    hidden = [str(x) for x, have in by_source.items() if have & set(BY_LEVEL) and not have & set(BEYOND_LEVEL)]
+    nvidia = {source for (source,) in logs.rows(_OF_CUBLAS)}
+    own = {source: have for source, have in logs.categories.items() if source not in nvidia}
+    hidden = [source for source, have in own.items() if have & set(BY_LEVEL) and not have & set(BEYOND_LEVEL)]
     if hidden:
         yield (
             f"{counted(len(hidden), 'log')} with {'/'.join(BY_LEVEL)} lines but no bench or profile lines. If bench "
@@ -94,106 +184,85 @@ def _mask(tables: Tables) -> Iterator[Remark]:
         )
 
 
-def _shared_buffer(tables: Tables) -> Iterator[Remark]:
-    rejects = tables.sources[pd.to_numeric(tables.sources["reject_lines"], errors="coerce") > 0]
-    for source in sorted(_with_shared_buffer(tables) & set(rejects["source_id"])):
+def _shared_buffer(logs: _Logs) -> Iterator[Remark]:
+    for source in sorted(logs.of_shared_buffer):
+        path, rejects = logs.paths.get(source, (source, None))
+        if rejects:
+            yield (
+                f"{path} has rejected lines: {_SHARED_BUFFER}. HIPBLASLT_LOG_MASK=96 is exact",
+                {"source_id": source},
+            )
+
+
+def _ends(logs: _Logs) -> Iterator[Remark]:
+    for path, ended, _, _ in logs.rows(_LACKING):
+        if ended is not None:
+            yield f"{path} ends {ended}: its process was killed or still writes", {"path": path}
+    for source in sorted({source for source, _, text, _ in logs.messages if _TORN in text}):
         yield (
-            f"{_path(rejects, source)} has rejected lines: {_SHARED_BUFFER}. HIPBLASLT_LOG_MASK=96 is exact",
+            f"{logs.path(source)} ends inside a message: its process was killed or still writes",
             {"source_id": source},
         )
 
 
-def _with_shared_buffer(tables: Tables) -> set[str]:
-    """Logs of bench lines beside those with a prefix: in hipBLASLt each kind has a lock of its own, and both one
-    buffer.
-    """
-    by_source = categories(tables).groupby("source_id")["category"].agg(set)
-    return {str(source) for source, have in by_source.items() if "bench" in have and have & {"trace", "api"}}
+def _silent(logs: _Logs) -> Iterator[Remark]:
+    for path, _, empty, silent in logs.rows(_LACKING):
+        if silent:
+            why = "is empty" if empty else "holds no line of a format that is known: nothing of it is counted"
+            yield f"{path} {why}", {"path": path}
 
 
-def _ends(tables: Tables) -> Iterator[Remark]:
-    own = tables.sources[tables.sources["run"] == tables.run]
-    if "ended" in own:
-        for path, ended in own.loc[own["ended"].notna(), ["path", "ended"]].sort_values("path").itertuples(index=False):
-            yield f"{path} ends {ended}: its process was killed or still writes", {"path": path}
-    torn = tables.messages[tables.messages["text"].fillna("").astype(str).str.contains("log ends inside", regex=False)]
-    for source in sorted(set(torn["source_id"])):
-        path = _path(own, source)
-        yield f"{path} ends inside a message: its process was killed or still writes", {"source_id": source}
-
-
-def _path(sources: pd.DataFrame, source: str) -> str:
-    known = sources.loc[sources["source_id"] == source, "path"]
-    return str(known.iloc[0]) if len(known) else source
-
-
-def _silent(tables: Tables) -> Iterator[Remark]:
-    own = tables.sources[tables.sources["run"] == tables.run]
-    units = ["call_lines", "message_lines", "measurement_lines", "fact_lines"]
-    known = own[units].apply(pd.to_numeric, errors="coerce").sum(axis=1, min_count=1)
-    empty = set(own.loc[pd.to_numeric(own["bytes"], errors="coerce") == 0, "path"])
-    for path in sorted(own.loc[known == 0, "path"]):
-        why = "is empty" if path in empty else "holds no line of a format that is known: nothing of it is counted"
-        yield f"{path} {why}", {"path": path}
-
-
-def _ranks(tables: Tables) -> Iterator[Remark]:
+def _ranks(logs: _Logs) -> Iterator[Remark]:
     """Processes are compared with those whose calls were counted from the same kind of log."""
-    rows = tables.workload[tables.workload["pid"].notna()]
-    for category, same in sorted(rows.assign(calls=rows["calls"].astype("Float64")).groupby("calls_from")):
-        calls = same.groupby("pid")["calls"].sum(min_count=1).dropna()
-        median = float(calls.median()) if len(calls) > 1 else 0.0
-        few = calls[calls < FEW * median]
-        if not len(few):
+    by_category: dict[str, dict[int, int]] = {}
+    for category, pid, count in logs.rows(_RANKS):
+        by_category.setdefault(category, {})[pid] = count
+    for category, calls in by_category.items():
+        middle = float(median(calls.values())) if len(calls) > 1 else 0.0
+        few = {pid: count for pid, count in calls.items() if count < FEW * middle}
+        if not few:
             continue
-        pids = [int(x) for x in sorted(few.index)]
-        listed = ", ".join(f"{pid} ({int(few[pid]):,})" for pid in pids[:5])
+        listed = ", ".join(f"{pid} ({count:,})" for pid, count in list(few.items())[:5])
         yield (
-            f"{len(few)} of {len(calls)} processes logged less than half the median of {median:,.0f} {category} calls: "
+            f"{len(few)} of {len(calls)} processes logged less than half the median of {middle:,.0f} {category} calls: "
             f"{listed}. A rank may have been killed, or its log be missing in part",
-            {"processes": len(calls), "median_calls": median, "few": tuple(pids)},
+            {"processes": len(calls), "median_calls": middle, "few": tuple(few)},
         )
 
 
-def _profile(tables: Tables) -> Iterator[Remark]:
-    rows = tables.calls[~tables.calls["by_tool"].fillna(False).astype(bool)]
-    rows = rows[rows["category"].isin(BEYOND_LEVEL)].assign(count=rows["count"].astype("Float64"))
-    table = rows.pivot_table(index=["source_id", "problem"], columns="category", values="count", aggfunc="sum")
+def _profile(logs: _Logs) -> Iterator[Remark]:
     for name in AT_EXIT:
-        if name not in table or "bench" not in table:
-            continue
-        both = table[table.groupby(level="source_id")[[name, "bench"]].transform("sum").gt(0).all(axis=1)]
-        left, right = both[name].fillna(0), both["bench"].fillna(0)
-        different = int((left != right).sum())
-        shared = not _with_shared_buffer(tables).isdisjoint(both.index.get_level_values("source_id"))
-        causes = ([_SHARED_BUFFER] if shared else []) + [_cause(left, right)]
+        rows = logs.rows(_PROFILES.format(name=name))
+        problems, different, at_exit, benched = (sum(row[n] for row in rows) for n in range(1, 5))
         if different:
+            shared = not logs.of_shared_buffer.isdisjoint(row[0] for row in rows)
+            causes = ([_SHARED_BUFFER] if shared else []) + [_cause(at_exit, benched)]
             yield (
-                f"{name} counts of {different} of {len(both)} problems differ from the bench lines "
-                f"({int(left.sum()):,} against {int(right.sum()):,} calls): {', or '.join(causes)}",
-                {"problems": len(both), "different": different, "profile": int(left.sum()), "bench": int(right.sum())},
+                f"{name} counts of {different} of {problems} problems differ from the bench lines "
+                f"({at_exit:,} against {benched:,} calls): {', or '.join(causes)}",
+                {"problems": problems, "different": different, "profile": at_exit, "bench": benched},
             )
 
 
-def _cause(profile: pd.Series, bench: pd.Series) -> str:
+def _cause(profile: int, bench: int) -> str:
     """Profiles are written at exit, by each process that a fork left with its log and its counts."""
-    if profile.sum() > bench.sum():
+    if profile > bench:
         return "bench lines were lost, or the process forked and both wrote at exit what it had counted before"
     return "the process did not end normally (profiles are written at exit), or records were lost"
 
 
-def _counted(tables: Tables) -> Iterator[Remark]:
-    for message in remarks_on(tables.calls, tables.sources):
+def _counted(logs: _Logs) -> Iterator[Remark]:
+    for message in remarks_in(logs.con, logs.run):
         yield message, {}
 
 
-def _assigned(tables: Tables) -> Iterator[Remark]:
+def _assigned(logs: _Logs) -> Iterator[Remark]:
     """A backward convolution of a trace runs B and W together; kernels of an unknown direction count for neither."""
-    own = tables.facts[tables.facts["run"] == tables.run]
-    shares = own[own["name"] == BY_ORDER]
-    by_order: dict[str, str] = dict(zip(shares["source_id"], shares["value"], strict=True))
-    rows = own[own["name"] == ASSIGNED]
-    for source, value in sorted(zip(rows["source_id"], rows["value"], strict=True)):
+    rows = logs.rows(_ASSIGNED)
+    by_order = {source: value for name, source, value in rows if name == BY_ORDER}
+    for name, source, value in rows:
+        if name != ASSIGNED:
+            continue
         assigned, ordered = float(value), float(by_order.get(source, 0.0))
         remarks_of = []
         if assigned < 1.0:
@@ -202,32 +271,35 @@ def _assigned(tables: Tables) -> Iterator[Remark]:
             remarks_of.append(f"{ordered:.1%} by the order of the kernels alone, whose names do not show it")
         if remarks_of:
             yield (
-                f"{_path(tables.sources, source)}: {assigned:.1%} of the time of backward convolutions is assigned to "
+                f"{logs.path(source)}: {assigned:.1%} of the time of backward convolutions is assigned to "
                 f"B or W; {'; '.join(remarks_of)}",
                 {"source_id": source, "assigned": value, "by_order": ordered},
             )
 
 
-def _without_inputs(tables: Tables) -> Iterator[Remark]:
-    rows = tables.messages[tables.messages["text"] == UNREAD]
-    count = int(pd.to_numeric(rows["count"]).sum())
-    if count:
-        names = sorted(set(rows["function"].astype(str)))
+def _without_inputs(logs: _Logs) -> Iterator[Remark]:
+    rows = [(str(function), count) for _, function, text, count in logs.messages if text == UNREAD]
+    total = sum(count for _, count in rows)
+    if total:
+        names = sorted({function for function, _ in rows})
         yield (
-            f"no problem here, as their trace lacks the sizes or strides of their inputs: {count:,} × "
+            f"no problem here, as their trace lacks the sizes or strides of their inputs: {total:,} × "
             f"{', '.join(names[:4])}{' …' * (len(names) > 4)} (torch.profiler: record_shapes=True)",
-            {"calls": count, "operators": tuple(names)},
+            {"calls": total, "operators": tuple(names)},
         )
 
 
-def _without_problem(tables: Tables) -> Iterator[Remark]:
-    rows = tables.messages[tables.messages["text"] == SHARED]
-    for source, count in sorted(pd.to_numeric(rows["count"]).groupby(rows["source_id"]).sum().items()):
+def _without_problem(logs: _Logs) -> Iterator[Remark]:
+    lines: dict[str, int] = {}
+    for source, _, text, count in logs.messages:
+        if text == SHARED:
+            lines[source] = lines.get(source, 0) + count
+    for source, count in sorted(lines.items()):
         yield (
-            f"{_path(tables.sources, str(source))}: {counted(int(count), 'line')} of MIOpen's with a time or a solver "
+            f"{logs.path(source)}: {counted(count, 'line')} of MIOpen's with a time or a solver "
             "left out: threads or ranks share the log, and of which one's problem they are is unknown "
             "(MIOPEN_ENABLE_LOGGING_MPMT=1 names the thread in each line)",
-            {"source_id": source, "lines": int(count)},
+            {"source_id": source, "lines": count},
         )
 
 

@@ -228,7 +228,7 @@ def show(
     return Answer(lookup.known_lines(known), lookup.known_table(known), "show")
 
 
-@verb("logparse sql 'select epilogue, count(*) from gemm_problems group by all'", table=True)
+@verb("logparse sql 'select epilogue, count(*) from gemm_problems group by all'", table=True, bare=True)
 def sql(
     query: Annotated[str, argument('One SELECT over the views (see `logparse sql "describe calls"`).')],
     store: opt.Store = None,

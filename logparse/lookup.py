@@ -330,10 +330,16 @@ def hints(store: Store) -> list[str]:
     return [f"the store has {count:,} small files: `logparse compact` merges them"] if count > MANY_FILES else []
 
 
-def holdings(store: Store) -> pd.DataFrame:
+_HOLDINGS = """
+    select run, format, count(*) as files, cast(sum(lines) as bigint) as lines,
+           cast(sum(call_lines) as bigint) as call_lines, cast(sum(measurement_lines) as bigint) as measurement_lines,
+           cast(sum(message_lines) as bigint) as message_lines, cast(sum(reject_lines) as bigint) as rejects,
+           cast(sum(foreign_lines) as bigint) as foreign_lines, cast(sum(bytes) as bigint) as bytes
+    from sources group by run, format order by min(ingested_at), format"""
+
+
+def holdings(store: Store) -> pa.Table:
     """What the store holds: one row per run and format, with files, lines, calls, problems and rejects."""
-    return store.query("""
-        select run, format, count(*) as files, sum(lines) as lines, sum(call_lines) as call_lines,
-               sum(measurement_lines) as measurement_lines, sum(message_lines) as message_lines,
-               sum(reject_lines) as rejects, sum(foreign_lines) as foreign_lines, sum(bytes) as bytes
-        from sources group by run, format order by min(ingested_at), format""")
+    with store.reading(_HOLDINGS) as con:
+        rows: pa.Table = con.sql(_HOLDINGS).to_arrow_table()
+        return rows

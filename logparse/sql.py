@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 import pyarrow as pa
 
 from logparse.errors import LogparseError, QueryError
-from logparse.executors.processes import pipe, started
+from logparse.executors.processes import asked
 from logparse.store import open_store
 from logparse.store.schema import VIEWS
 
@@ -42,16 +42,14 @@ def query(
     store = open_store(store_url)  # raises for a missing store, or run, before a process is started
     if run is not None:
         store.latest_run(run)
-    receiver, sender = pipe(duplex=False)
-    child = started(_child, sender, store_url, sql, run, max_rows, max_bytes, memory, imports=["duckdb"])
-    sender.close()
+    child, receiver = asked(_child, store_url, sql, run, max_rows, max_bytes, memory, imports=["duckdb"])
     try:
         if not receiver.poll(timeout_s):
             raise QueryError(
                 f"the query took longer than {timeout_s:g} s and was stopped; narrow it (logparse sql: or --timeout)"
             )
         kind, payload = receiver.recv()
-    except EOFError:
+    except (EOFError, ConnectionResetError):
         raise QueryError("the query's process died (out of memory?)") from None
     finally:
         child.kill()

@@ -43,6 +43,29 @@ def test_the_version_is_printed() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "output", "error"),
+    [
+        (("select 41 + 1 as x", "--format", "csv"), "x\n42\n", ""),
+        (
+            ("select sum(a.x * b.x) from range(1 << 40) a(x), range(1 << 40) b(x)", "--timeout", "0.5"),
+            "",
+            "took longer",
+        ),
+        (("copy (select 1) to 'x.csv'",), "", "one SELECT at a time"),
+        (("select 1", "--run", "nosuch"), "", "no run 'nosuch'"),
+    ],
+)
+def test_the_process_of_a_query_is_forked_before_any_library_is_loaded(
+    words: tuple[str, ...], output: str, error: str, samples: Store
+) -> None:
+    """Other tests run ``sql`` in a process that has loaded them, where a server forks it."""
+    command = [sys.executable, "-m", "logparse", "sql", *words]
+    out = subprocess.run([*command, "--store", samples.url], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (out.stdout, out.returncode, out.stderr.count("error:")) == (output, bool(error), bool(error))
+    assert error in out.stderr
+
+
 def test_ingest_prints_what_became_of_each_file(tmp_path: Path) -> None:
     out = run("ingest", str(SAMPLES / "hipblaslt" / "trace_4242.log"), "--store", str(tmp_path / "s"))
     assert "trace_4242.log" in out.stdout

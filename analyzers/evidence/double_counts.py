@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from logparse.store import Store
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas as pd
 
 _CALLS = """select source_id, category, kind = 'conv' as conv, pid, cast(sum(count) as bigint) as calls
@@ -56,9 +57,15 @@ class _Log:
 def remarks_of(store: Store, run: str) -> list[str]:
     """The remarks on a run's counts, as lines."""
     with store.reading(f"{_CALLS} {_SOURCES}") as con:
-        rows = con.execute(_CALLS, {"run": run}).fetchall()
+        return list(remarks_in(con, run))
+
+
+def remarks_in(con: duckdb.DuckDBPyConnection, run: str) -> Iterator[str]:
+    """The same over a connection with the views ``calls`` and ``sources``."""
+    rows = con.execute(_CALLS, {"run": run}).fetchall()
+    if rows:
         sources = con.execute(_SOURCES, {"run": run}).fetchall()
-    return list(remarks(map(Calls._make, rows), {source_id: LogFile(*about) for source_id, *about in sources}))
+        yield from remarks(map(Calls._make, rows), {source_id: LogFile(*about) for source_id, *about in sources})
 
 
 def remarks_on(calls: pd.DataFrame, sources: pd.DataFrame) -> Iterator[str]:

@@ -153,6 +153,16 @@ def arrow(table: pd.DataFrame | pa.Table | None, of: str = "") -> pa.Table:
     """The table with the columns and types that ``TABLES`` has for ``of``; unchanged where ``of`` is empty."""
     import pyarrow as pa
 
+    assert table is not None, "a verb without a table has no option for its format"
+    if of:
+        return typed(table, TABLES[of])
+    return table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
+
+
+def typed(table: pd.DataFrame | pa.Table, columns: str) -> pa.Table:
+    """The table with these columns, stated as in ``TABLES``; one that it lacks is unknown."""
+    import pyarrow as pa
+
     types = {
         "int": pa.int64(),
         "float": pa.float64(),
@@ -160,23 +170,20 @@ def arrow(table: pd.DataFrame | pa.Table | None, of: str = "") -> pa.Table:
         "bool": pa.bool_(),
         "time": pa.timestamp("ms"),  # Parquet has no seconds
     }
-    assert table is not None, "a verb without a table has no option for its format"
-    if not of:
-        return table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
-    named = [column.split(" ") for column in TABLES[of].split(", ")]
+    named = [column.split(" ") for column in columns.split(", ")]
     schema = pa.schema([(name, types[kind]) for name, kind in named])
     if isinstance(table, pa.Table):
         known = (table[x.name] if x.name in table.column_names else pa.nulls(len(table)) for x in schema)
         return pa.table([column.cast(field.type) for column, field in zip(known, schema, strict=True)], schema=schema)
     wanted = table.reindex(columns=schema.names)
     unknown = {name for name in schema.names if wanted[name].isna().all()}  # pandas may hold them in any type
-    columns = [
+    made = [
         pa.nulls(len(wanted), field.type)
         if field.name in unknown
         else pa.Array.from_pandas(wanted[field.name], type=field.type, safe=False)
         for field in schema
     ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.Table.from_arrays(made, schema=schema)
 
 
 def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:

@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from logparse import __version__
 from logparse.errors import LogparseError
 from logparse.output.answer import ROWS, Answer, TableFormat, format_of, show
-from logparse.output.program import quiet_pipe
+from logparse.output.program import import_numpy, quiet_pipe
 from logparse.text import is_object, one_of
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
     The function's answer is printed in the chosen format and sets the exit code.  The decorator takes an example for
     the verb's help; ``table``: the answer has a table, so the verb gets the options for its format; ``wide``: of these
     only the one for every column, as the answer's table is for the terminal alone; ``passes_on``: the words after the
-    first argument are another program's.
+    first argument are another program's; ``bare``: the verb begins in a process with no library loaded.
     """
     app = typer.Typer(
         no_args_is_help=True,
@@ -162,7 +162,7 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
     app.callback(cls=_Group)(_program)
 
     def verb(
-        example: str, *, table: bool = False, wide: bool = False, passes_on: bool = False
+        example: str, *, table: bool = False, wide: bool = False, passes_on: bool = False, bare: bool = False
     ) -> Callable[[Verb], Verb]:
         def register(function: Verb) -> Verb:
             limit = {} if "n" in inspect.signature(function).parameters else _LIMIT
@@ -172,6 +172,8 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
             def command(**values: Any) -> None:
                 chosen = {name: values.pop(name) for name in how}
                 format_of(chosen.get("format"), chosen.get("output"))  # refuses now, not after the work
+                if not (bare or passes_on):  # what starts a job may need none
+                    import_numpy()
                 answer = function(**values)
                 with quiet_pipe():
                     show(answer, *map(chosen.get, ("format", "output")), wide=chosen.get("wide"), n=chosen.get("n"))
