@@ -17,25 +17,22 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pandas as pd
-from dash import ClientsideFunction, Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State, no_update
 from flask import Response, abort, request, send_file
 
 from analyzers.explore import queries
 from analyzers.explore.charts.anything import anything
 from analyzers.explore.charts.palette import theme_of
-from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.page import components
 from analyzers.explore.page.address import LOOPBACK, tunnel
 from analyzers.explore.page.data import PageData, Pages
-from analyzers.explore.page.paste import advice
-from analyzers.explore.page.views import POINTS, clicked, draw, draw_later, later
+from analyzers.explore.page.parts import FILES_URL, PARTS, as_json
 from analyzers.explore.selection import Selection, from_url
 from logparse.errors import LogparseError
 from logparse.sql import query
 from logparse.text import printable
 
 SQL_SECONDS, SQL_ROWS, SQL_BYTES, SQL_MEMORY = 20.0, 50_000, 20_000_000, "512MB"
-FILES_URL = "/overrides.zip"
 CSV_ROWS = 1_000_000
 
 
@@ -52,8 +49,7 @@ def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 805
     app.layout = lambda: components.layout(first.url, tunnel(port), first.version)
     app.index_string = _INDEX
     _navigation(app)
-    _content(app, pages)
-    _details(app, pages)
+    _parts(app, pages)
     _grid(app, pages)
     _sql(app, first.url)
     _files(app, pages)
@@ -126,35 +122,25 @@ def _guard(app: Dash, host: str, token: str, port: int) -> None:
 
 
 def _navigation(app: Dash) -> None:
-    """Clicks, boxes and searches become URLs."""
-    charts = [f"chart-{i}" for i in range(components.PLACES)]
-    inputs = [Input(x, "clickData") for x in charts] + [Input(x, "selectedData") for x in charts]
-
-    @app.callback(
-        Output("url", "search"),
-        *inputs,
-        Input("search", "value"),
-        Input("table", "selectedRows"),
-        State("url", "search"),
-        prevent_initial_call=True,
-    )  # type: ignore[untyped-decorator]
-    def go_to(*arguments: Any) -> Any:
-        chosen = new = from_url(arguments[-1])
-        for one in ctx.triggered:  # a click beside a change of the table's selection comes as one call
-            new = _moved(new, one["prop_id"], one["value"])
-        return no_update if new == chosen else new.url()
-
-    # The state in the URL appears in the boxes and the table, also after "back" and in a link that was sent.
+    # The URL's state appears in all parts of the page, also after "back" and in a link that was sent.
     # The boxes are set, and are no Output: what leads to the URL must not wait for what follows from it, or a click
     # beside a change of the URL leaves Dash with two callbacks that wait for each other, and the page stands still.
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("explore", "follow"),
-        Output("opened", "data"),
+        Output("page", "data-seen"),
         Input("url", "search"),
         Input("version", "data"),
-        State("opened", "data"),
+        Input("theme", "data"),
+        Input("webgl", "data"),
         State("search", "value"),
         State("sql-text", "value"),
+    )
+
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("explore", "search"),
+        Output("search", "data-seen"),
+        Input("search", "value"),
+        prevent_initial_call=True,
     )
 
     # The browser decides on the colours (the system preference until the user chooses) and whether it has WebGL, which
@@ -178,28 +164,15 @@ def _navigation(app: Dash) -> None:
     )
 
 
-def _first_view(chosen: Selection) -> bool:
-    """Whether a selection's sums and charts need no more than what is there first."""
-    return chosen.view == "overview" and not chosen.filters
-
-
-def _moved(chosen: Selection, prop: str, value: Any) -> Selection:
-    """The selection after one click, box, search or chosen row."""
-    if prop == "search.value":
-        return replace(chosen, search=(value or "").strip())
-    if prop == "table.selectedRows":
-        return replace(chosen, problem=str(value[0].get("id", ""))) if value else chosen
-    if prop.endswith(("clickData", "selectedData")):
-        place = int(prop[6])
-        chart = 0 if place == components.OF_POINTS else place
-        return clicked(chosen, chart, value, boxed=prop.endswith("selectedData"))
-    return chosen
-
-
-def _content(app: Dash, pages: Pages) -> None:
+def _parts(app: Dash, pages: Pages) -> None:
     """Everything that follows from the selection."""
-    places = range(components.PLACES)
-    charts = [Output(f"chart-{i}", "figure") for i in places] + [Output(f"chart-{i}", "style") for i in places]
+
+    @app.server.route("/part/<name>", methods=["POST"])  # type: ignore[untyped-decorator]
+    def part(name: str) -> Response:
+        asked = request.get_json(silent=True)
+        if name not in PARTS or not isinstance(asked, dict):
+            abort(404)
+        return Response(as_json(PARTS[name](pages, asked)), mimetype="application/json")
 
     @app.callback(
         Output("version", "data"), Output("pulse", "disabled"), Output("doing", "children"),
@@ -210,171 +183,6 @@ def _content(app: Dash, pages: Pages) -> None:
         page = pages.of(from_url(search))
         version = page.version
         return (no_update if version == shown else version), page.finished, page.doing
-
-    @app.callback(
-        Output("verdict", "children"),
-        Output("tabs", "children"),
-        Output("chips", "children"),
-        Output("filters", "data"),
-        Output("columns", "children"),
-        Output("intro", "children"),
-        Output("sql-box", "style"),
-        Output("table-box", "style"),
-        Output("answer", "children"),
-        Output("content", "className"),
-        Output("runs", "children"),
-        Input("url", "search"),
-        Input("version", "data"),
-    )  # type: ignore[untyped-decorator]
-    def surroundings(search: str | None, _: int) -> Any:
-        chosen = from_url(search)
-        page, sql = pages.of(chosen), chosen.view == "sql"
-        frame = (components.tabs(chosen), components.chips(chosen))
-        styles = ({"display": "block" if sql else "none"}, {"display": "none" if sql else "block"})
-        try:
-            with page.cursor(first_view=_first_view(chosen)) as con:
-                total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
-        except LogparseError as error:
-            return (
-                components.verdict("", (), pd.Series(), "", error=str(error), finished=True),
-                *frame,
-                [],
-                [],
-                "",
-                *styles,
-                [],
-                "content",
-                [],
-            )
-        known = (page.headline, page.lines, total, page.run)
-        remarks = components.REMARKS if chosen.view == "overview" else 0
-        top = components.verdict(
-            *known, error=page.error, finished=page.finished, remarks=remarks, filtered=chosen.filters
-        )
-        aside = ([], components.columns(page.columns(), chosen)) if sql else (components.facets(groups, chosen), [])
-        runs = components.runs(page.runs, page.run, page.other, chosen)
-        shown = _answer(page, chosen)
-        content = f"content {chosen.view}" + (" beside" if chosen.view == "compare" and page.other else "")
-        return top, *frame, *aside, components.INTRO[chosen.view], *styles, shown, content, runs
-
-    def _answer(page: PageData, chosen: Selection) -> list[object]:
-        if chosen.view == "overview":
-            files = FILES_URL + replace(chosen.cleared(), view="overview").url() if page.files else ""
-            return components.answer(page.actions, page.time, files)
-        if chosen.view == "compare":
-            with page.cursor() as con:
-                totals = queries.changes(con, chosen)
-                worst = queries.movers(con, chosen, components.WORST, only="slower")
-            choice = len(page.runs) > 1
-            return components.comparison(page.other, totals, worst, chosen, finished=page.finished, choice=choice)
-        return []
-
-    app.clientside_callback(  # type: ignore[no-untyped-call]
-        ClientsideFunction("explore", "filters"), Output("facets", "data-seen"), Input("filters", "data")
-    )
-
-    app.clientside_callback(  # type: ignore[no-untyped-call]
-        ClientsideFunction("explore", "columns"), Output("chooser", "data-seen"), Input("content", "className")
-    )
-
-    @app.callback(
-        Output("shown", "data"), *charts,
-        Input("url", "search"), Input("theme", "data"), Input("webgl", "data"), Input("version", "data"),
-        State("shown", "data"),
-    )  # fmt: skip  # type: ignore[untyped-decorator]
-    def figures(search: str | None, theme: str, webgl: bool | None, version: int, shown: list[Any] | None) -> Any:
-        chosen = from_url(search).charted()
-        now = [chosen.url(), theme, version]
-        drawn_already = shown is not None and shown[:3] == now
-        if not theme or webgl is None or drawn_already:  # the browser has not reported these yet, or all of it is drawn
-            return no_update
-        anew = shown is None or [from_url(shown[0]).view, *shown[1:3]] != [chosen.view, theme, version]
-        page = pages.of(chosen)
-        try:
-            with page.cursor(first_view=_first_view(chosen)) as con:
-                nothing = chosen.view == "compare" and not page.other  # the text above states what to do
-                made = [] if nothing else draw(con, chosen, theme_of(theme), page.names, anew=anew)
-        except LogparseError:
-            made = []
-        beginning = components.OF_POINTS if chosen.view in POINTS else 0
-        shown_at = dict(enumerate(made, beginning))
-        drawn = [no_update if x is None else x.plain(webgl=webgl) for x in map(shown_at.get, places)]
-        unchanged = {i for i, x in shown_at.items() if x is None}  # no filter changes it
-        heights = [
-            no_update if i in unchanged else components.height_of(x) if (x := shown_at.get(i)) else {"display": "none"}
-            for i in places
-        ]
-        return [*now, later(chosen, anew=anew)], *drawn, *heights
-
-    # What is below the screen is made when the browser has drawn what is on it and has nothing else to do.
-    app.clientside_callback(  # type: ignore[no-untyped-call]
-        ClientsideFunction("explore", "idle"),
-        Output("below", "data"),
-        Input("shown", "data"),
-        State("webgl", "data"),
-        prevent_initial_call=True,
-    )
-
-    @app.callback(Output("late", "data"), Input("below", "data"), prevent_initial_call=True)  # type: ignore[untyped-decorator]
-    def below(shown: tuple[str, str, int, bool] | None) -> Any:
-        if not shown:  # Dash calls once before the browser has sent anything
-            return no_update
-        search, theme, *_ = shown
-        chosen = from_url(search)
-        try:
-            with pages.of(chosen).cursor(first_view=_first_view(chosen)) as con:
-                made = draw_later(con, chosen, theme_of(theme))
-        except LogparseError:
-            made = None
-        return no_update if made is None else [shown, made[0], made[1].plain(), components.height_of(made[1])]
-
-    # What was made for another view or filter than is shown by now is not drawn.
-    app.clientside_callback(  # type: ignore[no-untyped-call]
-        ClientsideFunction("explore", "late"),
-        Output("charts", "data-seen"),
-        Input("late", "data"),
-        State("shown", "data"),
-        prevent_initial_call=True,
-    )
-
-
-def _details(app: Dash, pages: Pages) -> None:
-    @app.callback(
-        Output("detail", "children"),
-        Input("opened", "data"),  # the URL where a problem is open, else nothing: most clicks ask for none
-        Input("theme", "data"),
-        Input("version", "data"),
-        prevent_initial_call=True,
-    )  # type: ignore[untyped-decorator]
-    def problem(opened: str | None, theme: str, _: int) -> Any:
-        chosen = from_url(opened)
-        if not chosen.problem:
-            return None
-        page = pages.of(chosen)
-        try:
-            with page.cursor() as con:
-                row = queries.one(con, chosen.problem)
-            if row is None:
-                return html.P("This problem is not in the store (any more).", className="faint")
-            tries = page.tries(row)
-            layer = page.layer(row)
-            advised = advice(row, tries, page.facts(row["source_id"]), target=page.target, objects=page.objects)
-        except LogparseError as error:
-            return html.P(str(error))
-        pick = row["pick"] if isinstance(row["pick"], str) else None
-        figure = solutions(tries, theme_of(theme), pick=pick)
-        chart = dcc.Graph(
-            id="solutions", figure=figure.plain(), config=components.CHART_CONFIG, style=components.height_of(figure)
-        )
-        return components.detail(row, advised, chart, layer, replace(chosen, problem="").url())
-
-    app.clientside_callback(  # type: ignore[no-untyped-call]
-        """(children) => { if (children) setTimeout(() => document.getElementById('problem')?.focus(), 60);
-            return ''; }""",
-        Output("detail", "data-seen"),
-        Input("detail", "children"),
-        prevent_initial_call=True,
-    )
 
 
 def _grid(app: Dash, pages: Pages) -> None:

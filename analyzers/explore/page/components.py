@@ -62,11 +62,6 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
             dcc.Store(id="webgl", data=None),
             dcc.Interval(id="pulse", interval=700),
             dcc.Store(id="version", data=version),
-            dcc.Store(id="filters", data=None),
-            dcc.Store(id="shown", data=None),
-            dcc.Store(id="below", data=None),
-            dcc.Store(id="late", data=None),
-            dcc.Store(id="opened", data=""),
             dcc.Download(id="download"),
             html.A("Skip to the table", href="#table-box", className="skip"),
             html.Header(
@@ -93,14 +88,20 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
                         [
                             html.P(id="intro", className="intro"),
                             html.Div(id="answer"),
-                            html.Div(_query_box(), id="sql-box", style={"display": "none"}),
+                            html.Div(_query_box(), id="sql-box"),
                             html.Div(
                                 [html.H2("Break down by"), *(_chart(i) for i in range(PLACES))],
                                 id="charts",
                                 tabIndex="-1",
                             ),
                             html.Div(id="detail", **_aria(live="polite")),
-                            html.Div(_table(), id="table-box", tabIndex="-1"),
+                            html.Div(
+                                _table(),
+                                id="table-box",
+                                tabIndex="-1",
+                                role="region",
+                                **_aria(label="Problems: Enter or Space opens a row's solutions"),
+                            ),
                         ],
                         id="content",
                         className="content",
@@ -116,19 +117,12 @@ def layout(store: str, tunnel: str, version: int = 0) -> html.Div:
 
 
 PLACES, OF_POINTS = 4, 3
-"""Charts of the page, and the place of those that WebGL draws: plotly gives WebGL up with the last trace of a chart,
-and to set it up anew takes 0.2 s of each change of views.
-"""
+"""Boxes for charts, and the place of those that WebGL draws."""
 
 
-def _chart(place: int) -> dcc.Graph:
-    """A box for a chart: the first one empty, without the axes that plotly would draw, the others not there yet."""
-    axes: dict[str, Any] = {"xaxis": {"visible": False}, "yaxis": {"visible": False}}
-    clear = dict.fromkeys(("paper_bgcolor", "plot_bgcolor"), "rgba(0,0,0,0)")
-    return dcc.Graph(
-        id=f"chart-{place}", config=CHART_CONFIG, className="chart", style={"display": "none"} if place else {},
-        figure={"data": [], "layout": {**axes, **clear}},
-    )  # fmt: skip
+def _chart(place: int) -> html.Div:
+    """A box for a chart, which ``assets/explore.js`` draws: the first one empty, the others not there yet."""
+    return html.Div(id=f"chart-{place}", className="chart", style={"display": "none"} if place else None)
 
 
 def _aria(**attributes: str) -> dict[str, Any]:
@@ -171,7 +165,11 @@ def _table() -> list[Any]:
                 "enableCellTextSelection": True,
                 "theme": "themeQuartz",
                 "rowHeight": 34,
-                "localeText": {"noRowsToShow": "No problem here. Take a filter away, or ingest more."},
+                "localeText": {
+                    "noRowsToShow": "No problem here. Take a filter away, or ingest more.",
+                    # The table's label states it once; of each row, 0.2 s late, it would be spoken over the card.
+                    **dict.fromkeys(("ariaRowSelect", "ariaRowDeselect"), " "),
+                },
             },
             getRowId="params.data.id",
             className="grid",
@@ -579,7 +577,7 @@ def _card(action: Action, download: str) -> html.Li:
     )
 
 
-def detail(row: pd.Series, advised: Advice, chart: dcc.Graph, layer: Sequence[Timed], close: str) -> html.Section:
+def detail(row: pd.Series, advised: Advice, chart: html.Div, layer: Sequence[Timed], close: str) -> html.Section:
     """One problem: what to do, its numbers, every solution, and what to paste where."""
     estimated = row["saving_from"] == "estimated"
     numbers = [

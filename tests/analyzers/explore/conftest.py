@@ -47,6 +47,13 @@ def asked(client: FlaskClient, output: str, values: Mapping[str, object]) -> dic
     return dict(answer.get_json()["response"])
 
 
+def part(client: FlaskClient, name: str, **given: object) -> dict[str, Any]:
+    """A part of the page, asked for as the browser asks."""
+    answer = client.post(f"/part/{name}", json=given)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.get_json())
+
+
 def measured(problem: ConvProblem, solver: str, time_us: float, error: str | None = None) -> Measurement:
     algorithm = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}[problem.direction]
     solution = Solution("miopen", solver, solver, f"miopenConvolution{algorithm}AlgoGEMM")

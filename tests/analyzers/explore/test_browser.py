@@ -32,7 +32,8 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
          "--no-first-run", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
          "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")  # fmt: skip
 SECONDS = 120_000  # of waiting at most: a machine that does other things, too, is slow
-ASKING = "window.store?.getState().isLoading"  # Dash's own word for it; a report has none
+ASKING = """window.store?.getState().isLoading || !!document.querySelector('#content[aria-busy=true]')"""
+"""Dash's own word for it, and the page's; a report has none."""
 
 
 WINDOW: ViewportSize = {"width": 1400, "height": 1000}
@@ -184,11 +185,10 @@ def show(page: Page, address: str) -> None:
     if NIGHTLY or page.url.partition("?")[0] != server:
         page.goto(address)
     elif page.url != address:
-        with page.expect_response("**/_dash-update-component*"):
-            page.evaluate(
-                "x => { history.pushState(null, '', x); dispatchEvent(new PopStateEvent('popstate')); }",
-                f"{server}?{search}" if search else server,
-            )
+        page.evaluate(
+            "x => { history.pushState(null, '', x); dispatchEvent(new PopStateEvent('popstate')); }",
+            f"{server}?{search}" if search else server,
+        )
     ready(page)
     page.evaluate(
         f"""() => new Promise((done) => {{

@@ -33,7 +33,7 @@ from logparse.errors import LogparseError, StoreError
 from logparse.ingest import record
 from logparse.store import Store, open_store
 from tests.analyzers.example import B, F, W
-from tests.analyzers.explore.conftest import asked, measured, reading_here
+from tests.analyzers.explore.conftest import asked, measured, part, reading_here
 
 
 @pytest.fixture(scope="module")
@@ -53,29 +53,28 @@ def test_no_callback_waits_for_one_that_waits_for_it(client: FlaskClient) -> Non
         for made in callback["output"].strip(".").split("..."):
             after.add(made.partition("@")[0], *needed)
     order = list(after.static_order())  # raises CycleError
-    assert order.index("url.search") < order.index("shown.data") < order.index("late.data")
+    assert order.index("url.search") < order.index("page.data-seen")
 
 
-def test_every_input_of_a_call_counts(client: FlaskClient) -> None:
-    """A click beside a change of the table's selection: Dash asks once for both."""
-    told = next(x for x in client.get("/_dash-dependencies").get_json() if x["output"] == "url.search")
-    values = {
-        "chart-0.clickData": {"points": [{"customdata": ["operation", "GEMM"]}]},
-        "search.value": "NT",
-        "table.selectedRows": [],
-    }
-    answer = client.post(
-        "/_dash-update-component",
-        json={
-            "output": "url.search",
-            "outputs": {"id": "url", "property": "search"},
-            "inputs": [{**x, "value": values.get(f"{x['id']}.{x['property']}")} for x in told["inputs"]],
-            "state": [{**x, "value": "?view=overview"} for x in told["state"]],
-            "changedPropIds": ["table.selectedRows", "search.value", "chart-0.clickData"],
-        },
-    )
-    chosen = from_url(answer.get_json()["response"]["url"]["search"])
-    assert (chosen.search, chosen.values) == ("NT", {"operation": ("GEMM",)})
+def test_a_click_in_a_chart_answers_with_a_url(client: FlaskClient) -> None:
+    def after(place: object, data: object, *, boxed: bool = False, view: str = "overview") -> object:
+        given = {"search": f"?view={view}&search=NT", "place": place, "data": data, "boxed": boxed}
+        return part(client, "click", **given)["search"]
+
+    bar = {"points": [{"customdata": ["operation", "GEMM"]}]}
+    assert after(0, bar) == "?view=overview&operation=GEMM&search=NT"
+    assert after(0, {"points": []}) is None, "what selects nothing changes no URL"
+    box = {"points": [], "range": {"x": [1, 2], "y": [3, 4]}}
+    assert after(3, box, boxed=True, view="roofline") == "?view=roofline&intensity=1..2&tflops=3..4&search=NT"
+    unreadable: object
+    for unreadable in ("0", None, []):
+        assert after(unreadable, bar) is None
+        assert after(0, unreadable) is None
+
+
+@pytest.mark.parametrize(("name", "body"), [("nosuch", {}), ("card", []), ("charts", "x")])
+def test_what_asks_for_no_part_gets_none(client: FlaskClient, name: str, body: object) -> None:
+    assert client.post(f"/part/{name}", json=body).status_code == 404
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8050", "localhost:8050", "localhost", "[::1]:8050"])
@@ -133,14 +132,14 @@ def test_the_overview_answers_first(sampled: Store) -> None:
     try:
         assert data.wait(300), data.error
         client = application(data).server.test_client()
-        shown = asked(client, "verdict.children", {"url.search": "?view=overview"})
+        shown = part(client, "surroundings", search="?view=overview")
         text = str(shown["answer"])
         assert "Time of the problems" in text
         assert "Apply the override files" in text
         assert "saves up to" in text
-        assert shown["content"]["className"] == "content overview"
-        elsewhere = asked(client, "verdict.children", {"url.search": "?view=regret"})
-        assert elsewhere["answer"]["children"] == []
+        assert shown["content"] == "content overview"
+        elsewhere = part(client, "surroundings", search="?view=regret")
+        assert elsewhere["answer"] == []
         with client.get("/overrides.zip") as files:
             assert (files.status_code, files.mimetype) == (200, "application/zip")
             assert files.data.startswith(b"PK")
@@ -211,7 +210,7 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
         def shown(search: str) -> dict[str, str]:
             page = pages.of(from_url(search))
             assert page.wait(300), page.error
-            answer = asked(client, "verdict.children", {"url.search": search})
+            answer = part(client, "surroundings", search=search)
             return {name: str(values) for name, values in answer.items()}
 
         assert "Run after." in shown("?view=overview")["verdict"]

@@ -28,7 +28,7 @@ from analyzers.explore.load.reader import Reading, _locked, _sweep
 from analyzers.explore.page import app, serve
 from analyzers.explore.page.data import PageData
 from logparse.store import Store
-from tests.analyzers.explore.conftest import asked
+from tests.analyzers.explore.conftest import asked, part
 
 
 def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp
             assert waited(partial(begins, done)), line()
             assert re.search(r" … \d+ s\Z", line())
             assert not asked(client, "doing.children", {})["pulse"]["disabled"], "more is to come"
-            overview = asked(client, "verdict.children", {"url.search": "?view=overview"})
+            overview = part(client, "surroundings", search="?view=overview")
             assert "Selected: " in str(overview["verdict"]), "the first step is enough for the first view"
         reading.next.release()
         assert data.wait(120)

@@ -40,7 +40,8 @@
   const showEntry = (node, given) => {
     const link = node.firstChild, [name, share, level] = link.children;
     put(link, 'className', given.on ? 'entry on' : 'entry');
-    if (link.getAttribute('href') !== given.href) link.setAttribute('href', given.href);
+    link.href_ = given.href;
+    if (link.getAttribute('href') !== addressed(link)) link.setAttribute('href', addressed(link));
     put(link, 'ariaCurrent', given.on ? 'true' : null);
     put(name, 'textContent', given.name);
     put(name, 'title', given.whole);
@@ -68,23 +69,222 @@
     chart.querySelectorAll('.modebar-btn').forEach((x) => { x.tabIndex = -1; });  // the keyboard passes one stop per chart
     for (const [name, value] of Object.entries(given)) if (chart.getAttribute(name) !== value) chart.setAttribute(name, value);
   };
-  // WebGL is set up when nothing else is to be done, before the first view with points asks for it.
-  const warm = () => {
-    const chart = document.querySelector('#chart-3 .js-plotly-plot');
-    if (!chart || chart.data?.length) return;
-    dash_clientside.set_props('chart-3', { figure: {
-      data: [{ type: 'scattergl', mode: 'markers', x: [null], y: [null] }], layout: { dragmode: 'select' },
-    } });
-  };
   // Of the views one is reached by Tab; the arrow keys lead to the others.
   const views = () => document.querySelectorAll('#tabs a').forEach((link) => {
     const here = link.classList.contains('here');
     link.tabIndex = here ? 0 : -1;
     if (here) link.setAttribute('aria-current', 'page'); else link.removeAttribute('aria-current');
   });
+  // Elements of what the server describes as Dash's components. Those that are there stay, with what differs set, so
+  // that the focus and what a reader opened stay, too.
+  const NAMES = { id: 'id', href: 'href', title: 'title', role: 'role', tabIndex: 'tabindex' };
+  const withAttributes = (node, type, props) => {
+    const given = new Map();
+    for (const [name, value] of Object.entries(props)) {
+      const attribute = NAMES[name] || (/^(aria|data)-/.test(name) ? name : '');
+      if (attribute && value !== null && value !== undefined) given.set(attribute, `${value}`);
+    }
+    if (type === 'Link') given.set('data-within', '');
+    const style = Object.entries(props.style || {}).map(([name, value]) => `${name}: ${value}`).join('; ');
+    if (style) given.set('style', style);
+    for (const name of node.given || []) if (!given.has(name)) node.removeAttribute(name);
+    put(node, 'className', props.className || '');
+    node.given = [...given.keys()];
+    node.href_ = type === 'Link' ? given.get('href') : undefined;
+    if (node.href_) given.set('href', addressed(node));
+    for (const [name, value] of given) if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+  };
+  const flat = (given) => (Array.isArray(given) ? given.flatMap(flat) : given === null || given === undefined ? [] : [given]);
+  const fill = (node, given) => {
+    const all = flat(given);
+    all.forEach((one, i) => {
+      const old = node.childNodes[i];
+      let now;
+      if (typeof one !== 'object') {
+        now = old?.nodeType === Node.TEXT_NODE ? old : document.createTextNode('');
+        put(now, 'data', `${one}`);
+      } else {
+        const tag = one.type === 'Link' ? 'a' : one.type.toLowerCase(), { children: inside, ...props } = one.props;
+        now = old?.localName === tag && old.id === (props.id || '') ? old : document.createElement(tag);
+        withAttributes(now, one.type, props);
+        if (now.id !== 'solutions') fill(now, inside);
+      }
+      if (now !== old) { if (old) old.replaceWith(now); else node.append(now); }
+    });
+    while (node.childNodes.length > all.length) node.lastChild.remove();
+  };
+  // The page: its URL's query, and what else decides on how it looks. Parts are asked for by what they follow from; of
+  // each the latest question counts.
+  const page = { search: '', version: 0, theme: '', webgl: false };
+  const without = (search, ...names) => {
+    const query = new URLSearchParams(search || '');
+    names.forEach((name) => query.delete(name));
+    return query;
+  };
+  const asking = new Map();  // what is being asked for or drawn, by name
+  const busy = () => { document.getElementById('content').ariaBusy = asking.size ? 'true' : 'false'; };
+  const ask = async (name, part, given, use) => {
+    asking.get(name)?.abort();
+    const mine = new AbortController();
+    asking.set(name, mine);
+    busy();
+    try {
+      const answer = await fetch(`/part/${part}`, {
+        method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(given), signal: mine.signal,
+      });
+      if (answer.ok) {
+        const made = await answer.json();
+        if (asking.get(name) === mine) await use(made);
+      }
+    } catch (error) {
+      if (error.name !== 'AbortError') throw error;
+    } finally {
+      if (asking.get(name) === mine) { asking.delete(name); busy(); }
+    }
+  };
+  // Links within the page keep the open problem and the table's arrangement, but one to everything.
+  const addressed = (link) => {
+    const query = new URLSearchParams(link.href_), now = new URLSearchParams(page.search);
+    if (link.classList.contains('clear')) return link.href_;
+    for (const name of link.classList.contains('close') ? ['table'] : ['problem', 'table']) {
+      if (!query.has(name) && now.has(name)) query.set(name, now.get(name));
+    }
+    return `?${query}`;
+  };
+  const readdress = () => document.querySelectorAll('#page a').forEach((link) => {
+    if (link.href_) { const to = addressed(link); if (link.getAttribute('href') !== to) link.setAttribute('href', to); }
+  });
+  const surround = (made) => {
+    for (const id of ['verdict', 'tabs', 'chips', 'columns', 'intro', 'answer', 'runs']) fill(document.getElementById(id), made[id]);
+    children(document.getElementById('facets'), made.filters.length, group).forEach((x, i) => showGroup(x, made.filters[i]));
+    put(document.getElementById('content'), 'className', made.content);
+    views();
+    beside(made.content.split(' ').includes('beside'));
+  };
+  // Charts. What is drawn of each view is kept, and is there again at once as long as nothing has changed.
+  const CONFIG = { displaylogo: false, responsive: false, toImageButtonOptions: { format: 'svg' } }, PLACES = 4;
+  let plotted, plotly = new Promise((done) => { plotted = done; });
+  const drawn = new Map();  // by view: what it was drawn from, and its plots with their boxes' heights by place
+  const fitted = (plot) => {
+    if (plot.offsetParent && plot._fullLayout && Math.abs(plot.clientWidth - plot._fullLayout.width) >= 1) Plotly.Plots.resize(plot);
+  };
+  const attach = (view) => {
+    for (let place = 0; place < PLACES; place += 1) {
+      const box = document.getElementById(`chart-${place}`), kept = view.plots.get(place);
+      put(box.style, 'display', kept ? '' : 'none');
+      if (kept) put(box.style, 'height', kept.height);
+      if (kept && box.firstChild !== kept.plot) box.replaceChildren(kept.plot);
+      else if (!kept) box.replaceChildren();
+      if (kept) fitted(kept.plot);
+    }
+  };
+  const plot = async (node, figure) => {
+    await plotly;
+    const first = !node.on;
+    await Plotly.react(node, figure.data, figure.layout, CONFIG);
+    return first;
+  };
+  const chosenIn = (place, data, boxed) => ask('click', 'click', { search: page.search, place, data, boxed }, (made) => {
+    if (made.search) move(made.search);
+  });
+  const listen = (node, place) => {
+    node.on('plotly_click', (event) => chosenIn(place, { points: event.points.map((x) => ({ customdata: x.customdata })) }, false));
+    // Of the points in a box only those count that hold the ends of an axis.
+    node.on('plotly_selected', (event) => event?.range && chosenIn(place, {
+      range: event.range,
+      points: event.points.filter((x) => x.customdata?.[0] === '').map((x) => ({ x: x.x, customdata: x.customdata })),
+    }, true));
+  };
+  const draw = async (view, made, gone) => {
+    await plotly;
+    if (gone) for (const place of [...view.plots.keys()]) if (!made.charts.some((x) => x.place === place)) view.plots.delete(place);
+    for (const { place, style } of made.charts) {
+      const kept = view.plots.get(place) || { plot: make('div') };
+      view.plots.set(place, { ...kept, height: style.height });
+    }
+    attach(view);
+    for (const { place, figure } of made.charts) {
+      const node = view.plots.get(place).plot;
+      if (await plot(node, figure)) listen(node, place);
+    }
+  };
+  const idle = () => new Promise((done) => requestIdleCallback(done, { timeout: 1000 }));
+  const chart = (name, key, base) => {
+    const view = drawn.get(name) || { plots: new Map() };
+    drawn.set(name, view);
+    const given = { search: `?${without(page.search, 'problem', 'table', 'sql')}`, theme: page.theme, webgl: page.webgl };
+    if (view.key === key) {
+      asking.get('charts')?.abort();
+      asking.delete('charts');
+      attach(view);
+      describeAll();
+      busy();
+      return;
+    }
+    // Of a view that is shown already a chart that no filter changes, or that is below the screen, stays until then.
+    const anew = view.base !== base || shown !== name;
+    view.key = view.base = undefined;
+    ask('charts', 'charts', { ...given, anew }, async (made) => {
+      await draw(view, made, anew);
+      [view.base, shown] = [base, name];
+      describeAll();
+      if (made.later) {
+        await idle();
+        if (page.charts === key) await ask('below', 'below', given, (more) => (page.charts === key ? draw(view, more, false) : undefined));
+      }
+      if (page.charts === key) view.key = key;
+    });
+  };
+  let shown;  // the view whose charts are on the screen
+  const describeAll = () => document.querySelectorAll('#charts .chart').forEach(describe);
+  // The card of one problem.
+  const card = (given) => ask('card', 'card', given, async (made) => {
+    fill(document.getElementById('detail'), made.card);
+    document.getElementById('problem')?.focus();
+    if (!made.figure) return;
+    const box = document.getElementById('solutions');
+    if (!box.firstChild) box.append(make('div'));
+    await plot(box.firstChild, made.figure);
+  });
+  const close = () => {
+    asking.get('card')?.abort();
+    asking.delete('card');
+    document.getElementById('detail').replaceChildren();
+    busy();
+  };
+  // Asks for what differs from what is shown.
+  const show = () => {
+    if (!page.theme) return;  // the browser has not reported it yet
+    const query = new URLSearchParams(page.search), name = query.get('view') || 'overview', problem = query.get('problem');
+    const around = `?${without(page.search, 'problem', 'table')}`, rest = `${page.theme} ${page.version}`;
+    const charts = `${without(page.search, 'problem', 'table', 'sql')} ${rest}`;
+    const base = `${query.get('run')} ${query.get('compare')} ${rest}`;
+    const opened = problem && name !== 'sql' ? `${problem} ${base}` : '';
+    if (page.charts !== charts) { page.charts = charts; chart(name, charts, base); }
+    if (page.around !== `${around} ${page.version}`) {
+      page.around = `${around} ${page.version}`;
+      ask('surroundings', 'surroundings', { search: around }, surround);
+    }
+    if (page.opened !== opened) {
+      page.opened = opened;
+      if (opened) card({ search: page.search, theme: page.theme }); else close();
+    }
+    readdress();
+  };
+  const move = (search) => {
+    page.search = search;
+    show();
+    dash_clientside.set_props('url', { search });
+  };
+  const changed = (name, value) => {
+    const query = new URLSearchParams(page.search);
+    if ((query.get(name) || '') === value) return;
+    if (value) query.set(name, value); else query.delete(name);
+    move(`?${query}`);
+  };
   // Which columns the table shows: sets of them and one box each. The choice stays in this browser.
   const COLUMNS = 'logparse-columns';
-  const show = (grid, names) => grid.getColumns().forEach((x) => {
+  const showColumns = (grid, names) => grid.getColumns().forEach((x) => {
     if (x.getColId() !== 'label') grid.setColumnsVisible([x.getColId()], names.includes(x.getColId()));
   });
   // The columns of a preset for which there is room, and what room they leave goes to the problem, then to one other
@@ -101,19 +301,20 @@
     return left;
   };
   let comparing = false, refit = () => {};  // the comparison has a set of its own, which is kept for this look alone
+  const beside = (now) => { if (now !== comparing) { comparing = now; refit(); } };
   const chooser = (grid) => {
     const box = document.getElementById('chooser'), presets = JSON.parse(box.dataset.presets), spared = JSON.parse(box.dataset.spared);
     const columns = grid.getColumns().filter((x) => x.getColId() !== 'label');
     const boxes = columns.map((x) => Object.assign(document.createElement('input'), { type: 'checkbox', value: x.getColId() }));
-    let wanted = Object.values(presets)[0], beside = presets[JSON.parse(box.dataset.beside)];
+    let wanted = Object.values(presets)[0], compared = presets[JSON.parse(box.dataset.beside)];
     try { const kept = JSON.parse(localStorage.getItem(COLUMNS)); if (Array.isArray(kept)) wanted = kept; } catch (unreadable) {}
     refit = () => {
-      const shown = fitting(grid, comparing ? beside : wanted, presets, spared);
-      show(grid, shown);
+      const shown = fitting(grid, comparing ? compared : wanted, presets, spared);
+      showColumns(grid, shown);
       boxes.forEach((x) => { x.checked = shown.includes(x.value); });
     };
     const keep = (names) => {
-      if (comparing) beside = names; else wanted = names;
+      if (comparing) compared = names; else wanted = names;
       refit();
       try { localStorage.setItem(COLUMNS, JSON.stringify(wanted)); } catch (refused) {}
     };
@@ -159,7 +360,7 @@
     if (now === asked) return;
     asked = now;
     if (now) search.set('table', now); else search.delete('table');
-    dash_clientside.set_props('url', { search: `?${search}` });
+    move(`?${search}`);
   };
   // A time of so many µs each in the unit that fits it, as logparse.text.duration writes it.
   window.dashAgGridFunctions = Object.assign(window.dashAgGridFunctions || {}, { duration: (value, each) => {
@@ -171,17 +372,13 @@
   // What an analyzer estimates stands beside what was measured, and is marked so.
   estimated: (params, text) => (params.data && params.data.saving_from === 'estimated' && text ? `≈ ${text}` : text) });
   window.dash_clientside = Object.assign(window.dash_clientside || {}, { explore: {
-    filters: (given) => {
-      const groups = given || [];
-      children(document.getElementById('facets'), groups.length, group).forEach((x, i) => showGroup(x, groups[i]));
-      requestAnimationFrame(views);
-      return groups.length;
-    },
-    // Shows the URL's state in the boxes and the table. Returns the URL if a problem is open.
-    follow: (search, version, opened, text, query) => {
-      const url = new URLSearchParams(search || ''), choice = new URLSearchParams(url), before = chosen;
-      ['view', 'problem', 'table', 'sql'].forEach((name) => choice.delete(name));  // they choose no rows
-      chosen = `${choice} ${version}`;
+    // Shows the URL's state in all parts of the page, the boxes and the table.
+    follow: (search, version, theme, webgl, text, query) => {
+      const url = new URLSearchParams(search || ''), before = chosen;
+      chosen = `${without(search, 'view', 'problem', 'table', 'sql')} ${version}`;  // these choose no rows
+      Object.assign(page, { search: search || '', version, theme, webgl });
+      observe();
+      show();
       dash_clientside.explore.arrange(url.get('table') || '');
       try {
         const grid = dash_ag_grid.getApi('table'), row = grid.getRowNode(url.get('problem'));
@@ -191,27 +388,9 @@
       const wanted = url.get('search') || '', sql = url.get('sql');
       if (wanted !== (text || '')) dash_clientside.set_props('search', { value: wanted });
       if (sql !== null && sql !== query) dash_clientside.set_props('sql-text', { value: sql });
-      const open = url.get('problem') && url.get('view') !== 'sql' ? search : '';
-      return open === opened ? dash_clientside.no_update : open;
-    },
-    // The table's columns of the view that is shown.
-    columns: (shown) => {
-      const now = (shown || '').split(' ').includes('beside');
-      if (now !== comparing) { comparing = now; refit(); }
-      return now;
-    },
-    // When everything on the screen is drawn and nothing else is to be done: where there is more below, what is shown.
-    idle: async (shown, webgl) => {
-      await new Promise((done) => requestIdleCallback(done, { timeout: 1000 }));
-      document.querySelectorAll('#charts .chart').forEach(describe);
-      if (webgl) warm();
-      return shown?.[3] ? shown : dash_clientside.no_update;
-    },
-    late: (given, shown) => {
-      const [made, place, figure, style] = given || [];
-      if (given && JSON.stringify(made) === JSON.stringify(shown)) dash_clientside.set_props(`chart-${place}`, { figure, style });
       return '';
     },
+    search: (text) => { changed('search', (text || '').trim()); return ''; },
     // The table sorted and filtered as in the URL; what the user changes goes there.
     arrange: async (wanted) => {
       const grid = await dash_ag_grid.getApiAsync('table');
@@ -219,6 +398,7 @@
       if (!watched) {
         watched = true;
         for (const name of ['sortChanged', 'filterChanged']) grid.addEventListener(name, () => arranged(grid));
+        grid.addEventListener('selectionChanged', () => { const [row] = grid.getSelectedNodes(); if (row?.data) changed('problem', row.data.id); });
         chooser(grid);
       }
       if (arrangement(grid) === wanted) return;
@@ -230,13 +410,25 @@
   // WebGL draws as many pixels as the screen has: plotly's default, four times as many, costs a machine without a GPU
   // up to 0.1 s per click.
   document.addEventListener('load', (event) => {
-    if (event.target.src?.includes('/plotly')) Plotly.setPlotConfig({ plotGlPixelRatio: Math.min(2, devicePixelRatio) });
+    if (!event.target.src?.includes('/plotly')) return;
+    Plotly.setPlotConfig({ plotGlPixelRatio: Math.min(2, devicePixelRatio) });
+    plotted();
   }, true);
+  let observed = false, resizing;
+  const observe = () => {
+    if (observed) return;
+    observed = true;
+    new ResizeObserver(() => {
+      clearTimeout(resizing);
+      resizing = setTimeout(() => document.querySelectorAll('#content .js-plotly-plot').forEach(fitted), 100);
+    }).observe(document.getElementById('page'));
+  };
   document.addEventListener('click', (event) => {
-    const link = event.target.closest('a.entry');
+    const link = event.target.closest('a.entry, a[data-within]');
     if (link && !(event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey)) {
       event.preventDefault();
-      dash_clientside.set_props('url', { search: link.search });
+      move(link.search);
+      if (link.closest('#tabs')) scrollTo(0, 0);
     }
     const button = event.target.closest('button[data-copies], button[data-exports]');
     if (button?.dataset.copies) copy(button);
