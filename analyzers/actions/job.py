@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -71,8 +72,10 @@ class Job:
 
     @cached_property
     def images(self) -> frozenset[Image]:
-        """Sizes of all 2-D tensors that convolutions read or write."""
-        return frozenset(x for p in self.convolutions if p.spatial == 2 for x in _images(p))
+        """Sizes of all 2-D tensors that convolutions read or write, and that pool or resize theirs."""
+        convolved = frozenset(x for p in self.convolutions if p.spatial == 2 for x in _images(p))
+        operators = [x.problem for x in self.work if isinstance(x.problem, OperatorProblem)]
+        return convolved.union(*map(_resized, operators)) if convolved else convolved
 
     @cached_property
     def image_type(self) -> str | None:
@@ -93,6 +96,21 @@ def _images(p: ConvProblem) -> Iterator[Image]:
         n, c, h, w = sizes
         if n is not None and c is not None and h is not None and w is not None:
             yield n, c, h, w
+
+
+def _resized(p: OperatorProblem) -> Iterator[Image]:
+    """What an operator that pools or resizes images reads, the gradient of its output and, where it is stated, that."""
+    if not any(x in p.name for x in ("pool2d", "upsample")):
+        return
+    for n, c, h, w in (x.sizes for x in p.tensors if len(x.sizes) == 4):
+        yield n, c, h, w
+        size = p.inputs[1] if len(p.inputs) > 1 else ""
+        if p.name.startswith("aten::upsample") and isinstance(size, str) and _PAIR.fullmatch(size):
+            rows, columns = map(int, size.strip("[]").split(","))
+            yield n, c, rows, columns
+
+
+_PAIR = re.compile(r"\[\d+, ?\d+\]")
 
 
 def job_of(tables: Tables, settings: Settings) -> Job:

@@ -72,8 +72,30 @@ def padded(size: int) -> int:
 
 
 def _change(work: Work, job: Job) -> Change | None:
-    size = odd_output(job)
-    return None if size is None else padded_change(work.problem, size, lambda operand: operand.sizes[:1] == (size,))
+    size, problem = odd_output(job), work.problem
+    if size is None:
+        return None
+    if isinstance(problem, OperatorProblem) and (read := _reads(problem, job, size)) is not None:
+        return Change(mapped(problem, lambda operand: _view(operand) if operand is read else operand))
+    return padded_change(problem, size, lambda operand: operand.sizes[:1] == (size,))
+
+
+def _reads(problem: OperatorProblem, job: Job, size: int) -> Operand | None:
+    """The layer's outputs where the operator casts them or computes their softmax; else None."""
+    read = {"aten::copy_": slice(1, 2), "aten::_log_softmax": slice(0, 1), "aten::_softmax": slice(0, 1)}
+    types = {OPERAND_TYPES.get(x.d_type or "") for x in job.gemms if is_layer(x) and x.m == size}
+    for operand in problem.tensors[read.get(problem.name, slice(0))]:
+        cast = problem.name != "aten::copy_" or operand.dtype != problem.tensors[0].dtype
+        contiguous = list(operand.strides) == contiguous_strides(operand.sizes)
+        if cast and contiguous and operand.dtype in types and operand.sizes[1:][-1:] == (size,):
+            return operand
+    return None
+
+
+def _view(operand: Operand) -> Operand:
+    """The operand as a view of a padded one."""
+    *rows, size = operand.sizes
+    return Operand(operand.dtype, operand.sizes, tuple(contiguous_strides((*rows, padded(size)))))
 
 
 def padded_change(problem: Problem, size: int, grows: Callable[[Operand], bool]) -> Change | None:
@@ -114,7 +136,7 @@ def _gradients(job: Job, size: int) -> Iterator[Work]:
             wide = padded(size)
             whole = Operand(dtype, (p.n, wide), (wide, 1))
             view, source = (Operand(dtype, (p.n, size), (step, 1)) for step in (wide, size))
-            yield Work(problem=OperatorProblem("aten::zero_", (whole,)), calls=work.calls, us=None)
+            yield Work(problem=OperatorProblem("aten::fill_", (whole, "0")), calls=work.calls, us=None)
             yield Work(problem=OperatorProblem("aten::copy_", (view, source, "False")), calls=work.calls, us=None)
 
 

@@ -121,11 +121,22 @@ def test_products_and_weights_change_and_the_view_s_gradient_is_charged() -> Non
     grown = Operand("float32", (PADDED, WIDTH), (WIDTH, 1))
     assert [x and x.problem for x in after[3:]] == [OperatorProblem("aten::mul", (grown, grown)), None]
 
+    outputs, other = (Operand(x, (ROWS, VOCABULARY), (VOCABULARY, 1)) for x in ("bfloat16", "float32"))
+    view = Operand("bfloat16", (ROWS, VOCABULARY), (PADDED, 1))
+    casts = [OperatorProblem("aten::copy_", (*x, "False")) for x in ((other, outputs), (outputs, other))]
+    softmax = OperatorProblem("aten::_log_softmax", (outputs, "1", "False"))
+    known = job(*layer, *casts, softmax)
+    assert [x and x.problem for x in (padded_output.ACTION.change(x, known) for x in known.work[3:])] == [
+        OperatorProblem("aten::copy_", (other, view, "False")),
+        None,  # the gradient's cast
+        OperatorProblem("aten::_log_softmax", (view, "1", "False")),
+    ]
+
     kind = "bfloat16"
     whole, view = (Operand(kind, (ROWS, size), (PADDED, 1)) for size in (PADDED, VOCABULARY))
     gradient = Operand(kind, (ROWS, VOCABULARY), (VOCABULARY, 1))
     assert [(x.problem, x.calls) for x in padded_output.ACTION.added(known)] == [
-        (OperatorProblem("aten::zero_", (whole,)), 2.0),
+        (OperatorProblem("aten::fill_", (whole, "0")), 2.0),
         (OperatorProblem("aten::copy_", (view, gradient, "False")), 2.0),
     ]
     assert padded_output.ACTION.added(job(*layer, trains=False)) == (), "no gradient, no copy"
