@@ -83,6 +83,15 @@ def full_links_sql(problems: str) -> str:
         from ({problems}) where not contains(problem, '?')"""
 
 
+def open_sql(rows: str) -> str:
+    """SQL of the rows whose problem may have a link to another one: all links are between such a problem and others.
+
+    A text is open if a field is unknown or a type has a second spelling.  Two texts that are not open differ in a field
+    that both know, so they need no comparison: a find-db holds hundreds of thousands of them.
+    """
+    return f"from {rows} where contains(problem, '?') or contains(problem, '_fnuz')"
+
+
 def _equal(name: str) -> str:
     if name in ("a_type", "b_type", "c_type", "d_type"):
         return "a.{name} is null or b.{name} is null or replace(a.{name}, '_fnuz', '') = replace(b.{name}, '_fnuz', '')"
@@ -92,17 +101,15 @@ def _equal(name: str) -> str:
 def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
     """SQL of every link but those of a full problem to itself.
 
-    A text is open if a field is unknown or a type has a second spelling.  Two texts that are not open differ in a field
-    that both know, so they need no comparison: a find-db holds hundreds of thousands of them.  Only open problems are
-    compared, each with the problems of its shape, and once each: thousands of small files hold one problem thousands
-    of times.
+    Only open problems (``open_sql``) are compared, each with the problems of its shape, and once each: thousands of
+    small files hold one problem thousands of times.
     """
     agree = " and ".join(f"({_equal(name).format(name=name)})" for name in names)
     known = " and ".join(rule.format(t=side) for rule in layout for side in "ab")
     near = f"select distinct on (problem) * from {table} where shape in (select shape from opened)"
     return f"""(
     with opened as materialized (
-        select distinct on (problem) * from {table} where contains(problem, '?') or contains(problem, '_fnuz')),
+        select distinct on (problem) * {open_sql(table)}),
     pair as (
         select a.problem as problem, b.problem as other, case when {known} then 'layout' else 'shape' end as level
         from opened a join ({near}) b on a.shape = b.shape and a.problem <> b.problem and {agree})

@@ -14,9 +14,11 @@ from logparse.errors import InputError
 from logparse.formats.format import FileFormat, Head, Line
 from logparse.formats.format import LineFormat as _LineFormat
 from logparse.formats.patterns import regex
+from logparse.links import open_sql
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
 from logparse.store import Store
 from logparse.store.columns import column
+from logparse.store.columns import table as arrow_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,8 +59,8 @@ _OF_LINKED = _ROWS.format(
     linked="join linked o on o.other = m.problem",
     subject="false",
 )
-_LINKED = "create temp table linked as select problem, other, level from open_links where problem <> other"
-"""A table, so that DuckDB knows how few these are: of a view it may hash the millions of times instead."""
+_OPEN = f"select exists ({open_sql('gemm_rows')}) or exists ({open_sql('conv_rows')})"
+_LINKED = "select problem, other, level from open_links where problem <> other"
 _TIMED = f"{_OF_ITSELF} union all {_OF_LINKED}"
 """SQL of the times that may be of a problem: its own and those of linked ones; two scans, as a common table expression
 would hold all texts in memory."""
@@ -144,11 +146,23 @@ def ranked(
     """The rows of ``top`` without pandas, whose import takes longer than most answers."""
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     sql, wanted = _RANKED.format(key=key, other=other), {"run": store.latest_run(run), "kind": kind, "n": n}
-    with store.reading(f"{_LINKED} {sql}") as con:
-        con.execute(_LINKED)
+    with store.reading(f"{_OPEN} {sql}") as con:
+        ((may_be,),) = con.execute(_OPEN).fetchall()
+        con.register("links_", _linked(store) if may_be else arrow_table([], _LINK))
+        con.execute("create temp table linked as from links_")
         rows: pa.Table = con.sql(sql, params=wanted).to_arrow_table()
     labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
     return rows.set_column(rows.column_names.index("problem"), "problem", labels)
+
+
+def _linked(store: Store) -> pa.Table:
+    """The links between different problems.  To see whether there may be any takes a third of the time."""
+    with store.reading(_LINKED) as con:
+        rows: pa.Table = con.sql(_LINKED).to_arrow_table()
+    return rows
+
+
+_LINK = pa.schema([(name, pa.string()) for name in ("problem", "other", "level")])
 
 
 def no_problem(run: str, kind: str | None) -> str:
@@ -189,7 +203,7 @@ def known_table(known: Sequence[Known]) -> pa.Table:
 
 
 _CANDIDATES = """
-    select problem from (select problem from gemm_problems union all select problem from conv_problems)
+    select distinct problem from (select problem from gemm_rows union all select problem from conv_rows)
     where starts_with(problem, $kind) and contains(problem, $sizes)"""
 _KNOWN_CALLS = """
     select level, run, category, pid, solution, cast(sum(count) as bigint) as count, min(first_seen) as first_seen,
@@ -229,7 +243,7 @@ def _labelled(store: Store, text: str) -> list[Problem]:
     if not sizes:
         return []
     written = ",".join(filter(None, sizes.groups()))
-    sql = """select problem from (select problem from gemm_problems union select problem from conv_problems)
+    sql = """select problem from (select problem from gemm_rows union select problem from conv_rows)
              where contains(problem, ?) order by problem"""
     with store.reading(sql) as con:
         texts = [row[0] for row in con.execute(sql, [written]).fetchall()]
@@ -245,7 +259,8 @@ def _sizes(problem: Problem) -> str:
     if isinstance(problem, GemmProblem) and not problem.members:
         return f" mnk={problem.m},{problem.n},{problem.k} "
     if isinstance(problem, ConvProblem):
-        return f" in={problem.n},{problem.c},"
+        text = problem.text
+        return text[text.index(" in=") : text.index(" pad=") + 1]
     return ""
 
 

@@ -7,6 +7,19 @@ one).  ``stream`` turns the distinct lines that ``lines`` finds into records; ``
 
 from __future__ import annotations
 
-from logparse.ingest.all_inputs import Ingested, ingest, ingest_at, record
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from logparse.ingest.all_inputs import Ingested, ingest, ingest_at, record
+
+
+def __getattr__(name: str) -> object:
+    """Imported when it is first asked for: a pasted line is read with ``lines`` alone."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from logparse.ingest import all_inputs
+
+    return getattr(all_inputs, name)
+
 
 __all__ = ["Ingested", "ingest", "ingest_at", "record"]
