@@ -21,7 +21,7 @@ from analyzers.evidence.target import BY_NAME, Facts, arch, same_build, same_dev
 from analyzers.overrides.lint import by_name, facts_of_run
 from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.reading import Row
-from analyzers.proof.timings import BASES, main_pick, timings
+from analyzers.proof.timings import BASES, first_of, main_pick, timings
 from logparse.links import linked, may_be
 from logparse.model import Problem, problem_from_text
 
@@ -109,7 +109,7 @@ def diff(a: Tables, b: Tables, fail_on: float = FAIL_ON, floor_us: float = 0.0) 
         rows["delta_us"] = rows["delta_us"].where(rows["state"] != state, cost * calls)
     order = rows["state"].map({state: i for i, state in enumerate(STATES)})
     weight = rows["delta_us"].abs().fillna(0.0)
-    size = rows["ratio"].astype("float64").map(math.log, na_action="ignore").abs().fillna(0.0)
+    size = np.nan_to_num(np.abs(np.log(rows["ratio"].to_numpy("float64", na_value=math.nan))))
     rows = rows.assign(order=order, weight=-weight, size=-size).sort_values(["order", "weight", "size", "problem"])
     rows["problem"] = texts.take(rows["problem"].to_numpy())
     return Diff(a.run, b.run, fail_on, rows[list(COLUMNS)].reset_index(drop=True), _devices(a, b), floor_us)
@@ -209,7 +209,7 @@ def _times_alone(times: pd.DataFrame, problems: pd.Series, side: str) -> pd.Data
 def _nearest(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per problem: that of the evidence nearest to the job."""
     rank = rows["basis"].map({basis: i for i, basis in enumerate(BASES)}).fillna(len(BASES))
-    return rows.assign(rank=rank).sort_values(["problem", "rank", "basis"]).drop_duplicates("problem")
+    return first_of(rows.assign(rank=rank), ["problem"], ["rank", "basis"])
 
 
 def _states(rows: pd.DataFrame, fail_on: float, floor_us: float) -> pd.Series:
