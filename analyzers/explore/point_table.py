@@ -199,7 +199,8 @@ def front(con: duckdb.DuckDBPyConnection, database: str) -> None:
         for name in ("narrow_", "kinds_"):
             con.execute(f"drop table {name}")
         if first is not None:
-            listed = ", ".join(map(str, _with_other_passes(con, first)))
+            listed = ", ".join(map(str, first or [0]))
+            listed = ", ".join([listed, *map(str, _other_passes(con, listed))])
             con.execute(f"create or replace view {_SIZES} as {_dimensions(f'hash(problem) in ({listed})')}")
         con.execute(f"create or replace table passes_ as {_PASSES}")
         con.execute(f"create or replace view bases as {_bases()}")
@@ -219,25 +220,44 @@ def _first_problems(con: duckdb.DuckDBPyConnection) -> Sequence[int] | None:
     return [h for (h,) in found] if len(found) <= _MOST_FIRST else None
 
 
-def _with_other_passes(con: duckdb.DuckDBPyConnection, problems: Sequence[int]) -> Sequence[int]:
-    """The hashes of some problems, and of F and B of those that are backward weights; at least one number."""
-    listed = ", ".join(map(str, problems)) or "0"
+def _other_passes(con: duckdb.DuckDBPyConnection, problems: str) -> Sequence[int]:
+    """The hashes of F and B of those problems that are backward weights; ``problems``: their hashes, a list or a query
+    in SQL.
+    """
     weights = con.execute(
-        f"select distinct problem from conv_rows where hash(problem) in ({listed}) and direction = 'W'"
+        f"select distinct problem from conv_rows where hash(problem) in ({problems}) and direction = 'W'"
     )
     others = [x for (text,) in weights.fetchall() for x in other_passes(str(text))]
-    hashes = con.execute("select hash(unnest(?::varchar[]))", [others]).fetchall()
-    return [*(problems or [0]), *(h for (h,) in hashes)]
+    return [h for (h,) in con.execute("select hash(unnest(?::varchar[]))", [others]).fetchall()]
 
 
 def hold(con: duckdb.DuckDBPyConnection) -> None:
     """Create the view ``bases``, what the files themselves contain of each problem, after ``survey``: sizes and labels
-    of all problems are worked out once.
+    of all problems are worked out once.  The costliest come first, so that what is made of it in its order is nearly in
+    that of ``queries.ORDER``.
     """
+    con.execute(f"create or replace table rows_ as from ({_ROWS_SQL}) order by {_COST} desc nulls last")
     con.execute(f"create or replace table held_ as {_dimensions()}")
     con.execute(f"create or replace view {_SIZES} as from held_")
     con.execute(f"create or replace table passes_ as {_PASSES}")
-    con.execute(f"create or replace view bases as {_bases()}")
+    con.execute(f"create or replace view bases as {_bases('from rows_')}")
+
+
+def narrow(con: duckdb.DuckDBPyConnection, database: str, problems: str) -> None:
+    """Before ``survey`` put in the place of a database's views what makes the ``points`` of some problems alone: of
+    those whose hashes a query gives, and of the other passes of their layers, whose own rows need not be whole.
+    """
+    con.register("passes_of_", pa.table({"h": pa.array(_other_passes(con, problems), pa.uint64())}))
+    near = f"hash(problem) in ({problems} union all from passes_of_)"
+    con.execute(  # the calls that MIOpen chose for decide which texts are one problem
+        f"""create table measurements as
+            select source_id, run, origin, kind, problem, solution, status, time_us from {database}.measurements
+            where {near} or origin = 'miopen-chosen'"""
+    )
+    con.execute(f"create table gemm_problems as from {database}.gemm_problems where {near}")
+    convolutions = conv_problems_sql(f"select * from {database}.conv_rows where {near}")
+    con.execute(f"create table conv_problems as {convolutions}")
+    con.unregister("passes_of_")
 
 
 def _dimensions(where: str = "true") -> str:
@@ -278,6 +298,12 @@ def _repeated(con: duckdb.DuckDBPyConnection) -> str:
     return _REPEATED if some else _NONE_REPEATED
 
 
+CHANGED = """
+    select hash(problem) as h from picked_ union select hash(problem) from found_
+    union select hash(problem) from moved_"""
+"""The hashes of the problems that picks, findings and another run's times are known of, within ``points_sql``."""
+
+
 @contextmanager
 def points_sql(
     con: duckdb.DuckDBPyConnection,
@@ -294,16 +320,14 @@ def points_sql(
             con.execute(f"create or replace temp view {name} as select {nothing} limit 0")
         else:
             con.register(name, frame[list(columns)].astype(dict(columns)))
-    elsewhere = (
-        "select null::varchar as id, null::double as here_us, null::double as other_us, null::varchar as moved limit 0"
-    )
-    if others is not None:  # of several rows of a problem, one per file that measured it, one has them
-        elsewhere = f"""select min(id) as id, any_value(here_us) as here_us, any_value(other_us) as other_us,
-            any_value(moved) as moved
-            from read_parquet({sql_text(others)}) join bases using (problem) group by problem"""
-    con.execute(f"create or replace temp view others_ as {elsewhere}")
+    elsewhere = """
+        select null::varchar as problem, null::double as here_us, null::double as other_us, null::varchar as moved
+        limit 0"""
+    if others is not None:
+        elsewhere = f"from read_parquet({sql_text(others)})"
+    con.execute(f"create or replace temp view moved_ as {elsewhere}")
     yield _POINTS
-    for name in ("picked_", "found_", "others_"):
+    for name in ("picked_", "found_", "moved_"):
         con.unregister(name)
 
 
@@ -493,6 +517,8 @@ _ROWS_SQL = f"""
     union all by name
     select false as called, * from ({_TRIED}) semi join alone_ using (file)"""
 """A row for each called problem, and for each file that measured what no run of the kind called."""
+_COST = "coalesce(calls, 1) * coalesce(traced_us, if(contested, default_us, null), best_us)"
+"""``total_us`` of such a row, as far as it is known without picks and findings."""
 _PASSES = f"""
     select t.file, d.layer_h, min(best_us) filter (d.direction = 'F') as f_us,
            min(best_us) filter (d.direction = 'B') as b_us
@@ -518,7 +544,7 @@ _SIZES = "dimensions_"
 _MOST_FIRST = 10 * FIRST_ROWS
 
 
-def _bases(*, passes: bool = True, ids: bool = True) -> str:
+def _bases(rows: str = _ROWS_SQL, *, passes: bool = True, ids: bool = True) -> str:
     """The SQL of ``bases``: without F and B, and without ids, which are hashes of long texts, for the sums of the first
     view.
     """
@@ -528,7 +554,7 @@ def _bases(*, passes: bool = True, ids: bool = True) -> str:
         select {f"left(md5(d.problem || {part}), 12)" if ids else "''"} as id,
                r.* exclude (h, file, kind, best, own), coalesce(r.kind, f.kind) as kind, f.source_id, f.origin,
                f.own_run, b.solution as best, o.solution as own, d.* exclude (h, layer, layer_h), {f_and_b[0]}
-        from ({_ROWS_SQL}) r join dimensions_ d using (h) left join files_ f using (file)
+        from ({rows}) r join dimensions_ d using (h) left join files_ f using (file)
         left join solvers_ b on b.solver = r.best left join solvers_ o on o.solver = r.own {f_and_b[1]}"""
 
 
@@ -577,6 +603,9 @@ timed as (
               when per_call_us is not null
               then least(per_call_us * coalesce(traced_us / nullif(held_us, 0), 1), traced_us) end as loss_us
   from known),
+others_ as (  -- of several rows of a problem, one per file that measured it, one has them
+  select min(id) as id, any_value(here_us) as here_us, any_value(other_us) as other_us, any_value(moved) as moved
+  from moved_ join bases using (problem) group by problem),
 placed as (
   select t.*, coalesce(s.file, '–') as file, s.device, traced_us is not null or s.own as own,
          least(x.peak_tflops, t.intensity * s.hbm_gbs / 1e3) as roof_tflops

@@ -520,7 +520,8 @@ def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[objec
 
 def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
     """The row of a problem, None if there is no such id."""
-    found = con.execute("select * from points where id = ?", [problem_id]).df()
+    sql = "select * replace (coalesce(measured, problem) as measured) from points where id = ?"
+    found = con.execute(sql, [problem_id]).df()
     return found.iloc[0] if len(found) else None
 
 

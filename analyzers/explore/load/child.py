@@ -54,8 +54,10 @@ _SMALL = {
     "facts": "select * from facts",
     "ticks": queries.TICKS,
 }
-_BASES = ("bases", "places", "peaks", "means", "blocked")
-"""What ``point_table.survey`` makes: all that the analyzers' picks and findings are put beside."""
+_JUDGED = f"""
+    from (from new_ order by {queries.ORDER}) union all
+    from first_.points where hash(problem) not in (from changed_)"""
+"""What picks and findings change, and what they leave as the files have it."""
 _MB, _ROWS_PER_MB = 300, 20_000
 """DuckDB's memory limit: so much, and a megabyte per so many measurements.  A store of 193,590 problems (649,000
 measurements) is read within it as fast as without; 400 MB were too few for 4.5 million.
@@ -70,7 +72,12 @@ _OFTEN, _PLAIN = ("label",), " using compression uncompressed"
 """Texts that each chart fetches by the thousand from anywhere: to unpack them would take a third of its time."""
 _TRIES = """
     select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us,
-           std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family' order by h"""
+           std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family'"""
+_GROUP = 16_384
+_BLOOM = f"row_group_size {_GROUP}, dictionary_size_limit {_GROUP}"
+"""Rows are found by the Bloom filters of their hashes, which DuckDB writes beside each dictionary: as fast as rows in
+their order, and to order them would take twice as long as all else.
+"""
 
 
 def main(job: Mapping[str, Any]) -> None:
@@ -137,9 +144,6 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
             _database(con, folder / FIRST, run, points)
         yield READY, ""
         os.nice(10)
-        con.execute("set threads = 1")  # DuckDB's older thread keeps its priority
-        for name in _BASES:
-            _write(con, f"select * from {name}", folder / f"{name}.parquet", f"row_group_size {_ROWS}")
     _tries(store, folder)
     yield TRIES, ""
     yield DONE, str(kept or "")
@@ -153,7 +157,9 @@ def _database(
     ``more``: queries over ``points`` that are tables, too.
     """
     con.execute(f"attach {sql_text(path)} as out_ (row_group_size {_ROWS})")
-    for name, sql in {"points": points, **_SMALL}.items():
+    con.execute("set disabled_optimizers = 'build_side_probe_side'")  # it might hash the rows, and so lose their order
+    lean = f"select * replace (nullif(measured, problem) as measured) from ({points})"  # most are equal, and long
+    for name, sql in {"points": lean, **_SMALL}.items():
         given = {"run": run} if "$run" in sql else None
         columns = con.execute(f"describe {sql}", given).fetchall()
         typed = ", ".join(f"{x} {kind}{_PLAIN if x in _OFTEN else ''}" for x, kind, *_ in columns)
@@ -161,13 +167,14 @@ def _database(
         con.execute(f"insert into out_.{name} {sql}", given)
     for name, sql in {"sums": queries.sums("{points}"), **more}.items():
         con.execute(f"create table out_.{name} as {sql.format(points='out_.points')}")
+    con.execute("reset disabled_optimizers")
     con.execute("detach out_")
 
 
 def _tries(store: Store, folder: Path) -> None:
-    """Every measurement, ordered so that those of one problem lie together and are found without reading the rest."""
+    """Every measurement, laid out so that those of one problem are found without reading the rest."""
     with _connect(store) as con:
-        _write(con, _TRIES, folder / "tries.parquet", "row_group_size 4096")
+        con.execute(f"copy ({_TRIES}) to {sql_text(folder / 'tries.parquet')} (format parquet, {_BLOOM})")
 
 
 def _judge(job: Job) -> Iterator[tuple[str, str]]:
@@ -187,11 +194,15 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
         others = keep(compared(store, run, open_store(url), other), folder)
     with _connect(store, _BESIDE_ANALYSIS) as con:
         con.execute("set threads = 1")
-        for name in _BASES:
-            con.execute(f"create view {name} as from read_parquet({sql_text(folder / f'{name}.parquet')})")
+        con.execute(f"attach {sql_text(folder / FIRST)} as first_ (read_only)")
         with point_table.points_sql(con, analysis.compared, analysis.found, others) as points:
+            con.execute(f"create table changed_ as {point_table.CHANGED}")
+            point_table.narrow(con, "memory", "from changed_")
+            point_table.survey(con, run)
+            point_table.hold(con)
+            con.execute(f"create table new_ as select * from ({points}) where hash(problem) in (from changed_)")
             con.execute("set preserve_insertion_order = true")
-            _database(con, folder / JUDGED, run, f"{points} order by {queries.ORDER}", queries.FOLDED)
+            _database(con, folder / JUDGED, run, _JUDGED, queries.FOLDED)
         con.execute(f"attach {sql_text(folder / JUDGED)} as judged_ (read_only)")
         time = compared_time(con, run, "judged_.points")
         weighed = {(problem, analyzer): us for problem, analyzer, us in con.execute(_WEIGHED).fetchall()}
@@ -206,8 +217,8 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     }
     (folder / "verdict.json").write_text(json.dumps(verdict))
     yield VERDICT, ""
-    for made in (folder / FRONT, folder / FIRST, *(folder / f"{name}.parquet" for name in _BASES)):
-        made.unlink()  # the next look needs none of them, and who has the first one open keeps it
+    for made in (FRONT, FIRST):
+        (folder / made).unlink()  # the next look needs none of them, and who has the first one open keeps it
     if job.kept:
         cache.keep(folder, Path(job.kept))
     yield DONE, ""
@@ -226,10 +237,6 @@ def _connect(store: Store, part: float = 1.0) -> duckdb.DuckDBPyConnection:
     con.execute(f"attach ':memory:' as work (row_group_size {_ROWS})")
     con.execute("set search_path = 'work,memory'")
     return con
-
-
-def _write(con: duckdb.DuckDBPyConnection, sql: str, path: Path, options: str = "") -> None:
-    con.execute(f"copy ({sql}) to {sql_text(path)} (format parquet{', ' + options if options else ''})")
 
 
 if __name__ == "__main__":

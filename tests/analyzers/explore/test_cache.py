@@ -11,6 +11,7 @@ import pytest
 
 from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.picks import compare
+from analyzers.explore import queries
 from analyzers.explore.load import cache
 from analyzers.explore.load.analysis import analyse
 from analyzers.explore.page.data import PageData
@@ -52,7 +53,9 @@ def test_a_second_look_reads_nothing_and_shows_the_same(store: Store) -> None:
     assert (data.headline, data.lines, data.run) == said
     pd.testing.assert_frame_equal(again, first)
     with data.cursor() as con:
-        assert len(data.tries(con.execute("select * from points limit 1").df().iloc[0]))
+        row = queries.one(con, str(again["id"].iloc[0]))
+    assert row is not None
+    assert len(data.tries(row))
     data.close()
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analyzers.explore import point_table, queries, selection
-from analyzers.explore.load.analysis import store_points
+from analyzers.explore.load.analysis import analyse, store_points
 from analyzers.explore.point_table import build, points
 from analyzers.explore.selection import Selection, facet_text
 from logparse.ingest import record
@@ -176,6 +176,31 @@ def test_the_first_view_is_the_beginning_of_the_whole(sampled: Store, monkeypatc
         sums, whole = (con.execute(f"from {x} order by {order}").fetchall() for x in ("first_.sums", "sums"))
         assert [x[: len(selection.FACETS)] for x in sums] == [x[: len(selection.FACETS)] for x in whole]
         assert [x[len(selection.FACETS) :] for x in sums] == [pytest.approx(x[len(selection.FACETS) :]) for x in whole]
+
+
+def test_what_findings_change_is_made_of_the_changed_problems_alone(sampled: Store) -> None:
+    analysis = analyse(sampled)
+    by_problem = "from {} order by hash(problem) in (from changed), id"
+    with sampled.connect() as con:
+        con.execute("attach ':memory:' as work")
+        con.execute("set search_path = 'work,memory'")
+        with point_table.points_sql(con, analysis.compared, analysis.found) as points:
+            con.execute(f"create table changed as {point_table.CHANGED}")
+            point_table.narrow(con, "memory", "from changed")
+            point_table.survey(con, analysis.run)
+            point_table.hold(con)
+            made = con.execute(f"from ({points}) where hash(problem) in (from changed) order by id").fetchall()
+            changed = con.sql("from changed").to_arrow_table()
+    with sampled.connect() as con:
+        con.register("changed", changed)
+        build(con, analysis.run)
+        before = con.execute(by_problem.format("points")).fetchall()
+    with sampled.connect() as con:
+        con.register("changed", changed)
+        build(con, analysis.run, analysis.compared, analysis.found)
+        after = con.execute(by_problem.format("points")).fetchall()
+    assert 0 < len(made) < len(after)
+    assert after == before[: -len(made)] + made
 
 
 @pytest.mark.parametrize("direction", ["W", "F", "no such direction"])
