@@ -7,33 +7,29 @@ answered, so that a foreign page cannot reach the server through a name of its o
 
 from __future__ import annotations
 
-import math
 import re
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
 from secrets import compare_digest
 from typing import Any
 from urllib.parse import urlencode
 
-import pandas as pd
 from dash import ClientsideFunction, Dash, Input, Output, State, no_update
 from flask import Response, abort, request, send_file
 
-from analyzers.explore import queries
 from analyzers.explore.charts.anything import anything
 from analyzers.explore.charts.palette import theme_of
 from analyzers.explore.page import components
 from analyzers.explore.page.address import LOOPBACK, tunnel
 from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.parts import FILES_URL, PARTS, as_json
-from analyzers.explore.selection import Selection, from_url
+from analyzers.explore.page.table import export
+from analyzers.explore.selection import from_url
 from logparse.errors import LogparseError
 from logparse.sql import query
 from logparse.text import printable
 
 SQL_SECONDS, SQL_ROWS, SQL_BYTES, SQL_MEMORY = 20.0, 50_000, 20_000_000, "512MB"
-CSV_ROWS = 1_000_000
 
 
 def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 8050, token: str = "") -> Dash:
@@ -50,7 +46,7 @@ def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 805
     app.index_string = _INDEX
     _navigation(app)
     _parts(app, pages)
-    _grid(app, pages)
+    _export(app, pages)
     _sql(app, first.url)
     _files(app, pages)
     _guard(app, host, token, port)
@@ -185,64 +181,12 @@ def _parts(app: Dash, pages: Pages) -> None:
         return (no_update if version == shown else version), page.finished, page.doing
 
 
-def _grid(app: Dash, pages: Pages) -> None:
+def _export(app: Dash, pages: Pages) -> None:
     @app.callback(
-        Output("table", "getRowsResponse"),
-        Output("table-note", "children"),
-        Input("table", "getRowsRequest"),
-        State("url", "search"),
-        prevent_initial_call=True,
+        Output("download", "data"), Input("export", "n_clicks"), State("url", "search"), prevent_initial_call=True
     )  # type: ignore[untyped-decorator]
-    def block(asked: Mapping[str, Any] | None, search: str | None) -> Any:
-        if not asked:
-            return no_update, no_update
-        try:
-            frame, count = _rows(pages, from_url(search), asked, int(asked["startRow"]), int(asked["endRow"]))
-        except LogparseError:
-            return {"rowData": [], "rowCount": 0}, ""
-        return {"rowData": records(frame), "rowCount": count}, components.count(count, asked)
-
-    @app.callback(
-        Output("download", "data"),
-        Input("export", "n_clicks"),
-        State("table", "getRowsRequest"),
-        State("url", "search"),
-        prevent_initial_call=True,
-    )  # type: ignore[untyped-decorator]
-    def export(_: int, asked: Mapping[str, Any] | None, search: str | None) -> Any:
-        frame, _count = _rows(pages, from_url(search), asked or {}, 0, CSV_ROWS)
-        return {"content": csv(frame), "filename": "logparse-problems.csv", "type": "text/csv"}
-
-
-def _rows(pages: Pages, chosen: Selection, asked: Mapping[str, Any], start: int, end: int) -> tuple[pd.DataFrame, int]:
-    sort, filters = asked.get("sortModel") or (), asked.get("filterModel") or {}
-    first = not (chosen.filters or sort or filters) and end <= queries.FIRST_ROWS
-    with pages.of(chosen).cursor(first_view=first) as con:
-        return queries.table(con, chosen, start=start, end=end, sort=sort, filters=filters)
-
-
-def records(frame: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows as JSON can hold them: no NaN, no infinity."""
-
-    def plain(value: object) -> object:
-        if isinstance(value, str):
-            return printable(value)
-        return None if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)) else value
-
-    return [{str(k): plain(v) for k, v in row.items()} for row in frame.astype(object).to_dict("records")]
-
-
-def csv(frame: pd.DataFrame) -> str:
-    """The table as CSV, headed by titles with units.  A text that a spreadsheet would run as a formula gets a quote."""
-    out = frame.drop(columns="id").rename(columns=dict(queries.TABLE))
-    for name in out.columns:
-        if not pd.api.types.is_numeric_dtype(out[name]):
-            out[name] = [_cell(x) if isinstance(x, str) else x for x in out[name]]
-    return str(out.to_csv(index=False))
-
-
-def _cell(text: str) -> str:
-    return ("'" if text[:1] in "=+-@\t\r" else "") + printable(text)
+    def table(_: int, search: str | None) -> Any:
+        return {"content": export(pages, search), "filename": "logparse-problems.csv", "type": "text/csv"}
 
 
 def _sql(app: Dash, url: str) -> None:

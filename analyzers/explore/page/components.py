@@ -155,7 +155,7 @@ def _table() -> list[Any]:
                 "wrapHeaderText": True,
                 "autoHeaderHeight": True,
             },
-            rowModelType="infinite",
+            rowModelType="infinite",  # assets/explore.js asks for the rows: Dash holds one request at a time
             dashGridOptions={
                 "rowBuffer": 0,
                 "cacheBlockSize": queries.FIRST_ROWS,
@@ -444,10 +444,10 @@ def columns(views: Mapping[str, Sequence[str]], chosen: Selection) -> list[objec
     return made
 
 
-def count(problems: int, asked: Mapping[str, Any]) -> str:
+def count(problems: int, *, sorted_: bool) -> str:
     """What the table shows."""
     noun = "problem" if problems == 1 else "problems"
-    return f"{problems:,} {noun}" + ("" if asked.get("sortModel") or problems < 2 else ", the most worthwhile first")
+    return f"{problems:,} {noun}" + ("" if sorted_ or problems < 2 else ", the most worthwhile first")
 
 
 _OPEN = ("operation", "direction", "dtype", "library", "layout")

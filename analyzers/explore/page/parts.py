@@ -21,6 +21,7 @@ from analyzers.explore.charts.solutions import solutions
 from analyzers.explore.page import components
 from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.paste import advice
+from analyzers.explore.page.table import rows
 from analyzers.explore.page.views import POINTS, clicked, draw, draw_later, later
 from analyzers.explore.selection import Selection, from_url
 from logparse.errors import LogparseError
@@ -162,6 +163,7 @@ PARTS: Mapping[str, Callable[[Pages, Mapping[str, Any]], dict[str, object]]] = {
     "charts": charts,
     "below": below,
     "card": card,
+    "rows": rows,
     "click": after_click,
 }
 

@@ -21,9 +21,10 @@ from flask.testing import FlaskClient
 from analyzers.explore.charts.palette import LIGHT
 from analyzers.explore.load.beside import beside, compared, keep
 from analyzers.explore.page.address import tunnel
-from analyzers.explore.page.app import SQL_SECONDS, application, csv, records
+from analyzers.explore.page.app import SQL_SECONDS, application
 from analyzers.explore.page.data import PageData, Pages
 from analyzers.explore.page.serve import explore
+from analyzers.explore.page.table import csv, records
 from analyzers.explore.page.views import clicked, draw
 from analyzers.explore.plain_text import solution_name
 from analyzers.explore.point_table import build
@@ -70,6 +71,19 @@ def test_a_click_in_a_chart_answers_with_a_url(client: FlaskClient) -> None:
     for unreadable in ("0", None, []):
         assert after(unreadable, bar) is None
         assert after(0, unreadable) is None
+
+
+def test_rows_come_as_the_table_asks(client: FlaskClient) -> None:
+    """Whatever a request holds that AG Grid does not send is left out."""
+    by_time = part(client, "rows", search="", start=0, end=100, sort=[{"colId": "time_us", "sort": "asc"}], filter={})
+    times = [x["time_us"] for x in by_time["rows"]]
+    assert times == sorted(times)
+    assert by_time["count"] == len(times) == 3
+    assert by_time["note"] == "3 problems"
+    plain = part(client, "rows", search="", start=0, end=2)
+    assert [x["id"] for x in plain["rows"]] == [x["id"] for x in part(client, "rows", start=0, end=9)["rows"]][:2]
+    odd = part(client, "rows", search=3, start=0, end=10**9, sort=[{"colId": ["x"]}, 3], filter={"time_us": 3, "x": {}})
+    assert odd["count"] == 3
 
 
 @pytest.mark.parametrize(("name", "body"), [("nosuch", {}), ("card", []), ("charts", "x")])

@@ -180,14 +180,13 @@
   };
   const plot = async (node, figure) => {
     await plotly;
-    const first = !node.on;
     await Plotly.react(node, figure.data, figure.layout, CONFIG);
-    return first;
   };
   const chosenIn = (place, data, boxed) => ask('click', 'click', { search: page.search, place, data, boxed }, (made) => {
     if (made.search) move(made.search);
   });
   const listen = (node, place) => {
+    node.heard = true;
     node.on('plotly_click', (event) => chosenIn(place, { points: event.points.map((x) => ({ customdata: x.customdata })) }, false));
     // Of the points in a box only those count that hold the ends of an axis.
     node.on('plotly_selected', (event) => event?.range && chosenIn(place, {
@@ -205,10 +204,29 @@
     attach(view);
     for (const { place, figure } of made.charts) {
       const node = view.plots.get(place).plot;
-      if (await plot(node, figure)) listen(node, place);
+      await plot(node, figure);
+      if (!node.heard) listen(node, place);
     }
   };
-  const idle = () => new Promise((done) => requestIdleCallback(done, { timeout: 1000 }));
+  // When everything on the screen is there and nothing else is to be done.
+  const idle = async () => {
+    while ([...asking.keys()].some((name) => name !== 'charts')) await new Promise((done) => setTimeout(done, 20));
+    await new Promise((done) => requestIdleCallback(done, { timeout: 1000 }));
+  };
+  // WebGL is set up when nothing else is to be done, before the first views with points ask for it.
+  const POINTS = 3;
+  let warmed = false;
+  const warm = async () => {
+    if (warmed || !page.webgl) return;
+    warmed = true;
+    for (const name of ['roofline', 'weights']) {
+      await idle();
+      if (drawn.has(name)) continue;
+      const node = make('div');
+      drawn.set(name, { plots: new Map([[POINTS, { plot: node }]]) });
+      await plot(node, { data: [{ type: 'scattergl', mode: 'markers', x: [null], y: [null] }], layout: { dragmode: 'select' } });
+    }
+  };
   const chart = (name, key, base) => {
     const view = drawn.get(name) || { plots: new Map() };
     drawn.set(name, view);
@@ -216,6 +234,7 @@
     if (view.key === key) {
       asking.get('charts')?.abort();
       asking.delete('charts');
+      shown = name;
       attach(view);
       describeAll();
       busy();
@@ -233,7 +252,7 @@
         if (page.charts === key) await ask('below', 'below', given, (more) => (page.charts === key ? draw(view, more, false) : undefined));
       }
       if (page.charts === key) view.key = key;
-    });
+    }).then(warm);
   };
   let shown;  // the view whose charts are on the screen
   const describeAll = () => document.querySelectorAll('#charts .chart').forEach(describe);
@@ -252,6 +271,20 @@
     document.getElementById('detail').replaceChildren();
     busy();
   };
+  // The table's rows, by blocks; those of before stay until others are there.
+  let table;
+  const choice = () => `?${without(page.search, 'view', 'problem', 'table', 'sql')}`;  // these choose no rows
+  const rows = {
+    getRows: (params) => {
+      const given = { search: choice(), start: params.startRow, end: params.endRow, sort: params.sortModel, filter: params.filterModel };
+      ask(`rows ${params.startRow}`, 'rows', given, (made) => {
+        params.successCallback(made.rows, made.count);
+        if (given.search !== choice()) return;
+        document.getElementById('table-note').textContent = made.note;
+        table.getRowNode(new URLSearchParams(page.search).get('problem'))?.setSelected(true, true);
+      }).catch(() => params.failCallback());
+    },
+  };
   // Asks for what differs from what is shown.
   const show = () => {
     if (!page.theme) return;  // the browser has not reported it yet
@@ -268,6 +301,12 @@
     if (page.opened !== opened) {
       page.opened = opened;
       if (opened) card({ search: page.search, theme: page.theme }); else close();
+    }
+    const chosen = `${choice()} ${page.version}`;
+    if (page.rows !== chosen) {
+      page.rows = chosen;
+      table?.refreshInfiniteCache();
+      if (table?.getDisplayedRowCount()) table.ensureIndexVisible(0, 'top');
     }
     readdress();
   };
@@ -354,7 +393,7 @@
       filter: filter.length ? Object.fromEntries(filter) : null,
     };
   };
-  let asked = '', watched = false, chosen;
+  let asked = '', watched = false;
   const arranged = (grid) => {
     const now = arrangement(grid), search = new URLSearchParams(location.search);
     if (now === asked) return;
@@ -374,8 +413,7 @@
   window.dash_clientside = Object.assign(window.dash_clientside || {}, { explore: {
     // Shows the URL's state in all parts of the page, the boxes and the table.
     follow: (search, version, theme, webgl, text, query) => {
-      const url = new URLSearchParams(search || ''), before = chosen;
-      chosen = `${without(search, 'view', 'problem', 'table', 'sql')} ${version}`;  // these choose no rows
+      const url = new URLSearchParams(search || '');
       Object.assign(page, { search: search || '', version, theme, webgl });
       observe();
       show();
@@ -383,7 +421,6 @@
       try {
         const grid = dash_ag_grid.getApi('table'), row = grid.getRowNode(url.get('problem'));
         if (row) row.setSelected(true, true); else if (grid.getSelectedNodes().length) grid.deselectAll();
-        if (before !== undefined && before !== chosen) grid.purgeInfiniteCache();
       } catch (notThereYet) {}
       const wanted = url.get('search') || '', sql = url.get('sql');
       if (wanted !== (text || '')) dash_clientside.set_props('search', { value: wanted });
@@ -401,10 +438,18 @@
         grid.addEventListener('selectionChanged', () => { const [row] = grid.getSelectedNodes(); if (row?.data) changed('problem', row.data.id); });
         chooser(grid);
       }
-      if (arrangement(grid) === wanted) return;
-      const given = understood(grid, wanted);
-      grid.applyColumnState({ state: given.sort, defaultState: { sort: null } });
-      grid.setFilterModel(given.filter);
+      if (arrangement(grid) !== wanted) {
+        const given = understood(grid, wanted);
+        grid.applyColumnState({ state: given.sort, defaultState: { sort: null } });
+        grid.setFilterModel(given.filter);
+      }
+      if (!table) {
+        table = grid;
+        // Dash sets a source of its own when the grid is ready, before or after this.
+        const take = () => { if (![undefined, null, rows].includes(grid.getGridOption('datasource'))) grid.setGridOption('datasource', rows); };
+        grid.addEventListener('modelUpdated', take);
+        take();
+      }
     },
   } });
   // WebGL draws as many pixels as the screen has: plotly's default, four times as many, costs a machine without a GPU

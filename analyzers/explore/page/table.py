@@ -1,0 +1,98 @@
+"""The page's table: its rows by blocks, and all of them as CSV."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from analyzers.explore import queries
+from analyzers.explore.page import components
+from analyzers.explore.selection import Selection, from_url
+from logparse.errors import LogparseError
+from logparse.text import printable
+
+if TYPE_CHECKING:
+    from analyzers.explore.page.data import Pages
+
+CSV_ROWS = 1_000_000
+LARGEST_BLOCK = 10 * queries.FIRST_ROWS
+
+
+def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
+    """``rows`` of the table, their whole ``count`` and the ``note`` that states it.
+
+    ``asked``: ``search``, the rows' ``start`` and ``end``, and AG Grid's models of ``sort`` and ``filter``.
+    """
+    start, end = (x if isinstance(x, int) else 0 for x in (asked.get("start"), asked.get("end")))
+    sort = _sorted(asked.get("sort"))
+    try:
+        chosen = from_url(str(asked.get("search") or ""))
+        found, count = _rows(pages, chosen, sort, _filters(asked.get("filter")), start, min(end, start + LARGEST_BLOCK))
+    except LogparseError:
+        return {"rows": [], "count": 0, "note": ""}
+    return {"rows": records(found), "count": count, "note": components.count(count, sorted_=bool(sort))}
+
+
+def _sorted(model: object) -> Sequence[Mapping[str, object]]:
+    """The columns that a model of AG Grid sorts by; what it is not is left out."""
+    known = [x for x in model if isinstance(x, dict)] if isinstance(model, list) else []
+    return [x for x in known if isinstance(x.get("colId"), str)]
+
+
+def _filters(model: object) -> Mapping[str, Mapping[str, object]]:
+    return {str(name): x for name, x in model.items() if isinstance(x, dict)} if isinstance(model, dict) else {}
+
+
+def _rows(
+    pages: Pages,
+    chosen: Selection,
+    sort: Sequence[Mapping[str, object]],
+    filters: Mapping[str, Mapping[str, object]],
+    start: int,
+    end: int,
+) -> tuple[pd.DataFrame, int]:
+    first = not (chosen.filters or sort or filters) and end <= queries.FIRST_ROWS
+    with pages.of(chosen).cursor(first_view=first) as con:
+        return queries.table(con, chosen, start=start, end=end, sort=sort, filters=filters)
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, object]]:
+    """Rows as JSON can hold them: no NaN, no infinity."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, str):
+            return printable(value)
+        return None if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)) else value
+
+    return [{str(k): plain(v) for k, v in row.items()} for row in frame.astype(object).to_dict("records")]
+
+
+def export(pages: Pages, search: str | None) -> str:
+    """All rows of a URL's query, sorted and filtered as its ``table`` asks, as CSV."""
+    chosen = from_url(search)
+    try:
+        given = json.loads(chosen.table or "{}")
+    except ValueError:
+        given = {}
+    given = given if isinstance(given, dict) else {}
+    pairs = [x for x in given.get("sort") or () if isinstance(x, list) and len(x) == 2]
+    sort = _sorted([{"colId": name, "sort": way} for name, way in pairs])
+    found, _ = _rows(pages, chosen, sort, _filters(given.get("filter")), 0, CSV_ROWS)
+    return csv(found)
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """The table as CSV, headed by titles with units.  A text that a spreadsheet would run as a formula gets a quote."""
+    out = frame.drop(columns="id").rename(columns=dict(queries.TABLE))
+    for name in out.columns:
+        if not pd.api.types.is_numeric_dtype(out[name]):
+            out[name] = [_cell(x) if isinstance(x, str) else x for x in out[name]]
+    return str(out.to_csv(index=False))
+
+
+def _cell(text: str) -> str:
+    return ("'" if text[:1] in "=+-@\t\r" else "") + printable(text)
