@@ -218,7 +218,7 @@ def test_promises_of_actions_are_those_of_their_records(name: str) -> None:
     if name == "actions-others":
         within, pairs = kept.split(" of ")
         off = worst.removeprefix("(largest error ").removesuffix(")")
-        assert f"under {pairs} actions: {within} within 5 %, one off by {off}" in text("README.md")
+        assert f"under {pairs} actions: {within} within 5 %, the largest error {off}" in text("README.md")
 
 
 def test_the_clock_loop_and_own_kernels_are_those_of_their_records() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -72,10 +71,8 @@ class Job:
 
     @cached_property
     def images(self) -> frozenset[Image]:
-        """Sizes of all 2-D tensors that convolutions read or write, and that pool or resize theirs."""
-        convolved = frozenset(x for p in self.convolutions if p.spatial == 2 for x in _images(p))
-        operators = [x.problem for x in self.work if isinstance(x.problem, OperatorProblem)]
-        return convolved.union(*map(_resized, operators)) if convolved else convolved
+        """Sizes of all 2-D tensors that convolutions read or write."""
+        return frozenset(x for p in self.convolutions if p.spatial == 2 for x in _images(p))
 
     @cached_property
     def image_type(self) -> str | None:
@@ -96,21 +93,6 @@ def _images(p: ConvProblem) -> Iterator[Image]:
         n, c, h, w = sizes
         if n is not None and c is not None and h is not None and w is not None:
             yield n, c, h, w
-
-
-def _resized(p: OperatorProblem) -> Iterator[Image]:
-    """What an operator that pools or resizes images reads, the gradient of its output and, where it is stated, that."""
-    if not any(x in p.name for x in ("pool2d", "upsample")):
-        return
-    for n, c, h, w in (x.sizes for x in p.tensors if len(x.sizes) == 4):
-        yield n, c, h, w
-        size = p.inputs[1] if len(p.inputs) > 1 else ""
-        if p.name.startswith("aten::upsample") and isinstance(size, str) and _PAIR.fullmatch(size):
-            rows, columns = map(int, size.strip("[]").split(","))
-            yield n, c, rows, columns
-
-
-_PAIR = re.compile(r"\[\d+, ?\d+\]")
 
 
 def job_of(tables: Tables, settings: Settings) -> Job:
@@ -197,14 +179,16 @@ def _only(facts: pd.DataFrame, name: str) -> str | None:
 def channels_last(job: Job, operand: Operand) -> Operand:
     """The operand with its channels next to each other, if it is an image that is not stored so.
 
-    A view of an image with permuted dimensions (n, h, w, c) is one too.
+    A view of an image with permuted dimensions (n, h, w, c) is one too, and so are some of its channels: the gradient
+    of each part of a concatenated image.
     """
     sizes, strides = operand.sizes, operand.strides
     if len(sizes) != 4 or 0 in sizes or 0 in strides:
         return operand
     n, c, h, w = sizes
-    if (n, c, h, w) in job.images and strides == (c * h * w, h * w, w, 1) and c > 1 and h * w > 1:
-        return Operand(operand.dtype, sizes, (c * h * w, 1, w * c, c))
+    whole = strides[0] // (h * w)
+    if (n, whole, h, w) in job.images and strides == (whole * h * w, h * w, w, 1) and c > 1 and h * w > 1:
+        return Operand(operand.dtype, sizes, (whole * h * w, 1, w * whole, whole))
     n, h, w, c = sizes
     if (n, c, h, w) in job.images and strides == (c * h * w, w, 1, h * w) and c > 1 and h * w > 1:
         return Operand(operand.dtype, sizes, (c * h * w, w * c, c, 1))

@@ -65,21 +65,15 @@ def test_a_layout_changes_images_and_drops_copies_that_only_turn_them() -> None:
     assert (conv.problem, conv.solution) == (CONV, "torch:layout=NHWC,stored")
 
 
-def test_what_pools_or_resizes_images_has_images() -> None:
-    """A segmentation's logits are resized by no convolution."""
-    size = Operand("float16", (2, 8, 9, 9), (648, 81, 9, 1))
-    forward = OperatorProblem("aten::upsample_bilinear2d", (PLAIN, "[9, 9]", "False", "", ""))
-    backward = OperatorProblem("aten::upsample_bilinear2d_backward", (size, "[9, 9]", "[2, 8, 4, 4]", "False", "", ""))
-    pooled = OperatorProblem("aten::avg_pool2d_backward", (Operand("float16", (2, 8, 2, 2), (32, 4, 2, 1)), PLAIN))
-    convolved = job((CONV, 10.0)).images
-    assert job((CONV, 10.0), (forward, 1.0)).images == job((CONV, 10.0), (backward, 1.0)).images
-    assert job((CONV, 10.0), (forward, 1.0)).images - convolved == {(2, 8, 9, 9)}
-    assert job((CONV, 10.0), (pooled, 1.0)).images - convolved == {(2, 8, 2, 2)}
-    assert job((forward, 1.0)).images == frozenset(), "no convolution, no image"
-    changed: Any = channels_last.ACTION.change(
-        Work(problem=backward, calls=1.0, us=1.0), job((CONV, 9.0), (backward, 1.0))
-    )
-    assert changed.problem.tensors[0].strides == (648, 1, 72, 8)
+def test_the_gradient_of_a_part_of_a_concatenated_image_is_an_image() -> None:
+    """DeepLabV3 resizes one of five parts, whose gradient is a slice of the whole's channels."""
+    part = Operand("float16", (2, 3, 4, 4), (128, 16, 4, 1))
+    resized = OperatorProblem("aten::upsample_bilinear2d_backward", (part, "[4, 4]", "[2, 3, 1, 1]", "False", "", ""))
+    known = job((CONV, 9.0), (resized, 1.0))
+    changed: Any = channels_last.ACTION.change(known.work[1], known)
+    assert changed.problem.tensors == (Operand("float16", (2, 3, 4, 4), (128, 1, 32, 8)),)
+    other = OperatorProblem("aten::mul", (Operand("float16", (2, 3, 4, 4), (144, 16, 4, 1)),))
+    assert channels_last.ACTION.change(Work(problem=other, calls=1.0, us=1.0), known) is None, "of no image"
 
 
 def test_the_gradient_of_a_mean_stays_in_nchw_and_its_sum_is_charged() -> None:
