@@ -145,7 +145,7 @@ def _application(job: Job) -> Application | None:
     if size is None:
         return None
     return Application(
-        line=f"give the output layer {padded(size):,} outputs instead of {size:,}",
+        line=f"let the output layer compute {padded(size):,} outputs and return its own {size:,}",
         model=(f"model = _padded_output(model, {size}, {padded(size)})",),
         by_hand=f"set the vocabulary in the model's configuration to {padded(size)} (targets stay below {size}): "
         "the softmax then runs over the added outputs too, and no gradient is copied",

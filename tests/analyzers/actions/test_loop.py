@@ -87,7 +87,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     assert {"convolution", "aten::native_batch_norm", "aten::copy_"} <= groups, "both gradients, norms, and the input"
     assert results["channels_last"].measured_share > 0.9
     printed = "\n".join(render_actions.lines(found.actions, found.gpu_time))
-    assert "give the output layer 576 outputs instead of 515" in printed
+    assert "let the output layer compute 576 outputs and return its own 515" in printed
     assert "give the layers between which 260 values lie 320 instead" in printed
     padded = [x.label for x in results["padded_hidden"].parts if x.group == "GEMM"]
     assert len(padded) == 6, "forward and both gradients of two layers"
