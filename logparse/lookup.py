@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -23,20 +23,20 @@ from logparse.store.columns import table as arrow_table
 if TYPE_CHECKING:
     import pandas as pd
 
-_MEANS = """
-     picked as (
+_PICKS = """
+    with picked as (
         select problem, solution, sum(count) as n from calls
         where run = $run and solution is not null and not by_tool group by all
         union all select problem, solution, count(*) from measurements
-        where run = $run and origin = 'miopen-chosen' group by all),
-     picks as (select problem, arg_max(solution, n) as pick from picked group by problem),
-     near as (
+        where run = $run and origin = 'miopen-chosen' group by all)
+    select problem, arg_max(solution, n) as pick from picked group by problem"""
+_MEANS = """
+    with near as (
         select l.problem, l.other, rank() over (
             partition by l.problem order by list_position(['exact', 'layout', 'shape'], l.level)) as place
-        from {links} l semi join picks p on p.problem = l.other anti join picks q on q.problem = l.problem),
-     means as (
-        select problem, any_value(other) as other from near where place = 1 group by problem having count(*) = 1)"""
-MEANS = _MEANS.format(links="links")
+        from {links} l semi join picks p on p.problem = l.other anti join picks q on q.problem = l.problem)
+    select problem, any_value(other) as other from near where place = 1 group by problem having count(*) = 1"""
+MEANS = f"picks as ({_PICKS}), means as ({_MEANS.format(links='links')})"
 """Common table expressions; ``means`` maps a problem without a pick to the one linked problem of the run with one."""
 TRACED = """
     select problem, total_us / coalesce(counted, most) as traced_us
@@ -64,34 +64,40 @@ _LINKED = "select problem, other, level from open_links where problem <> other"
 _TIMED = f"{_OF_ITSELF} union all {_OF_LINKED}"
 """SQL of the times that may be of a problem: its own and those of linked ones; two scans, as a common table expression
 would hold all texts in memory."""
-_RANKED = f"""
-with {_MEANS.format(links="linked")},
-     w as (
+_STAGES: Mapping[str, str] = {
+    "picks": _PICKS,
+    "means": _MEANS.format(links="linked"),
+    "w": """
         select any_value(kind) as kind, coalesce(m.other, problem) as problem, cast(sum(calls) as bigint) as calls,
                string_agg(distinct calls_from, '+' order by calls_from) as calls_from
-        from workload left join means m using (problem) where run = $run group by coalesce(m.other, problem)),
-     called as (select distinct kind = 'conv' as conv from w),
-     traced as ({TRACED}),
-     places as (
-        select source_id, any_value(regexp_extract(value, '^[^:]*')) filter (name = 'arch') as arch,
-               any_value(value) filter (name = 'cu_count') as cu
-        from facts where name in ('arch', 'cu_count') group by source_id),
-     here as (
-        select distinct arch, cu from places
-        where arch is not null and source_id in (select source_id from sources where run = $run)),
-     files as materialized (
+        from workload left join means m using (problem) where run = $run group by coalesce(m.other, problem)""",
+    "called": "select distinct kind = 'conv' as conv from w",
+    "traced": TRACED,
+    "files": """
+        with places as (
+            select source_id, any_value(regexp_extract(value, '^[^:]*')) filter (name = 'arch') as arch,
+                   any_value(value) filter (name = 'cu_count') as cu
+            from facts where name in ('arch', 'cu_count') group by source_id),
+        here as (
+            select distinct arch, cu from places
+            where arch is not null and source_id in (select source_id from sources where run = $run))
         select s.source_id, s.run = $run as own, coalesce(f.value, 'Default') as by_default,
                dense_rank() over (order by coalesce(
                    d.arch || coalesce(d.cu, ''), (select min(arch || coalesce(cu, '')) from here))) as device
         from sources s left join facts f on f.source_id = s.source_id and f.name = 'pick'
              left join places d on d.source_id = s.source_id
         where d.arch is null or not exists (from here)
-           or exists (from here h where h.arch = d.arch and coalesce(h.cu = d.cu, true))),
-     of_device as (
+           or exists (from here h where h.arch = d.arch and coalesce(h.cu = d.cu, true))""",
+}
+"""Tables that ``_RANKED`` reads, each made of the ones before it.  As common table expressions they would be planned
+again wherever they are named, which took longer than all of the reading.
+"""
+_RANKED = """
+with of_device as (
         select problem, device, any_value(kind) as kind, bool_or(subject) as subject, bool_or(own) as own,
                count(us) as times, min(us) as best_us, min(us) filter (by_default) as default_us,
                min(us) filter (solution = pick) as picked_us
-        from ({_TIMED}) left join picks using (problem) group by problem, device),
+        from ({timed}) left join picks using (problem) group by problem, device),
      judged as (
         select *, coalesce(picked_us, default_us) as pick_us, device - (times << 16) - (own::bigint << 60) as place
         from of_device),
@@ -109,13 +115,13 @@ with {_MEANS.format(links="linked")},
         from subjects left join picks using (problem) left join traced using (problem)
         where $kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped')),
      shown as materialized (
-        from ranked order by {{key}} desc nulls last, {{other}} desc nulls last, problem limit $n),
+        from ranked order by {key} desc nulls last, {other} desc nulls last, problem limit $n),
      best as (
-        select problem, min(solution) as best from ({_TIMED}) t join shown using (problem, device)
+        select problem, min(solution) as best from ({timed}) t join shown using (problem, device)
         where us = best_us group by problem)
-select calls, {{key}} / nullif((select sum({{key}}) from ranked), 0) as share, problem, pick, pick_us,
+select calls, {key} / nullif((select sum({key}) from ranked), 0) as share, problem, pick, pick_us,
        best, best_us, total_us, kind, calls_from, problem as text
-from shown left join best using (problem) order by {{key}} desc nulls last, {{other}} desc nulls last, problem
+from shown left join best using (problem) order by {key} desc nulls last, {other} desc nulls last, problem
 """
 """Millions of times become a row per problem and device before anything is joined to them; of these the device counts
 on which the run measured, then that with the most times.  Only of the problems that are shown the solution is read.
@@ -145,12 +151,15 @@ def ranked(
 ) -> pa.Table:
     """The rows of ``top`` without pandas, whose import takes longer than most answers."""
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
-    sql, wanted = _RANKED.format(key=key, other=other), {"run": store.latest_run(run), "kind": kind, "n": n}
-    with store.reading(f"{_OPEN} {sql}") as con:
+    of = {"run": store.latest_run(run)}
+    with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED])) as con:
         ((may_be,),) = con.execute(_OPEN).fetchall()
         con.register("links_", _linked(store) if may_be else arrow_table([], _LINK))
         con.execute("create temp table linked as from links_")
-        rows: pa.Table = con.sql(sql, params=wanted).to_arrow_table()
+        for name, made in _STAGES.items():
+            con.execute(f"create temp table {name} as {made}", of if "$run" in made else None)
+        sql = _RANKED.format(key=key, other=other, timed=_TIMED if may_be else _OF_ITSELF)
+        rows: pa.Table = con.sql(sql, params={"kind": kind, "n": n}).to_arrow_table()
     labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
     return rows.set_column(rows.column_names.index("problem"), "problem", labels)
 
