@@ -11,6 +11,9 @@
     2026-05-05T12:00:00.123456789Z stderr F [rank0]: finding fastest for …    a container's log on a node, kubectl logs
                                                                               --timestamps, docker logs -t
     Nov 22 12:00:00 node7 train[588]: finding fastest for …                   journalctl, syslog
+    train-1  | finding fastest for …                                          docker compose logs, also with -t
+    [pod/train-0/main] finding fastest for …                                  kubectl logs --prefix
+    logs/find.0.log:12:finding fastest for …                                  grep -H, with or without -n
     Nov 22 12:00:00 finding fastest for …                                     ts; a clock as 2026-05-05 12:00:00,
                                                                               also in brackets, is taken off as well
 
@@ -43,8 +46,13 @@ _STAMP = (
 )
 _BOM = "(?:\ufeff|\xef\xbb\xbf)?"
 """A byte order mark, as a character of UTF-8 or as its bytes in Latin-1."""
-_RANK = rf"(?:\[[A-Za-z_]+\d{{1,6}}\]:|\d{{1,6}}:(?= )|\[\d{{1,6}},\d{{1,6}}\]<std(?:out|err)>:|{WORKER}(?= )) ?"
-MARK = regex(rf"{_BOM}(?:{_STAMP})?(?P<rank>{_RANK})?")
+_CONTAINER = r"[\w.-]{1,63}[-_]\d{1,4} +\|(?= )|\[pod/[\w./-]{1,300}\](?= )"
+_FILE = r"[\w./@+=,-]{1,300}\.(?:log|txt|out|err)(?:\.\d{1,6})?:"
+_RANK = (
+    r"(?:\[[A-Za-z_]+\d{1,6}\]:|\d{1,6}:(?= )|\[\d{1,6},\d{1,6}\]<std(?:out|err)>:"
+    rf"|{WORKER}(?= )|{_CONTAINER})"
+)
+MARK = regex(rf"{_BOM}(?:{_STAMP})?(?:(?P<rank>{_RANK}) ?(?:{_CLOCK} )?|(?P<file>{_FILE})(?:\d{{1,12}}:)?)?")
 """A bare ``[0]:`` is no mark: rows of hipblaslt-bench begin so."""
 
 
@@ -73,7 +81,7 @@ class _Ranked:
     def take(self, line: Line) -> Outcome | None:
         match = MARK.match(line.text)
         assert match is not None  # it may be empty
-        mark, rank = match[0], (match["rank"] or "").rstrip() if self._apart else ""
+        mark, rank = match[0], (match["rank"] or match["file"] or "").rstrip() if self._apart else ""
         reader = self._readers.get(rank)
         ours = any(marker in line.text for marker in self._markers)
         if mark and (reader is None or not reader.awake) and not ours:

@@ -23,6 +23,7 @@ from tests.conftest import SAMPLES
 VERBOSE = (SAMPLES / "tunableop" / "tunableop_verbose.log").read_text().splitlines()
 MARKS = ["[default{}]:", "[rank{}]: ", "{}: ", "[1,{}]<stderr>:", "[trainer{}]:", "(Worker pid={}) "]
 MARKS += ["\x1b[36m(Worker pid={}, ip=10.0.0.2)\x1b[0m ", "(VllmWorker rank=1 pid={}) ", "\x1b[36m(pid={})\x1b[0m "]
+MARKS += ["train-{}  | ", "train_{} | ", "[pod/train-{}/main] ", "logs/find.{}.log:", "find_{}.out:12:"]
 FORMATS: dict[str, tuple[BlockFormat, Path]] = {
     "tunableop": (verbose.FORMAT, SAMPLES / "tunableop" / "tunableop_verbose.log"),
     "bench": (bench_output.FORMAT, SAMPLES / "hipblaslt" / "bench_output.txt"),
@@ -56,6 +57,7 @@ STAMPS = [
     "Nov  2 12:00:00 node7 python3: ",
     "Nov 22 12:00:00 ",
     "2026-05-05 12:00:00 [rank{}]: ",
+    "train-{}  | 2026-05-05T12:00:00.123456789Z ",
     "[2026-05-05 12:00:00.12] ",
     "\ufeff",
 ]
@@ -117,6 +119,11 @@ def test_a_reject_is_counted_from_before_its_mark() -> None:
         "2026-05-05 12:00:00,123 b",
         "[2026-05-05 12:00:00][HIPBLASLT]",
         "key: value",
+        "M-1 N-2 | x",
+        "| train-1 | x",
+        "train-1 |x",
+        "see tune.log: x is",
+        "C:\\find.log:x",
         "  0: x",
     ],
 )
