@@ -130,6 +130,11 @@ class _Logs:
         return out
 
     @cached_property
+    def lacking(self) -> Sequence[tuple[str, str | None, bool, bool]]:
+        """Path, end, whether empty and whether silent, of the files that did not end normally or are silent."""
+        return [(path, ended, empty, silent) for path, ended, empty, silent in self.rows(_LACKING)]
+
+    @cached_property
     def messages(self) -> Sequence[tuple[str, str | None, str, int]]:
         """Source, function, text and count of the messages that are remarked."""
         return [(source, function, text, count) for source, function, text, count in self.rows(_MESSAGES)]
@@ -195,7 +200,7 @@ def _shared_buffer(logs: _Logs) -> Iterator[Remark]:
 
 
 def _ends(logs: _Logs) -> Iterator[Remark]:
-    for path, ended, _, _ in logs.rows(_LACKING):
+    for path, ended, _, _ in logs.lacking:
         if ended is not None:
             yield f"{path} ends {ended}: its process was killed or still writes", {"path": path}
     for source in sorted({source for source, _, text, _ in logs.messages if _TORN in text}):
@@ -206,7 +211,7 @@ def _ends(logs: _Logs) -> Iterator[Remark]:
 
 
 def _silent(logs: _Logs) -> Iterator[Remark]:
-    for path, _, empty, silent in logs.rows(_LACKING):
+    for path, _, empty, silent in logs.lacking:
         if silent:
             why = "is empty" if empty else "holds no line of a format that is known: nothing of it is counted"
             yield f"{path} {why}", {"path": path}
@@ -231,8 +236,9 @@ def _ranks(logs: _Logs) -> Iterator[Remark]:
 
 
 def _profile(logs: _Logs) -> Iterator[Remark]:
-    for name in AT_EXIT:
-        rows = logs.rows(_PROFILES.format(name=name))
+    held = set().union(*logs.categories.values())
+    for name in AT_EXIT if "bench" in held else ():
+        rows = logs.rows(_PROFILES.format(name=name)) if name in held else []
         problems, different, at_exit, benched = (sum(row[n] for row in rows) for n in range(1, 5))
         if different:
             shared = not logs.of_shared_buffer.isdisjoint(row[0] for row in rows)
