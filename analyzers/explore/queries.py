@@ -189,12 +189,20 @@ def condition(
     return f"{where} and rowid in (select place from memory.found where number = {number})", parameters
 
 
+_FACETS = f"hash({', '.join(FACETS)})"
+"""A number for what a row shows in all facets, the same in ``points`` and ``sums``."""
+_SUMMED = ("calls", "total_us", "saving_us", "saving_from")
+"""Columns that ``AMOUNTS`` sums up."""
 FOLDED: Mapping[str, str] = {
-    "texts": """select hash(problem) as h, lower(concat_ws(chr(10), problem, any_value(label))) as folded from {points}
-                group by problem""",
-    "places": "select rowid as place, hash(problem) as h from {points}",
+    "texts": """select (row_number() over () - 1)::integer as text, * from (
+                    select hash(problem) as h, lower(concat_ws(chr(10), problem, any_value(label))) as folded
+                    from {points} group by problem)""",
+    "places": f"""select p.rowid as place, text, {_FACETS} as facets, {", ".join(_SUMMED)}
+                  from {{points}} p join {{texts}} t on t.h = hash(p.problem)""",
 }
-"""Tables by which a text is found in a third of the time: the lower-case texts of each problem once, and its rows."""
+"""Tables by which a text is found and summed up in a third of the time: the lower-case texts of each problem once,
+numbered densely, so that DuckDB joins them by place, and their rows with what is summed.
+"""
 
 
 def _search(con: duckdb.DuckDBPyConnection, text: str) -> int:
@@ -208,12 +216,17 @@ def _search(con: duckdb.DuckDBPyConnection, text: str) -> int:
             return int(known[0])
         number = int(known[1])
         rows, parameters = _rows_with(con, text)
-        con.execute(f"insert into memory.found select {number}, place from ({rows})", parameters)
-        summed = sums(where=f"rowid in (select place from memory.found where number = {number})")
+        con.execute(f"create or replace temp table hits as {rows}", parameters)
+        con.execute(f"insert into memory.found select {number}, place from hits")
+        amounts = ", ".join(f"{sql} as {name}" for name, sql in AMOUNTS.items())
+        summed = f"""select {", ".join(FACETS)}, a.* exclude (facets)
+                     from (select facets, {amounts} from hits group by facets) a
+                     join (select {", ".join(FACETS)}, {_FACETS} as facets from sums) using (facets)"""
         con.execute(
             f"create table if not exists memory.summed as select 0::bigint as number, * from ({summed}) limit 0"
         )
         con.execute(f"insert into memory.summed select {number}, * from ({summed})")
+        con.execute("drop table hits")
         con.execute("insert into memory.searches values (?, current_database(), ?)", [number, text])
         for table in ("searches", "found", "summed"):
             con.execute(f"delete from memory.{table} where number <= {number - _SEARCHES}")
@@ -221,15 +234,21 @@ def _search(con: duckdb.DuckDBPyConnection, text: str) -> int:
 
 
 def _rows_with(con: duckdb.DuckDBPyConnection, text: str) -> tuple[str, list[object]]:
-    """The SQL of the ``place`` of each row of ``points`` that contains a text, and its parameters; of ``FOLDED`` where
-    that is there.
+    """The SQL of ``place``, ``facets`` and what is summed of each row of ``points`` that contains a text, and its
+    parameters; of ``FOLDED`` where that is there.
     """
+    columns = f"facets, {', '.join(_SUMMED)}"
     folded = "select 1 from duckdb_tables() where database_name = current_database() and table_name = 'places'"
     if only_row(con.execute(folded)) is None:
         where, parameters = Selection(search=text).where()
-        return f"select rowid as place from points where {where}", parameters
-    sql = """select place from places where h in (select h from texts where contains(folded, ?))
-             union select rowid from points where contains(lower(best), ?)"""
+        source = f"(select *, rowid, {_FACETS} as facets from points)"
+        return f"select rowid as place, {columns} from {source} where {where}", parameters
+    named = f"select {_FACETS} from sums where solver <> 'not measured' and contains(lower(solver), ?)"
+    sql = f"""
+        with hit as materialized (select text from texts where contains(folded, ?))
+        select place, {columns} from places join hit using (text)
+        union all
+        select place, {columns} from places where facets in ({named}) and text not in (from hit)"""
     return sql, [text.lower()] * 2
 
 

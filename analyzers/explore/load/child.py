@@ -166,7 +166,7 @@ def _database(
         con.execute(f"create table out_.{name} ({typed})")
         con.execute(f"insert into out_.{name} {sql}", given)
     for name, sql in {"sums": queries.sums("{points}"), **more}.items():
-        con.execute(f"create table out_.{name} as {sql.format(points='out_.points')}")
+        con.execute(f"create table out_.{name} as {sql.format(points='out_.points', texts='out_.texts')}")
     con.execute("reset disabled_optimizers")
     con.execute("detach out_")
 

@@ -221,7 +221,7 @@ def test_a_search_finds_what_the_texts_hold_and_only_the_latest_are_kept(
 ) -> None:
     with queries.over(example_points) as con:
         for name, sql in queries.FOLDED.items() if folded else ():
-            con.execute(f"create table {name} as {sql.format(points='points')}")
+            con.execute(f"create table {name} as {sql.format(points='points', texts='texts')}")
         for text in ("w 64×", "GEMM", ".*", "(\\", *map(str, range(queries._SEARCHES))) * 2:
             words = example_points[["label", "best", "problem"]].agg("\n".join, axis=1).str.lower()
             held = set(example_points["id"][words.str.contains(text.lower(), regex=False)])
