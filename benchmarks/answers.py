@@ -13,8 +13,10 @@ FOLDER keeps the inputs and stores (3 GB for all sizes); what is there already i
 
 By hand means: plain DuckDB SQL over the store's Parquet files, and pandas (``read_parquet``, ``groupby``, ``merge``),
 each a program of its own, in the same run.  They do less than a verb does: no link between texts of one problem, no
-confidence, no files written.  Both are compared twice: as programs, as at a terminal, where Python's start and the
-imports count; and in one process, where everything is imported and the same question is asked for the second time.
+confidence, no files written; for ``status`` no look at what the logs lack, for ``show`` no reading of the pasted line
+by every format, for ``sql`` no process that can be killed, and no limits.  Both are compared twice: as programs, as at
+a terminal, where Python's start and the imports count; and in one process, where everything is imported and the same
+question is asked for the second time.
 A verb of many inputs (``lint``, ``coverage``, ``merge``) reads find-dbs, not the store, so only ``merge`` has a
 counterpart.  ``explore`` is measured by benchmarks/explore.py in a browser.
 
