@@ -254,3 +254,27 @@ def test_the_table_of_other_peoples_programs_is_that_of_its_record() -> None:
         pairs = [(model["now_us"], x["predicted_us"], x["measured_us"]) for x in model["actions"] if "error" in x]
         rows = [" | ".join(f"{x / 1e3:.1f}" for x in pair) for pair in pairs]
         assert any(f"| {row} |" in page for row in rows)
+
+
+PROPOSED = ("neighbours", "heuristic", "portfolio")
+
+
+@pytest.mark.parametrize("strategy", PROPOSED)
+@pytest.mark.parametrize("suffix", ["", " of models"], ids=["by group", "by model"])
+def test_what_a_tenth_of_the_plans_loses_is_that_of_the_record(strategy: str, suffix: str) -> None:
+    rows = json.loads((RESULTS / "proposers-replayed-2026-11-23.json").read_text(encoding="utf-8"))["rows"]
+    cells = []
+    for direction in "FBW":
+        mine = {(x["strategy"], x["count"]): x for x in rows if x["record"] == f"cudnn {direction}{suffix}"}
+        found = mine[strategy, min(count for name, count in mine if name == strategy)]
+        cells += [percent(found["gpu"], 2), percent(found["lost"], 2), percent(found["worst"])]
+    assert f"| `{strategy}` | {' | '.join(cells)} |" in text("docs/proposers.md")
+
+
+def test_rank_correlations_of_the_regret_are_those_of_the_record() -> None:
+    made = json.loads((RESULTS / "predict-find-dbs-2026-11-23.json").read_text(encoding="utf-8"))
+    for suffix in ("", " of models"):
+        found = [made["H200 regret"][f"{x}{suffix}"] for x in "FBW"]
+        ranks = ", ".join(f"**{x['rank_correlation']:.2f}**" for x in found)
+        counts = ", ".join(f"{x['problems']} {name}" for x, name in zip(found, "FBW", strict=True))
+        assert re.search(rf"{re.escape(counts)} \| {re.escape(ranks)} \| 0.85", text("docs/proposers.md"))

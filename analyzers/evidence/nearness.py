@@ -2,19 +2,20 @@
 
 The coordinates are base-2 logarithms of what a kernel sees of a problem: a GEMM's sizes; of a convolution batch,
 channels per group, output pixels, window, stride and groups.  A factor of two weighs 0.5 for a size, and 2 for window,
-stride and groups, which decide what solutions there are.
+stride and groups, which decide what solutions there are.  Of a convolution it also counts what power of two divides
+channels and pixels: the fast kernels load 16 bytes at a time, and a library that has to do without them takes longer.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from logparse.model import ConvProblem, GemmProblem, Problem
 
 OTHER_TYPE, OTHER_LAYOUT = 4.0, 2.0
 """What another type, and another layout or transposition, adds to a distance (a size that differs 16-fold adds 2)."""
-_SIZE, _WINDOW = 0.5, 2.0
+_SIZE, _WINDOW, _ALIGNED = 0.5, 2.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,16 @@ def coordinates(problem: Problem) -> Coordinates | None:
             return None
         per_group = [(x.c or 0) // (groups or 1), (x.k or 0) // (groups or 1)]
         sizes = (x.n, *per_group, _product(pixels))
-        return _at(operation, str(x.in_type), str(x.in_layout), sizes, (_product(window), _product(stride), groups))
+        found = _at(operation, str(x.in_type), str(x.in_layout), sizes, (_product(window), _product(stride), groups))
+        inputs = [x.d, x.h, x.w][-x.spatial :]
+        loaded = (*per_group, _product(pixels), _product(inputs))
+        return found and replace(found, at=found.at + tuple(_ALIGNED * aligned(size) for size in loaded))
     return None
+
+
+def aligned(size: int) -> float:
+    """From 0, odd, to 1, a multiple of 8: 16 bytes of a two-byte type."""
+    return next(i for i in (3, 2, 1, 0) if size % 2**i == 0) / 3
 
 
 def work(problem: Problem) -> tuple[float, float] | None:

@@ -29,6 +29,14 @@ def test_sizes_count_by_their_ratio(problem: GemmProblem | ConvProblem) -> None:
     assert apart(problem, four) == pytest.approx(1.0)
 
 
+def test_what_divides_a_convolution_s_channels_and_pixels_counts() -> None:
+    """A factor of 65/64 is 0.01 apart; that the one is odd and the other a multiple of 8 is far more."""
+    even = replace(W, c=64, k=64, h=56, w=56, out_h=56, out_w=56, groups=1)
+    assert apart(even, replace(even, c=72)) < 0.1 < apart(even, replace(even, c=68)) < apart(even, replace(even, c=65))
+    assert apart(even, replace(even, h=55, w=55)) == pytest.approx(1.0), "pixels that go in count as well"
+    assert apart(even, replace(even, c=65)) == pytest.approx(1.0, abs=0.01)
+
+
 def test_window_type_and_layout_weigh_more_than_sizes() -> None:
     larger = replace(W, filter_h=2 * (W.filter_h or 1), filter_w=2 * (W.filter_w or 1))
     assert apart(W, larger) == pytest.approx(2.0)
