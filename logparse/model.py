@@ -857,8 +857,8 @@ class Evidence(Mapping[str, object]):
     """Other values that the analyzer shows; nothing is computed from them."""
 
     def __post_init__(self) -> None:
-        doubled = self.details.keys() & self.__dataclass_fields__.keys()
-        if doubled:
+        if not self.details.keys().isdisjoint(self.__dataclass_fields__.keys()):
+            doubled = self.details.keys() & self.__dataclass_fields__.keys()
             raise ValueError(f"evidence has fields of these names: {', '.join(sorted(doubled))}")
 
     @cached_property

@@ -44,6 +44,8 @@ from logparse.text import sql_text
 if TYPE_CHECKING:
     import duckdb
 
+    from analyzers.explore.load.analysis import Analysis
+    from analyzers.explore.load.job import ComparedTime
     from logparse.store import Store
 
 _WEIGHED = """
@@ -62,10 +64,8 @@ _MB, _ROWS_PER_MB = 300, 20_000
 """DuckDB's memory limit: so much, and a megabyte per so many measurements.  A store of 193,590 problems (649,000
 measurements) is read within it as fast as without; 400 MB were too few for 4.5 million.
 """
-_BESIDE_ANALYSIS = 0.6
-"""The part of it that the judge takes, whose findings stay in memory meanwhile.  One thread gets by with it: two fail
-at 4.5 million measurements, and take a fifth more CPU time.
-"""
+_BESIDE_ANALYSIS, _EVERY_ROW = 0.6, 1.5
+"""The part of it that the judge takes, whose findings stay in memory meanwhile; and where all rows change."""
 _ROWS = 30_720
 """Rows that one thread takes at a time: by default 122,880, which leaves the second core nothing to do."""
 _OFTEN, _PLAIN = ("label",), " using compression uncompressed"
@@ -180,8 +180,10 @@ def _tries(store: Store, folder: Path) -> None:
 def _judge(job: Job) -> Iterator[tuple[str, str]]:
     """Run the analyzers, add their results, and keep everything."""
     os.nice(5)
+    import duckdb
+
     from analyzers.analyzer import Settings
-    from analyzers.explore.load.actions import archive, cards, compared_time
+    from analyzers.explore.load.actions import archive, cards
     from analyzers.explore.load.analysis import analyse
 
     store, folder = open_store(job.url), Path(job.folder)
@@ -192,22 +194,12 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     if known["other"]:
         url, other = known["other"]
         others = keep(compared(store, run, open_store(url), other), folder)
-    with _connect(store, _BESIDE_ANALYSIS) as con:
-        con.execute("set threads = 1")
-        con.execute(f"attach {sql_text(folder / FIRST)} as first_ (read_only)")
-        with point_table.points_sql(con, analysis.compared, analysis.found, others) as points:
-            con.execute(f"create table changed_ as {point_table.CHANGED}")
-            point_table.narrow(con, "memory", "from changed_")
-            point_table.survey(con, run)
-            point_table.hold(con)
-            con.execute(f"create table new_ as select * from ({points}) where hash(problem) in (from changed_)")
-            con.execute("set preserve_insertion_order = true")
-            _database(con, folder / JUDGED, run, _JUDGED, queries.FOLDED)
-        con.execute(f"attach {sql_text(folder / JUDGED)} as judged_ (read_only)")
-        time = compared_time(con, run, "judged_.points")
-        weighed = {(problem, analyzer): us for problem, analyzer, us in con.execute(_WEIGHED).fetchall()}
-    with contextlib.suppress(OSError):  # without room for them the page has everything else
-        archive(analysis.recommendation, settings, folder / FILES)
+    try:
+        time, weighed = _judged(store, folder, analysis, others)
+    except duckdb.OutOfMemoryException:  # beside another run every row may change
+        for begun in folder.glob(f"{JUDGED}*"):
+            begun.unlink()
+        time, weighed = _judged(store, folder, analysis, others, every=True)
     verdict = {
         "headline": analysis.headline,
         "lines": analysis.lines,
@@ -217,11 +209,46 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     }
     (folder / "verdict.json").write_text(json.dumps(verdict))
     yield VERDICT, ""
+    part = folder / f"{FILES}.part"
+    try:
+        archive(analysis.recommendation, settings, part)
+        part.rename(folder / FILES)
+    except OSError:  # without room for them the page has everything else
+        part.unlink(missing_ok=True)
     for made in (FRONT, FIRST):
         (folder / made).unlink()  # the next look needs none of them, and who has the first one open keeps it
     if job.kept:
         cache.keep(folder, Path(job.kept))
     yield DONE, ""
+
+
+def _judged(
+    store: Store, folder: Path, analysis: Analysis, others: Path | None, *, every: bool = False
+) -> tuple[ComparedTime, Mapping[tuple[str, str], float]]:
+    """Make the tables with the analyzers' results, and what the verdict states of them: as of ``compared_time``, and
+    ``weighed`` of ``cards``.  ``every``: make all rows anew, in the memory of one thread.
+    """
+    from analyzers.explore.load.actions import compared_time
+
+    run = analysis.run
+    with _connect(store, _EVERY_ROW if every else _BESIDE_ANALYSIS) as con:
+        con.execute(f"set threads = {1 if every else 2}")
+        con.execute(f"attach {sql_text(folder / FIRST)} as first_ (read_only)")
+        with point_table.points_sql(con, analysis.compared, analysis.found, others) as points:
+            con.execute(f"create table changed_ as {point_table.CHANGED}")
+            if not every:
+                point_table.narrow(con, "memory", "from changed_")
+            point_table.survey(con, run)
+            point_table.hold(con)
+            judged = points  # nearly in order; to sort all of it takes more memory than there is
+            if not every:
+                con.execute(f"create table new_ as select * from ({points}) where hash(problem) in (from changed_)")
+                judged = _JUDGED
+            con.execute("set preserve_insertion_order = true")
+            _database(con, folder / JUDGED, run, judged, queries.FOLDED)
+        con.execute(f"attach {sql_text(folder / JUDGED)} as judged_ (read_only)")
+        weighed = {(problem, analyzer): us for problem, analyzer, us in con.execute(_WEIGHED).fetchall()}
+        return compared_time(con, run, "judged_.points"), weighed
 
 
 def _connect(store: Store, part: float = 1.0) -> duckdb.DuckDBPyConnection:

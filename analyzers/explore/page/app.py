@@ -53,11 +53,17 @@ def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 805
     return app
 
 
+_FILES_S = 120.0
+"""How long a click on the files waits until they are written."""
+
+
 def _files(app: Dash, pages: Pages) -> None:
     @app.server.route(FILES_URL)  # type: ignore[untyped-decorator]
     def files() -> Any:
         page = pages.of(from_url(request.query_string.decode("utf-8", "replace")))
-        return abort(404) if page.files is None else send_file(page.files, "application/zip", as_attachment=True)
+        if page.files is None or not page.wait(_FILES_S) or page.files is None:
+            return abort(404)
+        return send_file(page.files, "application/zip", as_attachment=True)
 
 
 # The two large scripts are fetched at once; Dash asks for them only when the first chart and the table are to be drawn.

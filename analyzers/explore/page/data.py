@@ -126,9 +126,11 @@ class PageData:
 
     @property
     def files(self) -> Path | None:
-        """The recommendation's files as a zip; None before they are there, or if there was no room for them."""
+        """The recommendation's files as a zip, which are written after the verdict (``wait``); None before it, or if
+        there was no room for them.
+        """
         path = self.reading.folder / FILES
-        return path if self.actions and path.is_file() else None
+        return path if self.actions and (path.is_file() or not self.finished) else None
 
     def columns(self) -> Mapping[str, Sequence[str]]:
         """The store's views, which a query can ask, with their columns."""
