@@ -66,12 +66,16 @@ WATCH = """parts => {
     window.changed_.clear();
     window.clicked_ = 0; }"""
 QUIET_MS, UNCHANGED_MS = 1000, 2500
-"""An interaction is over when nothing has changed for so long; one that changes nothing, after so long."""
+"""An interaction is over when the page waits for nothing and nothing has changed for so long; one that changes
+nothing, after so long.
+"""
 SETTLED = f"""() => new Promise((resolve) => {{
     const asked = performance.now();
     const look = () => {{  // by timer: what runs with every frame makes the page draw frames
         const last = Math.max(0, ...window.changed_.values()), now = performance.now();
-        (last ? now - last > {QUIET_MS} : now - asked > {UNCHANGED_MS}) ? resolve() : setTimeout(look, 100);
+        const busy = document.querySelector('#content').ariaBusy === 'true';
+        const over = !busy && (last ? now - last > {QUIET_MS} : now - asked > {UNCHANGED_MS});
+        over ? resolve() : setTimeout(look, 100);
     }};
     look(); }})"""
 CHANGED = """() => {
@@ -94,7 +98,8 @@ def first_view(page: Any, url: str) -> float:
 
 
 SEARCHES = ("1x1", "ConvAsm", "FP16", "256-56", "no such text")
-VIEW, FILTER, SEARCH, ROW = "view", "filter", "search", "row opened"
+VIEW, AGAIN, FILTER, SEARCH, ROW = "view", "view again", "filter", "search", "row opened"
+"""A view is drawn anew under filters that it was not drawn under; again: as it was left."""
 
 
 def timed(page: Any, view: str, act: Callable[[], None], watch: Watch) -> tuple[float, float, float]:
@@ -112,7 +117,9 @@ def timed(page: Any, view: str, act: Callable[[], None], watch: Watch) -> tuple[
 
 
 def interactions(page: Any, rounds: int, watch: Watch) -> dict[str, list[tuple[float, float, float]]]:
-    """Go from view to view; in each switch filters on and off, another one each time.  Then search, and open rows."""
+    """Go from view to view; in each switch filters on and off, another one each time.  Then go through the views under
+    other filters each time, and through them again.  Then search, and open rows.
+    """
     times: dict[str, list[tuple[float, float, float]]] = {}
 
     def take(what: str, view: str, act: Callable[[], None]) -> None:
@@ -124,13 +131,18 @@ def interactions(page: Any, rounds: int, watch: Watch) -> dict[str, list[tuple[f
         page.wait_for_timeout(1500)
         for i in range(rounds):
             for _switch in "on", "off":
-                entry = f"aside .entry:has-text('{FILTERS[i % len(FILTERS)]}')"
-                take(FILTER, view, lambda entry=entry: page.click(entry))  # type: ignore[misc]
-    for _ in range(rounds):
-        for view in VIEWS:
-            take(VIEW, view, lambda view=view: page.click(f"nav >> text={view}"))  # type: ignore[misc]
+                take(FILTER, view, lambda i=i: page.click(_entry(i)))  # type: ignore[misc]
+    for i in range(rounds):
+        page.click(_entry(i))
+        page.wait_for_timeout(1500)
+        others = [x for x in VIEWS if x != page.inner_text("nav .here")]
+        for what, views in ((VIEW, others), (AGAIN, VIEWS)):
+            for view in views:
+                take(what, view, lambda view=view: page.click(f"nav >> text={view}"))  # type: ignore[misc]
     page.click(f"nav >> text={VIEWS[0]}")
-    page.wait_for_timeout(1500)
+    for i in range(rounds):
+        page.click(_entry(i))
+        page.wait_for_timeout(1500)
     for i in range(rounds):
         place = f"#table .ag-row[row-index='{i}'] [col-id=label]"
         take(ROW, VIEWS[0], lambda place=place: page.click(place))  # type: ignore[misc]
@@ -138,6 +150,10 @@ def interactions(page: Any, rounds: int, watch: Watch) -> dict[str, list[tuple[f
         page.fill("#search", text)
         take(SEARCH, VIEWS[0], lambda: page.press("#search", "Enter"))
     return times
+
+
+def _entry(i: int) -> str:
+    return f"aside .entry:has-text('{FILTERS[i % len(FILTERS)]}')"
 
 
 @contextmanager
