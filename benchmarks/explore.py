@@ -184,7 +184,10 @@ def look(browser: Any, store: str) -> dict[str, object]:
         }
         page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')", polling=POLL)
         out["start to the verdict (s)"] = round(time.perf_counter() - begun, 2)
-        page.wait_for_timeout(1500)
+        for _ in range(120):  # what the next look starts from is kept behind the verdict
+            page.wait_for_timeout(500)
+            if any(not x.name.startswith(".") for x in Path(store, "explore").glob("*")):
+                break
         out["CPU of server and readers in all (s)"] = round(watch.cpu_s, 2)
         page.close()
         return {**out, "largest memory of server and readers (MB)": round(watch.peak_mb)}
