@@ -134,7 +134,8 @@ _TIME = """
       select coalesce(m.other, nullif(k.problem, '')) as problem, sum(k.total_us) as us
       from kernels k left join means m on m.problem = k.problem where k.run = $run group by 1),
     known as (
-      select problem, bool_or(solutions > 1 or finding is not null) as compared, sum(total_us) as us,
+      select problem, sum(total_us) as us,
+             bool_or(solutions > 1 or pick_us is not null or finding is not null) as compared,
              sum(calls) filter (total_us is null) as untimed from {points} group by 1)
     select (select coalesce(sum(us), 0) from kernel_time),
            (select coalesce(sum(us), 0) from kernel_time where problem is not null),

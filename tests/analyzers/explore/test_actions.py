@@ -95,13 +95,18 @@ def test_the_files_are_one_zip_without_a_path_of_this_machine(sampled: Store, tm
 
 @pytest.fixture
 def con() -> duckdb.DuckDBPyConnection:
-    """A trace of 100 µs: 30 of a problem with two solutions, 20 of one that is only timed, 50 of other kernels."""
+    """A trace of 100 µs: 30 of a problem with two solutions, 20 of one that is only timed, 50 of other kernels.
+
+    Of ``t`` another run's file holds the times of the pick and of others.
+    """
     made = duckdb.connect()
     made.execute("create table kernels as select * from (values ('r', 'p', 30.0), ('r', 'q', 20.0), ('r', '', 45.0),"
                  " ('r', null, 5.0), ('other', 'p', 999.0)) t(run, problem, total_us)")  # fmt: skip
     made.execute("create table means as select null::varchar as problem, null::varchar as other limit 0")
-    made.execute("create table points as select * from (values ('p', 2, null, 300.0, 3.0), ('q', 1, null, 200.0, 2.0),"
-                 " ('s', 0, null, null, 7.0)) t(problem, solutions, finding, total_us, calls)")  # fmt: skip
+    made.execute("create table points as select * from (values ('p', 2, null, null, 300.0, 3.0),"
+                 " ('q', 1, null, null, 200.0, 2.0), ('s', 0, null, null, null, 7.0),"
+                 " ('t', null, 50.0, null, 100.0, 2.0))"
+                 " t(problem, solutions, pick_us, finding, total_us, calls)")  # fmt: skip
     return made
 
 
@@ -110,7 +115,7 @@ def test_the_time_of_traces_is_all_kernels_not_only_known_problems(con: duckdb.D
 
 
 def test_without_traces_the_time_is_that_of_the_problems(con: duckdb.DuckDBPyConnection) -> None:
-    assert compared_time(con, "no such run", "points") == ComparedTime(300.0, 200.0, 0.0, False, 7)
+    assert compared_time(con, "no such run", "points") == ComparedTime(400.0, 200.0, 0.0, False, 7)
 
 
 def test_an_analyzer_that_fails_is_a_remark(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
