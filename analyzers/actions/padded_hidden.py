@@ -17,7 +17,7 @@ from logparse.model import GemmProblem, Operand, OperatorProblem
 _HELPER = '''
 def _padded_hidden(model, size, padded):
     """Linear layers that write or read so many values get rows or columns of zeros; shared weights stay shared."""
-    layers, grown = [], {}
+    layers = []
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear):
             layers.append(module)
@@ -27,13 +27,10 @@ def _padded_hidden(model, size, padded):
     if not any(x.out_features == size for x in layers) or not any(x.in_features == size for x in layers):
         raise ValueError("no torch.nn.Linear writes %d values that another one reads" % size)
     for module in layers:
-        for name, tensor in list(module.named_parameters(recurse=False)):
-            if size in tensor.shape and id(tensor) not in grown:
-                zeros = tensor.new_zeros([padded if x == size else x for x in tensor.shape])
-                zeros[tuple(slice(x) for x in tensor.shape)] = tensor.detach()
-                grown[id(tensor)] = tensor, torch.nn.Parameter(zeros, tensor.requires_grad)
-            if id(tensor) in grown:
-                setattr(module, name, grown[id(tensor)][1])
+        for tensor in module.parameters(recurse=False):
+            zeros = tensor.new_zeros([padded if x == size else x for x in tensor.shape])
+            zeros[tuple(slice(x) for x in tensor.shape)] = tensor.detach()
+            tensor.data = zeros  # the same parameter: an optimizer has it already
         for name in ("in_features", "out_features"):
             if getattr(module, name) == size:
                 setattr(module, name, padded)

@@ -137,21 +137,19 @@ def _channels_last(module, inputs):
 
 def _padded_output(model, size, padded):
     """The output layers, and embeddings tied to them, get rows of zeros, whose outputs the layers do not return."""
-    grown = {{}}
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear) and module.out_features == size:
-            for tensor in module.parameters(recurse=False):
-                grown[id(tensor)] = tensor, torch.nn.Parameter(_with_rows(tensor, padded), tensor.requires_grad)
-            module.register_forward_hook(functools.partial(_first, size))
-    if not grown:
+    layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear) and x.out_features == size]
+    if not layers:
         raise ValueError("no torch.nn.Linear with %d outputs: change the model's own sizes instead" % size)
+    grown = {{id(x): x for layer in layers for x in layer.parameters(recurse=False)}}
+    for tensor in grown.values():  # the same parameter grows: what is tied stays so, and an optimizer has it already
+        tensor.data = _with_rows(tensor, padded)
+    for layer in layers:
+        layer.register_forward_hook(functools.partial(_first, size))
     for module in model.modules():
-        for name, tensor in list(module.named_parameters(recurse=False)):
-            if id(tensor) in grown:
-                setattr(module, name, grown[id(tensor)][1])
-                for count in ("out_features", "num_embeddings"):
-                    if hasattr(module, count):
-                        setattr(module, count, padded)
+        if id(getattr(module, "weight", None)) in grown:
+            for name in ("out_features", "num_embeddings"):
+                if hasattr(module, name):
+                    setattr(module, name, padded)
     return model
 
 

@@ -69,9 +69,12 @@ class Summed(Masked):
         return super().forward(ids) + self.last_bias
 
 
-def losses(model: Any, steps: int = 4) -> list[float]:
+def optimized(model: Any) -> Any:
+    return torch.optim.AdamW(model.parameters(), lr=0.05)
+
+
+def losses(model: Any, optimizer: Any, steps: int = 4) -> list[float]:
     """The loss of each step, computed as the libraries do: the outputs are viewed by the vocabulary that they know."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     source = torch.Generator().manual_seed(1)
     ids, labels = (torch.randint(0, VOCABULARY, (2, ROWS // 2), generator=source) for _ in range(2))
     out = []
@@ -84,15 +87,19 @@ def losses(model: Any, steps: int = 4) -> list[float]:
     return out
 
 
+@pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("kind", [Masked, Summed])
-def test_training_is_as_before(kind: Any, applied: Any) -> None:
+def test_training_is_as_before(kind: Any, early: bool, applied: Any) -> None:
+    """Also where the optimizer was made before: it has the model's parameters already."""
     torch.manual_seed(0)
     plain = kind()
-    model = applied.model(copy.deepcopy(plain))
+    model = copy.deepcopy(plain)
+    optimizer = optimized(model) if early else None
+    model = applied.model(model)
     assert model.decoder.weight is model.embedding.weight, "tied as before"
     assert model.decoder.weight.shape == (PADDED, WIDTH)
     assert model.bias is model.decoder.bias, "no parameter is left without a gradient"
-    assert losses(model) == pytest.approx(losses(plain), rel=1e-5)
+    assert losses(model, optimizer or optimized(model)) == pytest.approx(losses(plain, optimized(plain)), rel=1e-5)
     added = model.decoder.weight[VOCABULARY:]
     assert not added.any(), "no step changes the added rows"
 
