@@ -6,12 +6,13 @@ DuckDB's own ``read_only`` does not stop ``COPY … TO``, and an interrupt can t
 
 from __future__ import annotations
 
+import threading
 from multiprocessing.connection import Connection
 
 import pyarrow as pa
 
 from logparse.errors import LogparseError, QueryError
-from logparse.executors.processes import asked
+from logparse.executors.processes import asked, end_with_parent
 from logparse.store import open_store
 from logparse.store.schema import VIEWS
 
@@ -78,6 +79,7 @@ def _child(
 ) -> None:
     import duckdb
 
+    threading.Thread(target=end_with_parent, daemon=True).start()  # a query may never end by itself
     try:
         with open_store(store_url).connect(run, sealed=True, sql=sql) as con:
             statements = con.extract_statements(sql)

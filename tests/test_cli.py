@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -64,6 +66,34 @@ def test_the_process_of_a_query_is_forked_before_any_library_is_loaded(
     out = subprocess.run([*command, "--store", samples.url], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (out.stdout, out.returncode, out.stderr.count("error:")) == (output, bool(error), bool(error))
     assert error in out.stderr
+
+
+def _cpu_s(pid: int) -> float | None:
+    """CPU seconds of a process; None once it has ended."""
+    try:
+        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state == "Z" else (int(rest[10]) + int(rest[11])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_query_ends_with_the_program_that_asked_it(samples: Store) -> None:
+    """A kill leaves the program no time to stop it, and the query would take weeks."""
+    endless = "select sum(a.x * b.x) from range(1000000000000) a(x), range(1000000) b(x)"
+    command = [sys.executable, "-m", "logparse", "sql", endless, "--timeout", "600", "--store", samples.url]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as program:
+        try:
+            children, child = Path(f"/proc/{program.pid}/task/{program.pid}/children"), 0
+            while not child or (_cpu_s(child) or 0.0) < 1.5:  # more than its imports
+                assert program.poll() is None
+                child = int(children.read_text().split()[0]) if children.read_text() else 0
+                time.sleep(0.05)
+        finally:
+            program.kill()
+    ends = time.monotonic() + 30
+    while _cpu_s(child) is not None:
+        assert time.monotonic() < ends, "it goes on"
+        time.sleep(0.05)
 
 
 def test_ingest_prints_what_became_of_each_file(tmp_path: Path) -> None:
