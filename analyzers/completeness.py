@@ -38,7 +38,7 @@ MASK_BITS: Mapping[str, int] = {
     "extended_profile": 128,
 }
 """Bit of HIPBLASLT_LOG_MASK that writes a category (the first five also are those of CUBLASLT_LOG_MASK)."""
-_SHARED_BUFFER = "threads lose, tear and repeat bench lines beside trace or api lines"
+_SHARED_BUFFER = "threads lose, tear and repeat lines where bench, trace and api lines are logged together"
 BY_LEVEL = ("trace", "hints", "info", "api")
 """Categories that HIPBLASLT_LOG_LEVEL can switch on as well, besides errors."""
 AT_EXIT = ("profile", "extended_profile")
@@ -149,10 +149,8 @@ class _Logs:
 
     @cached_property
     def of_shared_buffer(self) -> set[str]:
-        """Logs of bench lines beside those with a prefix: in hipBLASLt each kind has a lock of its own, and both one
-        buffer.
-        """
-        return {x for x, have in self.categories.items() if "bench" in have and have & {"trace", "api"}}
+        """Logs of at least two kinds of lines for which hipBLASLt has locks of their own, and one buffer."""
+        return {x for x, have in self.categories.items() if len(have & {"bench", "trace", "api"}) > 1}
 
 
 def _found(logs: _Logs) -> list[Finding]:

@@ -85,12 +85,14 @@ def test_profile_against_bench() -> None:
     assert "the process forked and both wrote at exit" in said(tables(calls=twice)), "as hipBLASLt 1.2.2 does"
 
 
-def test_bench_lines_beside_trace_lines_are_approximate() -> None:
+def test_bench_trace_and_api_lines_together_are_approximate() -> None:
     one = gemm().text
     lines = [call(one, count=10), call(one, count=9, category="trace")]
+    api = tables(calls=lines[1:], messages=[message("api")])
+    assert "threads lose" in said(replace(api, sources=api.sources.assign(reject_lines=1)))
     whole = tables(calls=lines)
     torn = replace(whole, sources=whole.sources.assign(reject_lines=2))
-    assert "has rejected lines: threads lose, tear and repeat bench lines beside trace or api lines" in said(torn)
+    assert "has rejected lines: threads lose, tear and repeat lines where bench, trace and api" in said(torn)
     assert "threads lose" not in said(whole)
     assert "threads lose" not in said(replace(torn, calls=torn.calls[:1]))
     profile = call(one, count=11, category="profile")
