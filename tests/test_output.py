@@ -403,6 +403,8 @@ def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
     )
     assert "export in `on_trace_ready`" in run("ingest", str(tmp_path / "cleared.json"), *at).stderr
     assert "it begins with 'hello'" in out.stderr
+    (tmp_path / "issue.md").write_text("My file:\n```csv\ntrans_a,trans_b,m,n,k,solution,time_us\nT,N,1,2,3,7,9\n```\n")
+    assert "line 3 begins a file of format table" in run("ingest", str(tmp_path / "issue.md"), *at).stderr
     (tmp_path / "tunableop_results0.csv").touch()
     out = run("ingest", str(tmp_path / "tunableop_results0.csv"), *at)
     assert (out.returncode, "TunableOp wrote no result" in out.stderr) == (0, True)

@@ -6,7 +6,7 @@
     gfx942,304,64,256,5120,False,torch.bfloat16,torch.float32,False,False,hipblaslt,192883,0,10.91,Cijk…,0.0,15,306
 
     gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio           (a8w8…, a4w4…, batched: with B)
-    M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle                                                           (untuned)
+    M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle                    (untuned; 8- and 4-bit: M,N,K, batched: B,M,N,K)
     preshuffle, use_rowwise, trans_a, trans_b, m, n, k, …, algo_index, kernel_name       (online: column-major)
 
 Produced by ``AITER_TUNE_GEMM=1`` (untuned), ``gradlib/gradlib/gemm_tuner.py`` (tuned) and ``HIP_ONLINE_TUNING=1``
@@ -61,18 +61,31 @@ _ONLINE_TYPES: Mapping[str, str] = {
 _BOOLS: Mapping[str, bool] = {"true": True, "false": False, "1": True, "0": False}
 _TUNED = frozenset({"libtype", "solidx", "kernelId", "us", "soltimes"})
 _UNTUNED = frozenset({"scaleAB", "outdtype", "q_dtype_w"})
+_SOLUTION = frozenset({"solidx", "kernelId"})
+_SIZES = frozenset({"B", "M", "N", "K"})
 
 
 def recognise(head: Head) -> bool:
-    """A first line that names M, N, K and a column of the tuner's, or the online cache's columns."""
+    """A first line that names M, N, K and a column of the tuner's, or the online cache's columns.
+
+    An untuned table of the 8- and 4-bit families has nothing but sizes, as other programs' lists do: it is known by the
+    name that aiter's tuners give it.
+    """
     columns = set(_columns(head.data.split(b"\n", 1)[0].decode("utf-8", "replace")))
     if {"algo_index", "preshuffle"} <= columns:
         return True
-    return {"M", "N", "K"} <= columns and bool(columns & (_TUNED | _UNTUNED))
+    if not {"M", "N", "K"} <= columns:
+        return False
+    if columns <= _SIZES:
+        return "untuned" in head.name
+    return bool(columns & _SOLUTION) if columns & _TUNED else bool(columns & _UNTUNED)
 
 
 def _columns(line: str) -> list[str]:
-    return [name.strip() for name in line.removeprefix("\ufeff").strip().split(",")]
+    names = [name.strip() for name in line.removeprefix("\ufeff").strip().split(",")]
+    if "libtype" in names:  # a batched table of 2026 has its sizes in small letters
+        return [name.upper() if name.upper() in _SIZES else name for name in names]
+    return names
 
 
 def read(source: Source) -> Iterator[Outcome]:

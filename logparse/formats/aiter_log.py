@@ -44,7 +44,7 @@ TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
 _PREFIX = rf"(?:{WORKER} )?(?:\[\d{{4}}-\d\d-\d\d[^\]\n]*\] )?"
 _OWN = r"\[aiter\] (?:\[pid=(?P<own>\d+) [^\]]*\] )?"
 _SHAPE = r"shape (?:is )?(?:B:\d+, ?)?M:\d"
-_LINE = regex(rf"{_PREFIX}(?:{_OWN})?(?P<body>.*)\Z")
+_LINE = regex(rf"\s*{_PREFIX}(?:{_OWN})?(?P<body>.*)\Z")
 _LOOKUP = regex(
     r"shape (?:is )?(?P<fields>(?:B:\d+, ?)?M:\d.*?),? (?:"
     r"not found tuned config in (?P<missed>.*?)(?:, will use default.*?)?"

@@ -1,4 +1,4 @@
-"""Marks of ranks that launchers put before every line, taken off for block formats.
+r"""Marks of ranks that launchers put before every line, taken off for block formats.
 
 ::
 
@@ -16,6 +16,11 @@
     logs/find.0.log:12:finding fastest for …                                  grep -H, with or without -n
     Nov 22 12:00:00 finding fastest for …                                     ts; a clock as 2026-05-05 12:00:00,
                                                                               also in brackets, is taken off as well
+    test\tRun\t2026-05-05T12:00:00.1234567Z finding fastest for …            gh run view --log (GitHub Actions)
+    > finding fastest for …                                   a quotation
+        12\tfinding fastest for …                             cat -n, nl
+      5%|▌         | 1/20 [00:01<00:20,  1.06it/s]finding fastest for …       behind a progress bar (tqdm), or behind
+                                                              a carriage return, where a terminal overwrites it
 
 Ray leaves out lines that another worker wrote, too, and appends ``[repeated 7x across cluster]`` to one of them: a log
 is whole only under ``RAY_DEDUP_LOGS=0``.
@@ -48,11 +53,16 @@ _BOM = "(?:\ufeff|\xef\xbb\xbf)?"
 """A byte order mark, as a character of UTF-8 or as its bytes in Latin-1."""
 _CONTAINER = r"[\w.-]{1,63}[-_]\d{1,4} +\|(?= )|\[pod/[\w./-]{1,300}\](?= )"
 _FILE = r"[\w./@+=,-]{1,300}\.(?:log|txt|out|err)(?:\.\d{1,6})?:"
-_RANK = (
-    r"(?:\[[A-Za-z_]+\d{1,6}\]:|\d{1,6}:(?= )|\[\d{1,6},\d{1,6}\]<std(?:out|err)>:"
-    rf"|{WORKER}(?= )|{_CONTAINER})"
+_TIGHT = r"\[(?!rank\d)[A-Za-z_]+\d{1,6}\]:|\[\d{1,6},\d{1,6}\]<std(?:out|err)>:"
+"""Marks of torchrun and mpirun: the line follows at once, and a blank behind them is its own indentation."""
+_SPACED = rf"(?:\[rank\d{{1,6}}\]:|\d{{1,6}}:(?= )|{WORKER}(?= )|{_CONTAINER})"
+_BAR = r"[^|\n]{0,80}\d{1,3}%\|[^|\n]{0,200}\| \d+/\d+ \[[^\]\n]{1,80}\](?=.)"
+_BEFORE = rf"(?:> |[ ]{{0,6}}\d{{1,9}}\t|[^\t\n]{{1,80}}\t[^\t\n]{{1,80}}\t(?={_CLOCK} )|(?:[^\r]*\r(?=[^\r]))+|{_BAR})"
+"""What stands before a line that was quoted, numbered, downloaded from GitHub, or written behind a progress bar."""
+MARK = regex(
+    rf"{_BOM}{_BEFORE}?(?:{_STAMP})?"
+    rf"(?:(?P<rank>{_TIGHT}|{_SPACED} ?)(?:{_CLOCK} )?|(?P<file>{_FILE})(?:\d{{1,12}}:)?)?"
 )
-MARK = regex(rf"{_BOM}(?:{_STAMP})?(?:(?P<rank>{_RANK}) ?(?:{_CLOCK} )?|(?P<file>{_FILE})(?:\d{{1,12}}:)?)?")
 """A bare ``[0]:`` is no mark: rows of hipblaslt-bench begin so."""
 
 

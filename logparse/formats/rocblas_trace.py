@@ -58,7 +58,7 @@ _ADDRESS = regex(r"\b0x[0-9a-fA-F]{5,16}\b")
 
 def read(text: str) -> Outcome:
     """One line: a call of a GEMM, or a message for any other function."""
-    text = text.rstrip()
+    text = text.strip()
     body = _MODE.sub("", text)
     name, *cells = _CELLS.split(body)
     gemm = FUNCTION.match(name)
@@ -86,6 +86,7 @@ FORMAT = LineFormat(
     name="rocblas-trace",
     about="rocBLAS trace log (ROCBLAS_LAYER=1)",
     markers=(b"rocblas_",),
-    start=rb"(?<![\w./:-])(?<!rocblas_internal,)rocblas_[a-z]\w*(?=,\S)",
+    # A colon may stand before a name only as the end of a launcher's or of grep's mark, not in C++ as in ``std::``.
+    start=rb"(?:(?<![\w./:-])|(?<=[\]>\d]:)|(?<=\.(?:log|txt|out|err):))(?<!rocblas_internal,)rocblas_[a-z]\w*(?=,\S)",
     read=read,
 )

@@ -8,7 +8,8 @@ Counters (see ``counting``) do this for blocks of lines, several blocks at a tim
 counter took which block.  Block formats depend on order: their readers follow one block after the other.
 
 A stream may be a *table of counts*, as ``sort | uniq -c`` writes it: the number before a line is how often the line
-stood in the log.  In any other stream such a number is the end of a torn line, and what follows it counts once.
+stood in the log.  Numbers that rise by one from line to line are line numbers (``cat -n``).  In any other stream such a
+number is the end of a torn line, and what follows it counts once.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ _KNOWN = 16_384  # maximum number of texts remembered as one record each
 _LONG = 16_384  # texts from this length on are not remembered
 _COUNT = regex(rb"(?:[ \t]+(\d{1,12})|(\d{1,12})(?![ \t]+MIOpen))[ \t]+(?=\S)")
 """A count before a line.  Without blanks before it, the number before MIOpen's own prefix is a thread."""
+_NUMBER = regex(rb"[ \t]*(\d{1,12})(?:[ \t]|\r?\Z)")
+_MIN_NUMBERED = 4
+"""Minimum number of lines whose numbers, each one more than the last, are line numbers (behind which is a blank)."""
 _TORN = Reject("torn: another record begins inside this line")
 
 TORN = LineFormat("", "a record inside which another begins", (), b"", lambda _: Outcome("reject", (_TORN,)), True)
@@ -161,6 +165,8 @@ class LineReader:
         """Whether a count stands before most lines with a marker; where none has one, before every line."""
         lines = [uncoloured(line) for line in head.split(b"\n") if line.strip()]
         if not any(map(_COUNT.match, lines)):  # nearly always: the pattern of all markers takes a while to compile
+            return False
+        if _are_numbered(lines):
             return False
         marked = [line for line in lines if self._marker.search(line)]
         counted = sum(_COUNT.match(line) is not None for line in marked or lines)
@@ -366,6 +372,18 @@ class LineReader:
         for block in self._blocks:
             if block[1].awake and block not in marked:
                 yield block
+
+
+def _are_numbered(lines: Sequence[bytes]) -> bool:
+    """Whether the numbers before lines are those of the lines, as ``cat -n``, ``nl`` and ``less -N`` print them.
+
+    ``uniq -c`` puts a blank behind its counts, ``cat -n`` and ``nl`` a tab.
+    """
+    found = [match for match in map(_NUMBER.match, lines) if match is not None]
+    numbers = [int(match[1]) for match in found]
+    steps = [after - before for before, after in pairwise(numbers)]
+    enough = 2 if all(match[0].endswith(b"\t") for match in found) else _MIN_NUMBERED
+    return len(numbers) >= enough and min(steps) > 0 and 2 * steps.count(1) > len(steps)
 
 
 def _line(raw: bytes, place: int) -> Line:

@@ -74,6 +74,35 @@ def test_untuned_tables_are_calls_without_a_count() -> None:
     assert (call.category, call.count, call.problem.label) == ("untuned", None, "TN 1280×1×8192 i8_r")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "types"),
+    [
+        ("a8w8_blockscale_untuned_gemm.csv", b"M,N,K\n16, 1536, 7168\n\n", None),
+        ("a4w4_blockscale_untuned_gemm_mine.csv", b"\xef\xbb\xbfM,N,K\n16,1536,7168\n", "f4_r"),
+        ("bf16_untuned_batched_gemm.csv", b"B,M,N,K\n8, 16, 1536, 7168\n", "bf16_r"),
+    ],
+)
+def test_untuned_tables_of_nothing_but_sizes(name: str, text: bytes, types: str | None) -> None:
+    assert aiter.recognise(Head(name, text))
+    assert not aiter.recognise(Head("shapes.csv", text)), "any program's list of sizes"
+    (call,) = (one for one in records(list(aiter.read(Memory(text, name)))) if isinstance(one, Call))
+    assert isinstance(call.problem, GemmProblem)
+    sizes = (call.problem.m, call.problem.n, call.problem.k, call.problem.batch_count)
+    assert (call.count, sizes) == (None, (1536, 16, 7168, 8 if text.startswith(b"B") else 1))
+    assert call.problem.a_type == types
+
+
+def test_a_batched_table_with_small_letters() -> None:
+    header = b"gfx,b,m,n,k,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
+    text = header + b"gfx950,2,1,1024,4096,opus,311,1,7.8,opus_bmm_kernel,2.2,1076.95,0.0015\n"
+    name = "batched_gemm_a8w8_blockscale_mxscale_tuned.csv"
+    assert aiter.recognise(Head(name, text))
+    (row,) = measured(records(list(aiter.read(Memory(text, name)))))
+    assert isinstance(row.problem, GemmProblem)
+    assert (row.problem.m, row.problem.n, row.problem.k, row.problem.batch_count) == (1024, 1, 4096, 2)
+    assert (row.solution.text, row.time_us) == ("opus:311,splitK=1", 7.8)
+
+
 def test_the_online_cache_is_column_major_already_and_has_no_times() -> None:
     first, second = measured(read("hip_online_tuning_res.csv"))
     assert first.problem.label == "TN 1280×64×8192 bf16_r"

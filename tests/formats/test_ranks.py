@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.formats import aiter_log, moe_config, rocblas
+from logparse.formats import aiter_log, inductor, moe_config, rocblas, tensile_launches
 from logparse.formats.format import BlockFormat, Line, LineFormat
 from logparse.formats.hipblaslt import bench_output, info
 from logparse.formats.miopen import driver_output
@@ -30,6 +30,8 @@ FORMATS: dict[str, tuple[BlockFormat, Path]] = {
     "info": (info.FORMAT, SAMPLES / "hipblaslt" / "info_4242.log"),
     "miopen": (miopen_log.FORMAT, SAMPLES / "miopen" / "find.log"),
     "driver": (driver_output.FORMAT, SAMPLES / "miopen" / "driver_output.txt"),
+    "inductor": (inductor.FORMAT, SAMPLES / "inductor" / "torch_2.11.log"),  # its rows are indented, as of the next
+    "launches": (tensile_launches.FORMAT, SAMPLES / "rocblas" / "launches.txt"),
 }
 
 
@@ -60,6 +62,12 @@ STAMPS = [
     "train-{}  | 2026-05-05T12:00:00.123456789Z ",
     "[2026-05-05 12:00:00.12] ",
     "\ufeff",
+    "> ",
+    "    12\t",
+    "test\tRun tests\t2026-05-05T12:00:00.1234567Z ",
+    "  5%|▌         | 1/20 [00:01<00:20,  1.06it/s, loss=0.1]",
+    "  5%|▌         | 1/20 [00:01<00:20,  1.06it/s]\r",
+    "\r 50%|█████     | 1/2 [00:00<00:00]\r",
 ]
 
 

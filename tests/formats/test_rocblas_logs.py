@@ -39,6 +39,13 @@ def test_a_call_is_the_same_whatever_its_addresses() -> None:
     assert same[0].problem.label == "TN 4096×512×1024 bf16_r"
 
 
+@pytest.mark.parametrize("mark", ["    ", "[default0]:", "[1,0]<stderr>:", "job.log:", "logs/job.log:12:", "12:"])
+def test_what_stands_before_a_line_hides_no_call(mark: str) -> None:
+    marked = "".join(f"{mark}{line}\n" for line in TRACE.splitlines())
+    assert len(calls(read_lines(marked, FORMATS)[0])) == len(calls(read_lines(TRACE, FORMATS)[0]))
+    assert not calls(read_lines("detail::rocblas_sgemm,N,T,64,48,32,1,0x7f0000000000,64\n", FORMATS)[0])
+
+
 def test_each_interface_has_its_own_arguments() -> None:
     found = {one.problem.label: gemm(one) for one in calls(read_lines(TRACE, FORMATS)[0])}
     assert sorted(found) == [

@@ -99,3 +99,17 @@ def test_digits_of_a_torn_line_are_no_count(store: Store, tmp_path: Path, digits
 
 def test_a_thread_before_miopens_prefix_is_no_count(store: Store, tmp_path: Path) -> None:
     assert calls(store, tmp_path, f"4711 {LOGGED}\n4712 {LOGGED}\n") == [(2, False)]
+
+
+@pytest.mark.parametrize("form", ["{:6}\t{}\n", "{}\t{}\n", "{:7} {}\n"])
+def test_line_numbers_are_no_counts(store: Store, tmp_path: Path, form: str) -> None:
+    """``cat -n`` (also of blank lines), ``nl`` and what is copied out of ``less -N``."""
+    lines = ["of 3 lines, two empty", "", "", TYPED, LOGGED, TYPED, TYPED, LOGGED]
+    text = "".join(form.format(number, line) for number, line in enumerate(lines, start=98))
+    assert calls(store, tmp_path, text) == [(2, False), (3, False)]
+
+
+def test_counts_in_ascending_order_are_counts(store: Store, tmp_path: Path) -> None:
+    """``sort | uniq -c | sort -n`` of a small log, whose counts may rise by one."""
+    text = f"      1 {LOGGED}\n      2 {DRIVER}\n      3 {TYPED}\n"  # the first two are one call
+    assert calls(store, tmp_path, text) == [(3, False), (3, False)]

@@ -17,6 +17,7 @@ A message states the bandwidth of each kernel in words.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import math
 from collections import Counter
@@ -47,7 +48,8 @@ _US = {
 
 def recognise(head: Head) -> bool:
     """By the first columns of the table, which may stand behind output of the program."""
-    return any(line.startswith(_START) and b'"Kernel Name"' in line for line in head.data.splitlines())
+    lines = head.data.removeprefix(codecs.BOM_UTF8).splitlines()
+    return any(line.startswith(_START) and b'"Kernel Name"' in line for line in lines)
 
 
 def read(source: Source) -> Iterator[Outcome]:
@@ -73,7 +75,7 @@ class _Table:
 
     def take(self, line: Line) -> Iterator[Outcome]:
         """One line; only rejects come back at once."""
-        text = line.text.rstrip("\r")
+        text = line.text.removeprefix("\ufeff").rstrip("\r")
         if not text.startswith('"'):
             self._count["foreign" if text.strip() else "blank"] += 1
             return

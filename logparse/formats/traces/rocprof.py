@@ -17,7 +17,8 @@
 Made by ``rocprofv3 --kernel-trace [--stats] [--marker-trace] [--pmc …] --output-format csv -- COMMAND``, with
 ``HIPBLASLT_ENABLE_MARKER=1`` for hipBLASLt's own ranges, or by ``rocpd convert --output-format csv``, which puts
 ``Guid`` in front. The last is the first rocprof's ``results.csv`` (``rocprof --stats`` or ``--timestamp on``, to ROCm
-6); its ``results.stats.csv`` states no more and is not read. Timestamps are nanoseconds. Columns are found by name:
+6); its ``results.stats.csv`` states no more and is not read. rocprof-compute's ``pmc_perf.csv`` is read, too: it runs
+a job several times, and its timestamps are means with fractions. Timestamps are nanoseconds. Columns are found by name:
 rocprofv3 has moved them between releases, and an agent is a number, ``Agent N`` or ``GPU N``.
 
 A CSV kernel trace does not have the range in which a kernel was launched (the JSON has, see ``rocprof_json``); the
@@ -139,9 +140,9 @@ class _Rows:
             name = row["KernelName"].removesuffix(" [clone .kd]").removesuffix(".kd")
             begin, end, agent = row["BeginNs"], row["EndNs"], row["gpu-id"]
         else:
-            name, agent = row["Kernel_Name"], row.get("Agent_Id", "")
+            name, agent = row["Kernel_Name"], row.get("Agent_Id") or row.get("GPU_ID", "")
             begin, end = row["Start_Timestamp"], row["End_Timestamp"]
-        us = (int(end) - int(begin)) / 1e3
+        us = _nanoseconds(begin, end) / 1e3
         if us < 0:
             raise ValueError("the kernel ends before it starts")
         self._totals.add("", name, _agent(agent), us)
@@ -175,6 +176,20 @@ class _Rows:
         yield Outcome("fact", list(self._facts), lines=units["fact"])
         yield Outcome("foreign", lines=units["foreign"])
         yield Outcome("blank", lines=units["blank"])
+
+
+def _nanoseconds(begin: str, end: str) -> float:
+    """From one timestamp to the other.  Raises ValueError.
+
+    Whole ones are subtracted as such: since 1970 there are more nanoseconds than a float can count.
+    """
+    try:
+        return int(end) - int(begin)
+    except ValueError:
+        passed = float(end) - float(begin)
+    if not math.isfinite(passed):
+        raise ValueError(f"{begin} to {end}")
+    return passed
 
 
 def _agent(text: str) -> int | None:

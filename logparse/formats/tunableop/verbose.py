@@ -93,7 +93,8 @@ class _Reader:
                     return None
                 self._seen = True
                 return outcome
-        if text.startswith(("├──", "└──", "finding fastest for ")):
+        # Trees and tables are drawn with the same characters: a line of them is ours only while a key is being tuned.
+        if text.startswith("finding fastest for ") or (self._open and text.startswith(("├──", "└──"))):
             reason = Reject("not a line of TunableOp's verbose log as far as known", 0, len(text.encode()))
             return Outcome("reject", [reason])
         return None

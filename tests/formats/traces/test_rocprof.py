@@ -46,6 +46,20 @@ def test_older_columns_and_plain_agents() -> None:
     assert units(found) == {"foreign": 1, "measurement": 1, "reject": 1}
 
 
+def test_means_of_several_runs_have_fractions() -> None:
+    """``pmc_perf.csv`` of rocprof-compute."""
+    text = (
+        b"Dispatch_ID,GPU_ID,Grid_Size,Kernel_Name,SQ_WAVES,Start_Timestamp,End_Timestamp\n"
+        b"0,2,65536,copy_kernel,1024,564450429888574.75,564450429895035.75\n"
+        b"1,2,65536,copy_kernel,1024,1732525200000000001,1732525200000001001\n"
+        b"2,2,65536,copy_kernel,1024,1.5,nan\n"
+    )
+    found = outcomes(rocprof.FORMAT, text)
+    assert totals(found) == {("", "copy_kernel"): (2, 7.461)}
+    assert [kernel.device for kernel in records_of(found, Kernel)] == [2]
+    assert units(found) == {"foreign": 1, "measurement": 2, "reject": 1}
+
+
 def test_results_of_the_first_rocprof() -> None:
     """Under ``--stats`` its rows have times; names bear the suffix of the code object."""
     head = '"Index","KernelName","gpu-id","queue-id","queue-index","pid","tid","grd","wgr","lds","scr","arch_vgpr",'

@@ -208,3 +208,11 @@ def test_excerpts(name: str, statuses: dict[str, int]) -> None:
     taken, rest = stream(FORMAT, (CORPUS / "tunableop" / name).read_bytes())
     assert None not in taken
     assert Counter(m.status for m in measured([*records([o for o in taken if o]), *rest])) == statuses
+
+
+def test_a_drawn_tree_is_not_of_tunableop() -> None:
+    """``tree``, and the tables of rocprof-compute, are drawn with the characters of the log."""
+    drawn = "examples\n├── train.py\n│   └── data\n└── README.md\n╞═══╡\n├───┼───┤\n"
+    assert read(drawn.encode()) == ([], [])
+    tuned = "finding fastest for GemmTunableOp_float_NN(nn_8_8_8) out of 2 candidates\n├──of a version to come\n"
+    assert [outcome.unit for outcome in read(tuned.encode())[0]] == ["measurement", "reject"]
