@@ -156,10 +156,24 @@ def _named(library: str, index: str) -> Solution:
 # ------------------------------------------------------------------------------------------------ what is to be tuned
 
 _UNTUNED_COLUMNS = ("B", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle", "q_dtype_w")
-_USE = """\
-# aiter's tuner of this table reads it; of bf16 (other tables have a tuner of their own under aiter/csrc/):
-#   python3 <aiter>/gradlib/gradlib/gemm_tuner.py --input_file {path} --tuned_file {folder}/tuned.csv
-"""
+_TUNERS = {
+    "bf16": "gradlib/gradlib/gemm_tuner.py --input_file",
+    "a8w8": "csrc/ck_gemm_a8w8/gemm_a8w8_tune.py -i",
+    "a8w8_bpreshuffle": "csrc/ck_gemm_a8w8_bpreshuffle/gemm_a8w8_bpreshuffle_tune.py -i",
+    "a8w8_blockscale": "csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_tune.py -i",
+    "a8w8_blockscale_bpreshuffle": "csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_tune.py --preshuffle -i",
+    "a4w4_blockscale": "csrc/ck_gemm_a4w4_blockscale/gemm_a4w4_blockscale_tune.py -i",
+}
+"""The tuner of each table in a clone of aiter, with the option that takes the untuned one (the READMEs beside them)."""
+
+
+def _use(table: str) -> str:
+    """Lines that state which of aiter's tuners reads the untuned form of a table."""
+    tuner = _TUNERS.get(table.partition("_tuned_gemm")[0])
+    if tuner is None:
+        return "# one of the tuners under <aiter>/csrc/ reads it\n"
+    output = "--tuned_file" if tuner.endswith("--input_file") else "-o"
+    return f"# its tuner, in a clone of aiter:\n#   python3 <aiter>/{tuner} {{path}} {output} {{folder}}/{table}\n"
 
 
 def untuned(lines: Iterable[str]) -> list[Emission]:
@@ -180,10 +194,13 @@ def untuned(lines: Iterable[str]) -> list[Emission]:
         typed = "dtype" in values or not table.startswith("bf16_")
         for row in [values] if typed else defaults.get(_size(values), []):
             columns = [name for name in _UNTUNED_COLUMNS if name in row]
-            rows = tables.setdefault(table.replace("_tuned_gemm", "_untuned_gemm"), {",".join(columns): None})
+            rows = tables.setdefault(table, {",".join(columns): None})
             if next(iter(rows)) == ",".join(columns):
                 rows[",".join(row[name] for name in columns)] = None
-    return [Emission(name, "".join(f"{row}\n" for row in rows).encode(), _USE) for name, rows in tables.items()]
+    return [
+        Emission(table.replace("_tuned_", "_untuned_"), "".join(f"{row}\n" for row in rows).encode(), _use(table))
+        for table, rows in tables.items()
+    ]
 
 
 def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,7 +121,26 @@ def test_of_one_table_rows_have_one_set_of_columns() -> None:
     lines = [f"shape is M:1, N:2, K:3{miss}", f"shape is M:1, N:2, K:3, q_dtype_w:torch.int8{miss}", "no lookup"]
     (file,) = aiter_log.untuned(lines)
     assert file.data == b"M,N,K\n1,2,3\n"
+    assert "csrc/ck_gemm_a8w8/gemm_a8w8_tune.py -i {path} -o {folder}/a8w8_tuned_gemm.csv" in file.use
     assert aiter_log.untuned([]) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "tuner"),
+    [
+        ("bf16_tuned_gemm.csv", "gradlib/gradlib/gemm_tuner.py --input_file {path} --tuned_file {folder}/bf16_tuned"),
+        ("a8w8_blockscale_bpreshuffle_tuned_gemm.csv", "gemm_a8w8_blockscale_tune.py --preshuffle -i {path} -o "),
+        ("a16wfp4_tuned_gemm.csv", "under <aiter>/csrc/"),
+    ],
+)
+def test_every_table_has_a_tuner_of_its_own(table: str, tuner: str) -> None:
+    (file,) = aiter_log.untuned(
+        [
+            f"shape is M:1, N:2, K:3 dtype='torch.bfloat16' otype='torch.bfloat16' bias=False, scaleAB=False, "
+            f"bpreshuffle=False, not found tuned config in /x/{table}, will use default config!"
+        ]
+    )
+    assert tuner in file.use
 
 
 def test_lines_of_aiter_before_0_1_12() -> None:

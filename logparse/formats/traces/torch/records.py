@@ -33,7 +33,7 @@ CATEGORY = "profiler"
 ORIGIN = "trace"
 ASSIGNED, BY_ORDER = "convolution_backward_assigned", "convolution_backward_by_order"
 """Facts: shares of the kernel time of backward convolutions that are B's or W's, and those cut by order alone."""
-UNREAD = "inputs not recorded or not readable"
+UNREAD = "sizes or strides not recorded (record_shapes=True; PyTorch of 2023 records no strides), or not readable"
 """Text of the messages of operators that are products or convolutions of unknown sizes."""
 _SAMPLES = 1000
 """Samples of one measurement that are kept; the statistics are of all."""

@@ -16,7 +16,7 @@ from logparse.formats.hipblaslt import log as hipblaslt_log
 from logparse.formats.traces.torch import profiler
 from logparse.formats.traces.torch.event_cutter import TraceEvents
 from logparse.formats.traces.torch.gradients import Split, split
-from logparse.formats.traces.torch.records import without_overlap
+from logparse.formats.traces.torch.records import UNREAD, without_overlap
 from logparse.formats.tunableop import untuned
 from logparse.ingest import ingest
 from logparse.ingest.input_file import InputFile
@@ -88,7 +88,7 @@ def test_golden_rest() -> None:
         "gpu_copies_us": "1.500",
     }
     assert {(m.function, m.text, m.count) for m in records_of(found, Message)} == {
-        ("aten::mm", "inputs not recorded or not readable", 1),
+        ("aten::mm", UNREAD, 1),
         ("", "Memset (Device)", 1),
     }
     assert totals(found)["aten::relu", 'void at::native::relu_kernel<"half">()'] == (1, 4.0)
