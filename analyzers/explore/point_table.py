@@ -35,7 +35,7 @@ from analyzers.explore.other_passes import other_passes
 from analyzers.explore.queries import FIRST_ROWS, ORDER, RANKED, only_row, sums
 from logparse.lookup import MEANS, TRACED
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding
-from logparse.store.views import conv_problems_sql
+from logparse.store.views import conv_columns_sql, conv_problems_sql
 from logparse.text import sql_text
 
 if TYPE_CHECKING:  # the page's reader makes no DataFrame, and importing pandas takes as long as half of its work
@@ -173,7 +173,6 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
         {"run": run},
     )
     con.execute(f"create or replace table means as {_means(con, run)}", {"run": run})
-    con.execute(f"create or replace view {_SIZES} as {_dimensions()}")
     _blocked(con, facts, run)
     for name, stage in _STAGES.items():
         sql = stage.replace("{repeated}", _repeated(con)) if "{repeated}" in stage else stage
@@ -186,26 +185,29 @@ def survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
 def front(con: duckdb.DuckDBPyConnection, database: str) -> None:
     """Create in a database the tables ``sums`` and ``points`` of the first view, after ``survey``: all sums, and the
-    table's first rows.  Columns that order and count are worked out of every problem, by the hash of its text; the
-    others (ids, labels, F and B of a layer) of these rows alone.
+    table's first rows.  Columns that order and count are worked out of every problem, by the hash of its text and by
+    what the facets show of it; the others (ids, labels, F and B of a layer) of these rows alone.
     """
     with points_sql(con) as points:
-        con.execute(f"create table kinds_ as {_KINDS}")
-        con.execute(f"create or replace view {_SIZES} as select *, {_NO_SIZES} from kinds_")
-        con.execute(f"create or replace view bases as {_bases(passes=False, ids=False)}")
+        con.execute(f"create table classes_ as {_CLASSES}")
+        con.execute(f"create table classed_ as {_CLASSED}")
+        con.execute(f"create or replace view {_SIZES} as select *, {_NO_SIZES} from classes_")
+        classed = "select * replace (problem::varchar as problem) from classed_"
+        con.execute(f"create or replace view bases as {_bases(classed, passes=False, ids=False)}")
         con.execute(f"create table {database}.sums as {sums(f'({points})')}")
         con.execute(f"create table narrow_ as select problem::ubigint as h, {', '.join(RANKED)} from ({points})")
         first = _first_problems(con)
-        for name in ("narrow_", "kinds_"):
-            con.execute(f"drop table {name}")
+        near = "true"
         if first is not None:
             listed = ", ".join(map(str, first or [0]))
-            listed = ", ".join([listed, *map(str, _other_passes(con, listed))])
-            con.execute(f"create or replace view {_SIZES} as {_dimensions(f'hash(problem) in ({listed})')}")
+            near = f"hash(problem) in ({', '.join([listed, *map(str, _other_passes(con, listed))])})"
+        con.execute(f"create table near_ as {_dimensions(near)}")
+        con.execute(f"create or replace view {_SIZES} as from near_")
         con.execute(f"create or replace table passes_ as {_PASSES}")
         con.execute(f"create or replace view bases as {_bases()}")
         con.execute(f"create table {database}.points as from ({points}) order by {ORDER} limit {FIRST_ROWS}")
-        con.execute(f"create or replace view {_SIZES} as {_dimensions()}")
+        for name in ("classes_", "classed_", "narrow_", "near_"):
+            con.execute(f"drop table {name}")
 
 
 def _first_problems(con: duckdb.DuckDBPyConnection) -> Sequence[int] | None:
@@ -432,14 +434,12 @@ _CONVOLUTIONS = """
 ``concat`` takes half as long as ``||``, each of which makes a text of its own, but sees no part that is missing.
 """
 
-_HASHED = "select * replace (hash(problem)::varchar as problem) from {rows}"
-_OF_CONVOLUTIONS = f"({conv_problems_sql(_HASHED.format(rows='conv_rows'))})"
-_KINDS = f"""
-  select problem::ubigint as h, problem, operation, direction, dtype, layout
-  from ({_GEMMS.format(problems=f"({_HASHED.format(rows='gemm_problems')})")}
-        union all by name {_CONVOLUTIONS.format(problems=_OF_CONVOLUTIONS)})"""
-"""What the facets show of a problem, by the hash of its text, which also stands for the text: convolutions are grouped
-by it in half the time."""
+_OF_CONVOLUTIONS = f"({conv_columns_sql('select * exclude (shape) from conv_rows')})"
+_ROWS_OF_PROBLEMS = f"""
+  ({_GEMMS.format(problems="gemm_rows")} union all by name {_CONVOLUTIONS.format(problems=_OF_CONVOLUTIONS)})"""
+_CLASS = "hash(operation, direction, dtype, layout)"
+_CLASSES = f"select distinct {_CLASS} as h, operation, direction, dtype, layout from {_ROWS_OF_PROBLEMS}"
+"""What the facets show of problems, a few rows."""
 _NO_SIZES = ", ".join(
     f"null::{kind} as {name}"
     for kind, names in (("varchar", "label layer"), ("ubigint", "layer_h"), ("double", "m n k batch flops bytes"))
@@ -517,6 +517,12 @@ _ROWS_SQL = f"""
     union all by name
     select false as called, * from ({_TRIED}) semi join alone_ using (file)"""
 """A row for each called problem, and for each file that measured what no run of the kind called."""
+_CLASSED = f"""
+    select r.* exclude (h), h as problem, class as h
+    from ({_ROWS_SQL}) r
+    join (select hash(problem) as h, any_value({_CLASS}) as class from {_ROWS_OF_PROBLEMS} group by hash(problem))
+      using (h)"""
+"""These rows by the class of their problem: texts come from a table of few rows, in a third of the time."""
 _COST = "coalesce(calls, 1) * coalesce(traced_us, if(contested, default_us, null), best_us)"
 """``total_us`` of such a row, as far as it is known without picks and findings."""
 _PASSES = f"""

@@ -216,7 +216,8 @@ def _search(con: duckdb.DuckDBPyConnection, text: str) -> int:
             return int(known[0])
         number = int(known[1])
         rows, parameters = _rows_with(con, text)
-        con.execute(f"create or replace temp table hits as {rows}", parameters)
+        with _two_threads(con):
+            con.execute(f"create or replace temp table hits as {rows}", parameters)
         con.execute(f"insert into memory.found select {number}, place from hits")
         amounts = ", ".join(f"{sql} as {name}" for name, sql in AMOUNTS.items())
         summed = f"""select {", ".join(FACETS)}, a.* exclude (facets)
@@ -231,6 +232,17 @@ def _search(con: duckdb.DuckDBPyConnection, text: str) -> int:
         for table in ("searches", "found", "summed"):
             con.execute(f"delete from memory.{table} where number <= {number - _SEARCHES}")
         return number
+
+
+@contextmanager
+def _two_threads(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """While a text is looked for, all other questions of the click wait for it, and a second core is free."""
+    (before,) = only_row(con.execute("select current_setting('threads')")) or (1,)
+    con.execute("set threads = 2")
+    try:
+        yield
+    finally:
+        con.execute(f"set threads = {before}")
 
 
 def _rows_with(con: duckdb.DuckDBPyConnection, text: str) -> tuple[str, list[object]]:
@@ -364,13 +376,17 @@ def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 def cells(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     """``mi, ni, problems, total_us, efficiency, tflops`` per octave of M and of N (2**mi ≤ M < 2**(mi+1)).
 
-    ``tflops`` only of problems without an efficiency: a map shows one of the two, and medians are most of the work.
+    ``tflops`` only where no problem of the selection has an efficiency: a map shows one of the two, and medians are
+    most of the work.
     """
     where, parameters = condition(con, chosen)
+    where += " and m >= 1 and n >= 1"
+    rated = only_row(con.execute(f"select count(efficiency) > 0 from points where {where}", parameters)) == (True,)
+    efficiency, tflops = ("median(efficiency)", "null") if rated else ("null", "median(tflops)")
     return con.execute(
         f"""select floor(log2(m)) as mi, floor(log2(n)) as ni, count(*) as problems, sum(total_us) as total_us,
-                   median(efficiency) as efficiency, median(tflops) filter (efficiency is null) as tflops
-            from points where {where} and m >= 1 and n >= 1 group by all order by mi, ni""",
+                   {efficiency}::double as efficiency, {tflops}::double as tflops
+            from points where {where} group by all order by mi, ni""",
         parameters,
     ).df()
 
@@ -385,11 +401,10 @@ def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -
     where, parameters = condition(con, chosen)
     where += " and m is not null and n is not null and k is not null and time_us > 0"
     return con.execute(
-        f"""with dear as (select total_us from points where {where} order by total_us desc limit 10000),
-            known as materialized (
+        f"""with known as materialized (
               select rowid as place, id, hash(operation, direction, layout, dtype, k, batch) as h, m, n, total_us,
                      time_us from points
-              where {where} and total_us >= (select min(total_us) from dear)),
+              where {where} and total_us >= (select list_min(max(total_us, 10000)) from points where {where})),
             sizes as (
               select h, 'M' as axis, m as size, n as fixed, sum(total_us) as total_us, min(id) as first from known
               group by all

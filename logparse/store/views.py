@@ -92,13 +92,18 @@ def view_sql(run: str | None) -> dict[str, str]:
 def conv_problems_sql(rows: str) -> str:
     """SQL of the view ``conv_problems`` of those convolutions only that the SQL ``rows`` selects of ``conv_rows``."""
     columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["convs"].names[2:])
+    return conv_columns_sql(f"select problem, {columns} from ({rows}) group by problem")
+
+
+def conv_columns_sql(rows: str) -> str:
+    """SQL of the columns of the view ``conv_problems`` for each row that the SQL ``rows`` selects of ``convs``."""
     return f"""
         select problem, {CONV_SHAPE} as shape, substr(problem, 7 + length(direction)) as layer,
                * exclude (problem), case when in_layout = weights_layout and in_layout = out_layout then in_layout
                        else concat_ws('-', in_layout, weights_layout, out_layout) end as layout,
                case when in_type = weights_type and in_type = out_type then in_type
                     else concat_ws('-', in_type, weights_type, out_type) end as dtype
-        from (select problem, {columns} from ({rows}) group by problem)"""
+        from ({rows})"""
 
 
 def named_in(sql: str, views: Mapping[str, str]) -> dict[str, str]:
