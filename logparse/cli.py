@@ -307,10 +307,10 @@ def lint(
     rows: Annotated[bool, option("One row per row of the file, with its verdicts.", "--rows")] = False,
 ) -> Answer:
     """Check per row whether the library will read, match and honour it; exit code 3 on errors, 1 for another file."""
-    from analyzers.evidence.runs import tables_at, tables_to_check
+    from analyzers.evidence.runs import read_at, tables_to_check
     from analyzers.overrides import render, verbs
 
-    tables = tables_at(against, read=tables_to_check) if against else None
+    tables = read_at(against, None, tables_to_check) if against else None
     return render.lint_answer(*verbs.lint_files(files, target or [], tables, as_format), rows)
 
 
@@ -362,11 +362,11 @@ def diff(
 ) -> Answer:
     """Compare two runs: slower, faster, new and gone problems, changed picks; exit code 3 when something got slower."""
     from analyzers.evidence.runs import remarks_on_words
-    from analyzers.proof import render, verbs
+    from analyzers.proof import compare, render_diff
 
-    found, plan = verbs.compare(a, b, store, parse_share(fail_on), overrides or [], floor)
-    render.write_diff(found, markdown, junit, junit_all)
-    return replace(render.diff_answer(found, plan, n), errors=remarks_on_words([a, b], store))
+    found, plan = compare.compare(a, b, store, parse_share(fail_on), overrides or [], floor)
+    render_diff.write_diff(found, markdown, junit, junit_all)
+    return replace(render_diff.diff_answer(found, plan, n), errors=remarks_on_words([a, b], store))
 
 
 @verb("logparse merge tunableop_results?.csv --gpus 8 --out merged")

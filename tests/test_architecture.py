@@ -195,3 +195,10 @@ def test_a_merge_of_find_dbs_imports_no_pandas(tmp_path: Path) -> None:
     used = imported("merge", str(file), str(file), "--out", str(tmp_path / "merged"))
     assert (tmp_path / "merged" / file.name).read_bytes() == file.read_bytes()
     assert "pandas" not in used
+
+
+def test_a_comparison_of_two_runs_imports_no_pandas(tmp_path: Path) -> None:
+    log = next((ROOT / "sample_logs/hipblaslt").glob("*.log"))
+    store = str(tmp_path / "store")
+    imported("ingest", str(log), "--store", store)
+    assert "pandas" not in imported("diff", store, store)

@@ -12,6 +12,8 @@ RACE, CONFIRM, ACTION = "replay", "replay-confirm", "replay-action"
 """Origins of a replay: a race's samples; a confirmation's paired samples of a pick and a winner, two rows of one
 source, entry by entry of one block; what is run under each action, sampled in turn and without a search.
 """
+CHOSEN = "miopen-chosen"
+"""Origin of rows in which a MIOpen log names the solver that was taken."""
 TRACE = "trace"
 """Origin of kernel times in the job's own traces."""
 PICK = "pick"

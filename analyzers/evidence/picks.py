@@ -28,12 +28,9 @@ from analyzers.evidence.joins import (
     run_facts,
     timed,
 )
-from analyzers.evidence.origins import CONFIRM, EVIDENCE, RACE
+from analyzers.evidence.origins import CHOSEN, CONFIRM, EVIDENCE, RACE
 from analyzers.evidence.target import comparable, same_device
 from logparse.model import TRIED, solution_from_text
-
-CHOSEN = "miopen-chosen"
-"""Origin of rows in which a MIOpen log names the solver that was taken."""
 
 MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
 BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)

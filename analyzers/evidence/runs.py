@@ -1,8 +1,8 @@
 """The tables of a run: built here for every verb, so that no two can disagree.
 
-``tables_to_analyse`` gives what analyzers read (recommend, explore, report), ``tables_to_compare`` what ``diff`` reads,
-``tables_to_check`` what ``coverage`` and ``lint`` read, ``tables_of`` everything (``verify``), ``tables_of_logs`` what
-completeness needs.
+``tables_to_analyse`` gives what analyzers read (recommend, explore, report), ``tables_to_check`` what ``coverage`` and
+``lint`` read, ``tables_to_upgrade`` what ``diff --overrides`` does, ``tables_of`` everything (``verify``),
+``tables_of_logs`` what completeness needs.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.origins import ACTION, CONFIRM, RACE
-from analyzers.evidence.passes import read_passes
-from analyzers.evidence.workspaces import read_workspaces
+from analyzers.evidence.origins import ACTION, CONFIRM, PICK, RACE
 from logparse.errors import InputError, StoreError
 from logparse.links import full_links_sql
+from logparse.model import DEFAULT
 from logparse.store import FRAMES, Store, open_store
 from logparse.store.views import conv_problems_sql
 from logparse.text import printable
@@ -26,8 +25,9 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
-Read = Callable[[Store, str | None], Tables]
-"""A function that reads the tables of a store's run, by default the latest."""
+T = TypeVar("T")
+Read = Callable[[Store, str | None], T]
+"""A function that reads what is needed of a store's run, by default the latest."""
 
 
 def tables_of(store: Store, run: str | None = None) -> Tables:
@@ -54,6 +54,8 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
 
     ``limits``: settings of DuckDB for the reading (``threads = 2``).
     """
+    from analyzers.evidence.passes import read_passes  # here, as ``diff`` imports this module and needs neither
+
     run = store.latest_run(run)
     with store.connect(sql=_READ) if limits else store.reading(_READ) as con:  # settings are of a whole DuckDB
         for setting in limits:
@@ -66,6 +68,8 @@ def tables_to_check(store: Store, run: str | None = None) -> Tables:
     """What ``coverage`` and ``lint --against`` read of a run (by default the latest): measurements as analyzers get
     them, and of all find-dbs which solvers each names and what workspace they state.  Raises StoreError.
     """
+    from analyzers.evidence.workspaces import read_workspaces
+
     run = store.latest_run(run)
     with store.reading(_READ) as con:
         frames, solvers = _near_the_calls(con, run, _LINKS_OF_CALLS), con.execute(_SOLVERS).df()
@@ -123,40 +127,31 @@ _MEASUREMENTS = f"""
 and actions."""
 
 
-def tables_to_compare(store: Store, run: str | None = None) -> Tables:
-    """What ``diff`` reads of a run (by default the latest): of measurements one fastest of each problem and origin,
-    where neither a pick nor a default is known.  Tables that it does not read are empty.  Raises StoreError.
+def tables_to_upgrade(store: Store, run: str | None = None) -> Tables:
+    """What an upgrade plan reads of a run (by default the latest): of measurements only those beside a default.  Tables
+    that it does not read are empty.  Raises StoreError.
     """
     run = store.latest_run(run)
-    read = store.frames(run, ("calls", "workload", "kernels", "facts"))
-    with store.connect(run, sql=f"{_PICKED} {_FASTEST}") as con:
-        con.execute("set preserve_insertion_order = false")
-        con.execute(_PICKED)
-        measured = con.sql(_FASTEST).to_arrow_table().to_pandas(split_blocks=True, self_destruct=True)
-    return Tables(run=run, **_unread() | read | {"measurements": measured.assign(run=run)})
+    with store.reading(_DEFAULTED, run) as con:
+        measured = con.sql(_DEFAULTED).to_arrow_table().to_pandas()
+    return Tables(run=run, **_unread() | store.frames(run, ("workload", "facts")) | {"measurements": measured})
 
 
-_PICKED = """
-    create table picked as
-    select problem from calls where solution is not null
-    union select problem from measurements
-    where solution = 'Default' or origin = 'miopen-chosen'
-       or source_id in (select source_id from facts where name = 'pick')"""
-_FASTEST = """
-    select source_id, origin, kind, problem, solution, status, time_us, std_us, samples_us
-    from measurements where problem in (from picked)
-    union all by name
-    select problem, origin, any_value(kind) as kind, 'ok' as status, unnest(min({
-        'time_us': time_us, 'solution': solution, 'source_id': source_id, 'std_us': std_us, 'samples_us': samples_us}))
-    from measurements
-    where status = 'ok' and time_us > 0 and isfinite(time_us) and problem not in (from picked)
-    group by problem, origin"""
-"""Of several fastest ones the solution of the smaller text, then the smaller source; a problem has one kind."""
+_DEFAULTED = f"""
+    select source_id, run, origin, problem, solution, status, time_us from measurements
+    where problem in (
+        select problem from measurements
+        where solution = '{DEFAULT.text}' or source_id in (select source_id from facts where name = '{PICK}'))"""
 
 
-def tables_at(word: str, store: str | None = None, read: Read = tables_of) -> Tables:
-    """The run that a word names: ``STORE`` (its latest run), ``STORE#RUN``, the label of a run in ``store``, or log
-    files, which are read into a temporary store.  ``read`` gives the tables of a store's run.
+def tables_at(word: str, store: str | None = None) -> Tables:
+    """The tables of the run that a word names, as ``read_at``."""
+    return read_at(word, store, tables_of)
+
+
+def read_at(word: str, store: str | None, read: Read[T]) -> T:
+    """What ``read`` gives of the run that a word names: ``STORE`` (its latest run), ``STORE#RUN``, the label of a run
+    in ``store``, or log files, which are read into a temporary store.
 
     Raises InputError for any other word.
     """

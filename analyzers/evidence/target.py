@@ -107,6 +107,21 @@ def machine(facts: Facts) -> dict[str, str]:
     return {name: x for name, x in facts.items() if name != "pid" and (name in FACTS or name.startswith("validator:"))}
 
 
+def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """The facts of a machine that all files agree on, of rows (source, name, value); validators only where all files
+    that have any have the same set.
+    """
+    values: dict[str, set[str]] = {}
+    sets: dict[str, set[tuple[str, str]]] = {}
+    for source, name, value in facts:
+        values.setdefault(name, set()).add(value)
+        if name.startswith("validator:"):
+            sets.setdefault(source, set()).add((name, value))
+    if len(set(map(frozenset, sets.values()))) > 1:
+        values = {name: x for name, x in values.items() if not name.startswith("validator:")}
+    return machine({name: min(x) for name, x in sorted(values.items()) if len(x) == 1})
+
+
 def target_from(words: Sequence[str], formats: Sequence[Format]) -> dict[str, str]:
     """The facts of the machine that will read the overrides, from ``--target`` words.
 

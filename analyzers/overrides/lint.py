@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.joins import against_default, agreed_facts, facts_of
+from analyzers.evidence.joins import against_default, facts_of
 from analyzers.evidence.miopen_tuning import of_build
-from analyzers.evidence.target import Facts, machine
+from analyzers.evidence.target import Facts, machine_of_files
 from analyzers.evidence.workspaces import Workspaces, workspaces
 from analyzers.overrides import OVERRIDE_FORMATS
 from analyzers.overrides.override_format import OverrideFile, OverrideFormat
@@ -103,13 +103,7 @@ def by_name(format: str) -> OverrideFormat:
 def facts_of_run(tables: Tables) -> dict[str, str]:
     """Facts that all files of the run agree on; validators only where all files that have any have the same set."""
     facts = tables.facts[tables.facts["run"] == tables.run]
-    sets: dict[str, set[tuple[str, str]]] = {}
-    checked = facts[facts["name"].str.startswith(VALIDATOR)]
-    for source, name, value in zip(*(checked[x] for x in ("source_id", "name", "value")), strict=True):
-        sets.setdefault(source, set()).add((name, value))
-    if len(set(map(frozenset, sets.values()))) > 1:
-        facts = facts[~facts["name"].str.startswith(VALIDATOR)]
-    return machine(agreed_facts(facts))
+    return machine_of_files(zip(*(facts[x] for x in ("source_id", "name", "value")), strict=True))
 
 
 def _beside(target: Facts, run: Facts) -> Facts:

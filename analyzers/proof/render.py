@@ -1,14 +1,11 @@
-"""Proof as lines, tables, markdown for a pull request and JUnit XML for CI.  Nothing is computed that is not shown."""
+"""What files cover of a run, and whether overrides and actions took effect, as lines and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby, islice
-from pathlib import Path
 from textwrap import shorten
-from typing import Literal
-from xml.etree import ElementTree
 
 import pandas as pd
 
@@ -17,15 +14,12 @@ from analyzers.evidence.double_counts import remarks_on
 from analyzers.overrides.render import unread_lines
 from analyzers.overrides.verbs import Unread
 from analyzers.proof.coverage import Coverage
-from analyzers.proof.diff import STATES, Diff, Step
 from analyzers.proof.verify import Verification
 from analyzers.proof.verify_actions import ActionProof
-from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, ROWS, Answer
 from logparse.text import counted, duration
 
 _SHOWN, _WIDE = 8, 60
-_NO_XML = {i: f"\\x{i:02x}" for i in range(32) if i not in (9, 10, 13)}
 
 
 # ----------------------------------------------------------------------------------------------------------- coverage
@@ -145,125 +139,6 @@ def _signed(us: float) -> str:
     return duration(us) if us >= 0 else f"-{duration(-us)}"
 
 
-# --------------------------------------------------------------------------------------------------------------- diff
-
-
-_UNCOMPARED = "no time was compared: no problem has one of the same kind in both runs"
-
-
-def diff_lines(found: Diff) -> list[str]:
-    counts = ", ".join(f"{found.count(state):,} {state}" for state in STATES if found.count(state))
-    floor = f", {found.floor_us:g} µs" if found.floor_us else ""
-    beyond = f"{counts} (beyond {found.fail_on:.1%}{floor} and noise)" if counts else "no problem in either run"
-    out = [f"{found.a} → {found.b}: {beyond}"]
-    if not found.compared:
-        out.append(f"{_UNCOMPARED}, and a gate fails on that")
-    if found.devices:
-        out.append(f"the runs are of two devices ({' and '.join(found.devices)}): changes may be the devices' own")
-    if len(found.costs("slower", "faster")):
-        word = "more" if found.delta_us > 0 else "less"
-        out.append(
-            f"slower and faster: in all {duration(abs(found.delta_us))} {word} per run where the calls are known"
-        )
-    return [*out, *(_one_sided(found, state) for state in ("new", "vanished") if found.count(state))]
-
-
-def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
-    """``new: 3 problems, 1.2 ms per run``: as far as their times and calls are known."""
-    costs, count = found.costs(state), found.count(state)
-    out = f"{state}: {counted(count, 'problem')}"
-    if not len(costs):
-        return f"{out}, whose time per run is unknown"
-    known = "" if len(costs) == count else f"{len(costs):,} of them "
-    rest = "" if len(costs) == count else "; the others' time or calls are unknown"
-    return f"{out}, {known}{duration(abs(float(costs.sum())))} per run{rest}"
-
-
-def diff_frame(found: Diff, n: int | None = None) -> pd.DataFrame:
-    """The changes as a terminal has room for, costs first; ``problem`` is the short name, ``text`` the key."""
-    rows = found.changes.head(n) if n is not None else found.changes
-    labels = [problem_from_text(text).label for text in rows["problem"]]
-    out = rows.assign(text=rows["problem"], problem=labels, change=[_percent(x) for x in rows["ratio"]])
-    names = ["state", "problem", "a_us", "b_us", "change", "delta_us", "pick_a", "pick_b", "basis", "text"]
-    return out[names].reset_index(drop=True)
-
-
-def _percent(ratio: float) -> str:
-    return "" if pd.isna(ratio) else f"{ratio - 1:+.1%}"
-
-
-def diff_markdown(found: Diff, n: int = 50) -> str:
-    """A section for a pull request: verdict and one table of the first ``n`` changes."""
-    verdict = f"none of {found.compared:,} compared problems got slower" if found.compared else "no time was compared"
-    slower = found.count("slower")
-    verdict = f"**{slower:,} problem{'s' * (slower != 1)} got slower**" if slower else verdict
-    lines = [f"### {_cell(found.a)} → {_cell(found.b)}: {verdict}", "", *diff_lines(found), ""]
-    frame = diff_frame(found, n)
-    if len(frame):
-        lines += ["| | problem | A µs | B µs | change | picks |", "|---|---|--:|--:|--:|---|"]
-    for row in frame.to_dict("records"):
-        times = [_number(row[name]) for name in ("a_us", "b_us")]
-        picks = [row[name] for name in ("pick_a", "pick_b") if isinstance(row[name], str)]
-        named = " → ".join(f"`{_cell(pick)}`" for pick in picks) if len(set(picks)) > 1 else ""
-        cells = [row["state"], _cell(row["problem"]), *times, row["change"], named]
-        lines.append(f"| {' | '.join(cells)} |")
-    left = len(found.changes) - len(frame)
-    return "\n".join([*lines, *([f"\n… and {left:,} more"] if left > 0 else [])]) + "\n"
-
-
-def _number(value: float) -> str:
-    return "" if pd.isna(value) else f"{value:.4g}"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("`", "'").replace("\n", " ")
-
-
-def diff_junit(found: Diff, every: bool = False) -> str:
-    """JUnit XML: a failure per problem that got slower, or one where no time was compared; with ``every`` a case per
-    problem, skipped where nothing can be compared.
-
-    The elements and attributes are those that CI servers read, not all that Ant's strict schema asks for (no timestamp,
-    host name or output); ``time`` is of one call of run B, in seconds (0 where it is not known).
-    """
-    rows = found.rows if every else found.rows[found.rows["state"] == "slower"]
-    seconds = (rows["b_us"].astype("float64") / 1e6).fillna(0.0)
-    suite = ElementTree.Element(
-        "testsuite",
-        name="logparse diff",
-        tests=str(len(rows) + (not found.compared)),
-        failures=str(found.count("slower") + (not found.compared)),
-        errors="0",
-        skipped=str(int(rows["state"].isin(["unknown", "new", "vanished"]).sum())),
-        time=f"{seconds.sum():.9f}",
-    )
-    for row, time in zip(rows.to_dict("records"), seconds, strict=True):
-        name = _text(row["problem"])
-        case = ElementTree.SubElement(suite, "testcase", classname="logparse.diff", name=name, time=f"{time:.9f}")
-        if row["state"] == "slower":
-            times = f"{row['a_us']:.4g} µs → {row['b_us']:.4g} µs ({_percent(row['ratio'])})"
-            message = f"{times}, {row['pick_a']} → {row['pick_b']}"
-            ElementTree.SubElement(case, "failure", type="slower", message=_text(message))
-        elif row["state"] in ("unknown", "new", "vanished"):
-            ElementTree.SubElement(case, "skipped", message=row["state"])
-    if not found.compared:
-        name = _text(f"{found.a} → {found.b}")
-        case = ElementTree.SubElement(suite, "testcase", classname="logparse.diff", name=name, time="0.000000000")
-        ElementTree.SubElement(case, "failure", type="uncompared", message=_UNCOMPARED)
-    ElementTree.indent(suite)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
-
-
-def _text(value: str) -> str:
-    """Characters that XML cannot hold made visible."""
-    return value.translate(_NO_XML)
-
-
-def plan_frame(steps: Sequence[Step]) -> pd.DataFrame:
-    """The upgrade plan: one row per row of the old files."""
-    return pd.DataFrame([asdict(x) for x in steps], columns=["file", "line", "key", "solution", "action", "reason"])
-
-
 # ------------------------------------------------------------------------------------------------------------ answers
 
 
@@ -313,24 +188,3 @@ def verify_answer(found: Verification | ActionProof) -> Answer:
     frame = verify_frame(found)
     text = [*([frame.drop(columns="text")] if len(frame) else []), *verify_lines(found)]
     return Answer(text, frame, "verify", code=0 if found.ok else CHECK_FAILED)
-
-
-def write_diff(found: Diff, markdown: Path | None, junit: Path | None, every: bool) -> None:
-    """Write the section for a pull request and the JUnit XML (with ``every`` a case per problem), where asked for."""
-    if markdown:
-        markdown.write_text(diff_markdown(found), encoding="utf-8")
-    if junit:
-        junit.write_text(diff_junit(found, every), encoding="utf-8")
-
-
-def diff_answer(found: Diff, plan: Sequence[Step], n: int | None) -> Answer:
-    """What changed between two runs, ``n`` changes of it; its table has ``change`` as a ratio minus 1."""
-    brief = diff_frame(found, n or ROWS).drop(columns="text")
-    plans = [plan_frame(plan).drop(columns="key")] if plan else []
-    text = [*([brief] if len(brief) else []), *diff_lines(found), *plans]
-
-    def table() -> pd.DataFrame:
-        ratios = found.changes["ratio"].head(n or len(found.changes))
-        return diff_frame(found, n).assign(change=ratios.to_numpy() - 1)
-
-    return Answer(text, table, "diff", code=0 if found.ok else CHECK_FAILED)

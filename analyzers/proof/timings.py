@@ -2,19 +2,28 @@
 
 A trace contains what the job's calls took, a measured file candidates: of these the job's pick counts where a log
 names it, else (in a replay) the default, else the fastest, which is what a tuner or a find-db makes the library use.
+It is SQL over the views of a store, or over tables with their columns: of hundreds of thousands of problems none
+becomes a Python object.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pandas as pd
+import pyarrow as pa
 
-from analyzers.analyzer import Tables
-from analyzers.evidence.joins import calls_by_problem, is_default, timed
-from analyzers.evidence.origins import CONFIRM, EVIDENCE, TRACE
-from analyzers.evidence.picks import picks
+from analyzers.analyzer import Tables, once
+from analyzers.evidence.origins import CHOSEN, CONFIRM, EVIDENCE, PICK, TRACE
+from analyzers.evidence.target import machine_of_files
+from logparse.model import DEFAULT
+from logparse.store import Store
+from logparse.store.database import shared_database
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
 
 _NEAREST = (TRACE, CONFIRM, "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
 BASES = (*_NEAREST, *sorted(EVIDENCE - {*_NEAREST}))
@@ -23,87 +32,129 @@ BASES = (*_NEAREST, *sorted(EVIDENCE - {*_NEAREST}))
 COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
 
 
-def timings(tables: Tables) -> pd.DataFrame:
-    """One row per problem and kind of evidence of the run, with ``COLUMNS``.
+@dataclass(frozen=True, eq=False)
+class RunTimes:
+    """What a run called and what its calls took.
 
-    ``noise`` is the relative standard error of the time, missing where the evidence does not contain it.
+    ``rows`` has several rows per problem, in no order: ``problem, named, calls, pick`` and ``COLUMNS``.  One row has
+    its ``calls`` and its ``pick``, the solution that was picked most often according to its logs; another per
+    ``basis`` has ``solution``, ``time_us`` and ``noise``, the relative standard error of the time, null where the
+    evidence does not contain it.  ``named``: the run calls or measures the problem.  ``machine``: its machine's facts.
     """
-    frames = [x for x in (_traced(tables), _measured(tables)) if len(x)]
-    out = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(COLUMNS))
-    return out.astype({"time_us": "float64", "noise": "float64"})
+
+    run: str
+    rows: pa.Table
+    machine: Mapping[str, str]
 
 
-def main_pick(tables: Tables) -> pd.Series:
+_PICKS = f"""
+    with named as (
+        select category, problem, solution, sum(coalesce(count, 1)) as n from calls
+        where solution is not null and not coalesce(by_tool, false) group by all
+        union all select origin, problem, solution, count(*) from measurements where origin = '{CHOSEN}' group by all),
+    logged as (
+        select problem, category from named group by problem, category
+        qualify row_number() over (partition by problem order by sum(n) desc, category) = 1)
+    select problem, solution as pick from named join logged using (problem, category) group by problem, solution
+    qualify row_number() over (partition by problem order by sum(n) desc, solution) = 1"""
+"""As ``evidence.picks.picks``: several mask categories log one launch, the one with the most picks counts."""
+_DEFAULTS = f"select source_id, max(value) as own from facts where name = '{PICK}' group by source_id"
+_CALLED = """
+    select problem, true as named, cast(sum(calls) as bigint) as calls, bool_and(calls_from = 'profiler') as traced
+    from workload group by problem"""
+_NOISE = """
+    case when len(samples_us) > 1 then 1.4826 * list_median(list_transform(
+        samples_us, lambda x: abs(x / list_median(samples_us) - 1))) / sqrt(len(samples_us))
+    else std_us / time_us end"""
+"""Of its samples where there are any, else the deviation in the file."""
+_ROWS = f"""
+    select problem, named, calls, pick, null as basis, null as solution, null as time_us, null as noise
+    from called full join picks using (problem)
+    union all by name
+    select problem, {TRACE!r} as basis, string_agg(distinct kernel, ' + ' order by kernel) as solution,
+           nullif(fsum(total_us) / coalesce(any_value(c.calls) filter (c.traced), max(k.calls)), 'nan') as time_us
+    from kernels k left join called c using (problem) where problem is not null group by problem
+    union all by name
+    select problem, named, basis, f.time_us as time_us, f.solution as solution, f.noise as noise from (
+        select problem, if(origin in {tuple(sorted(EVIDENCE))}, origin, null) as basis,
+               bool_or(kind is distinct from 'family') as named, min({{
+                   'rank': case when solution = pick then 0
+                           when origin = '{CONFIRM}' and solution = coalesce(own, '{DEFAULT.text}') then 1 else 2 end,
+                   'time_us': time_us, 'solution': solution, 'source_id': source_id,
+                   'noise': nullif({_NOISE}, 'nan')}}) as f
+        from measurements left join picks using (problem) left join defaults using (source_id)
+        where status = 'ok' and time_us > 0 and isfinite(time_us) group by problem, basis)"""
+"""Times that are no evidence only show that their problem was measured.  A log of another process may count a problem's
+calls, too: then the workload's count is no divisor of the trace's total.
+"""
+_STAGES = {"picks": _PICKS, "defaults": _DEFAULTS, "called": _CALLED}
+"""Small tables that ``_ROWS`` reads: common table expressions would be planned again wherever they are named."""
+_FACTS = "select source_id, name, value from facts"
+
+
+def times_of_run(store: Store, run: str | None = None) -> RunTimes:
+    """The times of a store's run, by default the latest.  Raises StoreError."""
+    run = store.latest_run(run)
+    with store.reading(" ".join([*_STAGES.values(), _ROWS]), run) as con:
+        return _times(con, run)
+
+
+@once
+def times_of(tables: Tables) -> RunTimes:
+    """The times of the tables' run."""
+    with shared_database().cursor() as con:
+        for name, schema in _READ.items():
+            frame = getattr(tables, name)
+            own = frame[frame["run"] == tables.run] if "run" in frame else frame
+            con.register(name, pa.Table.from_arrays([_column(own, field) for field in schema], schema=schema))
+        return _times(con, tables.run)
+
+
+def _column(frame: pd.DataFrame, field: pa.Field) -> pa.Array:
+    if field.name not in frame or frame[field.name].isna().all():  # pandas may hold them in any type
+        return pa.nulls(len(frame), field.type)
+    return pa.Array.from_pandas(frame[field.name], type=field.type)
+
+
+def _fields(texts: str, **others: pa.DataType) -> pa.Schema:
+    return pa.schema([*((name, pa.string()) for name in texts.split()), *others.items()])
+
+
+_READ = {
+    "calls": _fields("category problem solution", count=pa.int64(), by_tool=pa.bool_()),
+    "workload": _fields("problem calls_from", calls=pa.int64()),
+    "measurements": _fields(
+        "source_id origin kind problem solution status",
+        time_us=pa.float64(),
+        std_us=pa.float64(),
+        samples_us=pa.list_(pa.float64()),
+    ),
+    "kernels": _fields("problem kernel", calls=pa.int64(), total_us=pa.float64()),
+    "facts": _fields("source_id name value"),
+}
+"""The columns that are read of each table."""
+
+
+def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
+    for name, sql in _STAGES.items():
+        con.execute(f"create temp table {name} as {sql}")
+    return RunTimes(run, con.sql(_ROWS).to_arrow_table(), machine_of_files(con.execute(_FACTS).fetchall()))
+
+
+def timings(tables: Tables) -> pd.DataFrame:
+    """One row per problem and kind of evidence of the run, with ``COLUMNS``."""
+    frame: pd.DataFrame = times_of(tables).rows.select(list(COLUMNS)).to_pandas()
+    return frame[frame["basis"].notna()].reset_index(drop=True)
+
+
+def main_pick(tables: Tables) -> dict[str, str]:
     """Problem → the solution that was picked most often according to its logs."""
-    rows = picks(tables).groupby(["problem", "pick"])["count"].sum().reset_index()
-    rows = rows.sort_values(["problem", "count", "pick"], ascending=[True, False, True]).drop_duplicates("problem")
-    return pd.Series(rows["pick"].to_numpy(), index=rows["problem"].to_numpy(), dtype="object")
+    rows = times_of(tables).rows.select(["problem", "pick"]).drop_null()
+    return dict(zip(rows["problem"].to_pylist(), rows["pick"].to_pylist(), strict=True))
 
 
 def kernels_of(tables: Tables) -> dict[str, str]:
     """Problem → the kernels that its calls launched in the run's traces, as one text."""
-    names = _launched(_own(tables.kernels, tables.run).dropna(subset=["problem"]))
-    return {str(problem): str(text) for problem, text in names.items()}
-
-
-def _launched(kernels: pd.DataFrame) -> pd.Series:
-    """Problem (its text, or what the caller has in its place) → its kernels as one text."""
-    return kernels.groupby("problem")["kernel"].agg(lambda names: " + ".join(sorted(set(names))))
-
-
-def _own(frame: pd.DataFrame, run: str) -> pd.DataFrame:
-    return frame[frame["run"] == run] if "run" in frame else frame
-
-
-def _traced(tables: Tables) -> pd.DataFrame:
-    rows = _own(tables.kernels, tables.run).dropna(subset=["problem"])
-    if not len(rows):
-        return pd.DataFrame(columns=list(COLUMNS))
-    per = rows.groupby("problem").agg(total=("total_us", "sum"), most=("calls", "max"))
-    calls = calls_by_problem(tables.workload).reindex(per.index).astype("float64")
-    # The workload's count is of another log where a process has one with more calls: then it is no divisor.
-    own = tables.workload.groupby("problem")["calls_from"].first().reindex(per.index) == "profiler"
-    count = calls.where(own & calls.notna(), per["most"].astype("float64"))
-    return pd.DataFrame(
-        {
-            "problem": per.index.to_numpy(),
-            "basis": TRACE,
-            "solution": _launched(rows).reindex(per.index).to_numpy(),
-            "time_us": (per["total"] / count).to_numpy(),
-            "noise": math.nan,
-        }
-    )
-
-
-def _measured(tables: Tables) -> pd.DataFrame:
-    rows = timed(_own(tables.measurements, tables.run))
-    rows = rows[rows["origin"].isin(EVIDENCE)]
-    rows = rows.assign(noise=_noise(rows))
-    pick = rows["problem"].map(main_pick(tables))
-    default = (rows["origin"] == CONFIRM) & is_default(rows, tables.facts)
-    rank = np.where(rows["solution"] == pick, 0, np.where(default, 1, 2))
-    rows = first_of(rows.assign(rank=rank), ["problem", "origin"], ["rank", "time_us", "solution"])
-    return rows.rename(columns={"origin": "basis"})[list(COLUMNS)]
-
-
-def first_of(rows: pd.DataFrame, keys: list[str], order: list[str]) -> pd.DataFrame:
-    """The first row in ``order`` of each ``keys``.  Only rows that share theirs are sorted: a find-db's hundreds of
-    thousands of problems have one each.
-    """
-    several = rows.duplicated(keys, keep=False)
-    if not several.any():
-        return rows
-    return pd.concat([rows[~several], rows[several].sort_values([*keys, *order]).drop_duplicates(keys)])
-
-
-def _noise(rows: pd.DataFrame) -> np.ndarray:
-    """Relative standard error of each time: of its samples where there are any, else the deviation in the file."""
-    out: np.ndarray = rows["std_us"].to_numpy(dtype="float64", na_value=np.nan) / rows["time_us"].to_numpy(
-        dtype="float64"
-    )
-    samples = rows["samples_us"].to_numpy()
-    for i in np.flatnonzero(rows["samples_us"].notna()):  # a find-db has hundreds of thousands of rows without
-        if len(samples[i]) > 1:
-            values = np.asarray(samples[i], dtype="float64")
-            out[i] = 1.4826 * np.median(np.abs(values / np.median(values) - 1)) / math.sqrt(len(values))
-    return out
+    rows = timings(tables)
+    rows = rows[rows["basis"] == TRACE]
+    return dict(zip(rows["problem"], rows["solution"], strict=True))

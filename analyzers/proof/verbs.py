@@ -1,20 +1,19 @@
-"""What the verbs coverage, verify and diff do: paths and stores in, results out."""
+"""What the verbs coverage and verify do: paths and stores in, results out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from analyzers.analyzer import Tables
-from analyzers.evidence.runs import _existing, tables_at, tables_to_check, tables_to_compare
+from analyzers.evidence.runs import _existing, read_at, tables_at, tables_to_check
 from analyzers.overrides.lint import lint
 from analyzers.overrides.verbs import Unread, lint_files
 from analyzers.proof import coverage as _coverage
-from analyzers.proof import diff as _diff
 from analyzers.proof import verify as _verify
 from analyzers.proof import verify_actions as _verify_actions
 from analyzers.proof import verify_findings as _settings
 from analyzers.proof.coverage import Coverage
-from analyzers.proof.diff import FAIL_ON, Diff, Step
+from analyzers.proof.diff import FAIL_ON
 from analyzers.proof.verify import Verification
 from analyzers.proof.verify_actions import ActionProof
 from logparse.errors import InputError, UsageError
@@ -30,7 +29,7 @@ def workload(against: str | None, store: str | None, run: str | None) -> Tables:
     """
     if against and run:
         raise UsageError("--against names the run, as STORE#RUN; --run is one of --store")
-    return tables_at(against, store, tables_to_check) if against else tables_to_check(open_store(store), run)
+    return read_at(against, store, tables_to_check) if against else tables_to_check(open_store(store), run)
 
 
 def cover(
@@ -65,20 +64,3 @@ def verify(
         return _settings.verify_findings(a, b, held.findings(), fail_on)
     promised = _verify.promises(held.findings()) if held is not None else {}
     return _verify.verify(a, b, [lint(path, None, b) for path in files], promised, fail_on)
-
-
-def compare(
-    a: str,
-    b: str,
-    store: str | None = None,
-    fail_on: float = FAIL_ON,
-    overrides: Sequence[str] = (),
-    floor_us: float = 0.0,
-) -> tuple[Diff, list[Step]]:
-    """What changed from run ``a`` to run ``b``, and what that means for old override files."""
-    one, two = (tables_at(x, store, tables_to_compare) for x in (a, b))
-    plan = _diff.upgrade_plan([lint(path) for path in overrides], two, fail_on) if overrides else []
-    return _diff.diff(one, two, fail_on, floor_us), plan
-
-
-# -------------------------------------------------------------------------------------------------------------- files

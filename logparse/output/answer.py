@@ -86,7 +86,7 @@ class Answer:
     """
 
     text: Iterable[str | pd.DataFrame | pa.Table | Rows] | None = None
-    table: pd.DataFrame | pa.Table | Callable[[], pd.DataFrame] | None = None
+    table: pd.DataFrame | pa.Table | Callable[[], pd.DataFrame | pa.Table] | None = None
     of: str = ""
     notes: Callable[[], Iterable[str]] = tuple
     errors: Iterable[str] = ()

@@ -154,7 +154,7 @@ class Store:
         gone = {attempt for attempts in table["replaces"].to_pylist() for attempt in attempts or ()}
         rows = zip(table["attempt"].to_pylist(), table["run"].to_pylist(), strict=True)
         wanted = [attempt not in gone and run in (None, its) for attempt, its in rows]
-        return table if all(wanted) else table.filter(pa.array(wanted, pa.bool_()))
+        return table if all(wanted) else table.filter(column(wanted, pa.bool_()))
 
     def forget(self, name: str) -> list[str]:
         """Remove a run, or the sources whose path ends in ``name``.  Returns the removed paths.
@@ -477,7 +477,7 @@ class Store:
         """All rows of parts, but of ``torn`` ones only those that no merged part holds."""
         whole, half = (_all(self._dataset(table, schema, some)) for some in ([*{*parts} - {*torn}], torn))
         mine = [attempt in single for attempt in half["attempt"].to_pylist()]
-        return pa.concat_tables([whole, half.filter(pa.array(mine, pa.bool_()))])
+        return pa.concat_tables([whole, half.filter(column(mine, pa.bool_()))])
 
     def _dataset(self, table: str, schema: pa.Schema, paths: Sequence[str]) -> pa.Table | ds.Dataset:
         if not paths:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
+
 from logparse.errors import StoreError
 from logparse.store import Store, open_store
 
@@ -42,15 +44,15 @@ def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, st
 
 def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
     """The same comparison as ``logparse diff``.  Raises StoreError for a run that does not exist."""
-    from analyzers.evidence.runs import tables_to_compare
     from analyzers.proof.diff import diff
+    from analyzers.proof.timings import times_of_run
 
-    return diff(tables_to_compare(store, run), tables_to_compare(other, other_run))
+    return diff(times_of_run(store, run), times_of_run(other, other_run))
 
 
 def keep(found: Diff, folder: Path) -> Path:
     """The file in the folder that holds the comparison: ``problem, here_us, other_us, moved`` where both have times."""
     path = folder / "others.parquet"
-    rows = found.rows[found.rows["ratio"].notna()].rename(columns={"a_us": "here_us", "b_us": "other_us"})
-    rows.rename(columns={"state": "moved"})[["problem", "here_us", "other_us", "moved"]].to_parquet(path)
+    rows = found.table("ratio is not null").select(["problem", "a_us", "b_us", "state"])
+    pq.write_table(rows.rename_columns(["problem", "here_us", "other_us", "moved"]), path)
     return path

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from analyzers.analyzer import Tables
 from analyzers.overrides.lint import inspect
-from analyzers.proof.diff import Step, diff, upgrade_plan
-from analyzers.proof.render import diff_frame, diff_junit, diff_lines, diff_markdown, plan_frame
-from analyzers.proof.timings import timings
+from analyzers.proof.diff import diff
+from analyzers.proof.render_diff import diff_junit, diff_lines, diff_markdown, diff_table, plan_frame
+from analyzers.proof.timings import BASES, timings
+from analyzers.proof.upgrade import Step, upgrade_plan
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.miopen import find_db
 from logparse.formats.tunableop import results
@@ -174,7 +175,7 @@ def test_renderings() -> None:
     assert float(suite.get("time") or 0) == pytest.approx(sum(float(x.get("time") or 0) for x in cases))
     [failure] = suite.iter("failure")
     assert failure.get("message") == "100 µs → 110 µs (+10.0%), hipblaslt:1 → hipblaslt:1"
-    assert list(diff_frame(found)["state"]) == ["slower", "faster", "changed", "new", "vanished"]
+    assert diff_table(found)["state"].to_pylist() == ["slower", "faster", "changed", "new", "vanished"]
 
 
 def test_noise_is_respected() -> None:
@@ -215,6 +216,67 @@ def test_a_run_against_itself_has_no_change(times: list[float], fail_on: float) 
     found = diff(t, t, fail_on)
     assert set(found.rows["state"]) <= {"same", "unknown"}
     assert len(found.changes) == 0
+
+
+Measured = list[tuple[str, str, str, float | None]]
+MEASURED = st.lists(
+    st.tuples(
+        st.sampled_from(G[:3]),
+        st.sampled_from(("replay-confirm", "bench", "find-db", "replay")),
+        st.sampled_from(("Default", "hipblaslt:1", "hipblaslt:2")),
+        st.sampled_from((1.0, 1.02, 1.5, 0.0, None)),
+    ),
+    max_size=8,
+)
+PICKS = st.dictionaries(st.sampled_from(G[:3]), st.sampled_from(("hipblaslt:1", "hipblaslt:2")))
+
+
+@settings(max_examples=sized(40, 1000))
+@given(MEASURED, MEASURED, PICKS, PICKS)
+def test_random_runs_are_compared_as_plain_loops_compare_them(
+    a: Measured, b: Measured, picks_a: dict[str, str], picks_b: dict[str, str]
+) -> None:
+    sides = ((a, picks_a), (b, picks_b))
+    runs = [
+        tables(
+            measurements=[measurement(p, solution, us, origin=origin) for p, origin, solution, us in rows],
+            calls=[call(p, pick, 2) for p, pick in picks.items()],
+            workload=[work(p, 2) for p in picks],
+        )
+        for rows, picks in sides
+    ]
+    expected = {}
+    for problem in G[:3]:
+        held = [problem in picks or any(p == problem and us for p, _, _, us in rows) for rows, picks in sides]
+        known = [fastest(problem, *side) for side in sides]
+        both = [x for x in BASES if all(x in times for times in known)]
+        alone = [x for x in BASES if any(x in times for times in known) and not all(held)]
+        basis = (both + alone + [None])[0]
+        (a_us, ran_a), (b_us, ran_b) = (times.get(basis, (None, None)) for times in known)
+        pick_a, pick_b = picks_a.get(problem), picks_b.get(problem)
+        state = "new" if not held[0] else "vanished" if not held[1] else None
+        if state is None and a_us and b_us and not 1 / 1.03 <= b_us / a_us <= 1.03:
+            state = "slower" if b_us > a_us else "faster"
+        changed = any(x and y and x != y for x, y in ((pick_a, pick_b), (ran_a, ran_b)))
+        state = state or ("changed" if changed else "same" if basis else "unknown")
+        if any(held):
+            expected[problem] = (state, basis, a_us, b_us, pick_a or ran_a, pick_b or ran_b)
+    names = ("state", "basis", "a_us", "b_us", "pick_a", "pick_b")
+    rows = diff(runs[0], runs[1]).table().to_pylist()
+    assert {row["problem"]: tuple(row[x] for x in names) for row in rows} == expected
+
+
+def fastest(problem: str, rows: Measured, picks: dict[str, str]) -> dict[str | None, tuple[float, str]]:
+    """Origin → time and solution: of the pick, else of a confirmation's default, else of the fastest."""
+    out: dict[str | None, tuple[float, str]] = {}
+    for origin in {x for _, x, _, _ in rows} - {"replay"}:
+        mine = [(us, solution) for p, x, solution, us in rows if us and (p, x) == (problem, origin)]
+        preferred = [x for x in mine if x[1] == picks.get(problem)]
+        if origin == "replay-confirm":
+            preferred = preferred or [x for x in mine if x[1] == "Default"]
+        if mine:
+            out[origin] = min(preferred or mine)
+    return out
 
 
 @needs_corpus

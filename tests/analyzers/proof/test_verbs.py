@@ -13,6 +13,7 @@ from analyzers.overrides.render import export_lines, merge_lines, unread_frame, 
 from analyzers.overrides.verbs import export, lint_files
 from analyzers.overrides.write import write
 from analyzers.proof import verbs
+from analyzers.proof.compare import compare
 from analyzers.proof.render import coverage_frame, coverage_lines
 from logparse.cli import app
 from logparse.errors import InputError
@@ -63,7 +64,7 @@ def test_words_that_name_a_run(job: Store, tmp_path: Path) -> None:
 
 
 def test_a_run_against_itself(job: Store) -> None:
-    found, plan = verbs.compare("job", "job", job.url, overrides=[TUNED, TUNING])
+    found, plan = compare("job", "job", job.url, overrides=[TUNED, TUNING])
     assert found.ok
     assert len(found.changes) == 0
     assert len(plan) == 20 + 17
