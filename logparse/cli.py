@@ -132,10 +132,10 @@ def recommend(
         query_cost_us=query_cost_us,
         same_build=same_build,
         min_saving_us=min_saving,
-        floor_share=parse_share(min_gain),
+        floor_share=parse_share(min_gain, "--min-gain"),
         confirmed_only=confirmed,
         max_rows=max_rows,
-        family_regret=parse_share(family_regret),
+        family_regret=parse_share(family_regret, "--family-regret"),
         steps=steps,
         target=target_from(target or [], FORMATS),
     )
@@ -343,7 +343,7 @@ def verify(
     from analyzers.evidence.runs import remarks_on_words
     from analyzers.proof import render, verbs
 
-    found = verbs.verify(before, after, files or [], store, parse_share(fail_on), action or [])
+    found = verbs.verify(before, after, files or [], store, parse_share(fail_on, "--fail-on"), action or [])
     return replace(render.verify_answer(found), errors=remarks_on_words([before, after], store))
 
 
@@ -364,7 +364,7 @@ def diff(
     from analyzers.evidence.runs import remarks_on_words
     from analyzers.proof import compare, render_diff
 
-    found, plan = compare.compare(a, b, store, parse_share(fail_on), overrides or [], floor)
+    found, plan = compare.compare(a, b, store, parse_share(fail_on, "--fail-on"), overrides or [], floor)
     render_diff.write_diff(found, markdown, junit, junit_all)
     return replace(render_diff.diff_answer(found, plan, n), errors=remarks_on_words([a, b], store))
 

@@ -11,8 +11,11 @@ from itertools import takewhile
 from logparse.errors import UsageError
 
 
-def parse_share(text: str) -> float:
-    """``3%`` or ``0.03`` as a share.  Raises UsageError, also for 1 or more without ``%``: 3 may mean 3 % or 300 %."""
+def parse_share(text: str, option: str = "") -> float:
+    """``3%`` or ``0.03`` as a share.
+
+    Raises UsageError, which names the option, also for 1 or more without ``%``: 3 may mean 3 % or 300 %.
+    """
     number = text.strip().removesuffix("%")
     percent = text.strip().endswith("%")
     try:
@@ -20,7 +23,7 @@ def parse_share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < (float("inf") if percent else 1.0):
-        raise UsageError(f"{text}: give a share such as 3% or 0.03")
+        raise UsageError(f"{option} {text}: give a share such as 3% or 0.03".lstrip())
     return value
 
 

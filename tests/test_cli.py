@@ -8,13 +8,16 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import duckdb
 import pandas as pd
 import pytest
 
 from logparse import __version__
 from logparse.output import show
+from logparse.output.program import run_program
 from logparse.store import Store
 from tests.conftest import ROOT, SAMPLES
 from tests.program import asked, run
@@ -94,6 +97,21 @@ def test_a_query_ends_with_the_program_that_asked_it(samples: Store) -> None:
     while _cpu_s(child) is not None:
         assert time.monotonic() < ends, "it goes on"
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("Query interrupted"), duckdb.InvalidInputException("reading the schema failed: KeyboardInterrupt: ")],
+)
+def test_ctrl_c_in_a_query_is_no_error(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    """DuckDB turns a KeyboardInterrupt into errors of its own: they ended in a traceback, or blamed the store."""
+
+    def app(words: Sequence[str]) -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        run_program(app, [])
+    assert (ended.value.code, capsys.readouterr()) == (130, ("", ""))
 
 
 def test_ingest_prints_what_became_of_each_file(tmp_path: Path) -> None:

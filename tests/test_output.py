@@ -336,8 +336,8 @@ def test_a_share(text: str, share: float) -> None:
 
 @pytest.mark.parametrize("text", ["3", "1", "x", "-1%", "nan", "inf%", "%", "3%%"])
 def test_what_may_mean_percent_or_a_hundred_times_as_much_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="give a share such as 3%"):
-        parse_share(text)
+    with pytest.raises(UsageError, match=r"^--min-gain .*give a share such as 3%"):
+        parse_share(text, "--min-gain")
 
 
 @pytest.mark.parametrize(

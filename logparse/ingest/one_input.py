@@ -40,10 +40,9 @@ from logparse.store.collector import Collector, storable
 from logparse.store.columns import table as arrow_table
 from logparse.store.joint import JointAttempts
 from logparse.store.parts import Attempt
-from logparse.store.schema import COMMIT_SCHEMA, Commit
+from logparse.store.schema import COMMIT_SCHEMA, FOREIGN, Commit
 from logparse.text import printable
 
-FOREIGN = "foreign"
 _ARCHIVES: Mapping[str, Callable[[bytes], bool]] = {
     "tar": lambda data: data[257:262] == b"ustar",
     "zip": lambda data: data.startswith(b"PK\x03\x04"),

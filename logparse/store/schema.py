@@ -141,6 +141,9 @@ class Commit:
     seconds: float = 0.0
 
 
+FOREIGN = "foreign"
+"""Format of a file in which no line is of a known one."""
+
 COMMIT_SCHEMA = pa.schema(
     [
         *((x, pa.string()) for x in ("attempt", "source_id", "run", "path", "format", "content_hash")),

@@ -49,6 +49,7 @@ from logparse.store.parts import Attempt, attempt_of, parquet_bytes, path_folder
 from logparse.store.schema import (
     COMMIT_SCHEMA,
     FINDINGS_SCHEMA,
+    FOREIGN,
     PARTITIONED,
     SCHEMA_VERSION,
     SCHEMAS,
@@ -274,13 +275,21 @@ class Store:
         return sorted(first, key=lambda run: first[run])
 
     def latest_run(self, run: str | None = None) -> str:
-        """``run``, or the latest run for None.  Raises StoreError, with the existing runs, if it does not exist."""
+        """``run``, or the latest run for None.  Raises StoreError, with the existing runs, if it does not exist.
+
+        A run of nothing but files of unknown formats is the latest only where all runs are.
+        """
         runs = self.runs()
         if not runs:
             raise StoreError(self.empty)
         if run is not None and run not in runs:
             raise StoreError(f"no run {run!r} in {self.url}; there is {', '.join(runs[-10:])}")
-        return run or runs[-1]
+        if run is not None:
+            return run
+        table = self.live_table()
+        rows = zip(*(table[name].to_pylist() for name in ("run", "format", "lines")), strict=True)
+        known = {run for run, format, lines in rows if format != FOREIGN or not lines}
+        return next((run for run in reversed(runs) if run in known), runs[-1])
 
     @property
     def empty(self) -> str:

@@ -140,6 +140,21 @@ def test_an_unknown_run_names_those_there_are(filled: Store) -> None:
         query(filled.url, "select 1", run="other")
 
 
+def test_a_run_of_unknown_files_is_not_the_latest(store: Store, tmp_path: Path) -> None:
+    """`ingest .` reads what `recommend` has written there: the run before was hidden behind its report."""
+    (tmp_path / "report.md").write_text("# Report\n")
+    (tmp_path / "empty.log").touch()
+    ingest([str(tmp_path / "report.md")], store, run="notes")
+    assert store.latest_run() == "notes", "where there is no other"
+    ingest([str(SAMPLES / "hipblaslt/trace_4242.log")], store, run="job")
+    ingest([str(tmp_path / "report.md")], store, run="again")
+    (tmp_path / "more.md").write_text("# More\n")
+    ingest([str(tmp_path / "more.md")], store, run="more")
+    assert (store.runs(), store.latest_run(), store.latest_run("more")) == (["notes", "job", "more"], "job", "more")
+    ingest([str(tmp_path / "empty.log")], store, run="killed")
+    assert store.latest_run() == "killed", "the log of a job that wrote nothing"
+
+
 def test_a_query_makes_the_views_that_it_names(filled: Store) -> None:
     assert set(VIEWS) <= set(filled.query("show tables")["name"]), "all, where none is named"
     with filled.connect() as con:
