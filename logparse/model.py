@@ -719,7 +719,7 @@ FACTS: Mapping[str, str] = {
     "cu_count": "compute units (SMs on NVIDIA)",
     "device": "marketing name of the device",
     "gpus": "devices that one process sees",
-    "kernels_of": "place and process of a file of rocprofv3, of which several hold the same kernels",
+    "kernels_of": "place and process of a file of rocprof, of which several hold the same kernels",
     "driver": "driver version",
     "hipblaslt_version": "major·100000 + minor·100 + patch, or M.m.p before ROCm 6.2",
     "hipblaslt_revision": "git revision of hipBLASLt",
@@ -761,15 +761,16 @@ class Kernel:
     """GPU kernels of one name that an operator launched (traces).  ``problem`` None: the operator is no problem.
 
     ``operator`` is one that no math library computes, with its recorded inputs.  ``dram_gb_per_s`` is the achieved
-    bandwidth of device memory (10^9 bytes per second), the mean over the launches.
+    bandwidth of device memory (10^9 bytes per second), the mean over the launches.  Statistics of the first rocprof
+    have no extremes.
     """
 
     op: str
     kernel: str
     calls: int
     total_us: float
-    min_us: float
-    max_us: float
+    min_us: float | None
+    max_us: float | None
     device: int | None = None
     problem: Problem | None = None
     operator: OperatorProblem | None = None

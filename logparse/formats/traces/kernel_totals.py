@@ -1,7 +1,8 @@
-"""Kernel times added up per operator or range, kernel and device; which files of rocprofv3 hold the same kernels."""
+"""Kernel times added up per operator or range, kernel and device; which files of rocprof hold the same kernels."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from logparse.formats.format import Outcome
@@ -20,6 +21,12 @@ def of_one_process(name: str) -> Iterator[Outcome]:
     for place, end in enumerate(_SAME):
         if name.endswith(end):
             yield Outcome("fact", [Fact("kernels_of", f"{place} {name.removesuffix(end)}")], lines=0)
+
+
+def of_first_rocprof(name: str) -> Iterator[Outcome]:
+    """The same fact of the first rocprof's ``results.csv``, and of its ``results.stats.csv``, which has no extremes."""
+    place, end = ("1", ".stats.csv") if name.endswith(".stats.csv") else ("0", ".csv")
+    yield Outcome("fact", [Fact("kernels_of", f"{place} {name.removesuffix(end)}")], lines=0)
 
 
 class KernelTotals:
@@ -41,7 +48,7 @@ class KernelTotals:
         max_us: float | None = None,
         dram_gb_per_s: float | None = None,
     ) -> None:
-        """``calls`` kernels that took ``us`` in all, each between ``min_us`` and ``max_us``."""
+        """``calls`` kernels that took ``us`` in all, each between ``min_us`` and ``max_us`` (NaN: not known)."""
         least, most = us if min_us is None else min_us, us if max_us is None else max_us
         entry = self._totals.setdefault((op, kernel, device), [0, 0.0, least, most])
         entry[0] += calls
@@ -62,8 +69,8 @@ class KernelTotals:
                 kernel=kernel,
                 calls=int(calls),
                 total_us=total,
-                min_us=least,
-                max_us=most,
+                min_us=None if math.isnan(least) else least,
+                max_us=None if math.isnan(most) else most,
                 device=device,
                 dram_gb_per_s=rates / count if count else None,
             )

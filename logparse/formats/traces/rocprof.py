@@ -11,15 +11,17 @@
 
     "Node_Id","Logical_Node_Id","Agent_Type",…,"Cu_Count",…,"Name","Vendor_Name","Product_Name","Model_Name"
 
+    "Name","Calls","TotalDurationNs","AverageNs","Percentage"
+
     "Index","KernelName","gpu-id","queue-id","queue-index","pid","tid","grd",…,"DispatchNs","BeginNs","EndNs",…
     0,"void relu_kernel<float>(float*, int) [clone .kd]",2,0,0,4242,4242,65536,…,1000,2000,6000,7000,4000
 
 Made by ``rocprofv3 --kernel-trace [--stats] [--marker-trace] [--pmc …] --output-format csv -- COMMAND``, with
 ``HIPBLASLT_ENABLE_MARKER=1`` for hipBLASLt's own ranges, or by ``rocpd convert --output-format csv``, which puts
-``Guid`` in front. The last is the first rocprof's ``results.csv`` (``rocprof --stats`` or ``--timestamp on``, to ROCm
-6); its ``results.stats.csv`` states no more and is not read. rocprof-compute's ``pmc_perf.csv`` is read, too: it runs
-a job several times, and its timestamps are means with fractions. Timestamps are nanoseconds. Columns are found by name:
-rocprofv3 has moved them between releases, and an agent is a number, ``Agent N`` or ``GPU N``.
+``Guid`` in front. The last two are the first rocprof's ``results.stats.csv`` and ``results.csv`` (``rocprof --stats``
+or ``--timestamp on``, to ROCm 6), of which the view ``kernels`` counts one. rocprof-compute's ``pmc_perf.csv`` is read,
+too: it runs a job several times, and its timestamps are means with fractions. Timestamps are nanoseconds. Columns are
+found by name: rocprofv3 has moved them between releases, and an agent is a number, ``Agent N`` or ``GPU N``.
 
 A CSV kernel trace does not have the range in which a kernel was launched (the JSON has, see ``rocprof_json``); the
 marker trace is a file of its own, whose ranges become messages, as traced calls of HIP do by name.  Of counters
@@ -38,7 +40,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from logparse.formats.format import FileFormat, Head, Line, Outcome, Source
 from logparse.formats.patterns import regex
-from logparse.formats.traces.kernel_totals import KernelTotals, of_one_process
+from logparse.formats.traces.kernel_totals import KernelTotals, of_first_rocprof, of_one_process
 from logparse.model import Fact, Message, Reject
 
 MARKERS, CALLS = "marker", "hip-api"
@@ -47,7 +49,7 @@ _AGENTS = ("Agent_Type", "Cu_Count", "Name", "Product_Name")
 _COUNTERS = ("Kernel_Name", "Counter_Name", "Start_Timestamp", "End_Timestamp")
 _TRACE = ("Kernel_Name", "Start_Timestamp", "End_Timestamp")
 _FIRST = ("KernelName", "gpu-id", "BeginNs", "EndNs")
-_STATS = ("Name", "Calls", "TotalDurationNs", "MinNs", "MaxNs")
+_STATS = ("Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage")
 _MARKERS = ("Domain", "Function", "Start_Timestamp", "End_Timestamp")
 _LAYOUTS = (_COUNTERS, _TRACE, _FIRST, _STATS, _MARKERS, _AGENTS)
 _NO_KERNEL = regex(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
@@ -86,7 +88,8 @@ def read(source: Source) -> Iterator[Outcome]:
         yield Outcome("reject", [Reject("no columns of rocprofv3")], at=first.offset)
         return
     yield Outcome("foreign")
-    yield from of_one_process(source.name)
+    first_rocprof = layout is _FIRST or (layout is _STATS and source.name.endswith(".stats.csv"))
+    yield from of_first_rocprof(source.name) if first_rocprof else of_one_process(source.name)
     reader = _Rows(columns, layout, source.name)
     for line in lines:
         yield from reader.take(line)
@@ -137,7 +140,7 @@ class _Rows:
         if row.get("Kind", "KERNEL_DISPATCH") != "KERNEL_DISPATCH":
             return "foreign"
         if self._layout is _FIRST:
-            name = row["KernelName"].removesuffix(" [clone .kd]").removesuffix(".kd")
+            name = _kernel(row["KernelName"])
             begin, end, agent = row["BeginNs"], row["EndNs"], row["gpu-id"]
         else:
             name, agent = row["Kernel_Name"], row.get("Agent_Id") or row.get("GPU_ID", "")
@@ -149,10 +152,11 @@ class _Rows:
         return "measurement"
 
     def _statistics(self, row: Mapping[str, str]) -> str:
-        calls, total, least, most = (float(row[name]) for name in _STATS[1:])
-        if not all(map(math.isfinite, (calls, total, least, most))):
+        given = [float(row[name]) for name in ("Calls", "TotalDurationNs", "MinNs", "MaxNs") if name in row]
+        if not all(map(math.isfinite, given)):
             raise ValueError("a time or a count is not finite")
-        name, count = row["Name"], int(calls)
+        calls, total, least, most = given if len(given) == 4 else (*given[:2], math.nan, math.nan)
+        name, count = _kernel(row["Name"]), int(calls)
         if not self._of_kernels or _NO_KERNEL.match(name):
             self._messages[CALLS, "", name] += count
             return "message"
@@ -190,6 +194,11 @@ def _nanoseconds(begin: str, end: str) -> float:
     if not math.isfinite(passed):
         raise ValueError(f"{begin} to {end}")
     return passed
+
+
+def _kernel(name: str) -> str:
+    """The kernel's name without the suffix of its code object, which the first rocprof prints."""
+    return name.removesuffix(" [clone .kd]").removesuffix(".kd")
 
 
 def _agent(text: str) -> int | None:

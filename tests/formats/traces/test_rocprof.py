@@ -78,6 +78,30 @@ def test_results_of_the_first_rocprof() -> None:
     assert not rocprof.recognise(Head("results.csv", b"Index,KernelName,gpu-id,queue-id,TCC_HIT_sum\n"))
 
 
+def test_statistics_of_the_first_rocprof_have_no_extremes(store: Store, tmp_path: Path) -> None:
+    """``results.stats.csv`` holds what ``results.csv`` does, and is often all that was kept."""
+    stats = '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n'
+    stats += f'"{GEMM}.kd",2,78000,39000,95.12\n"{RELU} [clone .kd]",1,4000,4000,4.88\n'
+    head = "Index,KernelName,gpu-id,BeginNs,EndNs\n"
+    trace = f'{head}0,"{GEMM}.kd",2,2000,40000\n1,"{RELU} [clone .kd]",2,50000,54000\n2,"{GEMM}.kd",2,60000,100000\n'
+    found = outcomes(rocprof.FORMAT, stats.encode())
+    assert (
+        totals(found)
+        == totals(outcomes(rocprof.FORMAT, trace.encode()))
+        == {("", GEMM): (2, 78.0), ("", RELU): (1, 4.0)}
+    )
+    assert {(kernel.min_us, kernel.max_us) for kernel in records_of(found, Kernel)} == {(None, None)}
+    (tmp_path / "results.stats.csv").write_text(stats)
+    (tmp_path / "results.hip_stats.csv").write_text(stats.splitlines()[0] + '\n"hipMemcpy",3,9000,3000,100.0\n')
+    ingest([str(tmp_path / "results.stats.csv"), str(tmp_path / "results.hip_stats.csv")], store, run="r")
+    assert float(store.query("select sum(total_us) as us from kernels")["us"].iloc[0]) == 82.0
+    (tmp_path / "results.csv").write_text(trace)
+    ingest([str(tmp_path / "results.csv")], store, run="r")
+    rows = store.query("select sum(total_us) as us, min(min_us) as least from kernels")
+    assert (float(rows["us"].iloc[0]), float(rows["least"].iloc[0])) == (82.0, 4.0)
+    assert list(store.messages()["text"]) == ["hipMemcpy"]
+
+
 def test_statistics_are_the_same_totals() -> None:
     stats = outcomes(rocprof.FORMAT, FOLDER / "4242_kernel_stats.csv")
     assert totals(stats) == totals(outcomes(rocprof.FORMAT, FOLDER / "4242_kernel_trace.csv"))
