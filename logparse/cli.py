@@ -212,7 +212,7 @@ def top(
     of = held.latest_run(run)
     rows = lookup.ranked(held, by=by, kind=kind, n=n, run=of)
     if not rows.num_rows:
-        return Answer([lookup.no_problem(of, kind)], rows, "top")
+        return Answer([lookup.no_problem(held, of, kind)], rows, "top")
     return Answer([rows.drop_columns("text")], rows, "top", notes=lambda: (f"note: {x}" for x in remarks_of(held, of)))
 
 

@@ -174,10 +174,15 @@ def _linked(store: Store) -> pa.Table:
 _LINK = pa.schema([(name, pa.string()) for name in ("problem", "other", "level")])
 
 
-def no_problem(run: str, kind: str | None) -> str:
+def no_problem(store: Store, run: str, kind: str | None) -> str:
     """What ``top`` states of a run without a problem of that kind."""
     what = {None: "problem", "gemm": "GEMM", "grouped": "grouped GEMM", "conv": "convolution"}[kind]
-    return f"run {run} holds no {what} that a job called or that was measured (`logparse status` lists what runs hold)"
+    sql = "select count(distinct kernel) from kernels where calls > 0"
+    with store.reading(sql, run) as con:
+        ((kernels,),) = con.execute(sql).fetchall()
+    instead = f'it holds {kernels} kernels of a profiler: `logparse sql "from kernels order by total_us desc"`'
+    status = "`logparse status` lists what runs hold"
+    return f"run {run} holds no {what} that a job called or that was measured ({instead if kernels else status})"
 
 
 @dataclass(frozen=True)

@@ -416,6 +416,9 @@ def test_a_run_without_problems_is_named(store: Store, tmp_path: Path) -> None:
     at = ("--store", store.url)
     assert run("top", *at).stdout.startswith("run none holds no problem that a job called")
     assert run("top", *at, "--kind", "conv").stdout.startswith("run none holds no convolution that a job called")
+    assert "status" in run("top", *at).stdout
+    ingest([str(SAMPLES / "traces" / "4242_kernel_stats.csv")], store, run="profiled")
+    assert "it holds 2 kernels of a profiler: `logparse sql" in run("top", *at).stdout
     assert run("diff", "none", "none", *at).stdout.startswith("none → none: no problem in either run\n")
 
 
