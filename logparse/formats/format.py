@@ -75,7 +75,7 @@ class Source(Protocol):
         ...
 
     def beside(self) -> Iterator[Source]:
-        """The other files of its folder, by name."""
+        """The other files of its folder, by name, then those of its subfolder ``capture_traces``."""
         ...
 
 

@@ -45,6 +45,7 @@ _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2
 _MAGIC |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), _UTF_16)
 _CONTAINER = b'{"log":"'
 """How a line of a container's log begins as Docker stores it (driver ``json-file``, moby's jsonfilelog/jsonlog)."""
+CAPTURES = "capture_traces/"
 _SUFFIX = regex(r"\.(gz|bz2|xz|zst)$")
 
 
@@ -151,17 +152,22 @@ class InputFile:
         return self._head
 
     def beside(self) -> Iterator[InputFile]:
-        """The other files of its folder, by name; empty for standard input."""
+        """The other files of its folder, by name, then those of its subfolder ``capture_traces``, where vLLM (0.26 and
+        later), SGLang and ATOM put the traces of captured graphs; empty for standard input.
+        """
         if self._fs is None or self.path == "-":
             return
         folder, _, own = self._inner.rpartition("/")
-        infos = self._fs.get_file_info(pafs.FileSelector(folder or "."))
-        for name in sorted(info.base_name for info in infos if info.is_file and info.base_name != own):
-            if "://" in self.path:
-                place, path, query = split_url(self.path)
-                yield InputFile(join_url(place, f"{path.rpartition('/')[0]}/{name}", query), self.max_ratio)
-            else:
-                yield InputFile(os.path.join(os.path.dirname(self.path), name), self.max_ratio)
+        for below in ("", CAPTURES):
+            at = f"{folder or '.'}/{below}".rstrip("/")
+            infos = self._fs.get_file_info(pafs.FileSelector(at, allow_not_found=bool(below)))
+            for name in sorted(info.base_name for info in infos if info.is_file and (below or info.base_name != own)):
+                if "://" in self.path:
+                    place, path, query = split_url(self.path)
+                    url = join_url(place, f"{path.rpartition('/')[0]}/{below}{name}", query)
+                    yield InputFile(url, self.max_ratio)
+                else:
+                    yield InputFile(os.path.join(os.path.dirname(self.path), below, name), self.max_ratio)
 
     def lines(self) -> Iterator[Line]:
         """Lines decoded as UTF-8 (bad bytes escaped), split at LF only."""

@@ -9,10 +9,11 @@ operator's ``External id`` and its kernel's name, and no kernel runs::
     {"ph": "X", "cat": "kernel", "name": "Cijk_Alik_Bljk_…", "args": {"correlation": 92178, "kind": "Dispatch Task"}}
 
 A replay is joined to a capture whose kernels have the same names in the same order: one of the same file, or of a
-trace of the same rank that lies in the same folder.  Of a large graph the last kernel may lack in every replay (an
-MI300X ran 1,566 of 1,567): at most one in a hundred may.  Where captures of equal kernels differ in their problems
-(batch sizes that use the same kernels), or there is none, the replay stays without operators; the fact
-``graph_unexplained_us`` is its time.  CUDA's runtime events name no kernels, so its replays are not joined.
+trace of the same rank that lies in the same folder or in its subfolder ``capture_traces`` (``Source.beside``).  Of a
+large graph the last kernel may lack in every replay (an MI300X ran 1,566 of 1,567): at most one in a hundred may.
+Where captures of equal kernels differ in their problems (batch sizes that use the same kernels), or there is none, the
+replay stays without operators; the fact ``graph_unexplained_us`` is its time.  CUDA's runtime events name no kernels,
+so its replays are not joined.
 """
 
 from __future__ import annotations

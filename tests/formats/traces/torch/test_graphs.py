@@ -90,6 +90,15 @@ def trace(folder: Path, name: str, change: Any) -> None:
     (folder / name).write_text(json.dumps(content))
 
 
+def test_captures_lie_in_a_folder_of_their_own(tmp_path: Path) -> None:
+    """As vLLM 0.26, SGLang and ATOM write them."""
+    shutil.copy(FOLDER / "decode.trace.json", tmp_path)
+    assert not calls(read(tmp_path / "decode.trace.json"))
+    (tmp_path / "capture_traces").mkdir()
+    shutil.copy(FOLDER / "capture.trace.json", tmp_path / "capture_traces" / "bs_32_rank0.json")
+    assert sum(calls(read(tmp_path / "decode.trace.json")).values()) == 4
+
+
 def test_another_rank_s_capture_is_none(tmp_path: Path) -> None:
     shutil.copy(FOLDER / "decode.trace.json", tmp_path)
     trace(tmp_path, "capture.trace.json", lambda x: x["distributedInfo"].update(rank=1))
@@ -126,6 +135,10 @@ def test_files_beside(tmp_path: Path) -> None:
     assert [x.path for x in InputFile(f"file://{tmp_path}/b.json").beside()] == [
         f"file://{tmp_path}/a.json.gz", f"file://{tmp_path}/c.log",
     ]  # fmt: skip
+    (tmp_path / "capture_traces").mkdir()
+    (tmp_path / "capture_traces" / "b.json").write_bytes(b"x")
+    for place in (str(tmp_path), f"file://{tmp_path}"):
+        assert [x.path for x in InputFile(f"{place}/b.json").beside()][2:] == [f"{place}/capture_traces/b.json"]
     assert not list(InputFile("-").beside())
 
 
