@@ -6,7 +6,7 @@ its level; a count passes only where it is clear whose it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,6 +70,11 @@ def timed(measurements: pd.DataFrame) -> pd.DataFrame:
     with np.errstate(invalid="ignore"):
         good = (time > 0) & np.isfinite(time)
     return measurements.iloc[np.flatnonzero(good & (measurements["status"] == "ok").to_numpy(dtype=bool))]
+
+
+def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
+    """The rows of these problems; without a row no look at thousands of texts, which pandas converts all the same."""
+    return rows[rows["problem"].isin(problems)] if len(rows) else rows
 
 
 def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:

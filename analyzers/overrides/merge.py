@@ -95,7 +95,8 @@ def _holds_text(data: bytes) -> bool:
 
 def _clean(data: bytes) -> bytes:
     """The file without byte order mark and carriage returns, whole lines only."""
-    clean = data.removeprefix(BOM_UTF8).replace(b"\r\n", b"\n")
+    clean = data.removeprefix(BOM_UTF8)
+    clean = clean.replace(b"\r\n", b"\n") if b"\r" in clean else clean  # to search for two bytes takes 20 times longer
     return clean if clean.endswith(b"\n") else clean + b"\n"
 
 

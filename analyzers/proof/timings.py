@@ -89,6 +89,8 @@ calls, too: then the workload's count is no divisor of the trace's total.
 """
 _STAGES = {"picks": _PICKS, "defaults": _DEFAULTS, "called": _CALLED}
 """Small tables that ``_ROWS`` reads: common table expressions would be planned again wherever they are named."""
+_BATCH = 1 << 16
+"""Rows of a batch: whoever reads the table in DuckDB reads each batch in one thread, and its default is a million."""
 _FACTS = "select source_id, name, value from facts"
 
 
@@ -138,7 +140,8 @@ _READ = {
 def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
     for name, sql in _STAGES.items():
         con.execute(f"create temp table {name} as {sql}")
-    return RunTimes(run, con.sql(_ROWS).to_arrow_table(), machine_of_files(con.execute(_FACTS).fetchall()))
+    rows = con.sql(_ROWS).to_arrow_table(_BATCH)
+    return RunTimes(run, rows, machine_of_files(con.execute(_FACTS).fetchall()))
 
 
 def timings(tables: Tables) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from analyzers.analyzer import Settings, Tables, once
 from analyzers.evidence.gpu_time import gpu_us, kernels_of_run, steps
-from analyzers.evidence.joins import calls_by_problem, closest, timed
+from analyzers.evidence.joins import calls_by_problem, closest, of_problems, timed
 from analyzers.evidence.picks import counted_as
 from analyzers.measure.plan import cost_s
 from analyzers.recommend.confidence import Judgement, basis, pre_us
@@ -202,7 +202,7 @@ def break_even(to_tune: Sequence[Finding], tables: Tables, settings: Settings) -
     if not best:
         return None
     rows = tables.measurements[["problem", "solution", "status", "time_us"]]
-    tried = timed(rows[rows["problem"].isin(set(best))]).groupby("problem")["solution"].nunique().to_dict()
+    tried = timed(of_problems(rows, set(best))).groupby("problem")["solution"].nunique().to_dict()
     seconds = 0.0
     for text, finding in best.items():
         kind = "conv" if finding.kind == "conv" else "gemm"

@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias
 from analyzers.analyzer import Tables
 from analyzers.evidence.cells import number_of
 from analyzers.evidence.confirmations import RATE, Confirmation
-from analyzers.evidence.joins import facts_by_source
+from analyzers.evidence.joins import facts_by_source, of_problems
 from analyzers.evidence.stats import benjamini_hochberg
 from analyzers.evidence.stored_confirmations import counting, judged, stored_confirmations
 from analyzers.evidence.target import machine
@@ -105,8 +105,7 @@ def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) ->
     sources = {_source(x) for x in given}
     wanted = {_measured(x) for x in given}
     columns = ["source_id", "problem", "solution", "time_us", "min_us", "max_us", "std_us"]
-    rows = tables.measurements[columns]
-    rows = rows[rows["problem"].isin(wanted)]
+    rows = of_problems(tables.measurements[columns], wanted)
     rows = rows[rows["source_id"].isin(sources)]
     index: dict[tuple[str, ...], _Row] = {}
     for row in rows.sort_values(["time_us"]).to_dict("records"):

@@ -21,7 +21,7 @@ from analyzers.actions.totals import results, wanted
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.call_devices import Unplaced, unplaced
 from analyzers.evidence.gpu_time import GpuTime, gpu_time, gpu_us
-from analyzers.evidence.joins import called_problems, calls_by_problem, timed
+from analyzers.evidence.joins import called_problems, calls_by_problem, of_problems, timed
 from analyzers.evidence.picks import BY_DEFAULT, MEASURED, compare
 from analyzers.evidence.program_changes import by_hand, out_of_reach
 from analyzers.measure.plan import Item, plan
@@ -273,7 +273,7 @@ def _surest(finding: Finding) -> tuple[bool, float, str, str]:
 def _without_echoes(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
     about = [(x, x.problem.text) for x in findings if x.problem is not None]
     counted = {(x.analyzer, text) for x, text in about if x.calls is not None}
-    rows = links[links["problem"].isin({text for x, text in about if x.calls is None})]
+    rows = of_problems(links, {text for x, text in about if x.calls is None})
     may_be: dict[str, set[str]] = {str(text): set(others) for text, others in rows.groupby("problem")["other"]}
     echoes = {
         id(x)
