@@ -2,8 +2,10 @@
 
 Nearest neighbours, because the data of one store are small and differ from store to store: nothing is trained before,
 nothing is downloaded.  The logarithm of a time is a linear law in the logarithms of flops, bytes and sizes, fitted per
-operation, plus the weighted mean of what the nearest problems (``nearness``) deviate from it.  A prediction orders work
-and is shown as one; it is no measurement, no saving, and no ground for an override.
+operation, plus the weighted mean of what the nearest problems (``nearness``) deviate from it.  The weights are those of
+ordinary kriging (Cressie, Statistics for Spatial Data, 1993, 3.2): of problems that are near to each other as well each
+counts less.  A prediction orders work and is shown as one; it is no measurement, no saving, and no ground for an
+override.
 
 How good it is: ``docs/proposers.md``, ``benchmarks/predict.py``.
 """
@@ -20,14 +22,17 @@ import pandas as pd
 from analyzers.evidence.nearness import OTHER_LAYOUT, OTHER_TYPE, Coordinates, coordinates, work
 from logparse.model import Problem, problem_from_text
 
-NEAREST = 8
-"""Measured problems that a prediction is made of; with fewer than twice as many of an operation none is made."""
+LEAST = 16
+"""With fewer measured problems of an operation no prediction is made."""
+NEAREST = 32
+"""Measured problems that a prediction is made of, at most."""
 LARGE = 0.10
 """Regret (share of the pick's time that the best solution saves) whose probability is predicted."""
 MOST = 20_000
 """Measured problems that are looked at: reading more takes longer than they help."""
 _CHUNK = 256
-_SOFTEN = 0.05
+_ALIKE, _NOISE = 3.0, 0.05
+"""Distance over which the correlation of two problems falls by e; the share of the variance that none explains."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -66,10 +71,10 @@ class Predictor:
             at = coordinates(problem)
             if at is not None and work(problem) is not None:
                 found.setdefault(at.operation, []).append((at, problem, float(time_us), float(regret)))
-        self._operations = {name: _Operation(rows) for name, rows in found.items() if len(rows) >= 2 * NEAREST}
+        self._operations = {name: _Operation(rows) for name, rows in found.items() if len(rows) >= LEAST}
 
     def predict(self, problems: Sequence[Problem]) -> list[Prediction | None]:
-        """In the order of ``problems``; None where fewer than twice ``NEAREST`` of the operation are measured."""
+        """In the order of ``problems``; None where fewer than ``LEAST`` of the operation are measured."""
         out: list[Prediction | None] = [None] * len(problems)
         asked: dict[str, list[int]] = {}
         at = [coordinates(x) for x in problems]
@@ -102,18 +107,22 @@ class _Operation:
         at, type, layout = self._arrays(places)
         far = np.sqrt(((self._at[None] - at[:, None]) ** 2).sum(axis=2))
         far += OTHER_TYPE * (self._type != type[:, None]) + OTHER_LAYOUT * (self._layout != layout[:, None])
-        near = np.argpartition(far, NEAREST - 1, axis=1)[:, :NEAREST]
-        weight = 1 / (_SOFTEN + np.take_along_axis(far, near, axis=1) ** 2)
-        logs = _terms(at, problems) @ self._law + (weight * self._apart[near]).sum(axis=1) / weight.sum(axis=1)
+        near = np.argpartition(far, min(NEAREST, len(self._at)) - 1, axis=1)[:, :NEAREST]
+        apart = np.sqrt(((self._at[near][:, :, None] - self._at[near][:, None]) ** 2).sum(axis=3))
+        for codes, further in ((self._type[near], OTHER_TYPE), (self._layout[near], OTHER_LAYOUT)):
+            apart += further * (codes[:, :, None] != codes[:, None])
+        far = np.take_along_axis(far, near, axis=1)
         regret = self._regret[near]
-        weight = np.where(np.isnan(regret), 0.0, weight)
-        known = weight.sum(axis=1)
-        with np.errstate(invalid="ignore"):
-            mean = (weight * np.nan_to_num(regret)).sum(axis=1) / known
-            risk = (weight * (regret > large)).sum(axis=1) / known
+        known = ~np.isnan(regret)
+        weight = _weights(apart, far, np.ones_like(known))
+        logs = _terms(at, problems) @ self._law + (weight * self._apart[near]).sum(axis=1)
+        if not known.all():
+            weight = _weights(apart, far, known)
+        mean = np.clip((weight * np.nan_to_num(regret)).sum(axis=1), 0, 1)
+        risk = np.clip((weight * (regret > large)).sum(axis=1), 0, 1)
         return [
-            Prediction(float(np.exp(x)), *((float(r), float(p)) if k > 0 else (None, None)))
-            for x, r, p, k in zip(logs, mean, risk, known, strict=True)
+            Prediction(float(np.exp(x)), *((float(r), float(p)) if k else (None, None)))
+            for x, r, p, k in zip(logs, mean, risk, known.any(axis=1), strict=True)
         ]
 
     def _arrays(self, places: Sequence[Coordinates]) -> tuple[Floats, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -121,6 +130,22 @@ class _Operation:
         type = np.array([names.setdefault(x.type, len(names)) for x in places])
         layout = np.array([names.setdefault(x.layout, len(names)) for x in places])
         return np.array([x.at for x in places]), type, layout
+
+
+def _weights(apart: Floats, far: Floats, known: npt.NDArray[np.bool_]) -> Floats:
+    """Asked × near: what each known near value counts; they sum to 1 (to 0 where none is known).
+
+    ``apart``: asked × near × near, the distances of near problems from each other; ``far``: asked × near.
+    """
+    alike = np.exp(-apart / _ALIKE) * known[:, :, None] * known[:, None]
+    place = np.arange(far.shape[1])
+    alike[:, place, place] += np.where(known, _NOISE, 1.0)  # an unknown one is alike to itself alone
+    ones = known.astype(np.float64)
+    asked, level = np.moveaxis(np.linalg.solve(alike, np.stack([np.exp(-far / _ALIKE) * ones, ones], axis=2)), 2, 0)
+    total = level.sum(axis=1)
+    share = np.divide(1 - asked.sum(axis=1), total, out=np.zeros_like(total), where=total > 0)
+    out: Floats = asked + share[:, None] * level
+    return out
 
 
 def _terms(at: Floats, problems: Sequence[Problem]) -> Floats:

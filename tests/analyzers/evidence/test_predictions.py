@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzers.evidence.predictions import NEAREST, Prediction, Predictor
+from analyzers.evidence.predictions import LEAST, Prediction, Predictor
 from analyzers.measure.plan import Item
 from analyzers.measure.render import plan_rows
 from analyzers.measure.replay import Options, planned
@@ -67,7 +67,7 @@ def test_the_order_of_what_was_measured_does_not_matter() -> None:
 
 
 def test_nothing_is_predicted_from_too_little_or_another_operation() -> None:
-    few = measured(*ALL[: 2 * NEAREST - 1])
+    few = measured(*ALL[: LEAST - 1])
     assert Predictor(few).predict([product(90, 130)]) == [None]
     unknown = replace(product(90, 130), m=None)
     assert Predictor(measured(*ALL)).predict([unknown, product(90, 130)])[0] is None
