@@ -16,15 +16,17 @@ find-db names no model: there a group is what shared channel counts connect (sam
 equal number of input or output channels, transitively), which holds the layers of a model together.
 
 Each strategy chooses the solutions of each problem; these are raced as ``replay`` races them, on times drawn from the
-record.  ``plans`` is the share that is built, ``gpu`` the GPU time of exhaustive timing (16 samples of everything),
-``lost`` the total above the best solutions, ``worst`` that of one problem.  Anchors: TunableOp's two screens (pytorch
-``TunableOp.h``) over everything, the first plans in cuDNN's order as ``torch.backends.cudnn.benchmark_limit`` has them,
-the nearest neighbour alone, random samples, and for cuDNN's plans KernelTuner's strategies where it is installed
-(``kernel_tuner_anchor.py``).
+record, and the proposers choose in that race.  What a search of ``neighbours`` leaves over goes to the problems after
+it, in the record's order (``other_orders``: in others).  ``plans`` is the share that is built, ``gpu`` the GPU time of
+exhaustive timing (16 samples of everything), ``lost`` the total above the best solutions, ``worst`` that of a problem.
+Anchors: TunableOp's two screens (pytorch ``TunableOp.h``) over everything, the first plans in cuDNN's order as
+``torch.backends.cudnn.benchmark_limit`` has them, the nearest neighbour alone, random samples, and for cuDNN's plans
+KernelTuner's strategies where it is installed (``kernel_tuner_anchor.py``).
 
 Beside ``--counts`` each record has one of its own: a tenth of the mean length of its lists, so that a tenth of all
 plans is built.  As many are tried of a short list as of a long one, because that loses less.  It follows from the
-target and from nothing that was measured; no other setting was chosen by these records.
+target and from nothing that was measured.  The constants of the search (``plan_search.py``) were chosen by the first
+three records; those of models judge it.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ import json
 import math
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,6 +58,7 @@ RESULTS = Path(__file__).parent / "results"
 _KINDS = {"F": "fprops", "B": "dgrads", "W": "wgrads"}
 RECORDS = {**_KINDS, **{f"{direction} of models": f"{kind}-models" for direction, kind in _KINDS.items()}}
 """Kinds of the records."""
+ORDERS = 5
 COUNTS = (4, 8, 12, 16, 24, 32, 48)
 PLANS, GPU, LOST, WORST = 0.10, 0.01, 0.01, 0.05
 """The targets of ``neighbours``: at most this share of plans and of GPU time; at most this is lost in all, and once."""
@@ -187,13 +191,11 @@ def as_record(cases: Sequence[Case], seed: int) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------------------------------------ the strategies
 
 
-def proposing(name: str, count: int) -> Chosen:
-    """What ``replay --propose NAME`` tries, of ``count`` solutions."""
+class Narrow(Proposal):
+    """Never everything: of the problems that a replay searches widely, too, what is proposed counts."""
 
-    def chosen(case: Case, near: Sequence[Measured]) -> list[Solution]:
-        return Proposal(proposer=name, least=count, share=0.0, near=tuple(near)).chosen(case.offered)
-
-    return chosen
+    def searches_widely(self, problem: Problem) -> bool:
+        return False
 
 
 def library_order(count: int) -> Chosen:
@@ -278,6 +280,40 @@ class Table:
             outcomes.append((case, len(taken), min(case.times_us[x.text] for x in taken), gpu_us))
         return self._summed(strategy, count, outcomes)
 
+    def raced(self, proposer: str, count: int) -> dict[str, Any]:
+        """What ``replay --propose`` tries, chosen while it races, problem after problem in the record's order."""
+        outcomes, spare = [], 0
+        for case in self.cases:
+            self._bench.ready(case.problem)
+            self._bench.backend.gpu_us = 0.0
+            result = self._bench.context.measure(case.problem, proposal=self._proposal(proposer, count, case, spare))
+            spare += result.left_over
+            tried = [x.solution.text for x in result.rows]
+            outcomes.append((case, len(tried), min(case.times_us[x] for x in tried), self._bench.backend.gpu_us))
+        return self._summed(proposer, count, outcomes)
+
+    def in_other_orders(self, count: int, seed: int) -> dict[str, Any]:
+        """``neighbours`` with the problems in ``ORDERS`` other orders, as their plans are left to others, by the
+        record's times alone: plans and losses of each, and the CPU time of the choice.
+        """
+        draw, started = random.Random(seed), time.process_time()
+        found = []
+        for _ in range(ORDERS):
+            outcomes, spare = [], 0
+            for case in draw.sample(self.cases, len(self.cases)):
+                proposal = self._proposal("neighbours", count, case, spare)
+                tried = [x.text for x in proposal.tried(case.offered, case.times_us)]
+                spare += proposal.left_over(case.offered, tried)
+                outcomes.append((case, len(tried), min(case.times_us[x] for x in tried), math.nan))
+            found.append(self._summed("neighbours", count, outcomes))
+        cpu_s = (time.process_time() - started) / (ORDERS * len(self.cases))
+        kept = [{k: x[k] for k in ("plans", "lost", "worst", "above_3_percent")} for x in found]
+        return {"other_orders": kept, "cpu_s_per_problem": cpu_s}
+
+    def _proposal(self, proposer: str, count: int, case: Case, spare: int) -> Narrow:
+        near = tuple(self._near[case.problem.text])
+        return Narrow(proposer=proposer, least=count, share=0.0, near=near, problem=case.problem, spare=spare)
+
     def screened(self) -> dict[str, Any]:
         """TunableOp's screens over everything; lost is what its choice takes more than the best."""
         outcomes = []
@@ -310,7 +346,9 @@ def rows_of(table: Table, counts: Sequence[int], seed: int) -> Iterator[dict[str
     yield table.screened()
     for count in sorted({*counts, table.tenth}):
         for name in ("neighbours", "portfolio", "heuristic"):
-            yield table.row(name, count, proposing(name, count))
+            row = table.raced(name, count)
+            searched = name == "neighbours" and count == table.tenth and "cudnn" in table.name
+            yield row | (table.in_other_orders(count, seed) if searched else {})
         yield table.row("library's order", count, library_order(count))
         yield table.row("nearest alone", count, nearest_alone(count))
         yield table.row("random", count, at_random(count, seed))

@@ -2,7 +2,8 @@
 
 What each costs and loses: ``docs/proposers.md``.  The pick is always tried, and a tenth of the problems is searched
 widely, so that a wrong model shows: the report states what the proposed solutions alone would have lost there.  Pure:
-the scheduler gives a worker what is near its problem.
+the scheduler gives a worker what is near its problem.  Of cuDNN's plans only the first are proposed before the race;
+``plan_search`` chooses each other one by the times so far, and plans that one problem did not need are left to others.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ import numpy as np
 
 from analyzers.evidence.nearness import Coordinates, coordinates, distance
 from analyzers.evidence.target import BY_NAME, Facts, arch, same_build
+from analyzers.measure.plan_search import PlanSearch
 from analyzers.measure.results import environment_key
 from logparse.errors import InputError
 from logparse.model import Measurement, Problem, Solution, solution_from_text
 
 S = TypeVar("S")
+Further: TypeAlias = Callable[[Mapping[str, float | None]], Solution | None]
+"""What to try after these times (µs) by text, None of what did not run; returns None when enough was tried."""
 
 NEAR = 8
 """Nearest measured problems whose fastest solutions are proposed."""
@@ -34,6 +38,12 @@ FASTEST = 200
 """Solutions of each that a worker is given."""
 WIDELY = 10
 """One problem in so many is searched widely."""
+FIRST = 4
+"""Plans of a search that are proposed before the race, the pick among them."""
+MOST = 2
+"""A search takes at most so many times the plans that one problem has on average."""
+_SEARCHED = "cudnn"
+"""The library whose solutions are searched: their names state engine and knobs."""
 _BY_INDEX = frozenset({"hipblaslt", "rocblas"})
 _LAYOUT = re.compile(r"layout=\w+,stored,")
 
@@ -53,12 +63,15 @@ Order: TypeAlias = Callable[[Sequence[Solution], Sequence[Measured]], Iterable[S
 
 @dataclass(frozen=True)
 class Proposer:
-    """A member of ``PROPOSERS``.  ``learns``: without ``NEAR`` measured problems it proposes everything."""
+    """A member of ``PROPOSERS``.  ``learns``: without ``NEAR`` measured problems it proposes everything.  ``searches``:
+    after the first plans of ``order`` it chooses each next one by the times so far.
+    """
 
     name: str
     about: str
     order: Order
     learns: bool = True
+    searches: bool = False
 
 
 def heuristic(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:
@@ -102,7 +115,12 @@ def neighbours(offered: Sequence[Solution], near: Sequence[Measured]) -> list[So
 
 
 PROPOSERS: tuple[Proposer, ...] = (
-    Proposer("neighbours", "what was fastest for similar problems, and the first of the library's order", neighbours),
+    Proposer(
+        "neighbours",
+        "what was fastest for similar problems, the first of the library's order, and what their times then suggest",
+        neighbours,
+        searches=True,
+    ),
     Proposer("portfolio", "the fewest solutions that serve all similar problems well", portfolio),
     Proposer("heuristic", "the first ones of the library's own order", heuristic, learns=False),
     Proposer("all", "every solution that is offered", lambda offered, near: offered, learns=False),
@@ -111,19 +129,25 @@ PROPOSERS: tuple[Proposer, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What a worker needs to choose: of each library at least ``least`` and ``share`` of the offered solutions."""
+    """What a worker needs to choose: of each library at least ``least`` and ``share`` of the offered solutions.
+
+    ``problem``: whose plans are searched one by one (None: all are proposed before the race).  ``spare``: plans that
+    searches before this one left over; below 0: that they took more.
+    """
 
     proposer: str = "all"
     least: int = 16
     share: float = 0.1
     near: tuple[Measured, ...] = ()
+    problem: Problem | None = None
+    spare: int = 0
 
     def searches_widely(self, problem: Problem) -> bool:
         """Whether all is tried although fewer would be proposed; always the same for a problem."""
         return self.proposer != "all" and zlib.crc32(problem.text.encode()) % WIDELY == 0
 
     def chosen(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> list[Solution]:
-        """Those to try, in the order of ``offered``; its first one, the pick, always.
+        """Those to try before ``further``, in the order of ``offered``; its first one, the pick, always.
 
         ``known`` solutions are among them and count: a second call proposes no others.
         """
@@ -132,17 +156,75 @@ class Proposal:
             kept |= self._of_library(library, [x for x in offered if x.library == library], measured)
         return [x for x in offered if x.text in kept]
 
+    def further(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> Further | None:
+        """What is tried beside those ``chosen``, one by one; None where that is nothing."""
+        mine = [x for x in offered if x.library == _SEARCHED]
+        if not self._searched(mine) or sum(x.text in known for x in mine) >= FIRST:
+            return None
+        near = self._near(_SEARCHED)
+        search = PlanSearch(_hopeful(mine, near), [(self._far(x), x.times_us) for x in near])
+        texts, most = {x.text for x in mine}, self._most(mine)
+
+        def following(tried: Mapping[str, float | None]) -> Solution | None:
+            so_far = {x: us for x, us in tried.items() if x in texts}
+            return search.next(so_far) if len(so_far) < most else None
+
+        return following
+
+    def tried(
+        self, offered: Sequence[Solution], times_us: Mapping[str, float], known: Iterable[str] = ()
+    ) -> list[Solution]:
+        """All that it would try where these are the times (µs) by text; those without one do not run."""
+        before = frozenset(known)
+        chosen, following = self.chosen(offered, before), self.further(offered, before)
+        found = {x.text: times_us.get(x.text) for x in chosen}
+        while following is not None and (one := following(found)) is not None:
+            chosen.append(one)
+            found[one.text] = times_us.get(one.text)
+        return chosen
+
+    def left_over(self, offered: Sequence[Solution], tried: Iterable[str]) -> int:
+        """How many plans a search left of those that a problem has on average; below 0: that it took more."""
+        mine = [x for x in offered if x.library == _SEARCHED]
+        took = len({x.text for x in mine} & frozenset(tried))
+        return self._count(mine) - took if self._searched(mine) else 0
+
     def _of_library(self, library: str, offered: Sequence[Solution], known: frozenset[str]) -> set[str]:
-        count = max(self.least, math.ceil(self.share * len(offered)))
-        proposer = proposer_named(self.proposer)
-        near = [x for y in self.near if (x := _of(y, {library})).times_us]
+        proposer, count, near = proposer_named(self.proposer), self._count(offered), self._near(library)
         if len(offered) <= count or self.proposer == "all" or (proposer.learns and len(near) < NEAR):
             return {x.text for x in offered}
         held = {x.text for x in offered if x.text in known}
-        vain = {x for y in near[:NEAR] for x in y.refused}.difference(*(y.times_us for y in near[:NEAR]))
-        hopeful = [x for x in offered if x.text not in vain]
-        fresh = (x.text for x in proposer.order(hopeful, near) if x.text not in held)
-        return held | set(itertools.islice(fresh, max(0, count - len(held))))
+        order = (x.text for x in proposer.order(_hopeful(offered, near), near))
+        if library == _SEARCHED and self._searched(offered):
+            first = itertools.islice(dict.fromkeys([offered[0].text, *order]), FIRST)
+            return held if len(held) >= FIRST else held | set(first)
+        return held | set(itertools.islice((x for x in order if x not in held), max(0, count - len(held))))
+
+    def _searched(self, offered: Sequence[Solution]) -> bool:
+        """Whether all but the first of these are proposed one by one."""
+        enough = len(offered) > self._count(offered) and len(self._near(_SEARCHED)) >= NEAR
+        placed = self.problem is not None and coordinates(self.problem) is not None
+        return proposer_named(self.proposer).searches and enough and placed
+
+    def _count(self, offered: Sequence[Solution]) -> int:
+        return max(self.least, math.ceil(self.share * len(offered)))
+
+    def _most(self, offered: Sequence[Solution]) -> int:
+        count = self._count(offered)
+        return min(count + self.spare, MOST * count)
+
+    def _near(self, library: str) -> list[Measured]:
+        return [x for y in self.near if (x := _of(y, {library})).times_us]
+
+    def _far(self, other: Measured) -> float:
+        here, there = coordinates(self.problem) if self.problem else None, coordinates(other.problem)
+        return distance(here, there) if here and there else math.inf
+
+
+def _hopeful(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:
+    """Without what the nearest problems refused."""
+    vain = {x for y in near[:NEAR] for x in y.refused}.difference(*(y.times_us for y in near[:NEAR]))
+    return [x for x in offered if x.text not in vain]
 
 
 EVERYTHING = Proposal()
@@ -171,6 +253,11 @@ class Experience:
     def __init__(self, proposer: str = "all") -> None:
         self._proposer = proposer_named(proposer)
         self._environments: dict[str, _Environment] = {}
+        self._spare = 0
+
+    def spend(self, left_over: int) -> None:
+        """Take in how many plans a search left over, for those that follow."""
+        self._spare += left_over
 
     def add(self, facts: Facts, environment: str, problem: Problem, rows: Sequence[Measurement]) -> None:
         """Take in what a race measured; more of a known problem is joined to it."""
@@ -185,7 +272,10 @@ class Experience:
 
     def proposal(self, problem: Problem, facts: Facts) -> Proposal:
         """What a worker in an environment of these ``facts`` is to choose by."""
-        return Proposal(proposer=self._proposer.name, near=tuple(itertools.islice(self._near(problem, facts), KEPT)))
+        if not self._proposer.learns:
+            return Proposal(proposer=self._proposer.name)
+        near = tuple(itertools.islice(self._near(problem, facts), KEPT))
+        return Proposal(proposer=self._proposer.name, near=near, problem=problem, spare=self._spare)
 
     def _near(self, problem: Problem, facts: Facts) -> Iterator[Measured]:
         """The measured problems of the same operation whose solutions are known by these names here, nearest first."""

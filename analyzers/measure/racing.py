@@ -63,8 +63,11 @@ def race(
     *,
     rules: Rules = Rules(),
     bound_us: float | None = None,
+    further: Callable[[Mapping[S, float | None]], S | None] | None = None,
 ) -> Race[S]:
     """Find the fastest of ``solutions``; the first one is the pick that the others must beat.
+
+    ``further`` gives one more solution after the first samples of those so far (None: it withdrew), while it has one.
 
     ``sample`` gives one time in µs; ``bound_us`` is a time that nothing can beat.  Where the pick withdraws, the next
     solution takes its place.  No solution wins with fewer than two samples.  Raises ValueError without solutions, and
@@ -72,13 +75,19 @@ def race(
     """
     if not solutions:
         raise ValueError("a race needs solutions")
-    return _Racing(solutions, sample, rules, bound_us).run()
+    return _Racing(solutions, sample, rules, bound_us, further).run()
 
 
 class _Racing(Generic[S]):
     def __init__(
-        self, solutions: Sequence[S], sample: Callable[[S], float], rules: Rules, bound_us: float | None
+        self,
+        solutions: Sequence[S],
+        sample: Callable[[S], float],
+        rules: Rules,
+        bound_us: float | None,
+        further: Callable[[Mapping[S, float | None]], S | None] | None = None,
     ) -> None:
+        self.further = further
         self.pick, self.sample, self.rules, self.bound_us = solutions[0], sample, rules, bound_us
         self.alive = list(dict.fromkeys(solutions))
         self.samples: dict[S, list[float]] = {}
@@ -99,10 +108,23 @@ class _Racing(Generic[S]):
     def _first_samples(self) -> None:
         """One sample of each; the pick has two, because everything is measured against it."""
         for solution in list(self.alive):
-            self._top_up(solution, 2 if solution == self.pick else 1)
-            rival = solution in self.alive and solution != self.pick
-            if rival and self.samples[solution][0] > self.rules.hopeless * self._best_us():
-                self._drop(solution, "hopeless")
+            self._first_sample(solution)
+        while (found := self._one_more()) is not None:
+            self._first_sample(found)
+
+    def _one_more(self) -> S | None:
+        """What ``further`` gives after the first samples so far, now alive."""
+        firsts: dict[S, float | None] = dict.fromkeys([*self.alive, *self.dropped])
+        found = self.further(firsts | {x: held[0] for x, held in self.samples.items()}) if self.further else None
+        if found is not None:
+            self.alive.append(found)
+        return found
+
+    def _first_sample(self, solution: S) -> None:
+        self._top_up(solution, 2 if solution == self.pick else 1)
+        rival = solution in self.alive and solution != self.pick
+        if rival and self.samples[solution][0] > self.rules.hopeless * self._best_us():
+            self._drop(solution, "hopeless")
 
     def _top_up(self, solution: S, count: int) -> None:
         if solution not in self.alive:
@@ -130,7 +152,7 @@ class _Racing(Generic[S]):
     def _replace_pick(self, gone: S) -> None:
         if gone != self.pick:
             return
-        if not self.alive:
+        if not self.alive and self._one_more() is None:
             raise WithdrawnError("every solution withdrew")
         self.pick = self.alive[0]
         self._top_up(self.pick, 2)

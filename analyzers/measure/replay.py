@@ -197,6 +197,7 @@ def replay(
     def take(outcome: Outcome, device: str) -> None:
         if isinstance(outcome, Result):
             experience.add(outcome.facts, environment_key(outcome.facts), outcome.problem, outcome.rows)
+            experience.spend(outcome.left_over)
         recorder.take(outcome, device)
 
     try:

@@ -25,7 +25,7 @@ from analyzers.measure.backend import (
 from analyzers.measure.confirm import interleave
 from analyzers.measure.correctness import error_bound
 from analyzers.measure.drift import Drift, SteadyClock, UnsettledError
-from analyzers.measure.proposer import EVERYTHING, Proposal
+from analyzers.measure.proposer import EVERYTHING, Further, Proposal
 from analyzers.measure.racing import Race, WithdrawnError, race
 from analyzers.measure.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.measure.sampler import Announce, Sampler
@@ -215,13 +215,20 @@ class Trial:
         if not offered:
             row = not_measured(self._problem, DEFAULT, "unsupported", refused)
             return Result(problem=self._problem, rows=(row,), ended=f"unsupported: {refused}")
-        proposed = self._proposal.chosen(offered, {*self._known, *self._rows})
+        before = {*self._known, *self._rows}
+        proposed = self._proposal.chosen(offered, before)
         widely = len(proposed) < len(offered) and self._proposal.searches_widely(self._problem)
         entrants = self._entrants(offered if widely else proposed)
         if not entrants:
             return replace(self._known_result(offered[0]), offered=len(offered))
-        result = replace(self._raced(offered[0], entrants), offered=len(offered))
-        return replace(result, proposed_us=self._fastest(proposed)) if widely else result
+        further = None if widely else self._proposal.further(offered, before)
+        result = replace(self._raced(offered[0], entrants, further), offered=len(offered))
+        if not widely:
+            left_over = self._proposal.left_over(offered, self._rows) if further else 0
+            return replace(result, left_over=left_over)
+        times = {text: row.time_us for text, row in {**self._known, **self._rows}.items() if row.status == "ok"}
+        tried = self._proposal.tried(offered, {x: us for x, us in times.items() if us}, before)
+        return replace(result, proposed_us=self._fastest(tried))
 
     def _known_result(self, pick: Solution) -> Result:
         """The result of earlier races of this environment, where nothing is left to measure."""
@@ -240,7 +247,7 @@ class Trial:
             ended=KNOWN,
         )
 
-    def _raced(self, pick: Solution, entrants: Sequence[Solution]) -> Result:
+    def _raced(self, pick: Solution, entrants: Sequence[Solution], further: Further | None = None) -> Result:
         hot, cache = self._context.method.cache == "hot", self._context.cache_bytes
         least = bound_us(self._problem, self._context.facts, hot=hot, cache_bytes=cache)
         sampler = self._sampler()
@@ -248,10 +255,13 @@ class Trial:
         def take(solution: Solution) -> float:
             return self._context.steady(lambda: sampler.take(solution))
 
+        def following(firsts: Mapping[Solution, float | None]) -> Solution | None:
+            return further({x.text: us for x, us in firsts.items()}) if further else None
+
         ran: Race[Solution] | None = None
         ended = ""
         try:
-            ran = race(entrants, take, rules=self._context.method.rules, bound_us=least)
+            ran = race(entrants, take, rules=self._context.method.rules, bound_us=least, further=following)
         except (WithdrawnError, UnsettledError) as reason:
             ended = str(reason)
         except OutOfMemoryError as error:  # not even the operands fit: the problem is skipped, with its size

@@ -220,5 +220,8 @@ def test_records_replayed_are_held_out_and_counted(monkeypatch: pytest.MonkeyPat
     assert few["plans"] == pytest.approx(3 / 12)
     assert few["lost"] == few["worst"] == pytest.approx(1.0), "10 µs where 5 is possible"
     assert few["gpu"] < whole["gpu"] < 1
+    assert {k: table.raced("heuristic", 3)[k] for k in ("plans", "lost")} == {k: few[k] for k in ("plans", "lost")}
+    others = table.in_other_orders(3, 0)["other_orders"]
+    assert [x["plans"] for x in others] == [1.0] * proposers.ORDERS, "too little is near to choose by"
     assert len(proposers.met([whole | {"strategy": "neighbours"}])) == 1
     assert json.dumps(few)
