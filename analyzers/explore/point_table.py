@@ -143,12 +143,14 @@ def build(
     others: Path | None = None,
 ) -> None:
     """Create the tables ``points`` and ``sums`` from the views that ``con`` has, with what is known of picks, findings
-    and another run's times (as of ``points_sql``).
+    and another run's times (Parquet, as of ``beside.keep``).
     """
     survey(con, run)
     hold(con)
-    with points_sql(con, compared, findings, others) as sql:
+    with points_sql(con, compared, findings) as sql:
         con.execute(f"create or replace table points as {sql}")
+    if others is not None:
+        set_beside(con, "points", others)
     con.execute(f"create or replace table sums as {sums()}")
 
 
@@ -300,10 +302,8 @@ def _repeated(con: duckdb.DuckDBPyConnection) -> str:
     return _REPEATED if some else _NONE_REPEATED
 
 
-CHANGED = """
-    select hash(problem) as h from picked_ union select hash(problem) from found_
-    union select hash(problem) from moved_"""
-"""The hashes of the problems that picks, findings and another run's times are known of, within ``points_sql``."""
+CHANGED = "select hash(problem) as h from picked_ union select hash(problem) from found_"
+"""The hashes of the problems that picks and findings are known of, within ``points_sql``."""
 
 
 @contextmanager
@@ -311,10 +311,9 @@ def points_sql(
     con: duckdb.DuckDBPyConnection,
     compared: pd.DataFrame | None = None,
     findings: pd.DataFrame | None = None,
-    others: Path | None = None,
 ) -> Iterator[str]:
     """The SQL of ``points`` over ``bases``, ``places`` and ``peaks``, while it can be run: with picks
-    (``picks.compare``), findings (``found``) and a comparison with another run (Parquet, as of ``beside.keep``).
+    (``picks.compare``) and findings (``found``), without another run's times.
     """
     for name, frame, columns in (("picked_", compared, COMPARED), ("found_", findings, FOUND)):
         if frame is None:
@@ -322,15 +321,30 @@ def points_sql(
             con.execute(f"create or replace temp view {name} as select {nothing} limit 0")
         else:
             con.register(name, frame[list(columns)].astype(dict(columns)))
-    elsewhere = """
-        select null::varchar as problem, null::double as here_us, null::double as other_us, null::varchar as moved
-        limit 0"""
-    if others is not None:
-        elsewhere = f"from read_parquet({sql_text(others)})"
-    con.execute(f"create or replace temp view moved_ as {elsewhere}")
     yield _POINTS
-    for name in ("picked_", "found_", "moved_"):
+    for name in ("picked_", "found_"):
         con.unregister(name)
+
+
+def set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> None:
+    """Set another run's times (Parquet, as of ``beside.keep``) in a table with the columns of ``points``.
+
+    Of several rows of a problem, one per file that measured it, one has them.
+    """
+    con.execute(
+        f"""create or replace temp table moved_ as
+            select min(id) as id, any_value(here_us) as here_us, any_value(other_us) as other_us,
+                   any_value(moved) as moved
+            from (select id, hash(problem) as h from {points})
+            join (select * exclude (problem), hash(problem) as h from read_parquet({sql_text(others)})) using (h)
+            group by h"""
+    )
+    con.execute(
+        f"""update {points} as p set here_us = o.here_us, other_us = o.other_us, change = o.other_us / o.here_us - 1,
+                                     moved = o.moved
+            from moved_ o where o.id = p.id"""
+    )
+    con.execute("drop table moved_")
 
 
 def _facts(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
@@ -609,9 +623,6 @@ timed as (
               when per_call_us is not null
               then least(per_call_us * coalesce(traced_us / nullif(held_us, 0), 1), traced_us) end as loss_us
   from known),
-others_ as (  -- of several rows of a problem, one per file that measured it, one has them
-  select min(id) as id, any_value(here_us) as here_us, any_value(other_us) as other_us, any_value(moved) as moved
-  from moved_ join bases using (problem) group by problem),
 placed as (
   select t.*, coalesce(s.file, '–') as file, s.device, traced_us is not null or s.own as own,
          least(x.peak_tflops, t.intensity * s.hbm_gbs / 1e3) as roof_tflops
@@ -637,6 +648,6 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
        coalesce(own, true) as own, f_us, b_us, sibling_us, best_us / sibling_us as sibling_ratio, m, n, k, batch,
        source_id,
-       measured, o.here_us, o.other_us, o.other_us / o.here_us - 1 as change, o.moved
-from placed left join others_ o using (id)
+       measured, null::double as here_us, null::double as other_us, null::double as change, null::varchar as moved
+from placed
 """

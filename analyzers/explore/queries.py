@@ -432,7 +432,7 @@ def families(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 6) -
 def movers(
     con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 15, *, only: str | None = None
 ) -> pd.DataFrame:
-    """Problems of both runs whose weighed time changed most: ``id, label, here_us, other_us, change_us``.
+    """Problems of both runs whose weighed time changed most: ``id, label, calls, here_us, other_us, change_us``.
 
     ``only``: those that ``moved`` so (``slower``).
     """
@@ -440,7 +440,7 @@ def movers(
     if only is not None:
         where, parameters = f"{where} and moved = ?", [*parameters, only]
     return con.execute(
-        f"""select id, label, here_us, other_us, coalesce(calls, 1) * (other_us - here_us) as change_us
+        f"""select id, label, calls, here_us, other_us, coalesce(calls, 1) * (other_us - here_us) as change_us
             from points where {where} and other_us > 0 and here_us > 0
             order by abs(change_us) desc, id limit {most}""",
         parameters,
@@ -448,13 +448,13 @@ def movers(
 
 
 def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """``problems, faster, slower`` (there, as ``logparse diff`` counts them), ``here_us, there_us`` (weighed by calls),
-    of the problems that have a time of one kind in both runs.
+    """``problems, faster, slower`` (there, as ``logparse diff`` counts them), ``called`` (how many have calls),
+    ``here_us, there_us`` (weighed by calls), of the problems that have a time of one kind in both runs.
     """
     where, parameters = condition(con, chosen)
     return (
         con.execute(
-            f"""select count(*) as problems, count(*) filter (moved = 'faster') as faster,
+            f"""select count(*) as problems, count(calls) as called, count(*) filter (moved = 'faster') as faster,
                    count(*) filter (moved = 'slower') as slower,
                    sum(coalesce(calls, 1) * here_us) as here_us, sum(coalesce(calls, 1) * other_us) as there_us
                 from points where {where} and other_us > 0 and here_us > 0""",

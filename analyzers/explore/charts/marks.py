@@ -118,7 +118,9 @@ def log_axis(values: pd.Series) -> dict[str, Any]:
     return log_axis_over(float(known.max()) / float(known.min()) if len(known) else 1.0)
 
 
-def log_axis_over(ratio: float) -> dict[str, Any]:
-    """The same of values whose largest is ``ratio`` times the smallest."""
-    steps = {"dtick": 1} if ratio > 300 else {"dtick": "D2"} if ratio > 10 else {"nticks": 8}
+def log_axis_over(ratio: float, most: float = 300) -> dict[str, Any]:
+    """The same of values whose largest is ``ratio`` times the smallest; up to ``most`` times it has ticks within a
+    decade.
+    """
+    steps = {"dtick": 1} if ratio > most else {"dtick": "D2"} if ratio > 10 else {"nticks": 8}
     return {"type": "log", **steps, "tickformat": ",~r"}

@@ -17,6 +17,10 @@ MOST = 40
 SAMPLES = 200
 
 
+_NUMBERED = 50
+"""Times the smallest, up to which there is room for numbers within a decade."""
+
+
 def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None, title: str = "") -> Figure:
     """A row per solution, the fastest on top: samples as a strip, else the file's interval, else one point.
 
@@ -41,8 +45,10 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None, ti
     spread = max(times) / min(times) if times else 1.0
     shared = axis_look(theme)
     # Close ones fill the width, so that samples and intervals can be distinguished; else zero is in sight.
-    linear: dict[str, Any] = {"type": "linear", "rangemode": "tozero" if spread > 2 else "normal", "nticks": 8}
-    across = log_axis_over(spread) if spread > 20 else linear
+    alone = spread == 1 and all(x.samples_us is None and x.max_us is None for x, _ in timed)
+    mode = "tozero" if spread > 2 or alone else "normal"
+    linear: dict[str, Any] = {"type": "linear", "rangemode": mode, "nticks": 8}
+    across = log_axis_over(spread, most=_NUMBERED) if spread > 20 else linear
     unit = {**shared["title"], "text": "time of one call (µs)" + (", logarithmic" if spread > 20 else "")}
     hidden = len(best) - len(order)
     spaces = _workspaces(rows, names)

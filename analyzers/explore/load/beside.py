@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
-
 from logparse.errors import StoreError
 from logparse.store import Store, open_store
+from logparse.text import sql_text
 
 if TYPE_CHECKING:
     from analyzers.proof.diff import Diff
@@ -53,6 +52,6 @@ def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
 def keep(found: Diff, folder: Path) -> Path:
     """The file in the folder that holds the comparison: ``problem, here_us, other_us, moved`` where both have times."""
     path = folder / "others.parquet"
-    rows = found.table("ratio is not null").select(["problem", "a_us", "b_us", "state"])
-    pq.write_table(rows.rename_columns(["problem", "here_us", "other_us", "moved"]), path)
+    rows = "select problem, a_us as here_us, b_us as other_us, state as moved from compared where ratio is not null"
+    found.con.execute(f"copy ({rows}) to {sql_text(path)} (format parquet)")
     return path

@@ -8,6 +8,7 @@ all that the first view needs; the analyzers' results come later, at a lower pri
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -64,8 +65,10 @@ _MB, _ROWS_PER_MB = 300, 20_000
 """DuckDB's memory limit: so much, and a megabyte per so many measurements.  A store of 193,590 problems (649,000
 measurements) is read within it as fast as without; 400 MB were too few for 4.5 million.
 """
-_BESIDE_ANALYSIS, _EVERY_ROW = 0.6, 1.5
-"""The part of it that the judge takes, whose findings stay in memory meanwhile; and where all rows change."""
+_COMPARISON, _BESIDE_ANALYSIS, _EVERY_ROW = 0.5, 0.6, 1.5
+"""The part of it that the judge takes for a comparison, which makes tables outside DuckDB too; for its rows, while the
+findings stay in memory; and where all rows change.
+"""
 _ROWS = 30_720
 """Rows that one thread takes at a time: by default 122,880, which leaves the second core nothing to do."""
 _OFTEN, _PLAIN = ("label",), " using compression uncompressed"
@@ -84,6 +87,7 @@ def main(job: Mapping[str, Any]) -> None:
     """What a child runs: a line of JSON on standard output for each step.  Never raises."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the page, and the page ends its readers
     pa.set_memory_pool(pa.system_memory_pool())  # the other pools hold on to what was freed
+    gc.set_threshold(200_000)  # as of the program: findings are many objects that stay
     with contextlib.suppress(BrokenPipeError), _reports() as reports:  # the page has ended
         for step, text in _steps(Job(**job)):
             print(json.dumps((step, text)), file=reports, flush=True)
@@ -150,11 +154,16 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _database(
-    con: duckdb.DuckDBPyConnection, path: Path, run: str, points: str, more: Mapping[str, str] = MappingProxyType({})
+    con: duckdb.DuckDBPyConnection,
+    path: Path,
+    run: str,
+    points: str,
+    more: Mapping[str, str] = MappingProxyType({}),
+    others: Path | None = None,
 ) -> None:
     """The tables that the page asks, as a file of DuckDB: compressed, opened in no time, and in memory by parts.
 
-    ``more``: queries over ``points`` that are tables, too.
+    ``more``: queries over ``points`` that are tables, too; ``others``: another run's times, as of ``set_beside``.
     """
     con.execute(f"attach {sql_text(path)} as out_ (row_group_size {_ROWS})")
     con.execute("set disabled_optimizers = 'build_side_probe_side'")  # it might hash the rows, and so lose their order
@@ -165,6 +174,8 @@ def _database(
         typed = ", ".join(f"{x} {kind}{_PLAIN if x in _OFTEN else ''}" for x, kind, *_ in columns)
         con.execute(f"create table out_.{name} ({typed})")
         con.execute(f"insert into out_.{name} {sql}", given)
+    if others is not None:
+        point_table.set_beside(con, "out_.points", others)
     for name, sql in {"sums": queries.sums("{points}"), **more}.items():
         con.execute(f"create table out_.{name} as {sql.format(points='out_.points', texts='out_.texts')}")
     con.execute("reset disabled_optimizers")
@@ -189,14 +200,16 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     store, folder = open_store(job.url), Path(job.folder)
     known = json.loads((folder / "run.json").read_text())
     run, settings = str(known["run"]), Settings(target=job.target)
-    analysis = analyse(store, run, settings)
     others = None
-    if known["other"]:
+    if known["other"]:  # before the findings fill the memory
+        with store.reading("measurements") as con:  # of this process's one DuckDB, in which the two are compared
+            _limit(con, _COMPARISON)
         url, other = known["other"]
         others = keep(compared(store, run, open_store(url), other), folder)
+    analysis = analyse(store, run, settings)
     try:
         time, weighed = _judged(store, folder, analysis, others)
-    except duckdb.OutOfMemoryException:  # beside another run every row may change
+    except duckdb.OutOfMemoryException:  # where a pick is known of most problems, most rows change
         for begun in folder.glob(f"{JUDGED}*"):
             begun.unlink()
         time, weighed = _judged(store, folder, analysis, others, every=True)
@@ -234,7 +247,7 @@ def _judged(
     with _connect(store, _EVERY_ROW if every else _BESIDE_ANALYSIS) as con:
         con.execute(f"set threads = {1 if every else 2}")
         con.execute(f"attach {sql_text(folder / FIRST)} as first_ (read_only)")
-        with point_table.points_sql(con, analysis.compared, analysis.found, others) as points:
+        with point_table.points_sql(con, analysis.compared, analysis.found) as points:
             con.execute(f"create table changed_ as {point_table.CHANGED}")
             if not every:
                 point_table.narrow(con, "memory", "from changed_")
@@ -245,7 +258,7 @@ def _judged(
                 con.execute(f"create table new_ as select * from ({points}) where hash(problem) in (from changed_)")
                 judged = _JUDGED
             con.execute("set preserve_insertion_order = true")
-            _database(con, folder / JUDGED, run, judged, queries.FOLDED)
+            _database(con, folder / JUDGED, run, judged, queries.FOLDED, others)
         con.execute(f"attach {sql_text(folder / JUDGED)} as judged_ (read_only)")
         weighed = {(problem, analyzer): us for problem, analyzer, us in con.execute(_WEIGHED).fetchall()}
         return compared_time(con, run, "judged_.points"), weighed
@@ -253,17 +266,18 @@ def _judged(
 
 def _connect(store: Store, part: float = 1.0) -> duckdb.DuckDBPyConnection:
     con = store.connect()
-    (count,) = con.execute("select count(*) from measurements").fetchall()[0]
-    for setting in (
-        "threads = 2",
-        f"memory_limit = '{part * (_MB + count // _ROWS_PER_MB):.0f}MB'",
-        "preserve_insertion_order = false",
-        "enable_progress_bar = false",
-    ):
-        con.execute(f"set {setting}")
+    _limit(con, part)
+    con.execute("set preserve_insertion_order = false")
+    con.execute("set enable_progress_bar = false")
     con.execute(f"attach ':memory:' as work (row_group_size {_ROWS})")
     con.execute("set search_path = 'work,memory'")
     return con
+
+
+def _limit(con: duckdb.DuckDBPyConnection, part: float) -> None:
+    (count,) = con.execute("select count(*) from measurements").fetchall()[0]
+    con.execute("set threads = 2")
+    con.execute(f"set memory_limit = '{part * (_MB + count // _ROWS_PER_MB):.0f}MB'")
 
 
 if __name__ == "__main__":

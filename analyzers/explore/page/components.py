@@ -331,10 +331,12 @@ def comparison(
     if not totals["problems"]:
         return [] if finished else [html.P("Reading: the two runs are being compared …")]
     noun = "problem has" if totals["problems"] == 1 else "problems have"
+    once = "" if totals["called"] else " (each counted once: the store has no calls of them)"
     made: list[object] = [
         html.H2(verdict_of(totals)),
         html.P(
-            f"{int(totals['problems']):,} {noun} a time in both runs; faster and slower: beyond {NOISE:.0%} and noise."
+            f"{int(totals['problems']):,} {noun} a time in both runs{once}; "
+            f"faster and slower: beyond {NOISE:.0%} and noise."
         ),
     ]
     if len(worst):
@@ -343,7 +345,7 @@ def comparison(
                 [
                     dcc.Link(printable(x["label"]), href=replace(chosen, problem=x["id"]).url()),
                     f" {duration(x['here_us'])} → {duration(x['other_us'])} ({x['other_us'] / x['here_us'] - 1:+.1%}), "
-                    f"{duration(x['change_us'])} more per run",
+                    f"{duration(x['change_us'])} more per {'run' if x['calls'] > 0 else 'call'}",
                 ]
             )
             for x in worst.to_dict("records")

@@ -20,6 +20,7 @@ from flask.testing import FlaskClient
 
 from analyzers.explore.charts.palette import LIGHT
 from analyzers.explore.load.beside import beside, compared, keep
+from analyzers.explore.page import components
 from analyzers.explore.page.address import tunnel
 from analyzers.explore.page.app import SQL_SECONDS, application
 from analyzers.explore.page.data import PageData, Pages
@@ -28,7 +29,7 @@ from analyzers.explore.page.table import csv, records
 from analyzers.explore.page.views import clicked, draw
 from analyzers.explore.plain_text import solution_name
 from analyzers.explore.point_table import build
-from analyzers.explore.queries import changes, over
+from analyzers.explore.queries import changes, movers, over
 from analyzers.explore.selection import Selection, from_url
 from logparse.errors import LogparseError, StoreError
 from logparse.ingest import record
@@ -237,13 +238,25 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
         assert (data.run, data.other) == ("before", "after")
         assert data is pages.of(from_url(both.replace("compare&", "regret&", 1))), "read once"
         assert "5.86 ms → 11.2 ms (+91.5%): 1 faster, 1 slower" in found
-        assert "3 problems have a time in both runs" in found
-        assert "5.46 ms → 10.9 ms (+100.0%), 5.46 ms more per run" in found
+        assert "3 problems have a time in both runs (each counted once: the store has no calls of them)" in found
+        assert "5.46 ms → 10.9 ms (+100.0%), 5.46 ms more per call" in found
         with data.cursor() as con:
             files = con.execute("select distinct file from points").fetchall()
         assert files == [("before.HIP.fdb.txt",)], "other runs' measurements are no rows of this one"
     finally:
         pages.close()
+
+
+@pytest.mark.parametrize(("calls", "unit"), [(2.0, "200 µs more per run"), (None, "100 µs more per call")])
+def test_what_a_problem_lost_is_per_run_only_where_its_calls_are_known(
+    example_points: pd.DataFrame, calls: float | None, unit: str
+) -> None:
+    points = example_points.head(1).assign(calls=calls, here_us=100.0, other_us=200.0, change=1.0, moved="slower")
+    with over(points.astype({"calls": "float64"})) as con:
+        totals, worst = changes(con, Selection()), movers(con, Selection())
+    made = str(components.comparison("after", totals, worst, Selection(), finished=True, choice=True))
+    assert unit in made
+    assert ("counted once" in made) == (calls is None)
 
 
 @pytest.mark.parametrize("open_run", ["before", "after"])
@@ -261,7 +274,7 @@ def test_compare_joins_an_unknown_layout_as_diff_does(tmp_path: Path, open_run: 
     with store.connect() as con:
         build(con, "before", others=keep(found, tmp_path))
         shown = changes(con, Selection())
-    assert (shown["problems"], shown["faster"], shown["slower"]) == (2, 2, 0)
+    assert (shown["problems"], shown["called"], shown["faster"], shown["slower"]) == (2, 0, 2, 0)
     assert (shown["here_us"], shown["there_us"]) == (200.0, 120.0)
 
 
