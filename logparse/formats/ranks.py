@@ -31,6 +31,7 @@ for all where only the marks are to be taken off.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -59,17 +60,25 @@ _SPACED = rf"(?:\[rank\d{{1,6}}\]:|\d{{1,6}}:(?= )|{WORKER}(?= )|{_CONTAINER})"
 _BAR = r"[^|\n]{0,80}\d{1,3}%\|[^|\n]{0,200}\| \d+/\d+ \[[^\]\n]{1,80}\](?=.)"
 _BEFORE = rf"(?:> |[ ]{{0,6}}\d{{1,9}}\t|[^\t\n]{{1,80}}\t[^\t\n]{{1,80}}\t(?={_CLOCK} )|(?:[^\r]*\r(?=[^\r]))+|{_BAR})"
 """What stands before a line that was quoted, numbered, downloaded from GitHub, or written behind a progress bar."""
-MARK = regex(
-    rf"{_BOM}{_BEFORE}?(?:{_STAMP})?"
-    rf"(?:(?P<rank>{_TIGHT}|{_SPACED} ?)(?:{_CLOCK} )?|(?P<file>{_FILE})(?:\d{{1,12}}:)?)?"
-)
+_SENT_BY = rf"(?:{_STAMP})?(?:(?P<rank>{_TIGHT}|{_SPACED} ?)(?:{_CLOCK} )?|(?P<file>{_FILE})(?:\d{{1,12}}:)?)?"
+MARK = regex(f"{_BOM}{_BEFORE}?{_SENT_BY}")
 """A bare ``[0]:`` is no mark: rows of hipblaslt-bench begin so."""
+
+
+_USUAL = regex(_BOM + _SENT_BY)
+
+
+def mark_of(text: str) -> re.Match[str]:
+    """The mark at a line's start, which may be empty.  Most lines have nothing of what ``_BEFORE`` looks for."""
+    unusual = text.startswith(">") or "\t" in text or "%|" in text or "\r" in text
+    match = (MARK if unusual else _USUAL).match(text)
+    assert match is not None
+    return match
 
 
 def mark_length(line: bytes) -> int:
     """Length of the mark at a line's start; 0 without a mark."""
-    match = MARK.match(line.decode("latin-1"))  # a character per byte; marks are of ASCII
-    return 0 if match is None else match.end()
+    return mark_of(line.decode("latin-1")).end()  # a character per byte; marks are of ASCII
 
 
 class _Ranked:
@@ -89,8 +98,7 @@ class _Ranked:
         return False
 
     def take(self, line: Line) -> Outcome | None:
-        match = MARK.match(line.text)
-        assert match is not None  # it may be empty
+        match = mark_of(line.text)
         mark, rank = match[0], (match["rank"] or match["file"] or "").rstrip() if self._apart else ""
         reader = self._readers.get(rank)
         ours = any(marker in line.text for marker in self._markers)
