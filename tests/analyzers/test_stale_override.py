@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from analyzers import stale_override
@@ -108,4 +108,5 @@ def test_versions_are_spelled_more_or_less_fully(name: str, one: str, other: str
 @given(st.sampled_from(stale_override.NAMES), st.from_regex(r"[0-9a-z]{1,4}([.+-][0-9a-z]{1,4}){0,3}", fullmatch=True))
 def test_a_text_is_the_same_as_itself_and_its_beginning(name: str, text: str) -> None:
     assert same(name, text, text)
+    assume(name != "hip_version" or not text.isdecimal())  # digits alone are a whole HIP version
     assert same(name, text, text + (":5" if name == "arch" else ".5"))
