@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -269,6 +270,18 @@ def test_what_a_tenth_of_the_plans_loses_is_that_of_the_record(strategy: str, su
         found = mine[strategy, min(count for name, count in mine if name == strategy)]
         cells += [percent(found["gpu"], 2), percent(found["lost"], 2), percent(found["worst"])]
     assert f"| `{strategy}` | {' | '.join(cells)} |" in text("docs/proposers.md")
+
+
+def test_what_a_search_on_a_gpu_loses_is_that_of_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    compared = importlib.import_module("searched").compared
+    found = record("searched-fprops")
+    for way in ("held out", "from nothing"):
+        row = compared(found["results"]["all"], found["results"][way])
+        shares = [percent(row[x], y) for x, y in (("plans", 1), ("gpu", 2), ("lost", 2), ("worst", 1),
+                                                  ("lost_by_winners", 2), ("worst_by_winners", 1))]  # fmt: skip
+        cells = " | ".join([f"{found['seconds'][way]:.1f} s", *shares])
+        assert f"| `neighbours`, {way} | {cells} |" in text("docs/proposers.md")
 
 
 def test_rank_correlations_of_the_regret_are_those_of_the_record() -> None:

@@ -1,0 +1,237 @@
+"""What ``replay --propose neighbours`` finds on a GPU, against all plans of cuDNN in the same session.
+
+    python benchmarks/searched.py [--direction F B W] [--per-model 7] [--wheels DIR] [--smoke]
+
+BF16 convolutions of torchvision's models at batch 32, as ``gpu_replay.py wgrads --of-models`` samples them, are raced
+three times, each time by new processes:
+
+* ``all``: every plan, the truth of the other two.
+* ``held out``: a tenth of the plans, proposed by the records of an earlier day (``fprops-models-*`` …), of which a
+  problem learns nothing of its own models, nor what another model has of the same problem.
+* ``from nothing``: as ``logparse replay --propose neighbours`` on an empty store; at least 16 plans per problem, and it
+  learns from what it has measured itself.  A tenth of the problems is searched widely here.
+
+PyTorch's own settings race along, as in a replay, but only cuDNN's plans count, which are all that a proposer leaves out.
+``lost`` is what the fastest of the tried plans take more than the fastest of all, by the times of ``all``; ``worst`` is
+that of one problem; ``winners`` are both for the plans that won the race itself, whose times vary too.  ``plans``: the
+share that ran.  ``gpu``: the time of all executions, from the samples, as a share of 16 samples of every plan.  Wall
+times hold everything, the start of the worker and PyTorch's settings too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gzip
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from gpu_replay import KINDS, unpack_wheels
+from inputs import model_convolutions
+from proposers import RECORDS, Case, Narrow, latest, near_of, recorded
+
+from analyzers.measure.backend import Place
+from analyzers.measure.device_workers import LocalDevice
+from analyzers.measure.proposer import EVERYTHING, Experience, Proposal
+from analyzers.measure.racing import Rules
+from analyzers.measure.results import Method, Result, environment_key
+from analyzers.measure.sampler import executions
+from analyzers.measure.scheduler import Limits, Outcome, Propose, Scheduler
+from logparse.model import Problem
+
+Raced: TypeAlias = Mapping[str, Any]
+"""A problem of the record, its rows as ``[solution, status, time_us, samples_us]``."""
+_CHECKS = 3
+"""Executions of a finalist that are no samples: one of the check, two of the check for faults."""
+
+
+def main() -> int:
+    """Race three times, write the record, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--direction", nargs="+", choices=tuple(KINDS), default=list(KINDS))
+    parser.add_argument("--per-model", type=int, default=7, help="problems of each model")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--backend", nargs="+", default=["torch", "cudnn"])
+    parser.add_argument("--results", default=str(Path(__file__).parent / "results"))
+    parser.add_argument("--wheels", help="folder of wheels to put on the path")
+    parser.add_argument("--budget", type=float, help="seconds of each race")
+    parser.add_argument("--smoke", action="store_true", help="a few problems, to see that it works")
+    parser.add_argument("--table", nargs="+", default=[], metavar="RECORD", help="print the table of records instead")
+    options = parser.parse_args()
+    if options.table:
+        for path in options.table:
+            print("\n".join(table(json.loads(gzip.decompress(Path(path).read_bytes())))))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        unpack_wheels(options.wheels, folder)
+        for direction in options.direction:
+            record = _measured(options, direction)
+            print("\n".join([str(_written(options, record)), *table(record)]), flush=True)
+    return 0
+
+
+def _measured(options: argparse.Namespace, direction: str) -> dict[str, Any]:
+    models = model_convolutions(direction, options.per_model, options.seed)
+    problems = list(models)[: 4 if options.smoke else None]
+    learned = latest(RECORDS[f"{direction} of models"])
+    ways: Mapping[str, Way] = {
+        "all": _All(),
+        "held out": _HeldOut(models, recorded(learned)[0]),
+        "from nothing": _FromNothing(),
+    }
+    raced = {name: _raced(options, problems, way) for name, way in ways.items()}
+    return {
+        "record": "searched",
+        "direction": direction,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "seed": options.seed,
+        "smoke": options.smoke,
+        "learned": learned.name,
+        "environment": dict(next((x.facts for x in raced["all"][0] if x.facts), {})),
+        "seconds": {name: seconds for name, (_, seconds) in raced.items()},
+        "results": {name: [_kept(x, models[x.problem]) for x in results] for name, (results, _) in raced.items()},
+    }
+
+
+def _written(options: argparse.Namespace, record: Mapping[str, Any]) -> Path:
+    device = str(record["environment"].get("device", "unknown")).replace(" ", "-")
+    kind = f"searched-{KINDS[record['direction']]}{'-smoke' if options.smoke else ''}"
+    path = Path(options.results) / f"{kind}-{device}-{record['date'][:10]}.json.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(json.dumps(record).encode(), mtime=0))
+    return path
+
+
+# ------------------------------------------------------------------------------------------------ what is proposed
+
+
+class _All:
+    """Every solution."""
+
+    def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal:
+        return EVERYTHING
+
+    def take(self, result: Result) -> None:
+        """Nothing is learned."""
+
+
+class _HeldOut:
+    """A tenth of the plans, from ``cases`` of other models."""
+
+    def __init__(self, models: Mapping[Problem, tuple[str, ...]], cases: Sequence[Case]) -> None:
+        self._models, self._cases, self._spare = models, cases, 0
+        self._tenth = max(1, int(sum(len(x.times_us) for x in cases) / len(cases) / 10))
+
+    def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal:
+        near = near_of(Case(problem, {}, frozenset(self._models[problem])), self._cases)
+        least, spare = self._tenth, self._spare
+        return Narrow(proposer="neighbours", least=least, share=0.0, near=tuple(near), problem=problem, spare=spare)
+
+    def take(self, result: Result) -> None:
+        self._spare += result.left_over
+
+
+class _FromNothing:
+    """What a replay proposes whose store holds no measurement."""
+
+    def __init__(self) -> None:
+        self._experience = Experience("neighbours")
+        self.propose: Propose = self._experience.proposal
+
+    def take(self, result: Result) -> None:
+        self._experience.add(result.facts, environment_key(result.facts), result.problem, result.rows)
+        self._experience.spend(result.left_over)
+
+
+Way: TypeAlias = _All | _HeldOut | _FromNothing
+
+
+def _raced(options: argparse.Namespace, problems: Sequence[Problem], way: Way) -> tuple[list[Result], float]:
+    """The results of a replay without confirmations, and its wall time (s)."""
+    results: list[Result] = []
+
+    def sink(outcome: Outcome, device: str) -> None:
+        if isinstance(outcome, Result):
+            way.take(outcome)
+            results.append(outcome)
+
+    method, device = Method(limit=10_000, seed=options.seed, processes=0), LocalDevice(Place(device=options.device))
+    scheduler = Scheduler(options.backend, [device], method, Limits(budget_s=options.budget), sink, propose=way.propose)
+    started = time.monotonic()
+    scheduler.run(problems)
+    return results, time.monotonic() - started
+
+
+# ------------------------------------------------------------------------------------------------ what came out
+
+
+def compared(truth: Sequence[Raced], results: Sequence[Raced]) -> dict[str, Any]:
+    """Shares and losses of the plans that ran in ``results``, by the times of all of them in ``truth``."""
+    every = {x["problem"]: {y[0]: y[2] for y in plans_of([x])} for x in truth}
+    tried = [(x, us := every[x["problem"]], {y[0]: y[2] for y in plans_of([x]) if y[0] in us}) for x in results]
+    found = [(min(us[y] for y in mine), us[min(mine, key=mine.__getitem__)], min(us.values())) for _, us, mine in tried]
+    least_us = sum(best for _, _, best in found)
+    ratios = [us / best for us, _, best in found]
+    worst = max(range(len(ratios)), key=ratios.__getitem__)
+    return {
+        "problems": len(found),
+        "plans": sum(len(mine) for _, _, mine in tried) / sum(map(len, every.values())),
+        "gpu": sum(map(_gpu_us, plans_of(results))) / sum(map(_whole_us, plans_of(truth))),
+        "lost": sum(us for us, _, _ in found) / least_us - 1,
+        "lost_by_winners": sum(us for _, us, _ in found) / least_us - 1,
+        "worst": ratios[worst] - 1,
+        "worst_by_winners": max(us / best for _, us, best in found) - 1,
+        "worst_problem": tried[worst][0]["label"],
+        "above_3_percent": sum(x > 1.03 for x in ratios),
+    }
+
+
+def table(record: Mapping[str, Any]) -> list[str]:
+    """A line for each way."""
+    results, seconds = record["results"], record["seconds"]
+    return [
+        f"{record['direction']} {line(name, seconds[name], compared(results['all'], results[name]))}"
+        for name in results
+    ]
+
+
+def line(way: str, seconds: float, row: Mapping[str, Any]) -> str:
+    """A row as text."""
+    shares = f"plans {row['plans']:6.1%}  gpu {row['gpu']:6.2%}  lost {row['lost']:6.2%}  worst {row['worst']:6.1%}"
+    winners = f"winners {row['lost_by_winners']:6.2%} {row['worst_by_winners']:6.1%}"
+    return f"{way:12} {row['problems']:4} problems {seconds:6.1f} s  {shares}  {winners}  {row['worst_problem']}"
+
+
+def plans_of(raced: Sequence[Raced]) -> list[Sequence[Any]]:
+    """The rows of cuDNN's plans that ran."""
+    rows = [row for x in raced for row in x["rows"]]
+    return [row for row in rows if row[0].startswith("cudnn:") and row[1] == "ok" and row[2]]
+
+
+def _gpu_us(row: Sequence[Any]) -> float:
+    """What the samples of a plan and the checks before them ran."""
+    return sum(executions(x) * x for x in row[3]) + _CHECKS * float(row[2])
+
+
+def _whole_us(row: Sequence[Any]) -> float:
+    """The same with all samples."""
+    return (Rules().rounds[-1] * executions(row[2]) + _CHECKS) * float(row[2])
+
+
+def _kept(result: Result, models: Sequence[str]) -> dict[str, Any]:
+    rows = [[x.solution.text, x.status, x.time_us, x.samples_us] for x in result.rows]
+    best = result.best.text if result.best else None
+    about = {"problem": result.problem.text, "label": result.problem.label, "models": models, "best": best}
+    return about | {"seconds": result.seconds, "ended": result.ended, "left_over": result.left_over, "rows": rows}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
