@@ -11,7 +11,7 @@ three times, each time by new processes:
 * ``from nothing``: as ``logparse replay --propose neighbours`` on an empty store; at least 16 plans per problem, and it
   learns from what it has measured itself.  A tenth of the problems is searched widely here.
 
-PyTorch's own settings race along, as in a replay, but only cuDNN's plans count, which are all that a proposer leaves out.
+PyTorch's own settings race along, as in a replay, but only cuDNN's plans count: proposers leave out no other.
 ``lost`` is what the fastest of the tried plans take more than the fastest of all, by the times of ``all``; ``worst`` is
 that of one problem; ``winners`` are both for the plans that won the race itself, whose times vary too.  ``plans``: the
 share that ran.  ``gpu``: the time of all executions, from the samples, as a share of 16 samples of every plan.  Wall
