@@ -21,7 +21,7 @@ from logparse.model import Evidence, Finding
 from logparse.output.answer import typed
 from logparse.store import Store
 from logparse.store.database import shared_database
-from logparse.text import counted, sql_text
+from logparse.text import counted, short_path, sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,6 +44,8 @@ BY_LEVEL = ("trace", "hints", "info", "api")
 AT_EXIT = ("profile", "extended_profile")
 BEYOND_LEVEL = ("bench", *AT_EXIT)
 """Categories that only HIPBLASLT_LOG_MASK can switch on; LEVEL, once set to anything, disables them."""
+_NAMED = 3
+"""Files that are named where many are meant."""
 FEW = 0.5
 """A process with less than this share of the median calls may have been killed or started late."""
 
@@ -209,10 +211,18 @@ def _ends(logs: _Logs) -> Iterator[Remark]:
 
 
 def _silent(logs: _Logs) -> Iterator[Remark]:
-    for path, _, empty, silent in logs.lacking:
-        if silent:
-            why = "is empty" if empty else "holds no line of a format that is known: nothing of it is counted"
-            yield f"{path} {why}", {"path": path}
+    """One remark for all empty files and one for all unknown ones: a folder of sources may hold hundreds."""
+    for empty in (True, False):
+        paths = [path for path, _, is_empty, silent in logs.lacking if silent and is_empty == empty]
+        if not paths:
+            continue
+        listed = ", ".join(map(short_path, paths[:_NAMED])) + " …" * (len(paths) > _NAMED)
+        if empty:
+            message = f"{counted(len(paths), 'empty file')}: {listed}"
+        else:
+            message = f"nothing is counted of {counted(len(paths), 'file')}, of which no line could be read: {listed}"
+            message += ". Is a log among them? `logparse formats` lists what is read"
+        yield message, {"paths": tuple(paths)}
 
 
 def _ranks(logs: _Logs) -> Iterator[Remark]:

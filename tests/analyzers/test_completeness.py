@@ -109,9 +109,19 @@ def test_times_of_an_unknown_problem_are_remarked() -> None:
 def test_a_file_of_nothing() -> None:
     units = {"call_lines": 0, "message_lines": 0, "measurement_lines": 0, "fact_lines": 0}
     t = tables(sources=[{"source_id": "x", "run": "r", "path": "empty.csv"} | units])
-    assert "empty.csv holds no line of a format that is known" in said(t)
-    assert "empty.csv is empty" in said(replace(t, sources=t.sources.assign(bytes=0)))
+    assert said(t).startswith("nothing is counted of 1 file, of which no line could be read: empty.csv. Is a log")
+    assert said(replace(t, sources=t.sources.assign(bytes=0))) == "1 empty file: empty.csv"
     assert said(replace(t, sources=t.sources.assign(fact_lines=3))) == ""
+
+
+def test_many_unknown_files_are_one_remark() -> None:
+    units = {"call_lines": 0, "message_lines": 0, "measurement_lines": 0, "fact_lines": 0}
+    rows = [{"source_id": f"{i}", "run": "r", "path": f"{i:03}.py", "bytes": 9} | units for i in range(120)]
+    assert said(tables(sources=rows)).startswith(
+        "nothing is counted of 120 files, of which no line could be read: 000.py, 001.py, 002.py …. Is"
+    )
+    empty = [row | {"bytes": 0} for row in rows[:2]]
+    assert said(tables(sources=empty + rows[2:])).splitlines()[0] == "2 empty files: 000.py, 001.py"
 
 
 @pytest.mark.parametrize(
