@@ -115,8 +115,8 @@ def test_a_file_of_nothing() -> None:
 
 
 def test_many_unknown_files_are_one_remark() -> None:
-    units = {"call_lines": 0, "message_lines": 0, "measurement_lines": 0, "fact_lines": 0}
-    rows = [{"source_id": f"{i}", "run": "r", "path": f"{i:03}.py", "bytes": 9} | units for i in range(120)]
+    units: dict[str, object] = dict.fromkeys(("call_lines", "message_lines", "measurement_lines", "fact_lines"), 0)
+    rows = [units | {"source_id": f"{i}", "run": "r", "path": f"{i:03}.py", "bytes": 9} for i in range(120)]
     assert said(tables(sources=rows)).startswith(
         "nothing is counted of 120 files, of which no line could be read: 000.py, 001.py, 002.py …. Is"
     )
