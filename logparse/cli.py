@@ -132,7 +132,7 @@ def recommend(
         query_cost_us=query_cost_us,
         same_build=same_build,
         min_saving_us=min_saving,
-        floor_share=parse_share(min_gain, "--min-gain"),
+        floor_share=parse_share(min_gain, "--min-gain", most=1.0),
         confirmed_only=confirmed,
         max_rows=max_rows,
         family_regret=parse_share(family_regret, "--family-regret"),

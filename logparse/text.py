@@ -11,8 +11,8 @@ from itertools import takewhile
 from logparse.errors import UsageError
 
 
-def parse_share(text: str, option: str = "") -> float:
-    """``3%`` or ``0.03`` as a share.
+def parse_share(text: str, option: str = "", most: float = math.inf) -> float:
+    """``3%`` or ``0.03`` as a share of at most ``most``.
 
     Raises UsageError, which names the option, also for 1 or more without ``%``: 3 may mean 3 % or 300 %.
     """
@@ -24,6 +24,8 @@ def parse_share(text: str, option: str = "") -> float:
         value = -1.0
     if not 0 <= value < (float("inf") if percent else 1.0):
         raise UsageError(f"{option} {text}: give a share such as 3% or 0.03".lstrip())
+    if value > most:
+        raise UsageError(f"{option} {text}: at most {most:.0%}".lstrip())
     return value
 
 

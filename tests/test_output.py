@@ -340,6 +340,12 @@ def test_what_may_mean_percent_or_a_hundred_times_as_much_is_refused(text: str) 
         parse_share(text, "--min-gain")
 
 
+def test_a_share_above_the_most_is_refused() -> None:
+    assert parse_share("100%", "--min-gain", most=1.0) == 1.0
+    with pytest.raises(UsageError, match=r"^--min-gain 101%: at most 100%$"):
+        parse_share("101%", "--min-gain", most=1.0)
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -88,20 +88,25 @@ TOO_LITTLE = "saves less than was asked for"
 
 def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] | None = None) -> Recommendation:
     """Run every analyzer, or these, and rank what they find by time saved per run; unknown last, by loss per call."""
+    least = _least(settings)
     judged = judgement(tables, settings.floor_share)
     chosen = ANALYZERS if analyzers is None else analyzers
-    found = completed((x for analyzer in chosen for x in analyzer.find(tables, settings)), tables, judged)
+    found = completed((x for analyzer in chosen for x in analyzer.find(tables, least)), tables, judged)
     remarks = [x for x in found if x.problem is None]
     of_run = _of_run([x for x in found if x.problem is not None], tables)
     about = told_once([_placed(x, unplaced(tables)) for x in of_run], tables.links)
     weighed, total = in_the_job(about, tables), gpu_us(tables)
     reasons = [_why_left_out(x, settings, judged) for x in weighed]
-    stands = _instead([_with_share(x, total) for x, why in zip(weighed, reasons, strict=True) if why is None], tables)
-    kept = sorted(stands, key=rank)
+    stands = [_with_share(x, total) for x, why in zip(weighed, reasons, strict=True) if why is None]
+    kept = sorted(_instead(stands, tables), key=rank)
     unchanged = {(x.problem, x.analyzer, x.message) for x in kept}
     alone = sorted((x for x in about if (x.problem, x.analyzer, x.message) in unchanged), key=rank)
-    rows = compare(tables, settings)
+    rows = compare(tables, least)
     most = ceiling(rows, kept, tables, settings, judged)
+    if least != settings:  # what can be gained at most does not depend on what was asked for
+        held = judgement(tables, least.floor_share)
+        other = _instead([x for x in weighed if _why_left_out(x, least, held) is None], tables)
+        most = max(most, ceiling(rows, other, tables, settings, held), key=lambda x: x.saving_us)
     planned = plan(_to_plan(tables), run=tables.run)
     own = tables.sources[tables.sources["run"] == tables.run]
     actions = _actions(alone, most.default_us, tables, settings)
@@ -125,6 +130,13 @@ def recommend(tables: Tables, settings: Settings, analyzers: Sequence[Analyzer] 
         counted=int(own[["call_lines", "measurement_lines"]].sum().sum()),
         untimed=_untimed(kept, actions, tables, settings),
     )
+
+
+def _least(settings: Settings) -> Settings:
+    """The settings with gates that are no higher than the usual ones."""
+    usual = Settings()
+    floor = min(settings.floor_share, usual.floor_share)
+    return replace(settings, floor_share=floor, min_saving_us=usual.min_saving_us)
 
 
 def _actions(
@@ -340,10 +352,11 @@ def action(finding: Finding) -> str:
 
 
 def _why_left_out(finding: Finding, settings: Settings, judged: Judgement) -> str | None:
-    if not judged.keeps(finding):
-        return NOT_CONFIRMED
-    before = pre_us(finding)
-    if before is not None and finding.per_call_us is not None and finding.per_call_us < settings.floor_share * before:
+    before, gain = pre_us(finding), finding.per_call_us
+    small = before is not None and gain is not None and gain < settings.floor_share * before
+    if not judged.keeps(finding):  # samples may well show a gain, of less than was asked for
+        return BELOW_FLOOR if small and finding.p is not None and (finding.per_call_low_us or 0) > 0 else NOT_CONFIRMED
+    if small:
         return BELOW_FLOOR
     if finding.saving_us is not None and finding.saving_us < settings.min_saving_us:
         return TOO_LITTLE

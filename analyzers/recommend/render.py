@@ -140,7 +140,7 @@ def confidence_lines(recommendation: Recommendation) -> list[str]:
     out = [f"confidence {word}: {meaning}" for word, meaning in CONFIDENCE.items() if word in used]
     if tested:
         out.append(
-            f"tested: {tested:,} confirmations, {judged.kept:,} hold a gain above {judged.floor:.0%} "
+            f"tested: {tested:,} confirmations, {judged.kept:,} are more than {judged.floor:.0%} faster "
             f"(Benjamini–Hochberg over all of them: at most {judged.rate:.0%} of these are false)"
         )
     return out

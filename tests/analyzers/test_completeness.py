@@ -107,7 +107,7 @@ def test_times_of_an_unknown_problem_are_remarked() -> None:
 
 
 def test_a_file_of_nothing() -> None:
-    units = {"call_lines": 0, "message_lines": 0, "measurement_lines": 0, "fact_lines": 0}
+    units: dict[str, object] = dict.fromkeys(("call_lines", "message_lines", "measurement_lines", "fact_lines"), 0)
     t = tables(sources=[{"source_id": "x", "run": "r", "path": "empty.csv"} | units])
     assert said(t).startswith("nothing is counted of 1 file, of which no line could be read: empty.csv. Is a log")
     assert said(replace(t, sources=t.sources.assign(bytes=0))) == "1 empty file: empty.csv"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from analyzers.analyzer import Settings, Tables
+from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.gpu_time import STEPS, STEPS_US
 from analyzers.evidence.picks import compare
 from analyzers.measure.plan import cost_s
@@ -184,3 +184,21 @@ def test_verdicts() -> None:
     assert unknown == [
         "ceiling: unknown: no search has timed what runs and other solutions; no call has a time in any file"
     ]
+
+
+def test_the_ceiling_does_not_depend_on_what_is_asked_for() -> None:
+    """A measured gain of 75 % that only a finding compares was no part of it above ``--min-gain 75%``."""
+    evidence = Evidence(certainty="measured", now_us=80.0)
+    known = Finding(
+        analyzer="slow-wrw", message="", problem=W, per_call_us=60.0, calls=5, saving_us=300.0, evidence=evidence
+    )
+    only = [Analyzer(name="slow-wrw", about="", find=lambda tables, settings: [known])]
+    t = tables(
+        workload=[work(ONE, 10), work(W.text, 5)],
+        measurements=[measurement(ONE, "Default", 9.0), measurement(ONE, "hipblaslt:1", 8.0)],
+    )
+    usual = recommend(t, Settings(), only)
+    assert (len(usual.findings), usual.ceiling.saving_us) == (1, 310.0)
+    for asked in (Settings(floor_share=0.8), Settings(min_saving_us=301.0)):
+        found = recommend(t, asked, only)
+        assert (found.findings, found.ceiling) == ((), usual.ceiling)

@@ -67,7 +67,7 @@ def test_what_does_not_confirm_is_left_out() -> None:
     assert not result.findings
     assert set(result.left_out) <= {NOT_CONFIRMED}
     by_a_hair = ([100.0] * 12, [98.0] * 12)  # surely faster, and less than the floor
-    assert recommend(confirmed(*by_a_hair), Settings()).left_out == {NOT_CONFIRMED: 1}
+    assert recommend(confirmed(*by_a_hair), Settings()).left_out == {BELOW_FLOOR: 1}
     assert len(recommend(confirmed(*by_a_hair), Settings(floor_share=0.01)).findings) == 1
 
 
