@@ -11,7 +11,6 @@ import contextlib
 import gc
 import json
 import os
-import signal
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -85,7 +84,6 @@ their order, and to order them would take twice as long as all else.
 
 def main(job: Mapping[str, Any]) -> None:
     """What a child runs: a line of JSON on standard output for each step.  Never raises."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the page, and the page ends its readers
     pa.set_memory_pool(pa.system_memory_pool())  # the other pools hold on to what was freed
     gc.set_threshold(200_000)  # as of the program: findings are many objects that stay
     with contextlib.suppress(BrokenPipeError), _reports() as reports:  # the page has ended

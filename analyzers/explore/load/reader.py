@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -112,7 +113,14 @@ def _sweep() -> None:
 
 
 def _started(job: Job) -> subprocess.Popen[str]:
-    """A module's own process: to DuckDB a program without a file (``-c``) is interactive, and gets progress bars."""
+    """A module's own process: to DuckDB a program without a file (``-c``) is interactive, and gets progress bars.
+
+    Ctrl-C is blocked from its first instruction on: this process ends it, and an interrupted import prints a traceback.
+    """
     command = [sys.executable, "-m", _CHILD, json.dumps(asdict(job))]
     known = {**os.environ, **_GIVEN_BACK, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=known)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a process inherits what is blocked
+    try:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=known)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -24,6 +24,7 @@ import pytest
 pytest.importorskip("dash", reason="the extra `explore` is not installed")
 
 from analyzers.explore.load import child
+from analyzers.explore.load.job import BEGUN, KEPT
 from analyzers.explore.load.reader import Reading, _locked, _sweep
 from analyzers.explore.page import app, serve
 from analyzers.explore.page.data import PageData
@@ -70,6 +71,17 @@ def test_what_a_library_prints_is_no_step(capfd: pytest.CaptureFixture[str]) -> 
         print('["ready", ""]', file=reports, flush=True)
     os.write(1, b"as before")
     assert capfd.readouterr() == ('["ready", ""]\nas before', "50%")
+
+
+def test_ctrl_c_does_not_end_a_reader_while_it_starts(sampled: Store) -> None:
+    """It is sent to all processes of a terminal, and a reader that imported printed a traceback."""
+    reading = Reading(sampled.url)
+    try:
+        reading._process.send_signal(signal.SIGINT)
+        assert next(reading.steps())[0] in (BEGUN, KEPT)
+    finally:
+        reading.close()
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ()), "this process still takes it"
 
 
 class Stepwise(Reading):
