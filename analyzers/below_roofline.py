@@ -14,6 +14,7 @@ from typing import Any
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.efficiency import ENOUGH, efficiencies
+from analyzers.evidence.joins import calls_of
 from analyzers.evidence.picks import compare
 from logparse.model import Evidence, Finding, problem_from_text
 
@@ -31,11 +32,12 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     if len(rows):
         known = compare(tables, settings)
         rows = rows[~rows["problem"].isin(known.loc[known["tried"] > 1, "problem"])]
-    return [_finding(row) for row in rows.to_dict("records")]
+    run = calls_of(tables, rows["problem"])  # a trace may be of a few steps of a job whose log counts all
+    return [_finding(row, run.get(str(row["problem"]), int(row["calls"]))) for row in rows.to_dict("records")]
 
 
-def _finding(row: Mapping[Hashable, Any]) -> Finding:
-    now, least, within, calls = (float(row[name]) for name in ("now_us", "least_us", "within_us", "calls"))
+def _finding(row: Mapping[Hashable, Any], calls: int) -> Finding:
+    now, least, within = (float(row[name]) for name in ("now_us", "least_us", "within_us"))
     reach = (
         f"{row['comparable']} comparable problems of the trace reach {row['reach']:.0%}"
         if row["comparable"] >= ENOUGH
@@ -47,7 +49,7 @@ def _finding(row: Mapping[Hashable, Any]) -> Finding:
         problem=problem_from_text(str(row["problem"])),
         message=f"takes {now:,.1f} µs per call, {allowed}; {reach}",
         per_call_us=now - within,
-        calls=int(calls),
+        calls=calls,
         saving_us=(now - within) * calls,
         evidence=Evidence(
             now_us=now,

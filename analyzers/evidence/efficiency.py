@@ -41,7 +41,7 @@ def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame
 
     Columns ``problem, source_id, device, calls, total_us, now_us`` (per call), ``least_us`` (the roofline),
     ``comparable`` (how many problems it is held against), ``reach`` (the efficiency taken to be within reach),
-    ``within_us`` and ``far``.  ``calls`` are those of the run.
+    ``within_us`` and ``far``.  ``calls`` are those of the traces.
     """
     if not kernels["problem"].notna().any():
         return _NONE

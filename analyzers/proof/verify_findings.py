@@ -20,8 +20,8 @@ from analyzers.evidence.stored_confirmations import by_winner
 from analyzers.overrides.lint import facts_of_run
 from analyzers.proof.diff import FAIL_ON
 from analyzers.proof.timings import BASES, kernels_of, main_pick, timings
-from analyzers.proof.verify import Effect, Move, Outcome, Verification, expected_us, run_us, signs
-from logparse.model import ConvProblem, problem_from_text
+from analyzers.proof.verify import Effect, Move, Outcome, Verification, expected_us, run_us, same_solution, signs
+from logparse.model import ConvProblem, problem_from_text, solution_from_text
 
 
 def in_any_layout(text: str) -> str:
@@ -36,7 +36,8 @@ def verify_findings(before: Tables, after: Tables, findings: pd.DataFrame, fail_
     """Compare the run ``after`` with what the findings of ``before`` (view ``findings``) promised to save.
 
     Of several findings on one problem the largest saving is the promise.  Which of them the user acted on is not known:
-    it fails when a problem got slower than ``fail_on`` allows, when no kernel changed, and at what a log complains of.
+    it fails when a problem got slower than ``fail_on`` allows, when no problem runs what was proposed (or, where no log
+    names that, another kernel), and at what a log complains of.
     """
     promised = _promised(before, findings)
     sides = _Side(before), _Side(after)
@@ -67,7 +68,9 @@ class _Side:
     def __init__(self, tables: Tables) -> None:
         calls = calls_by_problem(tables.workload)
         self.calls = {str(x): count_of(n) for x, n in calls.items()}
-        self.kernels = {**kernels_of(tables), **{str(x): str(pick) for x, pick in main_pick(tables).items()}}
+        self.picks = {str(x): str(pick) for x, pick in main_pick(tables).items()}
+        self.kernels = {**kernels_of(tables), **self.picks}
+        self.rocblas = facts_of_run(tables).get("rocblas_version", "")
         rows = timings(tables)
         columns = (rows["problem"], rows["basis"], rows["time_us"])
         self.times = {(str(p), str(b)): float(t) for p, b, t in zip(*columns, strict=True)}
@@ -86,6 +89,15 @@ class _Side:
     def ran(self, texts: Sequence[str]) -> str | None:
         names = sorted({self.kernels[text] for text in texts if text in self.kernels})
         return " | ".join(names) or None
+
+    def runs(self, texts: Sequence[str], intended: object) -> bool | None:
+        """Whether the logs name this solution for all of the texts; None where they name none of its library."""
+        solution = solution_from_text(intended) if isinstance(intended, str) and ":" in intended else None
+        picks = [solution_from_text(self.picks[text]) for text in texts if text in self.picks]
+        if solution is None or not picks:
+            return None
+        same = [same_solution(solution, pick, self.rocblas) for pick in picks]
+        return all(same) if any(same) or all(x.library == solution.library for x in picks) else None
 
     def count(self, texts: Sequence[str]) -> int | None:
         known = [n for text in texts if (n := self.calls.get(text)) is not None]
@@ -116,7 +128,7 @@ def _outcome(
         intended=_intended(finding),
         before=before.ran([text]),
         after=after.ran(same),
-        effect=_effect(before.ran([text]), after.ran(same), bool(same)),
+        effect=_effect(before.ran([text]), after.ran(same), bool(same), after.runs(same, finding.get("solution"))),
         move=move,
         basis=basis,
         before_us=old,
@@ -138,9 +150,14 @@ def _intended(finding: Mapping[str, object]) -> str:
     return next((text for text in remedies if isinstance(text, str) and text), "")
 
 
-def _effect(before: str | None, after: str | None, called: bool) -> Effect:
+def _effect(before: str | None, after: str | None, called: bool, proposed: bool | None) -> Effect:
+    """``proposed``: whether the logs name the proposed solution after; None: they do not show it."""
     if not called:
         return "not called"
+    if proposed:
+        return "applied"
+    if proposed is False and before != after:
+        return "not applied"
     if before is None or after is None:
         return "unknown"
     return "changed kernel" if before != after else "unchanged kernel"
@@ -161,5 +178,7 @@ def _failures(outcomes: Sequence[Outcome], complaints: Sequence[str], unpromised
             yield f"{outcome.label}: slower, {outcome.before_us:.4g} to {outcome.after_us:.4g} µs"
     if not outcomes:
         yield f"nothing was promised: {unpromised}"
-    elif not any(outcome.effect == "changed kernel" for outcome in outcomes):
-        yield "no problem of a finding runs another kernel than before"
+    elif not any(outcome.effect in ("applied", "changed kernel") for outcome in outcomes):
+        other = any(outcome.effect == "not applied" for outcome in outcomes)
+        what = "the solution that was proposed" if other else "another kernel than before"
+        yield f"no problem of a finding runs {what}"

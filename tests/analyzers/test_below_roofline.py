@@ -62,6 +62,14 @@ def test_held_against_comparable_problems() -> None:
     assert "5 comparable problems of the trace reach 80%" in one.message
 
 
+def test_calls_are_those_of_the_run_not_of_the_steps_that_a_trace_is_of() -> None:
+    """`capture --trace` traces a few steps of a job whose log counts all of them."""
+    whole = [work(p.text, 20, calls_from="bench") for p in LARGE]
+    [one] = found(replace(planted(), workload=tables(workload=whole).workload))
+    assert one.per_call_us is not None
+    assert (one.calls, one.saving_us) == (20, pytest.approx(20 * one.per_call_us))
+
+
 def test_what_all_reach_is_no_finding() -> None:
     assert found(traced([(p, least(p) / 0.2) for p in LARGE])) == []
 

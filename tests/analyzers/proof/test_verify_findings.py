@@ -12,7 +12,7 @@ from analyzers.proof.render import verify_frame, verify_lines
 from analyzers.proof.verify import run_us
 from analyzers.proof.verify_findings import in_any_layout, verify_findings
 from logparse.model import ConvProblem
-from tests.analyzers.build import message, tables, work
+from tests.analyzers.build import call, message, tables, work
 from tests.analyzers.example import F, W, gemm
 
 NHWC = dict.fromkeys(("in_layout", "weights_layout", "out_layout"), "NHWC")
@@ -64,6 +64,24 @@ def test_what_was_intended_is_the_solution_where_the_finding_names_one() -> None
     assert {x.problem: x.intended for x in found.outcomes} == {W.text: "torch:layout=NHWC", F.text: "suboptimal-pick"}
     old = verify_findings(BEFORE, BEFORE, findings((W, 3000.0)).assign(advice="keep it in channels_last"))
     assert [x.intended for x in old.outcomes] == ["keep it in channels_last"]
+
+
+@pytest.mark.parametrize(
+    ("ran", "effect", "ok"),
+    [("91077", "applied", True), ("91033", "unchanged kernel", False), ("5", "not applied", False)],
+)
+def test_where_a_log_names_the_pick_only_the_proposed_solution_counts(ran: str, effect: str, ok: bool) -> None:
+    problem = gemm(1)
+
+    def logged(label: str, index: str) -> Tables:
+        calls = [call(problem.text, count=3, solution=f"hipblaslt:{index}") | {"run": label}]
+        return tables(label, calls=calls, workload=[work(problem.text, 3, run=label)])
+
+    columns = ["run", "analyzer", "problem", "saving_us", "per_call_us", "solution"]
+    promised = pd.DataFrame([("a", "suboptimal-pick", problem.text, 30.0, 10.0, "hipblaslt:91077")], columns=columns)
+    found = verify_findings(logged("a", "91033"), logged("b", ran), promised)
+    assert [x.effect for x in found.outcomes] == [effect]
+    assert found.ok == ok
 
 
 def test_slower_unchanged_and_gone() -> None:
