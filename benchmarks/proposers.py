@@ -7,6 +7,7 @@
   plans that refused to run are left out.
 * ``cudnn F of models`` …: the same for convolutions of torchvision's models (``results/fprops-models-*`` …, made by
   ``gpu_replay.py wgrads --of-models --direction F``).
+* ``torch F`` … ``torch W of models``: the settings of PyTorch in the same records, at most seven per problem.
 * ``hipblaslt (simulated)``: 2,226 solutions a problem with planted times: tiles, waves and split-K make them smooth in
   the sizes, and cliffs (a solution that is slow wherever a size has some remainder) are drawn on top.  The problems are
   the GEMMs of language models of nine widths.
@@ -33,6 +34,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import json
 import math
 import random
@@ -55,6 +57,8 @@ from analyzers.measure.trial import REFERENCE
 from logparse.model import ConvProblem, Problem, Solution, problem_from_text, solution_from_text
 
 RESULTS = Path(__file__).parent / "results"
+SETTINGS = "torch"
+"""The library whose solutions are settings of PyTorch."""
 _KINDS = {"F": "fprops", "B": "dgrads", "W": "wgrads"}
 RECORDS = {**_KINDS, **{f"{direction} of models": f"{kind}-models" for direction, kind in _KINDS.items()}}
 """Kinds of the records."""
@@ -87,11 +91,13 @@ def latest(kind: str) -> Path:
     return max(RESULTS.glob(f"{kind}-NVIDIA-*.json.gz"), key=lambda path: path.name[-len("2026-11-21.json.gz") :])
 
 
-def recorded(path: Path) -> tuple[list[Case], list[dict[str, Any]]]:
-    """The problems of a record with the cuDNN plans that ran; its results, with these alone."""
+def recorded(path: Path, library: str = "cudnn") -> tuple[list[Case], list[dict[str, Any]]]:
+    """The problems of a record with the solutions of a library that ran; its results, with these alone."""
     found: dict[str, dict[str, Any]] = {}
     for result in _record(str(path))["results"]:
-        rows = [x for x in result["rows"] if x["status"] == "ok" and x["solution"].startswith("cudnn:")]
+        rows = [
+            x for x in result["rows"] if x["status"] == "ok" and solution_from_text(x["solution"]).library == library
+        ]
         if len(rows) > 1:
             found[result["problem"]] = result | {"rows": rows}
     problems = {text: problem_from_text(text) for text in found}
@@ -343,11 +349,14 @@ class Table:
 
 def rows_of(table: Table, counts: Sequence[int], seed: int) -> Iterator[dict[str, Any]]:
     """Every strategy at every count."""
+    if SETTINGS in table.name:
+        yield table.raced("neighbours", Proposal.least)
+        return
     yield table.screened()
     for count in sorted({*counts, table.tenth}):
         for name in ("neighbours", "portfolio", "heuristic"):
             row = table.raced(name, count)
-            searched = name == "neighbours" and count == table.tenth and "cudnn" in table.name
+            searched = name == "neighbours" and count in (table.tenth, Proposal.least) and "cudnn" in table.name
             yield row | (table.in_other_orders(count, seed) if searched else {})
         yield table.row("library's order", count, library_order(count))
         yield table.row("nearest alone", count, nearest_alone(count))
@@ -394,9 +403,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def sources(seed: int, few: slice) -> Iterator[tuple[str, Sequence[Case], Sequence[Mapping[str, Any]]]]:
     """Name, cases and results of each record."""
-    for name, kind in RECORDS.items():
-        cases, results = recorded(latest(kind))
-        yield f"cudnn {name}", cases[few], results[few]
+    for library, (name, kind) in itertools.product(("cudnn", SETTINGS), RECORDS.items()):
+        cases, results = recorded(latest(kind), library)
+        yield f"{library} {name}", cases[few], results[few]
     planted = simulated(seed)[few]
     yield "hipblaslt (simulated)", planted, as_record(planted, seed)
 
@@ -410,7 +419,7 @@ def line(row: Mapping[str, Any]) -> str:
 def met(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Per record the count at which ``neighbours`` meets all targets, or what the closest one misses."""
     out = []
-    for name in dict.fromkeys(x["record"] for x in rows):
+    for name in dict.fromkeys(x["record"] for x in rows if SETTINGS not in x["record"]):
         mine = [x for x in rows if x["record"] == name and x["strategy"] == "neighbours"]
         good = [x for x in mine if _within(x)]
         if good:

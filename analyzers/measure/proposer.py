@@ -4,6 +4,7 @@ What each costs and loses: ``docs/proposers.md``.  The pick is always tried, and
 widely, so that a wrong model shows: the report states what the proposed solutions alone would have lost there.  Pure:
 the scheduler gives a worker what is near its problem.  Of cuDNN's plans only the first are proposed before the race;
 ``plan_search`` chooses each other one by the times so far, and plans that one problem did not need are left to others.
+Settings of PyTorch are few, but in benchmark mode each searches all plans by itself: ``CLOSE`` ones are proposed.
 """
 
 from __future__ import annotations
@@ -42,8 +43,12 @@ FIRST = 4
 """Plans of a search that are proposed before the race, the pick among them."""
 MOST = 2
 """A search takes at most so many times the plans that one problem has on average."""
+CLOSE = 1.05
+"""A setting is proposed where it took at most so many times as long as the fastest one of a near problem."""
 _SEARCHED = "cudnn"
 """The library whose solutions are searched: their names state engine and knobs."""
+_SETTINGS = "torch"
+"""The library whose solutions are settings of the whole program."""
 _BY_INDEX = frozenset({"hipblaslt", "rocblas"})
 _LAYOUT = re.compile(r"layout=\w+,stored,")
 
@@ -191,9 +196,14 @@ class Proposal:
 
     def _of_library(self, library: str, offered: Sequence[Solution], known: frozenset[str]) -> set[str]:
         proposer, count, near = proposer_named(self.proposer), self._count(offered), self._near(library)
-        if len(offered) <= count or self.proposer == "all" or (proposer.learns and len(near) < NEAR):
-            return {x.text for x in offered}
-        held = {x.text for x in offered if x.text in known}
+        everything = {x.text for x in offered}
+        held = everything & known
+        if self.proposer == "all" or (proposer.learns and len(near) < NEAR):
+            return everything
+        if library == _SETTINGS and proposer.searches:
+            return held if held - {offered[0].text} else held | _close(near)
+        if len(offered) <= count:
+            return everything
         order = (x.text for x in proposer.order(_hopeful(offered, near), near))
         if library == _SEARCHED and self._searched(offered):
             first = itertools.islice(dict.fromkeys([offered[0].text, *order]), FIRST)
@@ -219,6 +229,11 @@ class Proposal:
     def _far(self, other: Measured) -> float:
         here, there = coordinates(self.problem) if self.problem else None, coordinates(other.problem)
         return distance(here, there) if here and there else math.inf
+
+
+def _close(near: Sequence[Measured]) -> set[str]:
+    """The solutions that were about as fast as the fastest of a near problem."""
+    return {x for y in near[:NEAR] for x, us in y.times_us.items() if us <= CLOSE * min(y.times_us.values())}
 
 
 def _hopeful(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:

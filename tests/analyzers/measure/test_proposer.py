@@ -28,7 +28,7 @@ from analyzers.measure.replay import Options, Report, experience_of, history, re
 from analyzers.measure.results import Method, environment_key, measured, not_measured
 from analyzers.measure.trial import WorkerContext
 from logparse.errors import InputError
-from logparse.model import Measurement, Problem, Solution, solution_from_text
+from logparse.model import DEFAULT, Measurement, Problem, Solution, solution_from_text
 from tests.analyzers.measure.fakes import FAKE, NAME
 from tests.analyzers.measure.problems import gemm, named, store_of
 
@@ -77,6 +77,19 @@ def test_each_library_has_its_own_count() -> None:
     ways = [Solution("torch", f"way{i}") for i in range(4)]
     chosen = Proposal(proposer="heuristic", least=4, share=0).chosen([*ways, *OFFERED])
     assert texts(chosen) == texts([*ways, *OFFERED[:4]])
+
+
+def test_settings_that_were_slow_for_near_problems_are_not_tried() -> None:
+    """Few as they are: in benchmark mode each builds and times all plans by itself."""
+    ways = [DEFAULT, *(Solution("torch", x) for x in ("benchmark", "layout=NHWC", "layout=NHWC,stored"))]
+    times = {"Default": 20.0, "torch:benchmark": 15.0, "torch:layout=NHWC": 10.4, "torch:layout=NHWC,stored": 10.0}
+    proposal = Proposal(proposer="neighbours", near=near(times))
+    found = ["Default", "torch:layout=NHWC", "torch:layout=NHWC,stored"]
+    assert texts(proposal.chosen(ways)) == found
+    assert texts(replace(proposal, near=near(times | {"torch:benchmark": 10.4})).chosen(ways, found)) == found
+    assert texts(proposal.chosen(ways, ["Default"])) == found, "a time of the pick alone says nothing of the others"
+    assert len(replace(proposal, near=near(times, NEAR - 1)).chosen(ways)) == 4
+    assert len(replace(proposal, proposer="portfolio").chosen(ways)) == 4
 
 
 def test_two_layouts_are_taken_by_turns() -> None:
