@@ -1,4 +1,5 @@
-"""What is missing from a run's logs: mask bits, ends, ranks, and counts that disagree or may hold a call twice.
+"""What is missing from a run's logs, or went wrong in it: mask bits, ends, ranks, counts that disagree or may hold a
+call twice, and the errors that the libraries printed.
 
 All findings are about the run.  They cost nothing to compute, so ``status`` shows them and ``recommend`` puts them
 first: a ranking made from half a log is a wrong ranking.  DuckDB counts, over the views of a store or over DataFrames:
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from analyzers.analyzer import Analyzer, Settings, Tables
 from analyzers.evidence.double_counts import remarks_in
+from logparse.formats import library_errors
 from logparse.formats.miopen.log import SHARED
 from logparse.formats.traces.torch.records import ASSIGNED, BY_ORDER, UNREAD
 from logparse.model import Evidence, Finding
 from logparse.output.answer import typed
 from logparse.store import Store
 from logparse.store.database import shared_database
-from logparse.text import counted, short_path, sql_text
+from logparse.text import counted, short_path, shortened, sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,8 +46,8 @@ BY_LEVEL = ("trace", "hints", "info", "api")
 AT_EXIT = ("profile", "extended_profile")
 BEYOND_LEVEL = ("bench", *AT_EXIT)
 """Categories that only HIPBLASLT_LOG_MASK can switch on; LEVEL, once set to anything, disables them."""
-_NAMED = 3
-"""Files that are named where many are meant."""
+_NAMED, _LONGEST = 3, 200
+"""Files that are named where many are meant; characters of a library's error that are shown."""
 FEW = 0.5
 """A process with less than this share of the median calls may have been killed or started late."""
 
@@ -94,6 +96,13 @@ _MESSAGES = f"""
     where run = $run and (text in ({sql_text(UNREAD)}, {sql_text(SHARED)}) or contains(text, {sql_text(_TORN)}))
     group by all order by all"""
 _OF_CUBLAS = "select distinct source_id from process_messages where run = $run and starts_with(function, 'cublas')"
+_ERRORS = f"""
+    select text, cast(sum(count) as bigint) as count from process_messages
+    where run = $run and category in ({sql_text(library_errors.ERROR)}, {sql_text(library_errors.WARNING)})
+    group by text order by count desc, text"""
+_PRINTED_ONCE = f"""
+    select distinct text from process_messages
+    where run = $run and category = {sql_text(library_errors.NOTE)} order by text"""
 _RANKS = """
     select calls_from, pid, cast(sum(calls) as bigint) as calls from workload
     where run = $run and pid is not null and calls_from is not null
@@ -156,7 +165,7 @@ class _Logs:
 
 
 def _found(logs: _Logs) -> list[Finding]:
-    out = [*_mask(logs), *_ends(logs), *_silent(logs), *_ranks(logs), *_profile(logs), *_counted(logs)]
+    out = [*_errors(logs), *_mask(logs), *_ends(logs), *_silent(logs), *_ranks(logs), *_profile(logs), *_counted(logs)]
     out += [*_shared_buffer(logs), *_assigned(logs), *_without_inputs(logs), *_without_problem(logs)]
     return [Finding(analyzer=NAME, message=message, evidence=_evidence(details)) for message, details in out]
 
@@ -165,6 +174,24 @@ def _evidence(details: Mapping[str, object]) -> Evidence:
     source = details.get("source_id")
     others = {name: value for name, value in details.items() if name != "source_id"}
     return Evidence(source_id=None if source is None else str(source), details=others)
+
+
+def _errors(logs: _Logs) -> Iterator[Remark]:
+    """What the libraries printed by themselves: texts of one meaning together, those of unknown meaning apart."""
+    rows = logs.rows(_ERRORS)
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for text, count in rows:
+        groups.setdefault(library_errors.meaning(text) or "", []).append((text, count))
+    for why, found in sorted(groups.items(), key=lambda group: (not group[0], -group[1][0][1], group[1][0][0])):
+        [first], count = shortened([found[0][0]], _LONGEST), sum(count for _, count in found)
+        of = f" of {len(found):,} texts" if len(found) > 1 else ""
+        yield f"{first!r} ({counted(count, 'line')}{of})" + (f": {why}" if why else ""), {"lines": count}
+    if rows and (variables := [text for (text,) in logs.rows(_PRINTED_ONCE)]):
+        yield (
+            "rocBLAS prints errors of products once per process, so their number is not that of the calls: "
+            f"{' '.join(f'{name}=1' for name in variables)} prints all",
+            {"variables": tuple(variables)},
+        )
 
 
 def _mask(logs: _Logs) -> Iterator[Remark]:
@@ -317,4 +344,6 @@ def _without_problem(logs: _Logs) -> Iterator[Remark]:
         )
 
 
-ANALYZER = Analyzer(name=NAME, about="what a run's logs lack: mask bits, cut ends, missing ranks", find=find)
+ANALYZER = Analyzer(
+    name=NAME, about="what a run's logs lack: mask bits, cut ends, missing ranks; library errors", find=find
+)

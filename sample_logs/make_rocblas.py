@@ -147,10 +147,38 @@ def launches() -> list[str]:
     ]
 
 
+def errors() -> list[str]:
+    """What the libraries print by themselves, among the job's own lines."""
+    once = (
+        "This message will be only be displayed once, unless the ROCBLAS_VERBOSE_{}_ERROR environment variable is set."
+    )
+    return [
+        "step 1",
+        "rocBLAS error: No hipBLASLt solution found",
+        once.format("HIPBLASLT"),
+        "",
+        "rocBLAS warning: hipBlasLT failed, falling back to tensile. ",
+        once.format("TENSILE"),
+        "[rank1]: hipBLASLt error: Heuristic Fetch Failed!",
+        'rocblaslt error: Cannot read "TensileLibrary_lazy_gfx1201.dat": No such file or directory',
+        'rocblaslt error: Could not load "TensileLibrary_lazy_gfx1201.dat"',
+        "rocBLAS warning: One or more problem overrides failed to load from: /job/rocblas_override.csv",
+        "rocBLAS error from hip error code: 'hipErrorNoBinaryForGpu':209",
+        "MIOpen Error: node7:/MIOpen/src/sqlite_db.cpp:224: Internal error while accessing SQLite database: "
+        "attempt to write a readonly database",
+        'the manual states: "rocBLAS error: Cannot read" means that a file is missing; rocBLAS errors are rare',
+    ]
+
+
 def main() -> None:
     """Write all files."""
     OUT.mkdir(exist_ok=True)
-    for name, lines in (("trace.log", trace()), ("bench_output.txt", bench()), ("launches.txt", launches())):
+    for name, lines in (
+        ("errors.log", errors()),
+        ("trace.log", trace()),
+        ("bench_output.txt", bench()),
+        ("launches.txt", launches()),
+    ):
         (OUT / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
 
 

@@ -346,6 +346,12 @@ OVERRIDE_FORMAT = OverrideFormat(
     key=key,
     tried=lambda rows, facts: rows[::-1],
     reported=reported,
+    signs=(
+        (
+            "rocBLAS warning: One or more problem overrides failed to load",
+            "rocBLAS did not take rows of the override table, or found none in it",
+        ),
+    ),
     writer=rocblas.WRITER,
     merging=Merging(
         header=lambda name, data: (),

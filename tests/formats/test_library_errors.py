@@ -1,0 +1,72 @@
+"""What rocBLAS, hipBLASLt and MIOpen print by themselves: the sample, real lines, prose, and what is remarked."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzers.analyzer import Settings
+from analyzers.completeness import find, missing
+from analyzers.evidence.runs import tables_to_analyse
+from analyzers.proof.verify import signs
+from logparse.formats import library_errors
+from logparse.formats.library_errors import ERROR, WARNING, meaning
+from logparse.ingest import ingest
+from logparse.store import Store
+from tests.conftest import SAMPLES
+
+LOG = SAMPLES / "rocblas" / "errors.log"
+
+
+def test_the_sample(store: Store) -> None:
+    [result] = ingest([str(LOG)], store, run="r")
+    assert (result.format, result.units["message"], result.units["reject"]) == ("library-errors", 10, 0)
+    assert result.units["foreign"] == 3, "a line of the job, prose, and the mark of a rank"
+    rows = store.sql("select category, function, count(*) as n from messages group by all order by all")
+    assert list(rows.itertuples(index=False, name=None)) == [
+        ("library_error", "MIOpen", 1),
+        ("library_error", "hipBLASLt", 3),
+        ("library_error", "rocBLAS", 2),
+        ("library_note", "rocBLAS", 2),
+        ("library_warning", "rocBLAS", 2),
+    ]
+
+
+def test_status_and_recommend_state_what_they_mean(store: Store) -> None:
+    ingest([str(LOG)], store, run="r")
+    lines = missing(store)
+    assert lines == [x.message for x in find(tables_to_analyse(store, "r"), Settings())]
+    [fallback] = [x for x in lines if "falling back" in x]
+    assert fallback.startswith("'rocBLAS warning: hipBlasLT failed, falling back to tensile.' (1 line): rocBLAS ran")
+    [kernels] = [x for x in lines if "Cannot read" in x]
+    assert "(2 lines of 2 texts): the library's kernels for this GPU are not where" in kernels
+    assert lines[-1].endswith("ROCBLAS_VERBOSE_HIPBLASLT_ERROR=1 ROCBLAS_VERBOSE_TENSILE_ERROR=1 prints all")
+    assert [x for x in lines if x.endswith("(1 line)")], "a text of unknown meaning is stated alone"
+
+
+def test_verify_reports_rows_that_rocblas_did_not_take(store: Store) -> None:
+    ingest([str(LOG)], store, run="r")
+    assert list(signs(tables_to_analyse(store, "r"))) == [
+        "rocBLAS did not take rows of the override table, or found none in it (1 times)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "category", "means"),
+    [
+        ("hipBLASLt error: Heuristic Fetch Failed!", ERROR, "found no kernel"),
+        ("rocBLAS error: hipBLASLt default heuristic fetch failed!", ERROR, "found no kernel"),
+        ("hipBLASLt error: Cannot find specified solution index!", ERROR, "of another build"),
+        ("rocBLAS warning: No Tensile solution found for XF32, fall back to FP32", WARNING, "ran in FP32"),
+        ("rocBLAS error: No Tensile solution found, but exception thrown for { a_type }", ERROR, "a product failed"),
+        ("rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat: Illegal seek", ERROR, "kernels"),
+        ("rocblaslt warning: No paths matched /opt/rocm/lib/*gfx906*co. Make sure that", WARNING, "kernels"),
+        ("MIOpen Error: /MIOpen/src/hipoc/hipoc_program.cpp:304: Code object build failed.", ERROR, "compile"),
+        ("MIOpen Error: sqlite_db.cpp:224: Internal error while accessing SQLite database", ERROR, "MIOPEN_USER_DB"),
+        ("MIOpen Error: ../src/ocl/tensorocl.cpp:1404: ", ERROR, None),
+    ],
+)
+def test_texts_of_the_sources(text: str, category: str, means: str | None) -> None:
+    [message] = library_errors.read(text).records
+    assert getattr(message, "category") == category  # noqa: B009 - a record of any kind
+    why = meaning(text)
+    assert (why is None) if means is None else (why is not None and means in why)
