@@ -16,6 +16,7 @@ from tests.conftest import sized
 SETTINGS = {
     "VGPU_ARCH": "gfx942:sramecc+:xnack-",
     "VGPU_CUS": "304",
+    "VGPU_COMPUTE": "0",  # the key is asked, not what a kernel computes
     "MIOPEN_ENABLE_LOGGING_CMD": "1",
     "MIOPEN_LOG_LEVEL": "6",
     "MIOPEN_DEBUG_GCN_ASM_KERNELS": "0",
@@ -25,15 +26,20 @@ _KEY = re.compile(r"Looking for key (\d\S*x\S*) in ")
 
 
 def form(chance: random.Random) -> list[object]:
-    """A call as ``drivers/miopen_keys.py`` describes it: 2-D or 3-D, in groups, transposed, channels last, many 1s."""
+    """A call as ``drivers/miopen_keys.py`` describes it: 2-D or 3-D, in groups, transposed, channels last, many 1s.
+
+    Of some each tensor has a layout of its own, or gaps.
+    """
     axes, transposed, groups = chance.choice([2, 2, 3]), chance.random() < 0.3, chance.choice([1, 1, 2, 4])
     pad, sizes = [[chance.choice(x) for _ in range(axes)] for x in ([0, 1, 2], [1, 2, 3, 5, 7])]
     stride, dilation = [[chance.choice(x) for _ in range(axes)] for x in ([1, 1, 2, 3], [1, 1, 2])]
     filters = [chance.choice([1, 2, 3]) for _ in range(axes)]
-    layout = chance.choice(["channels first", "last C"])
+    words = ["channels first", "last C"]
+    layouts = [chance.choice(words)] * 3 if chance.random() < 0.6 else [chance.choice(words) for _ in range(3)]
+    gaps = [0] * 3 if chance.random() < 0.8 else [chance.choice([0, 0, 1, 2, 3]) for _ in range(3)]
     channels = [groups * chance.choice([1, 1, 2, 8]) for _ in range(2)]
     kind = chance.choice(["f16_r", "f32_r", "bf16_r"])
-    head = [chance.choice("FBW"), kind, layout, transposed, groups, chance.choice([1, 3]), *channels]
+    head = [chance.choice("FBW"), kind, layouts, gaps, transposed, groups, chance.choice([1, 3]), *channels]
     return [*head, sizes, filters, pad, stride, dilation]
 
 
@@ -47,7 +53,7 @@ def test_a_command_has_the_key_that_is_looked_up(rocm: Rocm, tmp_path: Path) -> 
     logs = re.split(r"^CALL \d+\n", ended.stderr, flags=re.MULTILINE)[1:]
     refused = 0
     for call, log in zip(calls, logs, strict=True):
-        if re.search(r"^miopen\w+ returned \d+$", log, flags=re.MULTILINE):
+        if re.search(r"^miopen\w+ returned (\d+|no solution)$", log, flags=re.MULTILINE):
             refused += 1
             continue
         (key,) = set(_KEY.findall(log))
@@ -56,4 +62,4 @@ def test_a_command_has_the_key_that_is_looked_up(rocm: Rocm, tmp_path: Path) -> 
         assert read is not None
         assert [key_of(problem) for problem in read.problems] == [key], call
         assert key_of(problem_from_key(key)) == key
-    assert refused < len(calls) / 5, "an output that is empty"
+    assert refused < len(calls) / 4, "an output that is empty, or tensors of layouts that no solver takes"

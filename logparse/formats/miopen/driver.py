@@ -282,26 +282,44 @@ def _one_layout(
 ) -> tuple[str, str, str]:
     """The layouts of the problem's key: one for all tensors where there is one that they may have.
 
-    A command prints each tensor's by its strides, so that sizes of 1 leave several: NHWC with one channel and a width
-    of 1 is printed as NHCW, and NHWC of one channel and one pixel as NCHW.
+    A command prints each tensor's axes by stride, then size, then place, so that sizes of 1 leave several layouts: NHWC
+    with one channel and a width of 1 is printed as NHCW.  MIOpen looks for one by all strides and, where there is none,
+    since version 3.5.1 by those of sizes above 1: an image of one channel that is printed as NCHW goes with an output
+    in NHWC.  An older version keeps that pair; the line does not name the version.
+    Source: ROCm/MIOpen pull request 3864, ``ProblemDescription::HeuristicUpdateLayouts``.
     """
-    for layout in (plain, f"N{plain[2:]}C"):
-        if all(_printed(sizes, layout, plain) == name for sizes, name in zip(tensors, printed, strict=True)):
-            return (layout, layout, layout)
+    if len(set(printed)) == 1 and printed[0] in _SUPPORTED:
+        return printed
+    described = []
+    for name, sizes in zip(printed, tensors, strict=True):
+        size = {axis: length for axis, length in zip(plain, sizes, strict=True) if length is not None}
+        if len(size) != len(plain) or set(name) != set(plain):
+            return printed
+        described.append((_strides(name, size), size))
+    for least in (1, 2):
+        for layout in (x for x in _SUPPORTED if len(x) == len(plain)):
+            if all(_may_be(layout, strides, size, least) for strides, size in described):
+                return (layout, layout, layout)
     return printed
 
 
-def _printed(sizes: Sequence[int | None], layout: str, plain: str) -> str | None:
-    """What a command prints of a tensor that is packed in this layout: axes by stride, then size, then place."""
-    size = dict(zip(plain, sizes, strict=True))
+_SUPPORTED = ("NCHW", "NHWC", "CHWN", "NCDHW", "NDHWC")
+"""The layouts that MIOpen looks for, in its order."""
+
+
+def _strides(layout: str, size: Mapping[str, int]) -> dict[str, int]:
+    """Those of a tensor without gaps."""
     strides, stride = {}, 1
     for axis in reversed(layout):
-        length = size[axis]
-        if length is None:
-            return None
-        strides[axis] = (-stride, -length)
-        stride *= length
-    return "".join(sorted(plain, key=strides.__getitem__))
+        strides[axis] = stride
+        stride *= size[axis]
+    return strides
+
+
+def _may_be(layout: str, strides: Mapping[str, int], size: Mapping[str, int], least: int) -> bool:
+    """Whether no stride is larger than the one before it in the layout, among axes of at least this size."""
+    ordered = [strides[axis] for axis in layout if size[axis] >= least]
+    return ordered == sorted(ordered, reverse=True)
 
 
 def _output(sizes: Mapping[str, int], x: str, output_pad: int | None) -> int | None:

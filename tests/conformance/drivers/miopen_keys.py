@@ -1,8 +1,9 @@
 """Convolutions of any form through the real MIOpen's immediate mode; its log names the key and the command of each.
 
-Standard input: calls (JSON), each ``[direction, type, layout, transposed, groups, n, c, k, sizes, filter, pad,
-stride, dilation]``, the last five with an entry per axis, ``layout`` as all three tensors have it.  A line ``CALL
-number`` on standard error stands before the log of each; a call that the library refuses has its status there.
+Standard input: calls (JSON), each ``[direction, type, layouts, gaps, transposed, groups, n, c, k, sizes, filter, pad,
+stride, dilation]``, the last five with an entry per axis, ``layouts`` and ``gaps`` of image, weights and output: of how
+many of its inner axes a tensor is twice as wide in memory (0: none).  A line ``CALL number`` on standard error stands
+before the log of each; a call that the library refuses has its status there.
 """
 
 import ctypes
@@ -21,30 +22,30 @@ class Run:
         self.library = Library()
         self.ask = self.library.ask
 
-    def tensor(self, kind, layout, sizes):
-        """A packed tensor: its descriptor and memory."""
+    def tensor(self, kind, layout, gap, sizes):
+        """A tensor: its descriptor and memory."""
         axes = list(range(len(sizes)))
         strides, stride = [0] * len(sizes), 1
-        for axis in reversed([0, *axes[2:], 1] if layout.endswith("C") else axes):
+        for inner, axis in enumerate(reversed([0, *axes[2:], 1] if layout.endswith("C") else axes), 1):
             strides[axis] = stride
-            stride *= sizes[axis]
+            stride *= sizes[axis] * (2 if inner == gap else 1)
         made = self.library.made("miopenCreateTensorDescriptor")
         self.ask("miopenSetTensorDescriptor", made, TYPES[kind], len(sizes), integers(sizes), integers(strides))
         return made, ctypes.create_string_buffer(stride * BYTES[kind])
 
     def run(self, call):
-        direction, kind, layout, transposed, groups, n, c, k, sizes, filters, pad, stride, dilation = call
+        direction, kind, layouts, gaps, transposed, groups, n, c, k, sizes, filters, pad, stride, dilation = call
         convolution = self.library.made("miopenCreateConvolutionDescriptor")
         windows = map(integers, (pad, stride, dilation))
         self.ask("miopenInitConvolutionNdDescriptor", convolution, len(pad), *windows, int(transposed))
         self.ask("miopenSetConvolutionGroupCount", convolution, groups)
         first = [c, k // groups] if transposed else [k, c // groups]
-        tensors = {"image": self.tensor(kind, layout, [n, c, *sizes])}
-        tensors["weights"] = self.tensor(kind, layout, [*first, *filters])
+        tensors = {"image": self.tensor(kind, layouts[0], gaps[0], [n, c, *sizes])}
+        tensors["weights"] = self.tensor(kind, layouts[1], gaps[1], [*first, *filters])
         count, out = ctypes.c_int(), (ctypes.c_int * (len(pad) + 2))()
         shapes = (tensors["image"][0], tensors["weights"][0])
         self.ask("miopenGetConvolutionNdForwardOutputDim", convolution, *shapes, ctypes.byref(count), out)
-        tensors["out"] = self.tensor(kind, layout, list(out))
+        tensors["out"] = self.tensor(kind, layouts[2], gaps[2], list(out))
         order = {"F": "weights image out", "B": "out weights image", "W": "out image weights"}[direction].split()
         one, two, three = (tensors[name] for name in order)
         described = (one[0], two[0], convolution, three[0])
@@ -52,6 +53,8 @@ class Run:
         found, found_count = (Solution * MOST)(), ctypes.c_size_t()
         most = (ctypes.c_size_t(MOST), ctypes.byref(found_count), found)
         self.ask(f"{name}GetSolution", self.library.handle, *described, *most)
+        if not found_count.value:
+            raise RuntimeError(f"{name}GetSolution returned no solution")
         last = found[found_count.value - 1]
         solver, space = ctypes.c_uint64(last.solver), ctypes.create_string_buffer(last.workspace + 1)
         self.ask(f"{name}CompileSolution", self.library.handle, *described, solver)

@@ -288,10 +288,38 @@ def test_the_key_is_the_one_that_the_library_looks_for(command: str, key: str) -
             "-m trans -g 1 -F 1",
             "8-2-1-3-2x3x1-1-5-1-1-3-0x1x1-3x1x1-1x1x1-0-NDHWC-NDHWC-NDHWC-FP32-B",
         ),
+        (
+            "convfp16 -n 3 -c 1 -H 1 -W 3 -k 8 -y 2 -x 3 -p 0 -q 2 -u 1 -v 3 -l 1 -j 1 --out_layout NHWC -m conv -g 1 "
+            "-F 4",
+            "8-1-2-2x3-1-1-3-3-0x2-1x3-1x1-0-NHWC-NHWC-NHWC-FP16-W",
+        ),
+        (
+            "convbfp16 -n 1 -c 8 -H 8 -W 8 -k 1 -y 2 -x 1 -p 2 -q 1 -u 3 -v 3 -l 1 -j 2 --in_layout NHWC "
+            "--fil_layout NHWC -m conv -g 1 -F 1",
+            "8-8-8-2x1-1-4-4-1-2x1-3x3-1x2-0-NHWC-NHWC-NHWC-BF16-F",
+        ),
+        (
+            "convfp16 -n 3 -c 1 -H 5 -W 8 -k 1 -y 1 -x 2 -p 1 -q 1 -u 2 -v 1 -l 1 -j 1 --in_layout NHWC "
+            "--fil_layout NHWC -m conv -g 1 -F 1",
+            "1-5-8-1x2-1-4-9-3-1x1-2x1-1x1-0-NCHW-FP16-F",
+        ),
+        (
+            "convbfp16 -n 3 -c 2 --in_d 5 -H 3 -W 3 -k 2 --fil_d 1 -y 1 -x 1 --pad_d 2 -p 0 -q 2 --conv_stride_d 3 "
+            "-u 2 -v 2 --dilation_d 1 -l 1 -j 1 --spatial_dim 3 --in_layout NDHWC --fil_layout NDHCW "
+            "--out_layout NDHWC -m conv -g 2 -F 4",
+            "2-3-2-4-1x1x1-2-5-3-3-3-2x0x2-3x2x2-1x1x1-0-NDHWC-NDHWC-NDHWC-BF16-W_g2",
+        ),
+        (
+            "convfp16 -n 2 -c 4 -H 5 -W 5 -k 8 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 --in_layout NHWC -m conv -g 1 "
+            "-F 1",
+            "4-5-5-3x3-8-5-5-2-1x1-1x1-1x1-0-NHWC-NCHW-NCHW-FP16-F",
+        ),
     ],
 )
 def test_sizes_of_1_leave_the_layout_to_the_other_tensors(command: str, key: str) -> None:
-    """Commands and keys of MIOpen 3.5.1 for tensors that are all NHWC (``tests/conformance/test_miopen_keys.py``)."""
+    """Commands and keys of MIOpen 3.5.1 (``tests/conformance/test_miopen_keys.py``): the first four are of tensors that
+    are all NHWC, the last one's have no layout in common.
+    """
     assert key_of(only(f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {command}")) == key
 
 
