@@ -61,7 +61,8 @@ _BAR = r"[^|\n]{0,80}\d{1,3}%\|[^|\n]{0,200}\| \d+/\d+ \[[^\]\n]{1,80}\](?=.)"
 _BEFORE = rf"(?:> |[ ]{{0,6}}\d{{1,9}}\t|[^\t\n]{{1,80}}\t[^\t\n]{{1,80}}\t(?={_CLOCK} )|(?:[^\r]*\r(?=[^\r]))+|{_BAR})"
 """What stands before a line that was quoted, numbered, downloaded from GitHub, or written behind a progress bar."""
 _SENT_BY = rf"(?:{_STAMP})?(?:(?P<rank>{_TIGHT}|{_SPACED} ?)(?:{_CLOCK} )?|(?P<file>{_FILE})(?:\d{{1,12}}:)?)?"
-MARK = regex(f"{_BOM}{_BEFORE}?{_SENT_BY}")
+MARK_TEXT = f"{_BOM}{_BEFORE}?{_SENT_BY}"
+MARK = regex(MARK_TEXT)
 """A bare ``[0]:`` is no mark: rows of hipblaslt-bench begin so."""
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +19,7 @@ from logparse.model import Call, ConvProblem, Fact, Measurement, Message, Reject
 from logparse.store import Store
 from tests.conftest import SAMPLES
 from tests.formats.reading import Memory, from_file, head, outcomes, records, units
+from tests.formats.test_ranks import MARKS, STAMPS
 
 FOLDER = SAMPLES / "runtime"
 CACHE, LOG, HIPDNN = (FOLDER / x for x in ("hipblaslt_cache.txt", "hipblaslt_cache.log", "hipdnn_overrides.json"))
@@ -63,6 +66,31 @@ def test_a_line_of_another_program_is_foreign(store: Store) -> None:
     row = store.sources().iloc[0]
     assert [int(row[f"{x}_lines"]) for x in ("call", "message", "reject", "foreign")] == [2, 4, 1, 1]
     assert row["splits"] == 0
+
+
+@pytest.mark.parametrize("mark", [*MARKS, *STAMPS, "[0]: "])
+def test_a_mark_before_a_line_changes_nothing(mark: str) -> None:
+    bare = [line for line in LOG.read_text().splitlines() if line.startswith("tuning-cache: ")]
+
+    def read(mark: str) -> Counter[str]:
+        reader = LineReader([tuning_cache_log.FORMAT])
+        for number, line in enumerate(bare):
+            reader.feed(f"{mark.format(number % 3)}{line}\n".encode(), 0)
+        found = reader.take()
+        assert found.splits == 0
+        out: Counter[str] = Counter()
+        for one in found.distinct:
+            out.update({str(x): one.count for x in tuning_cache_log.read(one.text).records})
+        return out
+
+    assert read(mark) == read("")
+
+
+def test_a_line_behind_the_prefix_of_the_log_is_one_of_the_log(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    log.write_text("[2026-05-05 12:00:00][HIPBLASLT][7][Info][f] tuning-cache: mode=tune path=tuning.txt loaded=0\n")
+    [result] = ingest([str(log)], store)
+    assert (result.format, result.units["message"]) == ("hipblaslt-log", 1)
 
 
 def test_a_call_links_to_its_cached_row(store: Store) -> None:

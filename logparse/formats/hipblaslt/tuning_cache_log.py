@@ -20,7 +20,7 @@ from __future__ import annotations
 from logparse.formats.format import FOREIGN, LineFormat, Outcome
 from logparse.formats.hipblaslt.enums import BENCH_TYPES
 from logparse.formats.patterns import regex
-from logparse.formats.ranks import WORKER
+from logparse.formats.ranks import MARK_TEXT
 from logparse.model import Call, GemmProblem, Message, Reject, Trans
 
 CATEGORY = "tuning-cache"
@@ -56,6 +56,7 @@ FORMAT = LineFormat(
     name="hipblaslt-tuning-cache",
     about="hipBLASLt's lines about its runtime tuning cache (HIPBLASLT_TUNING_MODE)",
     markers=(_MARK.encode(),),
-    start=rb"^(?:\[[A-Za-z_]*\d+\]:? ?|" + WORKER.encode() + rb" )?tuning-cache: ",
+    # Behind the prefix of hipBLASLt's log it is a record of ``log``.
+    start=f"^(?:{MARK_TEXT} ?|\\[\\d{{1,6}}\\]:? ?)tuning-cache: ".encode(),
     read=read,
 )
