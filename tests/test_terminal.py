@@ -36,3 +36,15 @@ def test_the_number_of_a_solution_is_never_cut() -> None:
     for width in range(40, 100, 5):
         shown, _, left_out = drawn(frame, width).partition("not shown:")
         assert all(x in shown for x in solutions[:3]) or "best" in left_out
+
+
+def test_a_long_text_pads_no_other_row_where_a_program_reads() -> None:
+    """Kernel names of C++ have thousands of characters, and each row of ``top`` was as long."""
+    name, prose = "void k<" + "x" * 2_000 + ">()", "words " * 50
+    rows = [{"kernel": name, "message": "m", "n": 1}, {"kernel": "mm", "message": prose, "n": 22}]
+    heading, rule, first, second = drawn(rows, None).splitlines()
+    assert name in first, "whole"
+    assert prose in second, "on one line"
+    assert heading == " kernel   message    n"
+    assert len(rule) == len(heading)
+    assert second.startswith(" mm       words")

@@ -31,6 +31,8 @@ _LEAST = 16
 """Minimum width of a text column; below it the last column is left out."""
 _LEASTS = {"problem": 44}
 """Minimum width of columns that are never left out: without its problem a row is no answer."""
+_USUAL = 100
+"""Without a terminal a longer cell stands whole in its row, and the other rows are not padded to it."""
 _INDEX = re.compile(r"(?:[a-z ]+ )?[a-z_]+:\d{1,12}")
 """A solution that is a number of its library, and an action with it: a part of a number names another one."""
 _GAP = 3
@@ -76,6 +78,7 @@ class _Column:
     right: bool
     cells: list[str]
     room: int = 0
+    whole: bool = False
 
     def __post_init__(self) -> None:
         self.natural = self.room = self.needed
@@ -94,7 +97,7 @@ class _Column:
 
     def lines(self, cell: str) -> list[str]:
         """The lines of a cell: sentences wrap between words."""
-        if self.name not in _PROSE or text_width(cell) <= self.room:
+        if self.whole or self.name not in _PROSE or text_width(cell) <= self.room:
             return [cell]
         return _wrapped(cell, self.room)
 
@@ -136,7 +139,12 @@ def _columns(block: pd.DataFrame | pa.Table | Rows) -> list[_Column]:
 def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[str]]:
     """The columns that fit, each with its width, and the names of the others."""
     shown = list(columns)
-    if width is None or sum(c.natural + _GAP for c in shown) - _GAP <= width:
+    if width is None:
+        for column in shown:
+            usual = [x for x in map(text_width, column.cells) if x <= _USUAL]
+            column.room, column.whole = max([text_width(column.name), *usual]), True
+        return shown, []
+    if sum(c.natural + _GAP for c in shown) - _GAP <= width:
         return shown, []
     while len(shown) > 1 and sum(c.least + _GAP for c in shown) - _GAP > width:
         shown.remove(min(reversed(shown), key=lambda c: (c.name in _LEASTS, any(c.cells))))
