@@ -40,7 +40,7 @@ def ingest(
 
     with open_executor(engine, jobs) as executor, Bar("ingest", of_bytes=True) as bar:
         reading = partial(ingest_at, store, paths, total=bar.begin, executor=executor, run=run, format=format, pid=pid)
-        return answer(reading(max_ratio=max_ratio, progress=bar.advance if bar.shown else None), run)
+        return answer(reading(max_ratio=max_ratio, progress=bar.advance if bar.shown else None), run, store)
 
 
 @verb("logparse capture --dir logs -- torchrun --nproc-per-node 8 train.py", passes_on=True)
@@ -273,7 +273,7 @@ def formats() -> Answer:
 
 
 @verb("logparse forget run-before-upgrade")
-def forget(name: Annotated[str, argument("A run label, or a path or its end.")], store: opt.Store = None) -> Answer:
+def forget(name: opt.RunOrFile, store: opt.Store = None) -> Answer:
     """Remove a run or a file from the store."""
     return Answer([f"forgot {path}" for path in opened(store).forget(name)])
 
@@ -301,7 +301,7 @@ def check(store: opt.Store = None) -> Answer:
 @verb("logparse lint tunableop_results0.csv --target gpus=8 --against logparse-store", table=True)
 def lint(
     files: opt.Files,
-    against: Annotated[str | None, option("The workload: " + opt.RUN_HELP)] = None,
+    against: opt.Against = None,
     target: opt.Target = None,
     as_format: Annotated[str | None, option("Its format. [default: recognised]", "--as", values=opt.OVERRIDES)] = None,
     rows: Annotated[bool, option("One row per row of the file, with its verdicts.", "--rows")] = False,
@@ -317,7 +317,7 @@ def lint(
 @verb("logparse coverage tunableop_results0.csv --against logparse-store", table=True)
 def coverage(
     files: opt.Files,
-    against: Annotated[str | None, option("The workload: " + opt.RUN_HELP + " [default: the store]")] = None,
+    against: opt.OtherWorkload = None,
     target: opt.Target = None,
     wildcards: Annotated[bool, option("PyTorch's wildcard fallback is on.", "--wildcards")] = False,
     store: opt.Store = None,

@@ -98,7 +98,10 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
     try:
         filesystem, inner = pafs.FileSystem.from_uri(join_url(place, path, query))
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{url}: {_first_line(error)}") from error
+        why = _first_line(error)
+        if why.startswith("Unrecognized filesystem"):
+            why = "only s3://, gs://, hdfs:// and file:// are read; fetch it first, or pipe it to `logparse ingest -`"
+        raise InputError(f"{url}: {why}") from error
     return filesystem, inner.rstrip("/")
 
 

@@ -16,9 +16,10 @@ from logparse.formats.format import LineFormat as _LineFormat
 from logparse.formats.patterns import regex
 from logparse.links import open_sql
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
-from logparse.store import Store
+from logparse.store import Store, store_option
 from logparse.store.columns import column
 from logparse.store.columns import table as arrow_table
+from logparse.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,7 +181,8 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
     sql = "select count(distinct kernel) from kernels where calls > 0"
     with store.reading(sql, run) as con:
         ((kernels,),) = con.execute(sql).fetchall()
-    instead = f'it holds {kernels} kernels of a profiler: `logparse sql "from kernels order by total_us desc"`'
+    ask = f"logparse sql{store_option(store.url)}"
+    instead = f'it holds {kernels} kernels of a profiler: `{ask} "from kernels order by total_us desc"`'
     status = "`logparse status` lists what runs hold"
     return f"run {run} holds no {what} that a job called or that was measured ({instead if kernels else status})"
 
@@ -200,7 +202,7 @@ def known_lines(known: Sequence[Known]) -> Iterator[str | pa.Table]:
         yield entry.problem.label
         yield f"  {entry.problem.text}"
         for title, rows in (("calls", entry.calls), ("measurements", entry.measurements)):
-            yield f"{title}: {len(rows) or 'none'}"
+            yield f"{title}: {counted(len(rows), 'row') if len(rows) else 'none'}"
             if len(rows):
                 names = (x for x in rows.column_names if x != "problem" and rows[x].null_count < len(rows))
                 yield rows.select(list(names))

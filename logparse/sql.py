@@ -63,9 +63,9 @@ def query(
 
 
 def _with_views(message: str) -> str:
-    """DuckDB's message, with the list of views where a table is missing."""
+    """DuckDB's message; where a table is missing, with the list of views instead of its guess, which knows others."""
     missing = message.startswith("Catalog Error: Table with name")
-    return f"{message}\nThere is {', '.join(VIEWS)}." if missing else message
+    return f"{message.partition(chr(10))[0]} There is {', '.join(VIEWS)}." if missing else message
 
 
 def _child(

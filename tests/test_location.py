@@ -359,6 +359,8 @@ def test_errors_of_a_disk_are_not_taken_for_its_lack_of_links(tmp_path: Path) ->
 def test_what_is_no_url() -> None:
     with pytest.raises(InputError, match="not a URL"):
         split_url("://x")
+    with pytest.raises(InputError, match=r"^http://a/b\.log: only s3://, gs://, hdfs:// and file:// are read"):
+        resolve("http://a/b.log")
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:

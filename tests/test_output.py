@@ -382,19 +382,24 @@ def test_a_format_is_no_name_of_a_file(samples_store: str) -> None:
     )
 
 
-def test_short_help_and_completion() -> None:
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [("top --by ", ["calls", "time"]), *((f"{verb} ", ["samples"]) for verb in ("diff", "forget", "lint --against"))],
+)
+def test_short_help_and_completion(samples_store: str, words: str, completed: list[str]) -> None:
     assert "Usage:" in run("top", "-h").stdout
     environ = {
         **os.environ,
         "_LOGPARSE_COMPLETE": "complete_bash",
-        "COMP_WORDS": "logparse top --by ",
-        "COMP_CWORD": "3",
+        "COMP_WORDS": f"logparse {words}",
+        "COMP_CWORD": str(len(words.split()) + 1),
+        "LOGPARSE_STORE": samples_store,
     }
     code = "import sys; sys.argv = ['logparse']; from logparse.cli import app; app(prog_name='logparse')"
     out = subprocess.run(
         [sys.executable, "-c", code], env=environ, cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert out.stdout.split() == ["calls", "time"]
+    assert out.stdout.split() == completed
 
 
 def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
@@ -424,7 +429,7 @@ def test_a_run_without_problems_is_named(store: Store, tmp_path: Path) -> None:
     assert run("top", *at, "--kind", "conv").stdout.startswith("run none holds no convolution that a job called")
     assert "status" in run("top", *at).stdout
     ingest([str(SAMPLES / "traces" / "4242_kernel_stats.csv")], store, run="profiled")
-    assert "it holds 2 kernels of a profiler: `logparse sql" in run("top", *at).stdout
+    assert f"it holds 2 kernels of a profiler: `logparse sql --store {store.url}" in run("top", *at).stdout
     assert run("diff", "none", "none", *at).stdout.startswith("none → none: no problem in either run\n")
 
 
@@ -434,7 +439,7 @@ def test_a_file_of_another_run_is_never_silently_ignored(tmp_path: Path) -> None
     out = run("ingest", LOG, "--run", "two", *at)
     assert out.returncode == 1
     assert "in the store as of run one" in out.stderr
-    assert "logparse forget" in out.stderr
+    assert f"`logparse forget --store {at[1]} {LOG}`" in out.stderr, "without it the file of another store would go"
     assert run("ingest", LOG, *at).returncode == 0, "without --run it is only known"
 
 
@@ -500,7 +505,8 @@ def test_sql_errors_are_readable(samples_store: str) -> None:
     out = run("sql", "select nosuch from calls", "--store", samples_store)
     assert (out.returncode, "\\n" in out.stderr) == (1, False)
     assert "nosuch" in out.stderr
-    assert "There is sources, calls, workload" in run("sql", "from nosuch", "--store", samples_store).stderr
+    [line] = run("sql", "from nosuch", "--store", samples_store).stderr.splitlines()
+    assert "does not exist! There is sources, calls, workload" in line
 
 
 def test_offsets_have_a_name_that_needs_no_quotes(samples_store: str) -> None:

@@ -155,15 +155,15 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
 
     Raises InputError for any other word.
     """
-    place, hash_, run = word.rpartition("#")
-    if hash_:
-        return read(open_store(place), run)
     opened = _existing(word)
     if opened is not None:
         return read(opened, None)
     here = _existing(store)
     if here is not None and word in here.runs():
         return read(here, word)
+    for place, mark in enumerate(word):  # which the label of a run and the name of a log may hold as well
+        if place and mark == "#" and (there := _existing(word[:place])) is not None:
+            return read(there, word[place + 1 :])
     from logparse.ingest import ingest  # with all formats, which questions to a store do not need
 
     with tempfile.TemporaryDirectory(prefix="logparse-") as folder:

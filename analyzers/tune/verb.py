@@ -30,7 +30,7 @@ from logparse.capture.job import CANNOT_RUN, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, plan, steps_needed
 from logparse.capture.run import capture
 from logparse.ingest import Ingested
-from logparse.store import Store
+from logparse.store import Store, store_option
 
 Say: TypeAlias = Callable[[str], None]
 
@@ -59,13 +59,14 @@ def tune(
 
 def _goes_on(store: Store, run: str, first: Plan) -> str:
     """Which verbs go on from what is stored of a run, or from the logs of its job."""
+    there = store_option(store.url)
     if run in set(store.sources()["run"]):
         return (
-            f"the store holds what was done until now; `logparse replay --run {run}` goes on, and "
-            f"`logparse recommend --run {run}` uses what there is"
+            f"the store holds what was done until now; `logparse replay{there} --run {run}` goes on, and "
+            f"`logparse recommend{there} --run {run}` uses what there is"
         )
     logs = shlex.quote(str(first.folder))
-    return f"nothing is stored yet; `logparse ingest {logs} --run {run}` reads what the job wrote until now"
+    return f"nothing is stored yet; `logparse ingest{there} {logs} --run {run}` reads what the job wrote until now"
 
 
 def _tuned(
@@ -96,7 +97,7 @@ def _tuned(
     options = Options(run=before, limits=Limits(budget_s=tuning.budget_s))
     report = replay(store, options)
     if report.interrupted:
-        say(f"interrupted: `logparse replay --run {before}` goes on from here, `logparse recommend` uses what there is")
+        say(f"interrupted: {_goes_on(store, before, first)}")
         return 130
     say("3/5 recommend")
     settings = Settings()
@@ -124,7 +125,8 @@ def _tuned(
         for line in proof_render.action_lines(proof):
             say(f"  {line}")
     if files:
-        say(f"  override files: `logparse verify {before} {after} {shlex.join(map(str, files))}`")
+        those = f"{store_option(store.url)} {before} {after} {shlex.join(map(str, files))}"
+        say(f"  override files: `logparse verify{those}`")
     _by_hand(found, tuning.out, say)
     return 0
 

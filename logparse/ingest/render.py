@@ -12,6 +12,7 @@ from logparse.formats.format import FileFormat, Head, Unit
 from logparse.ingest.input_file import InputFile
 from logparse.ingest.one_input import Ingested
 from logparse.output import Answer, Rows
+from logparse.store import store_option
 from logparse.text import common_start, short_path
 
 _SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a first line
@@ -28,8 +29,8 @@ _UNITS: dict[str, Unit] = {
 }
 
 
-def answer(results: Sequence[Ingested], label: str | None = None) -> Answer:
-    """The results of all inputs, and why inputs added nothing to the run ``label``, where one was given.
+def answer(results: Sequence[Ingested], label: str | None = None, store: str | None = None) -> Answer:
+    """The results of all inputs, and why inputs added nothing to the run ``label`` of a store, where one was given.
 
     The exit code is 1 if an input failed, no input is of a known format, or all belong to other runs.
     """
@@ -51,8 +52,8 @@ def answer(results: Sequence[Ingested], label: str | None = None) -> Answer:
     remarks = [f"{shown(r)}: {r.remark}" for r in results if r.remark]
     elsewhere = [r for r in results if r.state == "unchanged" and label is not None and r.run != label]
     remarks += [
-        f"{shown(r)}: in the store as of run {r.run}, and stays there; for run {label}: `logparse forget "
-        f"{shlex.quote(r.path)}`, then ingest it again"
+        f"{shown(r)}: in the store as of run {r.run}, and stays there; for run {label}: `logparse forget"
+        f"{store_option(store)} {shlex.quote(r.path)}`, then ingest it again"
         for r in elsewhere[:_SHOWN]
     ]
     known = any(r.recognised for r in results)

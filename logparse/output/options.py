@@ -70,9 +70,9 @@ def _names_in(place: str) -> list[str]:
     return [x if isinstance(x, str) else x.name for x in getattr(import_module(module), name)]
 
 
-def argument(help: str) -> Any:
-    """A positional argument."""
-    return typer.Argument(help=help)
+def argument(help: str, **more: Any) -> Any:
+    """A positional argument, with typer's other settings."""
+    return typer.Argument(help=help, **more)
 
 
 _HOW: Mapping[str, tuple[Any, Any]] = {
@@ -111,7 +111,7 @@ OVERRIDES = "analyzers.overrides:OVERRIDE_FORMATS"
 TARGETS = "analyzers.overrides.convert:TARGETS"
 EXPORTS = "analyzers.overrides.export:NAMES"
 """Where the values of options are listed."""
-RUN_HELP = "A store (its latest run), STORE#RUN, a run's label, or log files."
+RUN_HELP = "a store (its latest run), STORE#RUN, a run's label, or log files."
 Text = str | None
 Words = list[str] | None
 Store = Annotated[Text, option("Store folder or URL. [default: logparse-store]", "--store", envvar="LOGPARSE_STORE")]
@@ -119,7 +119,12 @@ Run = Annotated[Text, option("Run label. [default: the latest run]", "--run", au
 Label = Annotated[
     Text, option("Label of this run. [default: the time of the call]", "--run", autocompletion=completed_runs)
 ]
-RunName = Annotated[str, argument(RUN_HELP)]
+RunName = Annotated[str, argument(f"Run: {RUN_HELP}", autocompletion=completed_runs)]
+Against = Annotated[Text, option(f"The workload: {RUN_HELP}", "--against", autocompletion=completed_runs)]
+OtherWorkload = Annotated[
+    Text, option(f"The workload: {RUN_HELP} [default: the store]", "--against", autocompletion=completed_runs)
+]
+RunOrFile = Annotated[str, argument("A run label, or a path or its end.", autocompletion=completed_runs)]
 Count = Annotated[int | None, option(f"Rows. [default: {ROWS} of a table on the terminal, else all]", "-n", min=1)]
 FailOn = Annotated[str, option("Slower by more than this fails, e.g. 3%.", "--fail-on")]
 Engine = Annotated[
@@ -138,7 +143,7 @@ Out = Annotated[Path, option("Folder for the files.", "--out")]
 Files = Annotated[list[str], argument("Override files (TunableOp CSV, tuning file, user find-db).")]
 Gpus = Annotated[int, option("Copies of a TunableOp CSV, one per device.", "--gpus", min=1)]
 Compare = Annotated[
-    Text, option("Another run beside this one: RUN, STORE:RUN or STORE.", "--compare", autocompletion=completed_runs)
+    Text, option("Another run beside this one: RUN, STORE#RUN or STORE.", "--compare", autocompletion=completed_runs)
 ]
 """Options and arguments of several verbs."""
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -166,7 +167,8 @@ class Store:
         rows = [commit_from_row(row) for row in self._commit_table().to_pylist()]
         named = [row for row in live(rows) if name in (row.run, row.path) or row.path.endswith("/" + name)]
         if not named:
-            raise StoreError(f"nothing in {self.url} is called {name!r}; `logparse status` lists runs and files")
+            files = '`logparse sql "select path from sources"` the files'
+            raise StoreError(f"nothing in {self.url} is called {name!r}; `logparse status` lists the runs, {files}")
         sources = {row.source_id for row in named}
         doomed = {row.attempt: row for row in rows if row.source_id in sources}
         for row in doomed.values():
@@ -526,6 +528,12 @@ def _again(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - _NAMED:,} more" * (len(paths) > _NAMED)
     them = "it" if len(paths) == 1 else "them"
     return f"lost: rows of {', '.join(paths[:_NAMED])}{more}: `logparse forget` {them} and ingest {them} again"
+
+
+def store_option(url: str | None) -> str:
+    """`` --store URL`` for a command that is printed to be pasted; empty where it finds that store without it."""
+    default = os.environ.get("LOGPARSE_STORE") or "logparse-store"
+    return "" if url in (None, default) else f" --store {shlex.quote(url)}"
 
 
 def open_store(location: str | os.PathLike[str] | None = None, *, create: bool = False) -> Store:

@@ -75,7 +75,7 @@ def test_a_replay_that_was_interrupted_names_the_verb_that_goes_on(
     stages.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=True))
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 130
-    assert "logparse replay --run tune-" in said[-1]
+    assert f"logparse replay --store {store.url} --run tune-" in said[-1]
 
 
 def without_kernels(folder: Path, *_: object, **more: Any) -> Any:
@@ -109,4 +109,4 @@ def test_a_job_that_fails_names_the_verbs_that_go_on_from_its_logs(
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 3
     assert said[-1].startswith("the job ended with exit code 3: it is not run again; the store holds")
-    assert f"`logparse replay --run {store.latest_run()}` goes on" in said[-1]
+    assert f"`logparse replay --store {store.url} --run {store.latest_run()}` goes on" in said[-1]

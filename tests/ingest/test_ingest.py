@@ -21,6 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from logparse.errors import StoreError
 from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat, Outcome
 from logparse.ingest import Ingested, ingest
@@ -557,6 +558,10 @@ def test_forget_removes_a_run(store: Store, tmp_path: Path) -> None:
     ingest([str(tmp_path / "a.log")], store, run="one")
     ingest([str(tmp_path / "b.log")], store, run="two")
     store.forget("one")
+    with pytest.raises(
+        StoreError, match=r'`logparse status` lists the runs, `logparse sql "select path from sources"`'
+    ):
+        store.forget("one")
     assert counts(store) == {32: 1}
     assert store.runs() == ["two"]
     assert not [p for p in Path(store.url).rglob("*.parquet") if p.stat().st_size == 0]

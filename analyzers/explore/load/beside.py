@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def beside(word: str, store: Store) -> tuple[Store, str]:
-    """The store and the run that a word names: ``STORE`` (its latest run), ``STORE:RUN``, ``STORE#RUN``, or a run of
-    ``store``.  Raises StoreError for any other word.
+    """The store and the run that a word names: ``STORE`` (its latest run), ``STORE#RUN`` (also ``STORE:RUN``), or a run
+    of ``store``.  Raises StoreError for any other word.
     """
     if (whole := _existing(word)) is not None:
         return whole, whole.latest_run()

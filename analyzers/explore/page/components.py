@@ -327,7 +327,7 @@ def comparison(
     """
     if not other:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
-        return [html.P(f"{choose}: logparse explore --compare {'[STORE:]RUN' if choice else 'STORE:RUN'}")]
+        return [html.P(f"{choose}: logparse explore --compare {'[STORE#]RUN' if choice else 'STORE#RUN'}")]
     if not totals["problems"]:
         return [] if finished else [html.P("Reading: the two runs are being compared …")]
     noun = "problem has" if totals["problems"] == 1 else "problems have"

@@ -18,7 +18,7 @@ from analyzers.proof.render import coverage_frame, coverage_lines
 from logparse.cli import app
 from logparse.errors import InputError
 from logparse.ingest import ingest
-from logparse.store import Store
+from logparse.store import Store, open_store
 from logparse.text import parse_share
 from tests.conftest import SAMPLES
 
@@ -61,6 +61,16 @@ def test_words_that_name_a_run(job: Store, tmp_path: Path) -> None:
     for word in (str(tmp_path / "text.txt"), str(tmp_path / "none")):
         with pytest.raises(InputError, match="no store, no run"):
             tables_at(word, job.url)
+
+
+def test_a_label_and_a_log_may_hold_the_mark_between_store_and_run(tmp_path: Path) -> None:
+    log = tmp_path / "job#7.log"
+    shutil.copy(LOG, log)
+    store = open_store(tmp_path / "store", create=True)
+    ingest([LOG], store, run="a#b")
+    assert tables_at("a#b", store.url).run == "a#b"
+    assert tables_at(f"{store.url}#a#b").run == "a#b"
+    assert len(tables_at(str(log), store.url).workload) > 0
 
 
 def test_a_run_against_itself(job: Store) -> None:
