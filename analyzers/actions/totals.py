@@ -3,8 +3,8 @@
 A call's time under an action is its time in the trace × (time of what it becomes / time of what it is), both timed by
 one replay in one environment, for a convolution less what the job's caches spare it (``Ratio.in_job``); without a
 trace, the timed one itself.  Calls whose time under the action is not
-measured count as unchanged, and their share is reported.  The interval adds up those of all calls, as if all erred
-alike: of each it is that between the least and the largest of its samples' ratios.
+measured count as unchanged, and their share is reported.  The interval of the samples adds up those of all calls, as
+if all erred alike: of each it is that between the least and the largest of its samples' ratios.
 """
 
 from __future__ import annotations
@@ -197,8 +197,8 @@ def row(x: ActionResult) -> dict[str, object]:
         "kind": x.action.kind,
         "now_us": x.now_us,
         "then_us": x.then_us,
-        "then_low_us": x.low_us,
-        "then_high_us": x.high_us,
+        "then_low_us": x.interval_us[0],
+        "then_high_us": x.interval_us[1],
         "saving_us": x.saving_us,
         "steps": x.steps,
         "changed_share": x.changed_us / x.now_us if x.now_us else 0.0,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analyzers.actions import ACTIONS, ActionResult
+from analyzers.actions.action import step_interval
 from analyzers.actions.totals import CONVOLUTION, GEMM, results
 from analyzers.analyzer import Settings, Tables
 from analyzers.evidence.gpu_time import kernels_of_run, steps, traced_us
@@ -108,6 +109,7 @@ def verify_actions(before: Tables, after: Tables, names: Sequence[str]) -> Actio
         sum((value(x) - x.now_us) / per[0] for x in chosen)
         for value in (_then, lambda x: x.low_us, lambda x: x.high_us)
     )
+    interval = step_interval(now, now + change, now + low, now + high)
     return ActionProof(
         before=before.run,
         after=after.run,
@@ -115,8 +117,8 @@ def verify_actions(before: Tables, after: Tables, names: Sequence[str]) -> Actio
         unit="step" if all(counts) else "run",
         before_us=now,
         promised_us=now + change,
-        low_us=now + low,
-        high_us=now + high,
+        low_us=interval[0],
+        high_us=interval[1],
         after_us=totals[1] / per[1],
         step_us=_walls((before, after), settings, per) if all(counts) else None,
         groups=_groups(before, after, chosen, per),

@@ -56,7 +56,7 @@ def rows(results: Sequence[ActionResult]) -> pd.DataFrame:
 
 def _action(result: ActionResult) -> list[str]:
     per = result.steps or 1.0
-    now, then, low, high = (x / per for x in (result.now_us, result.then_us, result.low_us, result.high_us))
+    now, then, low, high = (x / per for x in (result.now_us, result.then_us, *result.interval_us))
     change = f"{then / now - 1:+.1%}" if now else "unknown"
     head = f"  {result.action.name}: {duration(now)} → {duration(then)} [{duration(low)}, {duration(high)}], {change}"
     out = [head + _verdict(result), f"      {result.application.line}"]
