@@ -1,14 +1,13 @@
 """Write the real output of five commands into README.md, between its two markers.
 
-The commands run on copies of samples in a temporary folder, in a terminal of 120 columns.  Of each command the lines
-that match its pattern are kept; ``…`` stands for the others.
+The commands run in a folder that README's own commands make of samples, in a terminal of 120 columns.  Of each command
+the lines that match its pattern are kept; ``…`` stands for the others.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,20 +19,14 @@ ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "sample_logs"
 BEGIN, END = "<!-- transcript begins -->", "<!-- transcript ends -->"
 COLUMNS = 120
-FILES = (
-    "hipblaslt/hipblaslt_rank0_4242.log",
-    "hipblaslt/hipblaslt_rank1_4243.log",
-    "hipblaslt/bench_output.txt",
-    "miopen/miopen_cmd_4242.log",
-    "miopen/gfx942130.HIP.fdb.txt",
-    "tunableop/tunableop_results0.csv",
-)
+FILES = re.compile(r"^```sh\n(mkdir session && cd session\n.*?)^```$", re.MULTILINE | re.DOTALL)
+"""README's commands that make the folder ``session`` beside ``sample_logs``."""
 SHOWN = (
     ("logparse ingest *.log *.txt *.csv --run before", r"^( file| ─|.*\.(log|txt|csv)\b|run:)"),
     ("logparse top --by time -n 3", r"^( calls| ─| +\d)"),
     (
         "logparse recommend --target tunableop_results0.csv --out overrides -n 3",
-        r"^(ceiling|\d+ findings| saving_ms| ─| +\d|wrote .*(hipblaslt_tuning|apply)|    source)",
+        r"^(ceiling|\d+ findings| saving_ms| ─| +[\d.]+ +\d|wrote .*(hipblaslt_tuning|apply)|    source)",
     ),
     ("logparse lint overrides/*/hipblaslt_tuning.txt", r""),
     ("logparse verify before after overrides/*/hipblaslt_tuning.txt", r"^(before →|verified)"),
@@ -43,10 +36,17 @@ SERVED = {"91033": "91077", "91104": "91131", "91201": "91266", "104002": "10437
 """Solution indices of the sample job → those of the tuning file: what the job logs once it reads the file."""
 
 
+def files_of_session(text: str, folder: Path) -> Path:
+    """The folder with the session's files, made below ``folder`` by the commands in README's text."""
+    (folder / "sample_logs").symlink_to(SAMPLES)
+    found = FILES.search(text)
+    assert found is not None, "README has no commands that make the folder `session`"
+    subprocess.run(["sh", "-euc", found[1]], cwd=folder, check=True)
+    return folder / "session"
+
+
 def session(folder: Path) -> Iterator[str]:
     """Run the commands in ``folder``; yields each with its output."""
-    for name in FILES:
-        shutil.copy(SAMPLES / name, folder)
     environment = os.environ | {"COLUMNS": str(COLUMNS), "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
     environment.pop("LOGPARSE_STORE", None)
 
@@ -87,14 +87,18 @@ def shortened(lines: Iterable[str], kept: str) -> Iterator[str]:
         yield "…"
 
 
+def renewed(text: str) -> str:
+    """README's text with the transcript of a session that runs now."""
+    with tempfile.TemporaryDirectory() as folder:
+        lines = "\n\n".join(session(files_of_session(text, Path(folder))))
+    block = f"{BEGIN}\n```console\n{lines}\n```\n{END}"
+    return re.sub(re.escape(BEGIN) + ".*?" + re.escape(END), lambda _: block, text, flags=re.DOTALL)
+
+
 def main() -> None:
     """Replace the transcript in README.md."""
-    with tempfile.TemporaryDirectory() as folder:
-        text = "\n\n".join(session(Path(folder)))
     readme = ROOT / "README.md"
-    block = f"{BEGIN}\n```console\n{text}\n```\n{END}"
-    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    readme.write_text(pattern.sub(lambda _: block, readme.read_text(encoding="utf-8")), encoding="utf-8")
+    readme.write_text(renewed(readme.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

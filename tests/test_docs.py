@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -241,6 +242,11 @@ def test_verbs_and_their_options_are_all_described() -> None:
         options = {x for p in command.params if p.opts[0].startswith("-") for x in (*p.opts, *p.secondary_opts)}
         missing = {x for x in options if not re.search(rf"(?<![\w-]){re.escape(x)}(?![\w-])", described)}
         assert not missing, f"docs/commands.md, {verb}"
+
+
+def test_the_session_of_the_first_page_is_what_the_program_prints() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert runpy.run_path(str(ROOT / "docs" / "transcript.py"))["renewed"](text) == text
 
 
 def test_the_first_page_is_short_and_narrow() -> None:
