@@ -44,6 +44,7 @@ from analyzers.explore.page.views import LINES, two_runs
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.selection import Selection, facet_text
 from analyzers.explore.tries import Try
+from logparse.output.own_files import remember
 from logparse.text import duration, printable
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def write_report(
         except duckdb.OutOfMemoryException:  # more problems than the limits were measured with
             made = _fitting(store, analysis, other, top, limit, ())
     Path(out).write_text(made.text, encoding="utf-8")
+    remember([Path(out)])
     return made
 
 

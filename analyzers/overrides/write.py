@@ -16,6 +16,7 @@ from analyzers.overrides.reading import Reading
 from logparse.errors import EmissionError, InputError
 from logparse.formats.format import Emission, Writer
 from logparse.model import Family, Override
+from logparse.output.own_files import remember
 
 
 @dataclass(frozen=True)
@@ -108,14 +109,18 @@ class Written:
 
 
 def write(emissions: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> list[Written]:
-    """Write files into a folder, scripts executable.  Nothing to write makes no folder.
+    """Write files into a folder, scripts executable, and remember them as our own (``logparse.output.own_files``).
+
+    Nothing to write makes no folder.
 
     Raises InputError, and writes nothing, where a file would take the place of one of those that were ``read``.
     """
     for path in filter(os.path.exists, (out / file.name for file in emissions)):
         if any(os.path.exists(one) and os.path.samefile(one, path) for one in read):
             raise InputError(f"{path} is one of the files that are read: name another folder with --out")
-    return [_write(file, out) for file in emissions]
+    made = [_write(file, out) for file in emissions]
+    remember(one.path for one in made)
+    return made
 
 
 def _write(file: Emission, folder: Path) -> Written:

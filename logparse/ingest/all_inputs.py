@@ -41,7 +41,7 @@ from logparse.store.announcements import announced, remove_abandoned
 from logparse.store.collector import Collector
 from logparse.store.schema import Commit
 from logparse.store.unused import remove_unused
-from logparse.text import printable
+from logparse.text import counted, printable
 
 _THREAD_BYTES = 256 << 20  # minimum bytes per extra thread: each finds the distinct lines anew
 _SMALL_BYTES = 256 << 10
@@ -50,6 +50,9 @@ _MANY = 512
 _TOGETHER, _TASKS = 256, 4
 """Maximum number of files that are read together; minimum number of such tasks per core."""
 _MOST_THREADS = 8  # a single reader takes what all threads found
+
+
+_OWN = "left out: {} that logparse itself wrote (a file's own path reads it)"
 
 
 def ingest(
@@ -65,7 +68,8 @@ def ingest(
     executor: Executor | None = None,
     pid: str | None = None,
 ) -> list[Ingested]:
-    """Read every input into the store.  Returns one result per input, failures included.
+    """Read every input into the store.  Returns one result per input, failures included, and one per folder of which
+    files are left out as logparse itself wrote them.
 
     ``run`` labels the inputs (default: the time of this call); ``format`` names the format instead of recognising it.
     ``pid`` is the process of lines that state none: a number, ``none`` where it is unknown, or by default what the
@@ -76,7 +80,7 @@ def ingest(
     """
     chosen(format)
     stated = stated_process(pid)
-    files, missing = find_inputs(paths)
+    files, missing, own = find_inputs(paths)
     names = {path: name_of(path) for path in files}
     in_names = processes_in_names(names.values())
     processes = {path: stated or in_names[name] for path, name in names.items()}
@@ -103,7 +107,10 @@ def ingest(
         with suppress(StoreError):  # another ingest has merged them, or is just doing so
             compact(store)
     failed = [Ingested(path=path, state="failed", error=message) for path, message in missing]
-    return failed + [results[path] for path in files]
+    left_out = [
+        Ingested(path=path, state="left out", remark=_OWN.format(counted(n, "file"))) for path, n in own.items()
+    ]
+    return failed + [results[path] for path in files] + left_out
 
 
 def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[Ingested]:

@@ -35,6 +35,7 @@ from logparse.formats.format import Head, Line
 from logparse.formats.patterns import regex
 from logparse.ingest.lines import PIECE_BYTES, blocks
 from logparse.location import META, explained, join_url, resolve, split_url, undecodable
+from logparse.output.own_files import LIST, is_own, listed
 from logparse.text import printable
 
 HEAD_BYTES = 64 << 10
@@ -415,40 +416,47 @@ class _Bounded(_Passing):
         return data
 
 
-def find_inputs(paths: Iterable[str]) -> tuple[dict[str, int], list[tuple[str, str]]]:
+def find_inputs(paths: Iterable[str]) -> tuple[dict[str, int], list[tuple[str, str]], dict[str, int]]:
     """The files that these paths, folders, globs and URLs name, each once, with their raw bytes (0 where unknown).
 
-    The second result lists the paths that name no file, each with a message that states why.
+    The second result lists the paths that name no file, each with a message that states why; the third is the number of
+    files that logparse itself wrote below each folder, which are left out.
     """
     found: dict[str, int] = {}
     missing: list[tuple[str, str]] = []
+    own: dict[str, int] = {}
     for path in paths:
+        left_out: list[Path] = []
         try:
-            files = {"-": 0} if path == "-" else _expand(path)
+            files = {"-": 0} if path == "-" else _expand(path, left_out)
         except InputError as error:
             missing.append((path, printable(str(error))))
             continue
         if not files:
             why = "no such file, and as a folder or pattern it matches nothing"
             why = "a folder without a file to read" if os.path.isdir(path) else why
+            why = "holds only what logparse itself wrote: a file's own path reads it" if left_out else why
             missing.append((path, f"{printable(path)}: {why}"))
+        elif left_out:
+            own[path] = len(left_out)
         found |= files
     # A link beside its file, such as latest.log, is no second log.  A link to itself is its own real path.
     linked = {path: os.path.realpath(path) for path in found if os.path.islink(path)}
     twice = {path for path, real in linked.items() if real != path and real in found}
-    return {path: size for path, size in found.items() if path not in twice}, missing
+    return {path: size for path, size in found.items() if path not in twice}, missing, own
 
 
-def _expand(path: str) -> dict[str, int]:
+def _expand(path: str, left_out: list[Path]) -> dict[str, int]:
+    """The files that a path names; files of our own below a folder are added to ``left_out`` instead."""
     if "://" in path:
-        return _expand_url(path)
+        return _expand_url(path, left_out)
     if os.path.isdir(path):
-        return dict(sorted((_named(p), _size(p)) for p in _walk(Path(path))))
+        return dict(sorted((_named(p), _size(p)) for p in _walk(Path(path), left_out)))
     if os.path.lexists(path):
         return {_named(Path(path)): _size(path)}
     out: dict[str, int] = {}
     for match in sorted(glob.glob(path, recursive=True)):
-        out |= _expand(match) if not os.path.isdir(match) or "**" not in path else {}
+        out |= _expand(match, left_out) if not os.path.isdir(match) or "**" not in path else {}
     return out
 
 
@@ -468,23 +476,29 @@ _LEFT_OUT = regex(r"/\.|/miopen-lockfiles/|db\.txt\.(?:lock|time)$")
 """Below a folder: hidden files, and what MIOpen keeps beside its databases (a lock, and when it last wrote)."""
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    """Regular files below a folder, without ``_LEFT_OUT``, files of stores, and links to folders (they may loop)."""
+def _walk(folder: Path, left_out: list[Path]) -> Iterator[Path]:
+    """Regular files below a folder, without ``_LEFT_OUT``, files of stores, and links to folders (they may loop).
+
+    Those that logparse itself wrote are added to ``left_out`` instead.
+    """
     for root, folders, files in os.walk(folder):
         if META in files:
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if not _LEFT_OUT.search(f"/{name}/"))
-        yield from (
-            Path(root, name) for name in files if not _LEFT_OUT.search(f"/{name}") and Path(root, name).is_file()
-        )
+        own = listed(Path(root)) if LIST in files else frozenset[str]()
+        for path in (Path(root, name) for name in files if not _LEFT_OUT.search(f"/{name}")):
+            if own and is_own(path, own):
+                left_out.append(path)
+            elif path.is_file():
+                yield path
 
 
-def _expand_url(url: str) -> dict[str, int]:
+def _expand_url(url: str, left_out: list[Path]) -> dict[str, int]:
     """The URLs of the files that a URL names: itself, those below a folder, or those that match a glob."""
     place, path, query = split_url(url)
     if place == "file://":
-        return _expand(path)
+        return _expand(path, left_out)
     wild = re.search(r"[*?\[]", path)
     folder = path[: path.rfind("/", 0, wild.start())] if wild else path.rstrip("/")
     filesystem, base = resolve(join_url(place, folder, query))

@@ -57,7 +57,7 @@ class Ingested:
     """The result of one input."""
 
     path: str
-    state: str  # new, grown, unchanged, failed
+    state: str  # new, grown, unchanged, failed, left out
     format: str = ""
     run: str = ""
     bytes: int = 0
@@ -83,7 +83,11 @@ class Ingested:
     @property
     def is_empty_results(self) -> bool:
         """Whether it is a file of TunableOp in which no result was written."""
-        return self.state != "failed" and not self.lines and "tunableop_results" in os.path.basename(self.path)
+        return (
+            self.state not in ("failed", "left out")
+            and not self.lines
+            and "tunableop_results" in os.path.basename(self.path)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
 
     The exit code is 1 if an input failed, no input is of a known format, or all belong to other runs.
     """
+    left_out = [r for r in results if r.state == "left out"]
+    results = [r for r in results if r.state != "left out"]
     folder = _common_folder(results)
     rows = [
         {
@@ -65,6 +67,7 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
     runs = sorted({r.run for r in results if r.run and (r.recognised or r.is_empty_results)})
     text: list[str | Rows] = [f"in {folder}"] if folder and rows else []
     text += [*([rows] if rows else []), *([f"run: {', '.join(runs)}"] if runs else [])]
+    remarks += [f"{shown(r)}: {r.remark}" for r in left_out]
     return Answer(text, errors=[*errors, *remarks], code=int(bool(errors) or not fine))
 
 

@@ -18,9 +18,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logparse.errors import UsageError
+from logparse.output.own_files import remember
 from logparse.output.terminal import Rows, drawn, terminal_width
 from logparse.text import printable
 
@@ -145,6 +147,7 @@ def show(
                 sink.write(f"{printable(block)}\n" if isinstance(block, str) else drawn(block[:n], width, remedy))
     else:
         _write(arrow(answer.made, answer.of)[:n], how, out)
+    remember([] if out is None else [Path(out)])
     for line in answer.errors:
         print(printable(line), file=sys.stderr)
 

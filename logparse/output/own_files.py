@@ -1,0 +1,50 @@
+"""What logparse wrote into a folder (overrides, lists of problems, answers), which an ingest of the folder leaves out.
+
+They hold calls and times of other files, which would count again.
+
+A hidden file beside them lists their SHA-256, as ``sha256sum`` prints them.  A file that its library or a person has
+changed since is read like any other, and so is one that is named by its own path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+LIST = ".logparse-written"
+_LARGEST = 1 << 28
+"""No file of ours has so many bytes: a larger one is not read to find out."""
+
+
+def remember(paths: Iterable[Path]) -> None:
+    """Add files that were just written to the lists of their folders.  A folder that cannot be written gets none."""
+    for path in paths:
+        with suppress(OSError, UnicodeError):
+            if not path.is_file():  # a pipe or device
+                continue
+            place, name = path.parent / LIST, f"  {path.name}\n"
+            known = place.read_text(encoding="utf-8").splitlines(keepends=True) if place.exists() else []
+            others = "".join(line for line in known if not line.endswith(name))
+            place.write_text(f"{others}{_digest(path)}{name}", encoding="utf-8")
+
+
+def listed(folder: Path) -> frozenset[str]:
+    """The digests of the files that were written into a folder; a damaged list holds those that can be read."""
+    with suppress(OSError):
+        text = (folder / LIST).read_text(encoding="utf-8", errors="replace")
+        return frozenset(line.partition(" ")[0] for line in text.splitlines())
+    return frozenset()
+
+
+def is_own(path: Path, digests: frozenset[str]) -> bool:
+    """Whether a file is one of these, as it was written, also under another name."""
+    with suppress(OSError):
+        return path.stat().st_size <= _LARGEST and _digest(path) in digests
+    return False
+
+
+def _digest(path: Path) -> str:
+    import hashlib  # here, as few commands write or read folders of ours
+
+    return hashlib.sha256(path.read_bytes()).hexdigest()
