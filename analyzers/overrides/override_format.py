@@ -153,8 +153,10 @@ class OverrideFormat:
     (equality, where a format has no wildcards).  ``tried`` puts the rows of one key in the order in which the library
     tries them (as they stand in the file, if it is not given).  ``instead`` are the keys that it tries, in order, where
     there is no row of a call's own.  ``reported`` is what the messages of a log (function and text) state of look-ups
-    in this file, by problem; of a format without ``kinds`` these are all of its calls.  ``foreign`` is why a build with
-    these facts makes no such key.  ``selects``: a row chooses a solution (a perf-db's only sets parameters).  ``signs``
+    in this file, by problem; of a format without ``kinds`` these are all of its calls.  ``kernels`` is the kind of
+    kernels that a call needs besides its key, where a solution's are of one kind (empty: the plain one; None: the
+    problem does not state it).  ``foreign`` is why a build with these facts makes no such key.  ``selects``: a row
+    chooses a solution (a perf-db's only sets parameters).  ``signs``
     are texts by which the library's log reports that it did not honour a file, and what each means.
 
     Writing.  ``writer`` makes the file; ``lines`` renders rows as lines of one, by which a merged file is written and a
@@ -178,6 +180,7 @@ class OverrideFormat:
     reported: Callable[[str, Reading[Any], Iterable[tuple[str, str]]], Mapping[str, Report]] = field(
         default=lambda name, reading, messages: {}
     )
+    kernels: Callable[[Problem], str | None] | None = None
     selects: bool = True
     signs: tuple[tuple[str, str], ...] = ()
     writer: Writer | None = None

@@ -17,6 +17,7 @@ from analyzers.overrides.lint import by_name
 from analyzers.overrides.look_up import State, look_up
 from analyzers.overrides.override_format import OverrideFile, OverrideFormat, Report
 from analyzers.overrides.reading import Row
+from analyzers.proof.kernels import Kernels
 from logparse.model import Family, problem_from_text
 
 _NEAR_ROWS = 20_000
@@ -76,7 +77,7 @@ def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> 
     ``wildcards``: PyTorch's wildcard fallback is on (off by default).
     """
     format, times = by_name(file.format), times_of(tables)
-    reports = reports_of(file, tables)
+    reports, kernels = reports_of(file, tables), Kernels.of(file, tables)
     called = calls_by_problem(tables.workload[tables.workload["kind"].isin(format.kinds)])
     calls = {text: None for text in reports if not format.kinds} | {str(x): count_of(n) for x, n in called.items()}
     uses = []
@@ -84,6 +85,7 @@ def coverage(file: OverrideFile, tables: Tables, *, wildcards: bool = False) -> 
         problem = problem_from_text(text)
         report = reports.get(text)
         found = look_up(format, file.reading, problem, wildcards=wildcards, key=report.key if report else None)
+        found = kernels.judged(text, found)
         uses.append(
             Use(
                 problem=text,
@@ -107,22 +109,28 @@ def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:
 
 
 def served_by(
-    file: OverrideFile, problems: Sequence[str], reports: Mapping[str, Report] | None = None, *, wildcards: bool = False
+    file: OverrideFile,
+    problems: Sequence[str],
+    reports: Mapping[str, Report] | None = None,
+    *,
+    kernels: Kernels | None = None,
 ) -> dict[str, Row]:
     """Problem text → the row that the library would use for it, for those that the file certainly serves.
 
     ``reports`` have the keys that a log states.  Where it does not state that a row was found, and there is none of
-    that key, the row of the problem's own key is the one that was meant for it.
+    that key, the row of the problem's own key is the one that was meant for it.  A call of which ``kernels`` know that
+    the row's solution cannot run it is none that the row is meant for.
     """
     format, stated = by_name(file.format), reports or {}
     found = {}
     for text in problems:
         problem, report = problem_from_text(text), stated.get(text)
-        row = look_up(format, file.reading, problem, wildcards=wildcards, key=report.key if report else None).row
-        if row is None and report is not None and report.found is None:
-            row = look_up(format, file.reading, problem, wildcards=wildcards).row
-        if row is not None:
-            found[text] = row
+        answer = look_up(format, file.reading, problem, key=report.key if report else None)
+        if answer.row is None and report is not None and report.found is None:
+            answer = look_up(format, file.reading, problem)
+        foreign = kernels is not None and kernels.judged(text, answer).state == "miss"
+        if answer.row is not None and not foreign:
+            found[text] = answer.row
     return found
 
 

@@ -23,6 +23,7 @@ from analyzers.overrides.override_format import OverrideFile, Report
 from analyzers.overrides.reading import Row
 from analyzers.proof.coverage import Idle, coverage, reports_of, served_by
 from analyzers.proof.diff import FAIL_ON, diff
+from analyzers.proof.kernels import Kernels
 from analyzers.proof.timings import kernels_of, main_pick
 from logparse.formats.tunableop.solutions import hipblaslt_index
 from logparse.model import Solution, problem_from_text, solution_from_text
@@ -136,7 +137,7 @@ def verify(
     for file in choosing:
         kinds, reports = by_name(file.format).kinds, reports_of(file, after)
         known = {str(x) for t in (before, after) for x in t.workload.loc[t.workload["kind"].isin(kinds), "problem"]}
-        served = served_by(file, sorted(known.union(reports)), reports)
+        served = served_by(file, sorted(known.union(reports)), reports, kernels=Kernels.of(file, before, after))
         for text, same in sorted(same_calls(served).items()):
             row, report = served[text], _first(reports, same)
             if row.solution is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +15,13 @@ from analyzers.evidence.origins import CONFIRM
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.render import lint_frame, lint_lines, rows_frame
+from analyzers.proof.coverage import coverage
 from analyzers.proof.render import verify_frame, verify_lines
 from analyzers.proof.verify import SIGNS, promises, same_solution, verify
 from logparse.formats.hipblaslt import tuning_file
 from logparse.formats.miopen import find_db
 from logparse.ingest import ingest
-from logparse.model import Override, Solution, problem_from_text
+from logparse.model import Override, Problem, Solution, problem_from_text
 from logparse.store import Store
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
@@ -160,6 +162,44 @@ def test_shapes_without_a_row_are_no_failure() -> None:
         (),
         verify(a, b, [file()]).failures,
     )
+
+
+KEPT = replace(ONE, activation="gelu", aux=True, aux_type="bf16_r")
+"""A call of the key of ``ONE``, which needs other kernels."""
+
+
+def two_kinds(label: str, plain: str, kept: str) -> Tables:
+    picks = ((ONE, plain), (KEPT, kept))
+    calls = [call(p.text, f"hipblaslt:{pick}", 10, run=label) for p, pick in picks]
+    works = [work(p.text, 10, run=label) for p, _ in picks]
+    return tables(label, calls=calls, workload=works, facts=facts("log", **HERE))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "applied", "not_applied", "covered"),
+    [
+        (("1", "2"), ("7", "2"), [ONE], [], {ONE: "hit", KEPT: "miss"}),
+        (("1", "2"), ("1", "7"), [KEPT], [], {ONE: "miss", KEPT: "hit"}),
+        (("1", "2"), ("1", "2"), [], [ONE, KEPT], {ONE: "hit", KEPT: "unknown"}),  # nothing shows its kind
+    ],
+)
+def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
+    before: tuple[str, str],
+    after: tuple[str, str],
+    applied: list[Problem],
+    not_applied: list[Problem],
+    covered: dict[Problem, str],
+) -> None:
+    """An index of hipBLASLt has kernels with or without an auxiliary matrix; its key and its file state neither."""
+    found = verify(two_kinds("a", *before), two_kinds("b", *after), [file()])
+    effects = {(x.problem, x.effect) for x in found.outcomes}
+    expected = {(x.text, "applied") for x in applied} | {(x.text, "not applied") for x in not_applied}
+    assert effects == expected
+    assert found.ok is bool(applied)
+    uses = {x.problem: x for x in coverage(file(), two_kinds("b", *after)).uses}
+    assert {text: x.state for text, x in uses.items()} == {p.text: state for p, state in covered.items()}
+    needs = {"miss": "and this one needs", "unknown": "if its kernels are for an auxiliary matrix"}
+    assert all(re.search(needs[x.state], x.reason) for x in uses.values() if x.state in needs)
 
 
 def test_miopens_chosen_solver() -> None:

@@ -1,0 +1,157 @@
+"""hipBLASLt's calls of any kind: from the bench log to a tuning file, and what the next process takes of it.
+
+Random products with epilogues, auxiliary matrices, scales, paddings, batches and workspaces are run and logged; each
+key gets a solution that the heuristic offered for one of its calls, and a fresh process runs them all again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzers.evidence.runs import tables_of
+from analyzers.overrides.lint import inspect
+from analyzers.proof.coverage import coverage
+from analyzers.proof.verify import verify
+from logparse.formats.hipblaslt import bench, tuning_file
+from logparse.ingest import ingest
+from logparse.model import Call, GemmProblem, Override, Solution
+from logparse.store import Store
+from tests.conformance.rocm import HERE, Rocm
+from tests.conftest import sized
+
+F32, F16, I8, I32, BF16, F8, BF8 = 0, 2, 3, 10, 14, 28, 29
+COMPUTE_F32, COMPUTE_I32 = 2, 9
+EPILOGUE, BIAS, BIAS_TYPE, AUX, AUX_LD, POINTER_MODE, A_MODE, B_MODE = 2, 3, 4, 10, 11, 13, 31, 32
+SCALES = {"a": 5, "b": 6, "c": 7, "d": 8}
+EPILOGUES = [1, 1, 1, 2, 4, 6, 32, 36, 65536, 65540, 131072]
+"""Of hipblasLtEpilogue_t those without an auxiliary matrix."""
+KEPT = [130, 160, 164, 192, 208, 256, 512]
+"""RELU_AUX, GELU_AUX, GELU_AUX_BIAS, DGELU, DGELU_BGRAD, BGRADA, BGRADB."""
+TYPES = {
+    "gfx90a": [[F16] * 4, [F16] * 4, [BF16] * 4, [F16, F16, F32, F32], [F32] * 4, [I8, I8, I32, I32], [I8] * 4],
+    "gfx1201": [
+        *([F16] * 4, [BF16] * 4, [F8, F8, BF16, BF16], [F8, F8, F16, F16], [F8, BF8, BF16, BF16], [F8] * 4),
+        *([BF8, F8, F8, F8], [F8, F8, BF8, BF8], [I8] * 4),
+    ],
+}
+
+
+def call(chance: random.Random, arch: str) -> dict[str, Any]:
+    """As ``drivers/hipblaslt_calls.py`` describes it."""
+    types = chance.choice(TYPES[arch])
+    integers = types[0] == I8
+    sizes = {"m": chance.choice([17, 32, 64]), "n": chance.choice([1, 32, 33]), "k": chance.choice([32, 40, 64])}
+    of_d = chance.choice([0, 0, 8])
+    out: dict[str, Any] = {
+        **sizes,
+        "trans": chance.choice(["NN", "NT", "TN", "TT"]),
+        "batch": chance.choice([1, 1, 2]),
+        "types": types,
+        "compute": COMPUTE_I32 if integers else COMPUTE_F32,
+        "scale": I32 if integers else F32,
+        "beta": chance.choice([0, 0, 1]),
+        "workspace": chance.choice([0, 32 << 20, 32 << 20]),
+        "pads": [chance.choice([0, 0, 8]), chance.choice([0, 0, 8]), of_d, of_d],
+        "broadcast": chance.random() < 0.2,
+        "attributes": [],
+        "pointers": [],
+    }
+    if types[0] in (F8, BF8) and chance.random() < 0.7:
+        out["pointers"] += [SCALES[x] for x in "ab"] + [SCALES[x] for x in "cd" if chance.random() < 0.3]
+        if chance.random() < 0.2:
+            out["attributes"] += [[A_MODE, 3], [B_MODE, 3]]
+    number = chance.choice(KEPT if types == [F16] * 4 and chance.random() < 0.4 else EPILOGUES)
+    out["attributes"].append([EPILOGUE, number])
+    if number & 4 or number in (208, 256, 512):
+        out["pointers"].append(BIAS)
+        out["attributes"].append([BIAS_TYPE, chance.choice([F32, types[3] if types[3] in (F16, BF16) else F32])])
+    if number & 128:
+        out["pointers"].append(AUX)
+        out["attributes"].append([AUX_LD, sizes["m"]])
+    if chance.random() < 0.1:
+        out["attributes"].append([POINTER_MODE, 4])
+    return out
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The calls that ran, by number: each problem as the log's line names it, and the solutions that were offered."""
+
+    problems: Mapping[int, GemmProblem]
+    offered: Mapping[int, Sequence[int]]
+
+
+def run(rocm: Rocm, folder: Path, calls: Sequence[object], most: int, settings: Mapping[str, str]) -> Ran:
+    folder.mkdir()
+    log = folder / "hipblaslt.log"
+    command = [str(rocm.launcher), str(HERE / "drivers/hipblaslt_calls.py"), str(most)]
+    logged = {"HIPBLASLT_LOG_MASK": "32", "HIPBLASLT_LOG_FILE": str(log), "VGPU_COMPUTE": "0"}
+    environment = rocm.environment({"PYTHONPATH": str(HERE.parents[1]), **logged, **settings})
+    given: dict[str, Any] = {"env": environment, "input": json.dumps(calls), "timeout": 600}
+    ended = subprocess.run(command, **given, check=True, stdout=subprocess.PIPE, text=True)
+    offered = {number: found for number, line in enumerate(ended.stdout.splitlines()) if (found := json.loads(line))}
+    made = [x for line in log.read_text(encoding="utf-8").splitlines() for x in bench.read(line).records]
+    problems = [x.problem for x in made if isinstance(x, Call) and isinstance(x.problem, GemmProblem)]
+    return Ran(dict(zip(offered, problems, strict=True)), offered)
+
+
+@pytest.mark.parametrize(("arch", "device"), [("gfx90a", "gfx90a:sramecc+:xnack-"), ("gfx1201", "gfx1201")])
+def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: str, device: str) -> None:
+    """And nothing else, through the whole toolkit; the control is a run whose variable has another name."""
+    calls = [call(random.Random(number), arch) for number in range(sized(300, 6_000))]
+    before = run(rocm, tmp_path / "before", calls, 40, {"VGPU_ARCH": device})
+    target = {"arch": device, "hipblaslt_revision": "", "hipblaslt_version": "100202"}
+    wanted: dict[str, Override] = {}
+    for number, problem in before.problems.items():
+        others = before.offered[number][1:]
+        key = tuning_file.key(problem, target)
+        assert key is not None, problem
+        if others and key not in wanted:
+            index = random.Random(number).choice(others)
+            wanted[key] = Override(problem=problem, solution=Solution("hipblaslt", str(index)), target={})
+    (file,) = tuning_file.write(list(wanted.values()), target)
+    path = tmp_path / file.name
+    path.write_bytes(file.data)
+    judged = inspect(file.name, file.data, target)
+    assert all(row.live for row in judged.rows)
+
+    variable = "HIPBLASLT_TUNING_OVERRIDE_FILE"
+    after = run(rocm, tmp_path / "after", calls, 1, {"VGPU_ARCH": device, variable: str(path)})
+    control = run(rocm, tmp_path / "control", calls, 1, {"VGPU_ARCH": device, variable.lower(): str(path)})
+    for name in ("before", "after", "control"):
+        ingest([str(tmp_path / name / "hipblaslt.log")], store, run=name)
+    taken: dict[str, set[bool]] = {}
+    for number, problem in after.problems.items():
+        row = wanted.get(str(tuning_file.key(problem, target)))
+        is_row = row is not None and after.offered[number][0] == int(row.solution.id)
+        changed = after.offered[number][0] != before.offered[number][0]
+        assert is_row or not changed
+        taken.setdefault(problem.text, set()).add(is_row)
+
+    tables = {name: tables_of(store, name) for name in ("before", "after", "control")}
+    found = {x.problem: x.state for x in coverage(judged, tables["after"]).uses}
+    states = Counter((found[text], ran) for text, each in taken.items() for ran in each)
+    assert states["miss", True] == states["unknown", True] == 0
+    # A solution that needs a workspace is not taken by a call that offers none, which no bench line states.
+    workspaces = {problem.text for n, problem in before.problems.items() if calls[n]["workspace"] == 0}
+    assert all(text in workspaces for text, each in taken.items() if found[text] == "hit" and False in each)
+    assert states["hit", True] > 20 * states["hit", False]
+    assert states["miss", False]
+
+    proof = verify(tables["before"], tables["after"], [judged])
+    assert {x.problem for x in proof.outcomes if x.effect == "applied"} >= {
+        x for x, each in taken.items() if each == {True}
+    }
+    assert not verify(tables["before"], tables["control"], [judged]).ok
+    effects = {x.effect for x in verify(tables["before"], tables["control"], [judged]).outcomes}
+    assert effects == {"not applied"}
+    assert control.offered.keys() == before.offered.keys()
