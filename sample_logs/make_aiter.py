@@ -69,9 +69,27 @@ def server() -> list[str]:
     ]  # fmt: skip
 
 
+KEY = "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1"
+
+
+def fused_moe() -> dict[str, list[str]]:
+    """A tuned table of fused MoE with a row that is cut off, and an untuned one."""
+    fp8 = "torch.float8_e4m3fnuz"
+    shape = f"5120,1536,16,4,ActivationType.Silu,{BF16},{fp8},{fp8},QuantType.per_Token,1,0"
+    run = "block_m,ksplit,us1,kernelName1,err1,us2,kernelName2,err2,us,run_1stage,tflops,bw,_tag"
+    stages = "11.5,moe_gemm1_64x64,0.1%,9.25,moe_gemm2_64x128,0.2%,20.75,0,12.1,2400.5,"
+    tuned = [f"304,{m},{shape},{block},0,{stages}" for m, block in ((1, 16), (512, 64))]
+    return {
+        "tuned_fmoe.csv": [f"gfx,cu_num,{KEY},{run}", *(f"gfx942,{row}" for row in tuned), "gfx942,304,1024,5120"],
+        "untuned_fmoe.csv": [KEY, f"2048,{shape}"],
+    }
+
+
 def main() -> None:
     """Write all files."""
     OUT.mkdir(exist_ok=True)
+    for name, lines in fused_moe().items():
+        (OUT / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
     (OUT / "server.log").write_text("".join(f"{line}\n" for line in server()), encoding="utf-8", newline="")
 
 

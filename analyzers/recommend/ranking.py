@@ -232,7 +232,7 @@ def _of_run(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
 
 def _aiter_misses(tables: Tables) -> tuple[str, ...]:
     messages = tables.messages
-    of = messages["function"].isin([aiter_log.UNTUNED, aiter_log.DEFAULT])
+    of = messages["function"].isin([aiter_log.UNTUNED, aiter_log.DEFAULT, aiter_log.FUSED_MOE])
     missed = messages[(messages["category"] == aiter_log.CATEGORY) & of]
     return tuple(sorted(set(missed["text"])))
 

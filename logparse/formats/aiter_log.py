@@ -179,8 +179,8 @@ def _use(table: str) -> str:
 def untuned(lines: Iterable[str]) -> list[Emission]:
     """The CSVs that aiter's tuners read, one per table that lacked a shape: each shape once, in the order given.
 
-    ``lines`` are texts of messages of functions ``untuned`` and ``default``.  A bf16 shape whose type no line states
-    is left out: its tuner could not read the row.
+    ``lines`` are texts of messages of functions ``untuned``, ``default`` and ``fused_moe``.  A bf16 shape whose type
+    no line states is left out: its tuner could not read the row.
     """
     texts = list(lines)
     defaults = _defaults(texts)
@@ -197,10 +197,11 @@ def untuned(lines: Iterable[str]) -> list[Emission]:
             rows = tables.setdefault(table, {",".join(columns): None})
             if next(iter(rows)) == ",".join(columns):
                 rows[",".join(row[name] for name in columns)] = None
-    return [
+    made = [
         Emission(table.replace("_tuned_", "_untuned_"), "".join(f"{row}\n" for row in rows).encode(), _use(table))
         for table, rows in tables.items()
     ]
+    return made + _untuned_moe(texts)
 
 
 def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
@@ -218,6 +219,41 @@ def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]
 
 def _size(values: dict[str, str]) -> tuple[str, ...]:
     return tuple(values.get(name, "") for name in "MNK")
+
+
+_MOE_DEFAULT = regex(r"\[fused_moe\] using [12]stage(?: xbf16)? default for \((?P<key>[^()]*)\)")
+_MOE_KEY = regex(
+    r"(?:'?gfx\w+'?, )?(?:\d+, )?(?P<sizes>(?:\d+, ){5})[<'\"]*(?P<act>ActivationType\.\w+)(?:: \d+>)?['\"]?, "
+    r"'(?P<dtype>[\w.]+)', '(?P<a>[\w.]+)', '(?P<w>[\w.]+)', '(?P<quant>QuantType\.\w+)', (?P<g1u1>True|False|0|1), "
+    r"(?P<weight>True|False|0|1)"
+)
+"""The key of a look-up: device (from 0.1.5 and 0.1.10 on), sizes, types; the activation is printed as its name or as
+pybind11 prints an enumeration.
+"""
+_BITS = {"True": "1", "False": "0"}
+_UNTUNED_MOE = (
+    "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1"
+)
+
+
+def _untuned_moe(texts: Iterable[str]) -> list[Emission]:
+    """The untuned table of fused MoE shapes that ran by default, as aiter writes it under ``AITER_ONLINE_TUNE=1``."""
+    rows: dict[str, None] = {}
+    for found in filter(None, map(_MOE_DEFAULT.match, texts)):
+        key = _MOE_KEY.fullmatch(found["key"])
+        if key is not None:
+            weights = "torch.int4" if key["w"] == "torch.uint32" else key["w"]
+            bits = [_BITS.get(x, x) for x in (key["g1u1"], key["weight"])]
+            cells = [*key["sizes"].split(", ")[:5], key["act"], key["dtype"], key["a"], weights, key["quant"], *bits]
+            rows[",".join(cells)] = None
+    data = "".join(f"{row}\n" for row in [_UNTUNED_MOE, *rows]).encode()
+    return [Emission("untuned_fmoe.csv", data, _USE_MOE)] if rows else []
+
+
+_USE_MOE = (
+    "# its tuner, in a clone of aiter; AITER_CONFIG_FMOE names the tuned table:\n#   python3 "
+    "<aiter>/csrc/ck_gemm_moe_2stages_codegen/gemm_moe_tune.py -i {path} -o {folder}/tuned_fmoe.csv\n"
+)
 
 
 FORMAT = LineFormat(

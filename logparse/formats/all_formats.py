@@ -5,6 +5,7 @@ from __future__ import annotations
 from logparse.formats import (
     aiter,
     aiter_log,
+    aiter_moe,
     ck_profiler,
     hipdnn,
     inductor,
@@ -78,6 +79,7 @@ FORMATS: tuple[Format, ...] = (
     ck_profiler.FORMAT,
     aiter.FORMAT,
     aiter_log.FORMAT,
+    aiter_moe.FORMAT,
     plain_table.FORMAT,
     traces_torch_profiler.FORMAT,
     traces_rocprof.FORMAT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -76,6 +77,18 @@ def test_ncu_raw_page() -> None:
     found = outcomes(ncu.FORMAT, FOLDER / "ncu_raw.csv")
     assert totals(found) == {("", "copy"): (1, 10.0)}
     assert [k.dram_gb_per_s for k in records_of(found, Kernel)] == [2000.0]
+
+
+@pytest.mark.parametrize("name", ["ncu_details.csv", "ncu_raw.csv"])
+def test_ncu_behind_a_byte_order_mark(name: str) -> None:
+    """A spreadsheet saves CSV with one; without ncu's own lines before it the mark stands at the heading."""
+    data = (FOLDER / name).read_bytes()
+    table = data[data.index(b'"ID",') :]
+    marked = codecs.BOM_UTF8 + table
+    assert ncu.FORMAT.recognise(Head(name, marked))
+    found, plain = outcomes(ncu.FORMAT, marked), outcomes(ncu.FORMAT, table)
+    assert totals(found) == totals(plain) != {}
+    assert units(found) == units(plain)
 
 
 def test_ncu_bandwidth_without_a_time_is_reported() -> None:
