@@ -110,7 +110,7 @@ def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
 def totals(w: pd.DataFrame) -> list[Totals]:
     """One ``Totals`` per source that has any W, from ``backward_weights``."""
     out = []
-    for source, rows in w.groupby("source_id"):
+    for source, rows in w.groupby("source_id", observed=True):
         slow = rows[rows["slow"]]
         out.append(
             Totals(
@@ -145,18 +145,21 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     if not found:
         return []
     w = backward_weights(pd.concat(found, ignore_index=True), settings)
+    w["source_id"] = w["source_id"].astype("category")  # a few files, which are looked up for each row below
     facts = facts_of(tables)
     kept = [s for s in w["source_id"].unique() if same_device(facts.get(s, {}), settings.target) is not False]
     w = w[w["source_id"].isin(kept)]
     w = w.assign(loss=w["best_us"] - w["sibling_us"], device=w["source_id"].map({s: _device(facts, s) for s in kept}))
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
-    w = w.assign(code=pd.factorize(w["problem"])[0], foreign=~w["source_id"].isin(own))
+    w = w.assign(foreign=~w["source_id"].isin(own))
+    numbers = w.drop(columns=["problem", "solution"])  # each choice of rows copies their texts of 150 characters
     named = [s for s in kept if _device(facts, s) != s]
     of_run = [s for s in named if s in own]  # what another run measured elsewhere leaves no doubt about this one
     ran_on = {_device(facts, s) for s in of_run or named} or set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
     names = {source: str(path).rpartition("/")[2] for source, path in _paths(tables.sources)}
-    about = w[~w["foreign"] | w["problem"].isin(called_problems(tables))]
+    called = w.loc[w["foreign"], "problem"].isin(called_problems(tables))
+    about = numbers.drop(index=called.index[~called])
     findings = [
         _summary(
             total,
@@ -167,11 +170,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         for total in sorted(totals(about), key=lambda x: (-x.recoverable_us, x.source_id))
         if total.slow or "find_db" in facts.get(total.source_id, {})  # a log's few W that are fine need no remark
     ]
-    once = w.sort_values(["foreign", "loss", "best_us", "source_id"]).drop_duplicates(["device", "code"])
+    once = numbers.sort_values(["foreign", "loss", "best_us", "source_id"]).drop_duplicates(["device", "problem_hash"])
     once = once.assign(alone=once["sibling_us"].isna())
     naive = ~once["slow"] & ~once["alone"] & once["naive"] & (once["flops"] > BIG_FLOPS)
-    once = once.assign(badly=naive)[once["slow"] | once["alone"] | naive]  # long texts are sorted of these few only
-    for source, rows in once.sort_values(["source_id", "problem"]).groupby("source_id"):
+    once = once.assign(badly=naive)[once["slow"] | once["alone"] | naive].join(w[["problem", "solution"]])
+    for source, rows in once.sort_values(["source_id", "problem"]).groupby("source_id", observed=True):
         known = _environment(str(source), facts, tables, settings)
         mine = calls if _device(facts, str(source)) in ran_on else {}
         findings.extend(_slow(row, known, mine) for row in _rows(rows[rows["slow"]]))
@@ -199,7 +202,9 @@ def _paths(sources: pd.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[dict[str, object]]:
-    yield from frame.to_dict("records")  # type: ignore[misc]
+    names = list(frame.columns)
+    for values in zip(*(frame[name].tolist() for name in names), strict=True):
+        yield dict(zip(names, values, strict=True))
 
 
 def _environment(
@@ -282,16 +287,16 @@ def _finding(
     """A finding about one W; its saving is what is above the sibling, on the device where that was measured."""
     text = str(row["problem"])
     count, loss = calls.get(text), more.pop("loss_us", None)
-    second = float(row["second_us"])  # type: ignore[arg-type]
-    dear = second > DEAR * float(row["best_us"])  # type: ignore[arg-type]
+    best, second = float(row["best_us"]), float(row["second_us"])  # type: ignore[arg-type]
+    dear = second > DEAR * best
     signs = [
         *(["the naive solver is the best known"] if row["naive"] else []),
         *(["only naive, GEMM and Winograd solvers are offered"] if row["generic"] else []),
-        *([f"the second best takes {second / float(row['best_us']):.0f}×"] if dear else []),  # type: ignore[arg-type]
+        *([f"the second best takes {second / best:.0f}×"] if dear else []),
     ]
     evidence = Evidence(
-        now_us=float(str(row["best_us"])),
-        best_us=float(str(row["best_us"])),
+        now_us=best,
+        best_us=best,
         source_id=str(row["source_id"]),
         arch=known.get("arch"),
         cu_count=known.get("cu_count"),

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.model import ConvProblem, Family, GemmProblem, Member, problem_from_text
+from logparse.model import ConvProblem, Evidence, Family, Finding, GemmProblem, Member, changed, problem_from_text
 
 TYPES = st.sampled_from(["f16_r", "bf16_r", "f32_r", "f64_r", "f8_r", "f8_fnuz_r", "i8_r", "f32_c"])
 SIZES = st.integers(0, 1 << 40)
@@ -107,3 +107,19 @@ def test_the_gemms_of_a_group_are_problems_of_their_own() -> None:
     assert first == GemmProblem(m=2, n=3, k=4, lda=5, **types)
     assert grouped.bytes == (8 + 12) * 2 + 6 * 4 + (1 + 1) * 2 + 4
     assert second.gemms == (second,)
+
+
+def test_a_changed_finding_is_the_one_that_replace_makes() -> None:
+    evidence = Evidence(source_id="a", details={"x": 1})
+    finding = Finding(analyzer="a", message="b", problem=ConvProblem(direction="W", n=2), evidence=evidence)
+    assert "file" not in evidence.shown
+    placed = changed(evidence, file="f")
+    assert placed == replace(evidence, file="f")
+    assert placed.shown == replace(evidence, file="f").shown
+    assert changed(finding, evidence=placed, calls=3) == replace(finding, evidence=placed, calls=3)
+    assert finding.evidence is evidence
+    assert finding.calls is None
+
+
+def test_what_a_text_does_not_state_has_its_default() -> None:
+    assert problem_from_text("conv F in=1,2,1,3,4") == ConvProblem(direction="F", n=1, c=2, h=3, w=4)

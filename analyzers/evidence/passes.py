@@ -99,7 +99,8 @@ _PASSES = """
     sizes as (
         select problem, any_value(flops) as flops from {table}
         where problem in (select problem from w join solvers using (solver) where naive) group by problem)
-    select source_id, w.problem, flops, best_us, solution, second_us, solutions, w.generic, naive, f_us, b_us, all_us
+    select source_id, w.problem, hash(w.problem) as problem_hash, flops, best_us, solution, second_us, solutions,
+           w.generic, naive, f_us, b_us, all_us
     from w join files using (file) join solvers using (solver) join sums using (file)
     left join siblings s on s.file = w.file and s.layer = {layer} left join sizes z on z.problem = w.problem"""
 _LEFT = ("files", "solvers", "best", "w")
@@ -108,7 +109,8 @@ _LEFT = ("files", "solvers", "best", "w")
 def read_passes(con: duckdb.DuckDBPyConnection, problems: _Problems = _STORED) -> pd.DataFrame:
     """The passes of the views ``measurements`` and ``conv_rows`` (or ``conv_problems``) of a connection.
 
-    One row per source and W problem: ``source_id, problem, best_us, solution`` (of equal times the smaller text),
+    One row per source and W problem: ``source_id, problem`` and the hash of that, which stands for so long a text where
+    rows are compared, ``best_us, solution`` (of equal times the smaller text),
     ``second_us`` (of the next solution; missing where there is one only), ``solutions`` (with a time), ``generic`` (all
     are), ``naive`` (the best is; only then ``flops`` are there), ``f_us`` and ``b_us`` (missing where the source has
     none) and ``all_us`` (the best times of all passes of the source).  Times are positive, finite, and of origins that

@@ -34,6 +34,8 @@ def replaced_solvers(
     ``w`` holds ``slow_wrw.backward_weights`` of the sources in question.
     """
     kinds = w["source_id"].map({source: known.get("find_db") for source, known in facts.items()})
+    if not (kinds == "user").any():
+        return []
     slow, user = w[w["slow"] & (kinds == "system")], w[kinds == "user"]
     columns = ["problem", "source_id", "solution", "best_us"]
     pairs = slow[columns].merge(user[columns], on="problem", suffixes=("_system", "_user"))
@@ -65,6 +67,8 @@ def settled(
     """
     columns = ["problem", "solution", "source_id", "time_us"]
     ran = picks(tables).rename(columns={"pick": "solution"})[["problem", "solution"]].drop_duplicates()
+    if not len(ran):
+        return set()
     rows = tables.measurements[[*columns, "origin", "status"]]
     rows = rows[rows["problem"].isin(set(ran["problem"]))]
     times = timed(rows[rows["origin"].isin(EVIDENCE)])

@@ -25,7 +25,7 @@ from analyzers.evidence.joins import facts_by_source, of_problems
 from analyzers.evidence.stats import benjamini_hochberg
 from analyzers.evidence.stored_confirmations import counting, judged, stored_confirmations
 from analyzers.evidence.target import machine
-from logparse.model import Finding
+from logparse.model import Finding, changed
 
 Basis = Literal["confirmed", "measured", "inferred"]
 CONFIDENCE: Mapping[Basis, str] = {
@@ -103,7 +103,7 @@ def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) ->
     """The findings with interval, p-value, and the evidence's file and versions."""
     given = list(findings)
     sources = {_source(x) for x in given}
-    wanted = {_measured(x) for x in given}
+    wanted = {_measured(x) for x in given if _named(x)}
     columns = ["source_id", "problem", "solution", "time_us", "min_us", "max_us", "std_us"]
     rows = of_problems(tables.measurements[columns], wanted)
     rows = rows[rows["source_id"].isin(sources)]
@@ -144,6 +144,11 @@ def _measured(finding: Finding) -> str:
     return finding.evidence.measured or (finding.problem.text if finding.problem else "")
 
 
+def _named(finding: Finding) -> bool:
+    """Whether a finding names both solutions whose times it compares."""
+    return finding.evidence.pick is not None and finding.evidence.best is not None
+
+
 def _with_interval(finding: Finding, index: Mapping[tuple[str, ...], _Row], tested: Judgement) -> Finding:
     if finding.per_call_us is None or finding.per_call_low_us is not None:
         return finding  # nothing to bound, or the analyzer gave an interval of its own
@@ -157,10 +162,12 @@ def _with_interval(finding: Finding, index: Mapping[tuple[str, ...], _Row], test
         saving = None if finding.calls is None else finding.calls * gain
         proven = replace(finding, per_call_us=gain, saving_us=saving, p=test.confirmation.p)
         return _bounded(proven, low, high, "processes")
-    slow, fast = (index.get((source, _measured(finding), text)) for text in (pick, best))
     noise = finding.evidence.noise_us or 0.0
     if noise > 0:
         return _bounded(finding, finding.per_call_us - noise, finding.per_call_us + noise, "repeat")
+    if not _named(finding):
+        return finding
+    slow, fast = (index.get((source, _measured(finding), text)) for text in (pick, best))
     if slow is None or fast is None:
         return finding
     deviations = [number_of(row["std_us"]) for row in (slow, fast)]
@@ -190,4 +197,4 @@ def _with_place(finding: Finding, places: Mapping[str, Place]) -> Finding:
     place = places.get(_source(finding))
     if place is None:
         return finding
-    return replace(finding, evidence=replace(finding.evidence, file=place.file, versions=place.versions))
+    return changed(finding, evidence=changed(finding.evidence, file=place.file, versions=place.versions))

@@ -42,23 +42,25 @@ class TargetFiles:
 
 def documents(recommendation: Recommendation, settings: Settings, targets: Sequence[TargetFiles]) -> list[Emission]:
     """Both files."""
-    content = document(recommendation, settings, targets)
-    text = ",\n".join(f" {_json(name)}: {_lines(value)}" for name, value in content.items())
     return [
         Emission(REPORT_NAME, report(recommendation, targets).encode(), ""),
-        Emission(JSON_NAME, f"{{\n{text}\n}}\n".encode(), ""),
+        Emission(JSON_NAME, document(recommendation, settings, targets).encode(), ""),
     ]
 
 
-def _lines(value: Any) -> str:
+def _lines(value: object) -> str:
     """An entry of a list per line.  The standard library indents deeper in Python only, ten times as slowly."""
     if not isinstance(value, list) or not value:
         return _json(value)
     return "[\n  " + ",\n  ".join(map(_json, value)) + "\n ]"
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+def _json(value: object) -> str:
+    """A value as JSON: numbers of numpy as Python's, everything that is not finite as null."""
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, ValueError):  # a name that is no text, a number that is not finite
+        return _ENCODER.encode(_plain(value))
 
 
 def earlier_files(out: Path) -> list[Path]:
@@ -75,11 +77,11 @@ def earlier_files(out: Path) -> list[Path]:
 # ------------------------------------------------------------------------------------------------ for programs
 
 
-def document(recommendation: Recommendation, settings: Settings, targets: Sequence[TargetFiles]) -> dict[str, Any]:
-    """The content of ``findings.json``: plain numbers, texts, lists and objects; what is unknown is null."""
+def document(recommendation: Recommendation, settings: Settings, targets: Sequence[TargetFiles]) -> str:
+    """``findings.json``: numbers, texts, lists and objects; what is unknown is null."""
     judged = recommendation.judgement
     effort = recommendation.break_even
-    made: dict[str, Any] = {
+    content: dict[str, object] = {
         "schema": SCHEMA,
         "version": VERSION,
         "run": recommendation.run,
@@ -97,7 +99,8 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
             {"name": x.name, "facts": dict(x.facts), "files": sorted(x.files), "notes": list(x.notes)} for x in targets
         ],
     }
-    return {name: _plain(value) for name, value in made.items()}
+    text = ",\n".join(f" {_json(name)}: {_lines(value)}" for name, value in content.items())
+    return f"{{\n{text}\n}}\n"
 
 
 def _remark(finding: Finding) -> dict[str, object]:
@@ -118,30 +121,25 @@ def _action(result: ActionResult) -> dict[str, object]:
 
 
 def _finding(finding: Finding, shown: Mapping[str, object]) -> dict[str, object]:
-    fields = {name: value for name, value in shown.items() if name != "run"}
     override = finding.override
     workspace = None if override is None else override.workspace_bytes
-    return {**fields, "workspace_bytes": workspace, "evidence": dict(finding.evidence.shown)}
-
-
-_PLAIN = frozenset({type(None), str, int, bool})
+    return {**shown, "workspace_bytes": workspace, "evidence": finding.evidence.shown}
 
 
 def _plain(value: object) -> Any:
-    """Values that JSON can hold: numbers of numpy as Python's, everything that is not finite as null."""
-    if type(value) in _PLAIN:  # most values
-        return value
-    if type(value) is float:
-        return value if math.isfinite(value) else None
+    """Values that JSON can hold."""
     if isinstance(value, np.generic):
         value = value.item()
-    if type(value) is dict or isinstance(value, Mapping):  # a look at the type takes a tenth of isinstance
-        return {str(name): x if type(x) in _PLAIN else _plain(x) for name, x in value.items()}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(x) for name, x in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
         return [_plain(x) for x in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if value is None or isinstance(value, str | int | float) else _text(value)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain)
 
 
 def _text(value: object) -> str | None:

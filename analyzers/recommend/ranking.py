@@ -32,7 +32,7 @@ from analyzers.recommend.search_scripts import to_tune
 from analyzers.recommend.wildcards import Times
 from logparse.formats import aiter_log
 from logparse.formats.hipblaslt import bench
-from logparse.model import Finding, Override, Problem, kind_of, problem_from_text, solution_from_text
+from logparse.model import Finding, Override, Problem, changed, kind_of, problem_from_text, solution_from_text
 from logparse.text import duration
 
 
@@ -76,7 +76,7 @@ class Recommendation:
     @cached_property
     def rows(self) -> tuple[Mapping[str, object], ...]:
         """The fields of each finding, flat, as ``findings.json``, the store and every table have them."""
-        return tuple(_row(finding, self.run) for finding in self.findings)
+        return tuple(map(_row, self.findings))
 
 
 POTENTIAL = "potential"
@@ -271,7 +271,7 @@ def _one_saving(findings: Sequence[Finding]) -> list[Finding]:
         elif finding.problem is not None:
             why.setdefault(finding.problem.text, []).append(f"{finding.analyzer}: {finding.message}")
     return [
-        replace(x, reasons=(*x.reasons, *why[x.problem.text]))
+        changed(x, reasons=(*x.reasons, *why[x.problem.text]))
         if x.problem is not None and x.problem.text in why and best[x.problem.text] is x
         else x
         for x in out
@@ -388,10 +388,9 @@ def _of_cuda(tables: Tables) -> bool:
     return bool(len(rows) and rows["value"].str.startswith("sm_").all())
 
 
-def _row(finding: Finding, run: str) -> dict[str, object]:
+def _row(finding: Finding) -> dict[str, object]:
     problem = finding.problem
     return {
-        "run": run,
         "analyzer": finding.analyzer,
         "kind": finding.kind,
         "problem": problem.text if problem else None,

@@ -185,7 +185,7 @@ def _waits(remark: Finding) -> bool:
 _UNTIMED = 0.001
 
 
-_TEXT = ("run", "analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")
+_TEXT = ("analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")
 _NUMBERS = (
     *("pre_us", "post_us", "per_call_us", "per_call_low_us", "per_call_high_us"),
     *("saving_us", "saving_low_us", "saving_high_us", "saving_share", "p"),
@@ -197,8 +197,9 @@ def rows(recommendation: Recommendation) -> pd.DataFrame:
 
     ``saving_us`` is per run of the workload and missing where the calls or the gain are unknown.
     """
-    columns = [*_TEXT, "calls", *_NUMBERS, "solution", "advice"]
-    out = pd.DataFrame(recommendation.rows, columns=columns)
+    rows, columns = recommendation.rows, [*_TEXT, "calls", *_NUMBERS, "solution", "advice"]
+    values = {"run": [recommendation.run] * len(rows)} | {name: [row[name] for row in rows] for name in columns}
+    out = pd.DataFrame(values if rows else None, columns=["run", *columns])
     return out.astype({"calls": "Int64", **dict.fromkeys(_NUMBERS, "float64")})
 
 

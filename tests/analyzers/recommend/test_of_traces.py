@@ -61,7 +61,7 @@ def figures(found: Recommendation) -> dict[str, Any]:
     time = found.gpu_time
     assert time is not None
     steps = time.steps or 1.0
-    made = json.loads(json.dumps(document(found, Settings(), [])["gpu_time"]))
+    made = json.loads(document(found, Settings(), []))["gpu_time"]
     assert sum(part["us"] for part in made["parts"]) == pytest.approx(made["kernels_us"])
     parts = {x.name: round(x.us / steps / 1e3, 2) for x in time.parts}
     return {"parts": parts, "busy": round(time.busy_share or 0.0, 2), "before_ms": round(time.before_us / 1e3, 1)}
