@@ -13,6 +13,8 @@ FOLDER holds ``gfx942130.HIP.fdb.txt.bz2`` (MI300X) and ``gfx90a68.HIP.fdb.txt.b
   measured on the target before.  ``the same problem`` is the measured time of gfx90a itself.
 * regret: the convolutions of the latest H200 records, each direction by itself, held out by model or group as in
   ``proposers.py``: rank correlation (Spearman) of predicted and measured regret of PyTorch's default.
+* calibration: of the W of the find-db, and of these six, how many of those with a predicted probability in a range
+  lose more than a tenth.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from inputs import _FindDb, _frame
 
 from analyzers.analyzer import Settings
 from analyzers.evidence.passes import passes_of
-from analyzers.evidence.predictions import Predictor
+from analyzers.evidence.predictions import LARGE, Predictor
 from analyzers.evidence.transfer import transferred
 from analyzers.measure.plan import cost_s
 from analyzers.slow_wrw import backward_weights
@@ -111,6 +113,8 @@ def within(table: pd.DataFrame, seed: int) -> dict[str, Any]:
     flagged, slow = (mine["risk"] > 0.5).to_numpy(), w["slow"].to_numpy()
     out |= {"w": len(w), "slow": int(slow.sum()), "flagged": int(flagged.sum())}
     out |= {"precision": float(slow[flagged].mean()), "recall": float(flagged[slow].mean())}
+    large = held_out(table, seed, large=LARGE).loc[w.index, "risk"]
+    out["calibration"] = calibration(large.to_numpy(), (w["regret"] > LARGE).to_numpy())
     lost = np.where(slow, w["time_us"] * w["regret"], 0.0)
     cost = np.array([cost_s(us, int(n)) for us, n in zip(w["solvers_us"], w["solvers"], strict=True)])
     orders = {
@@ -123,6 +127,19 @@ def within(table: pd.DataFrame, seed: int) -> dict[str, Any]:
     shuffled = [curve(draw.permutation(len(w)), lost, cost) for _ in range(20)]
     out["curves"]["random"] = [float(x) for x in np.mean(shuffled, axis=0)]
     return out
+
+
+EDGES = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Probabilities between which predictions are counted together."""
+
+
+def calibration(risk: Any, happened: Any) -> list[dict[str, float]]:
+    """By range of the predicted probability: how many, its mean there, and the share for which it happened."""
+    ranges = np.searchsorted(EDGES, risk)
+    rows = [
+        (int(x.sum()), risk[x].mean(), happened[x].mean()) for i in range(len(EDGES) + 1) if (x := ranges == i).any()
+    ]
+    return [{"count": n, "predicted": float(p), "happened": float(h)} for n, p, h in rows]
 
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
@@ -207,7 +224,8 @@ def regrets(kind: str) -> dict[str, Any]:
     guess = pd.concat(parts).reindex(table.index)
     rank = float(guess["regret"].rank().corr(table["regret"].rank()))
     return {"problems": len(table), "groups": len(frozenset.union(*table["models"])), "rank_correlation": rank,
-            "factor": factor(guess["time_us"], table["time_us"])}  # fmt: skip
+            "factor": factor(guess["time_us"], table["time_us"]),
+            "risk": guess["risk"].tolist(), "large": (table["regret"] > LARGE).tolist()}  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------ the program
@@ -232,6 +250,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables = {name: best_of(rows, set(target.index)) for name, rows in source.items()}
     made["gfx90a to gfx942"] = across(tables, target, options.seed)
     made["H200 regret"] = {name: regrets(kind) for name, kind in proposers.RECORDS.items()}
+    risk, large = (
+        np.array([y for x in made["H200 regret"].values() for y in x.pop(name)]) for name in ("risk", "large")
+    )
+    made["H200 calibration"] = calibration(risk, large)
     print(json.dumps(made, indent=1))
     for line in judged(made):
         print(line)

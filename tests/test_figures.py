@@ -309,3 +309,13 @@ def test_rank_correlations_of_the_regret_are_those_of_the_record() -> None:
         ranks = ", ".join(f"**{x['rank_correlation']:.2f}**" for x in found)
         counts = ", ".join(f"{x['problems']} {name}" for x, name in zip(found, "FBW", strict=True))
         assert re.search(rf"{re.escape(counts)} \| {re.escape(ranks)} \| 0.85", text("docs/proposers.md"))
+
+
+def test_calibration_of_the_predicted_probability_is_that_of_the_record() -> None:
+    made = json.loads((RESULTS / "predict-find-dbs-2026-11-23.json").read_text(encoding="utf-8"))
+    for rows in (made["within gfx942"]["calibration"], made["H200 calibration"]):
+        cells = [" | ".join(percent(x[y], 0) for x in rows) for y in ("predicted", "happened")]
+        counts = " | ".join(f"{x['count']:,}" for x in rows)
+        lines = text("docs/proposers.md").splitlines()
+        at = next(i for i, x in enumerate(lines) if x.endswith(f"| {counts} |"))
+        assert lines[at + 1 : at + 3] == [f"| predicted | {cells[0]} |", f"| happened | {cells[1]} |"]

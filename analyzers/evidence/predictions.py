@@ -28,6 +28,8 @@ NEAREST = 32
 """Measured problems that a prediction is made of, at most."""
 LARGE = 0.10
 """Regret (share of the pick's time that the best solution saves) whose probability is predicted."""
+DOUBT = 0.05
+"""No probability below this, and none above 1 less this: where the near problems agreed, so many were otherwise."""
 MOST = 20_000
 """Measured problems that are looked at: reading more takes longer than they help."""
 _CHUNK = 256
@@ -119,7 +121,7 @@ class _Operation:
         if not known.all():
             weight = _weights(apart, far, known)
         mean = np.clip((weight * np.nan_to_num(regret)).sum(axis=1), 0, 1)
-        risk = np.clip((weight * (regret > large)).sum(axis=1), 0, 1)
+        risk = np.clip((weight * (regret > large)).sum(axis=1), DOUBT, 1 - DOUBT)
         return [
             Prediction(float(np.exp(x)), *((float(r), float(p)) if k else (None, None)))
             for x, r, p, k in zip(logs, mean, risk, known.any(axis=1), strict=True)
