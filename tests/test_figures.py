@@ -316,6 +316,4 @@ def test_calibration_of_the_predicted_probability_is_that_of_the_record() -> Non
     for rows in (made["within gfx942"]["calibration"], made["H200 calibration"]):
         cells = [" | ".join(percent(x[y], 0) for x in rows) for y in ("predicted", "happened")]
         counts = " | ".join(f"{x['count']:,}" for x in rows)
-        lines = text("docs/proposers.md").splitlines()
-        at = next(i for i, x in enumerate(lines) if x.endswith(f"| {counts} |"))
-        assert lines[at + 1 : at + 3] == [f"| predicted | {cells[0]} |", f"| happened | {cells[1]} |"]
+        assert f"| {counts} | | predicted | {cells[0]} | | happened | {cells[1]} |" in text("docs/proposers.md")
