@@ -17,7 +17,7 @@ from analyzers.evidence.target import Facts, machine_of_files
 from analyzers.evidence.workspaces import Workspaces, workspaces
 from analyzers.overrides import OVERRIDE_FORMATS
 from analyzers.overrides.override_format import OverrideFile, OverrideFormat
-from analyzers.overrides.reading import LongFile, Note, Reading, Row
+from analyzers.overrides.reading import Less, LongFile, Note, Reading, Row
 from logparse.errors import InputError
 from logparse.formats import FORMATS, aiter
 from logparse.formats.format import FileFormat, Head
@@ -179,15 +179,19 @@ def _workspaces(reading: Reading[Any], needed: Workspaces) -> Iterator[Note]:
     """Rows that state a smaller workspace than was measured."""
     rows: Sequence[Row] = reading.rows
     if isinstance(rows, LongFile):
-        rows = list(rows.with_less(needed))
+        yield from map(_needs_more, rows.with_less(needed) if reading.accepted is not False else ())
+        rows = list(rows.odd)
     sizes = needed.of({row.key for row in rows})
     for row in rows:
         if row.live and row.solution is not None and row.workspace_bytes is not None:
             known = sizes.get((row.key, row.solution.text), 0)
             if row.workspace_bytes < known:
-                message = f"{row.solution.id} needs {known:,} bytes of workspace, the row has {row.workspace_bytes:,}"
-                remedy = "copy it from a measured record: the call fails otherwise"
-                yield Note(row.line, "error", "workspace", message, remedy)
+                yield _needs_more(Less(row.line, row.solution.id, row.workspace_bytes, known))
+
+
+def _needs_more(row: Less) -> Note:
+    message = f"{row.id} needs {row.needed:,} bytes of workspace, the row has {row.stated:,}"
+    return Note(row.line, "error", "workspace", message, "copy it from a measured record: the call fails otherwise")
 
 
 def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:

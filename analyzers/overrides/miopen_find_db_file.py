@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from analyzers.evidence.workspaces import Workspaces
 from analyzers.overrides.miopen_records import Item
-from analyzers.overrides.reading import LongFile, Offer, Row, offers
+from analyzers.overrides.reading import Less, LongFile, Offer, Row, offers
 from logparse.formats.miopen.find_db_index import Index, index_of
 from logparse.formats.miopen.key_tails import number_column, text_column
 from logparse.formats.miopen.problem_key import key_of, problem_from_key
@@ -229,19 +229,20 @@ class FindDbFile(LongFile):
         texts = pa.LargeStringArray.from_buffers(max(len(cuts) - 1, 0), pa.py_buffer(cuts), pa.py_buffer(self.data))
         return texts.take(number_column(np.arange(0, len(cuts), 2)))
 
-    def with_less(self, needed: Workspaces) -> Iterator[Row]:
+    def with_less(self, needed: Workspaces) -> Iterator[Less]:
         index, names = self.columns, {f"miopen:{name}": place for place, name in enumerate(self.columns.solvers)}
         found = pc.index_in(needed.keys.cast(pa.large_string()), self.usual_keys()).fill_null(-1).to_numpy()[needed.key]
         solver = np.array([*(names.get(x, -1) for x in needed.solutions), -1])[needed.solution]
         known = (found >= 0) & (solver >= 0)
         asked = self.usual_lines[found[known]] * len(names) + solver[known]
         items = index.line.astype(np.int64) * len(names) + index.solver
-        order = np.argsort(items)
+        order = np.argsort(items, kind="stable")  # they are nearly in order
         at = order[np.minimum(np.searchsorted(items, asked, sorter=order), len(order) - 1)]
-        less = (items[at] == asked) & (index.workspace_bytes[at] < needed.bytes[known])
-        for line in np.unique(index.line[at[less]]).tolist():
-            yield from self.of_line(line + 1)
-        yield from self.odd
+        same, most = items[at] == asked, np.zeros(len(items), np.int64)
+        np.maximum.at(most, at[same], needed.bytes[known][same])
+        for item in np.flatnonzero(index.workspace_bytes < most).tolist():
+            stated, needs = int(index.workspace_bytes[item]), int(most[item])
+            yield Less(int(index.line[item]) + 1, index.solvers[index.solver[item]], stated, needs)
 
 
 class _OfKeys(Mapping[K, Sequence[V]]):

@@ -125,6 +125,15 @@ class Row:
         return not self.dead and self.verdicts.honoured is not False
 
 
+class Less(NamedTuple):
+    """A row that states a smaller workspace (bytes) than its solver needs; ``id`` is the library's name of that."""
+
+    line: int
+    id: str
+    stated: int
+    needed: int
+
+
 class Offer(NamedTuple):
     """What a row offers to calls of its key: ``solution`` is as the file spells it, ``id`` the library's."""
 
@@ -163,8 +172,13 @@ class LongFile(Sequence[Row]):
         """``Reading.by_shape`` of the file."""
 
     @abstractmethod
-    def with_less(self, needed: Workspaces) -> Iterator[Row]:
-        """The rows that may state a smaller workspace than ``needed`` has for their key and solution, and others."""
+    def with_less(self, needed: Workspaces) -> Iterator[Less]:
+        """What states a smaller workspace than ``needed`` has for its key and solution, but for ``odd`` rows."""
+
+    @property
+    @abstractmethod
+    def odd(self) -> Iterator[Row]:
+        """The rows that are judged one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)
