@@ -46,6 +46,13 @@ _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2
 _MAGIC |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), _UTF_16)
 _CONTAINER = b'{"log":"'
 """How a line of a container's log begins as Docker stores it (driver ``json-file``, moby's jsonfilelog/jsonlog)."""
+_TEXTS = ("MESSAGE", "line", "message", "msg", "log", "textPayload")
+"""Members that hold a line's text in other logs of an object per line: ``journalctl -o json``, ``logcli -o jsonl``
+(Loki), Filebeat and most loggers, Fluent Bit, Google's logging.
+"""
+_TIMES = frozenset({"__REALTIME_TIMESTAMP", "timestamp", "@timestamp", "time", "ts", "date"})
+_PEEKED = 8 << 10
+"""First bytes that are looked at where a file begins with an object: an entry of the journal has two thousand."""
 CAPTURES = "capture_traces/"
 _SUFFIX = regex(r"\.(gz|bz2|xz|zst)$")
 
@@ -119,7 +126,8 @@ class InputFile:
         if self._fs is None:
             return raw
         inner = _Peekable(self._expanded(_Peekable(raw)))
-        return cast(BinaryIO, _ContainerLog(cast(BinaryIO, inner)) if inner.head == _CONTAINER else inner)
+        member = _wrapped_in(inner.head)
+        return cast(BinaryIO, inner if member is None else _ContainerLog(cast(BinaryIO, inner), member))
 
     def _expanded(self, peeked: _Peekable) -> BinaryIO:
         kind = next((kind for magic, kind in _MAGIC.items() if peeked.head.startswith(magic)), None)
@@ -142,8 +150,8 @@ class InputFile:
         if self._fs is None:
             return False
         with self.raw() as raw:
-            head = _read_up_to(raw, len(_CONTAINER))
-        return head == _CONTAINER or any(head.startswith(magic) for magic in _MAGIC)
+            head = _beginning(raw)
+        return _wrapped_in(head) is not None or any(head.startswith(magic) for magic in _MAGIC)
 
     def head(self) -> Head:
         """The beginning of the content, as it was when first asked for."""
@@ -321,12 +329,32 @@ class Hashing(_Passing):
         return self._at_line_end.hexdigest()
 
 
+def _beginning(stream: BinaryIO) -> bytes:
+    """The first bytes of a stream, enough to tell what it is."""
+    head = _read_up_to(stream, len(_CONTAINER))
+    return head + _read_up_to(stream, _PEEKED - len(head)) if head.startswith(b"{") else head
+
+
+def _wrapped_in(head: bytes) -> str | None:
+    """The member that holds the text where each line is an object with a line of a log; None where it is none."""
+    if head.startswith(_CONTAINER):
+        return "log"
+    line, end, _ = head.partition(b"\n")
+    if not line.startswith(b"{") or not (end or len(head) < _PEEKED):
+        return None
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return next((name for name in _TEXTS if isinstance(entry.get(name), str)), None) if _TIMES & entry.keys() else None
+
+
 class _Peekable(_Passing):
     """A stream whose first bytes can be peeked at before it is read."""
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__(raw)
-        self.head = _read_up_to(raw, len(_CONTAINER))
+        self.head = _beginning(raw)
         self._rest = self.head
 
     def read(self, size: int = -1) -> bytes:
@@ -355,16 +383,17 @@ class _Utf8(_Passing):
 
 
 class _ContainerLog(_Passing):
-    """What a container wrote, from the lines of its log: ``{"log":"text\\n","stream":"stderr","time":"…"}``.
+    """What a program wrote, from a log of an object per line: ``{"log":"text\\n","stream":"stderr","time":"…"}``.
 
-    A line that is no such object is passed on as it is.  Docker cuts what a container writes into pieces of 16 KiB: a
-    piece without a line end is followed by the rest of its line.
+    ``member`` holds the text.  A line that is no such object is passed on as it is.  Docker cuts what a container
+    writes into pieces of 16 KiB: a piece without a line end is followed by the rest of its line.
     """
 
     _READ = 1 << 18
 
-    def __init__(self, inner: BinaryIO) -> None:
+    def __init__(self, inner: BinaryIO, member: str) -> None:
         super().__init__(inner)
+        self._member = member
         self._rest = b""  # the beginning of a line
         self._ready = b""
         self._given = 0  # bytes of `_ready` that were read
@@ -379,19 +408,19 @@ class _ContainerLog(_Passing):
             *whole, rest = (self._rest + data).split(b"\n")
             if not data or len(rest) > self._READ:  # the end, or a line that Docker did not write
                 whole, rest = [*whole, rest], b""
-            self._rest, self._ready, self._given = rest, b"".join(map(_written, whole)), 0
+            self._rest, self._ready, self._given = rest, b"".join(map(self._written, whole)), 0
         out = self._ready[self._given : self._given + size]
         self._given += len(out)
         return out
 
-
-def _written(line: bytes) -> bytes:
-    """The text in a line of a container's log."""
-    try:
-        text = json.loads(line)["log"]
-        return str.encode(text, errors="backslashreplace")
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return line + b"\n"
+    def _written(self, line: bytes) -> bytes:
+        """The text in a line.  Docker's has its line end; the journal's is a list of bytes where it is not UTF-8."""
+        try:
+            text = json.loads(line)[self._member]
+            data = bytes(text) if isinstance(text, list) else str.encode(text, errors="backslashreplace")
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return line + b"\n"
+        return data if self._member == "log" and line.startswith(_CONTAINER) else data.rstrip(b"\n") + b"\n"
 
 
 class _Bounded(_Passing):

@@ -26,6 +26,7 @@ from logparse.formats import FORMATS
 from logparse.formats.format import FileFormat, Outcome
 from logparse.ingest import Ingested, ingest
 from logparse.ingest.counting import PlainCounter, new_counter
+from logparse.ingest.input_file import InputFile
 from logparse.model import Fact
 from logparse.store import Store, open_store
 from tests.conftest import CORPUS, ROOT, SAMPLES, needs_corpus, sized
@@ -518,6 +519,48 @@ def test_a_container_log_is_what_the_container_wrote(
         assert (result.lines, result.problems, result.calls) == (plain.lines + 4, plain.problems, plain.calls)
         assert {**result.units, "foreign": result.units["foreign"] - 4} == plain.units
     check_conservation(store)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"__REALTIME_TIMESTAMP": "1779332941369216", "_PID": "588", "_TRANSPORT": "stdout", "MESSAGE": "{}"},
+        {"labels": {"job": "train"}, "line": "{}", "timestamp": "2026-05-05T12:00:00Z"},
+        {"@timestamp": "2026-05-05T12:00:00.000Z", "log": {"file": {"path": "/x"}}, "message": "{}"},
+        {"insertId": "a", "textPayload": "{}", "timestamp": "2026-05-05T12:00:00Z"},
+        {"time": "2026-05-05T12:00:00Z", "level": "info", "msg": "{}"},
+    ],
+    ids=["journalctl", "loki", "filebeat", "google", "logger"],
+)
+def test_a_log_of_an_object_per_line_is_its_texts(store: Store, tmp_path: Path, entry: dict[str, object]) -> None:
+    [member] = [name for name, value in entry.items() if value == "{}"]
+    end = "\n" * (member == "textPayload")
+    lines = ["a line of the job", *(bench(64).rstrip() for _ in range(3)), "[rank0]: " + bench(128).rstrip()]
+    written = [*(json.dumps(entry | {member: line + end}) for line in lines), "no object"]
+    if member == "MESSAGE":  # a list of bytes where they are not UTF-8
+        written.append(json.dumps(entry | {member: [*b"\xff ", *bench(256).rstrip().encode()]}))
+    path = tmp_path / "job.json"
+    path.write_text("".join(f"{x}\n" for x in written))
+    result = one(ingest([str(path)], store))
+    assert result.units["call"] == 4 + (member == "MESSAGE")
+    assert result.lines == len(written)
+
+
+def test_other_objects_are_no_log(tmp_path: Path) -> None:
+    """A trace, a table of tiles, an object without a time and one that is too long are read as they are."""
+    for text in (
+        '{"schemaVersion": 1, "traceEvents": [], "time": 1}',
+        '{"1": {"BLOCK_SIZE_M": 16}}\n',
+        '{"message": "x"}\n',
+        "{\n",
+        '{"time": 1, "message": "' + "x" * 10_000,
+        "[" * 100_000,
+    ):
+        path = tmp_path / "x.json"
+        path.write_text(text)
+        assert not InputFile(str(path)).compressed
+        with InputFile(str(path)).open() as stream:
+            assert stream.read().decode() == text
 
 
 def test_an_archive_is_no_stream_of_lines(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
