@@ -41,7 +41,10 @@ def cards(
             detail=f"{x.action.about}: {x.application.line}",
             problems=len(x.parts),
             saving_us=x.saving_us,
-            confidence=f"{duration(x.now_us)} → {duration(x.then_us)} of the job's GPU time, measured",
+            confidence=(
+                f"{duration(x.now_us)} → {duration(x.then_us)} [{', '.join(map(duration, x.interval_us))}] of the job's "
+                "GPU time, replayed"
+            ),
             files=bool(x.application.settings or x.application.model or x.application.environment),
         )
         for x in recommendation.actions
