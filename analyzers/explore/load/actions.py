@@ -42,8 +42,8 @@ def cards(
             problems=len(x.parts),
             saving_us=x.saving_us,
             confidence=(
-                f"{duration(x.now_us)} → {duration(x.then_us)} [{', '.join(map(duration, x.interval_us))}] of the job's "
-                "GPU time, replayed"
+                f"{duration(x.now_us)} → {duration(x.then_us)} [{', '.join(map(duration, x.interval_us))}] of the "
+                "job's GPU time, replayed"
             ),
             files=bool(x.application.settings or x.application.model or x.application.environment),
         )
