@@ -22,7 +22,7 @@ from analyzers.evidence.target import Facts
 from analyzers.overrides import miopen_records
 from analyzers.overrides.miopen_find_db_file import FindDbFile, Judged
 from analyzers.overrides.miopen_find_db_merge import together
-from analyzers.overrides.miopen_records import Item, items_of, line_notes, other_machine, wanted
+from analyzers.overrides.miopen_records import Item, items_of, line_notes, odd_name, other_machine, wanted
 from analyzers.overrides.override_format import Merging, OverrideFormat
 from analyzers.overrides.reading import Breach, Note, Offer, Reading, Row, Rule, Verdicts, judge, whole
 from analyzers.overrides.reading import remarks as row_remarks
@@ -237,6 +237,11 @@ def _refusals(name: str, target: Facts) -> Iterator[Note]:
     if match["kind"] == "ufdb" and not match["version"]:
         message = f"{name} has no version: MIOpen looks for <device>.HIP.<version>_<build>.ufdb.txt"
         yield Note(None, "error", "file-name", message, _wanted(target))
+    elif match["kind"] == "fdb" and match["version"]:
+        message = f"{name} has a version: a system find-db has none"
+        yield Note(None, "error", "file-name", message, _wanted(target))
+    elif match["kind"] == "ufdb" and (why := odd_name(name, match)):
+        yield Note(None, "error", "file-name", f"MIOpen looks for no file of this name: {why}", _wanted(target))
     yield from other_machine({x.name: x.value for x in find_db.facts_of_name(name)}, target, _wanted(target))
 
 

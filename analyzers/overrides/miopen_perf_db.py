@@ -12,7 +12,16 @@ from collections.abc import Iterator, Sequence
 
 from analyzers.evidence.target import Facts
 from analyzers.overrides import miopen_records
-from analyzers.overrides.miopen_records import Item, items, keyless, line_notes, other_machine, unknown_solver, wanted
+from analyzers.overrides.miopen_records import (
+    Item,
+    items,
+    keyless,
+    line_notes,
+    odd_name,
+    other_machine,
+    unknown_solver,
+    wanted,
+)
 from analyzers.overrides.override_format import Merging, OverrideFormat
 from analyzers.overrides.reading import Breach, Note, Reading, Row, Rule, Verdicts, text_of
 from logparse.errors import InputError
@@ -114,6 +123,8 @@ def _refusals(name: str, target: Facts) -> Iterator[Note]:
         message = f"{name} is no name under which MIOpen looks for a perf-db"
         yield Note(None, "error", "file-name", message, _wanted(target))
         return
+    if match is not None and name.endswith(".udb.txt") and (why := odd_name(name, match)):
+        yield Note(None, "error", "file-name", f"MIOpen looks for no file of this name: {why}", _wanted(target))
     own = {fact.name: fact.value for fact in perf_db.facts_of_file(name)}
     yield from other_machine(own, target, _wanted(target))
     if user and re.match(r"[012]\.|3\.[01]\.", own.get("miopen_version", "")):

@@ -8,6 +8,7 @@ Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/readonlyramd
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -133,13 +134,29 @@ def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
 
 
 def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
-    """Where the facts of a name are not the target's."""
+    """Where the facts of a name are not the target's.  A tweak may be known to be empty."""
     mine, theirs = ({**facts, "arch": arch(facts) or ""} for facts in (own, target))
-    wrong = [x for x in _MACHINE if mine.get(x) and theirs.get(x) and mine[x] != theirs[x]]
+    wrong = [x for x in _MACHINE if _known(x, mine) and _known(x, theirs) and mine[x] != theirs[x]]
     if wrong:
-        named = ", ".join(f"{x} {mine[x]} (target: {theirs[x]})" for x in wrong)
+        named = ", ".join(f"{x} {mine[x] or 'empty'} (target: {theirs[x] or 'empty'})" for x in wrong)
         message = f"the name is of another device or build, the target's MIOpen never opens it: {named}"
         yield Note(None, "error", "file-name", message, remedy)
+
+
+def _known(fact: str, facts: Facts) -> bool:
+    return fact in facts if fact == "miopen_tweak" else bool(facts.get(fact))
+
+
+def odd_name(name: str, match: re.Match[str]) -> str:
+    """Why no MIOpen makes this name of a user's database, whatever its device and build; empty: one may."""
+    unit = match["cu"]
+    if not name.endswith(".txt"):
+        return "it lacks .txt at its end"
+    if match["tweak"] is None:
+        return "the version ends in an underscore, also where no build follows"
+    if unit != "_" and unit != find_db.units_text(int(unit[1:]) if unit[0] == "_" else int(unit, 16)):
+        return "up to 64 CUs stand behind an underscore in decimal, more of them without one in hexadecimal"
+    return ""
 
 
 def wanted(target: Facts, suffix: str, otherwise: str) -> str:
@@ -152,7 +169,7 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
 
 def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
     """Whether the target's facts suffice to know that MIOpen takes a file, whether it does, and the reason why not."""
-    certain = all(target.get(word) for word in _MACHINE if word != "backend")
+    certain = all(_known(word, target) for word in _MACHINE if word != "backend")
     return certain, accepted(refusals, certain), "MIOpen never opens a file of this name"
 
 

@@ -124,6 +124,40 @@ def test_find_is_as_the_expected_differences_state(rocm: Rocm, tmp_path: Path) -
             assert best == [algorithm, pytest.approx(ms)], text
 
 
+NAMES = {
+    FILE: True,
+    "gfx942130.HIP.3_5_1.ufdb.txt": False,  # no underscore behind the version
+    "gfx942130.HIP.3_5_1_.ufdb": False,
+    "gfx942_304.HIP.3_5_1_.ufdb.txt": False,  # more than 64 CUs are in hexadecimal
+    "gfx942130.HIP.3_5_1_abc.ufdb.txt": False,
+    "gfx942130.HIP.3_5_0_.ufdb.txt": False,
+    "gfx942e4.HIP.3_5_1_.ufdb.txt": False,
+    "gfx942130.OpenCL.3_5_1_.ufdb.txt": False,
+    "gfx942130.HIP.ufdb.txt": False,
+    "gfx942130.HIP.3_5_1_.fdb.txt": False,
+    "gfx942.HIP.3_5_1_.ufdb.txt": False,
+    FILE.upper(): False,
+}
+"""Names of a user find-db, and whether this build on this device opens it."""
+
+
+def test_names_that_are_opened(rocm: Rocm, tmp_path: Path) -> None:
+    """A file of any other name is ignored without a word; so our reader has to refuse it."""
+    one = asked()[0]
+    data = f"{key_of(call(one))}={item(NAIVE['F'], 'F', 0.5)}\n".encode()
+    (tmp_path / "empty").mkdir()
+    folders = {"MIOPEN_SYSTEM_DB_PATH": str(tmp_path / "empty"), "MIOPEN_CUSTOM_CACHE_DIR": str(tmp_path / "cache")}
+    with rocm.driver("miopen_lookup", SETTINGS | folders) as driver:
+        driver.ask([one])
+        for name, opened in NAMES.items():
+            folder = tmp_path / name
+            folder.mkdir()
+            (folder / name).write_bytes(data)
+            ((_, ms),) = driver.ask(["folder", str(folder)])
+            assert (ms == pytest.approx(0.5)) is opened, name
+            assert OVERRIDE_FORMAT.reader(name, data, TARGET).accepted is opened, name
+
+
 MODES = [("", ""), ("1", ""), ("2", ""), ("3", ""), ("5", ""), ("5", "1"), ("5", "2"), ("3", "3")]
 """MIOPEN_FIND_MODE and MIOPEN_FIND_ENFORCE, where they are set."""
 

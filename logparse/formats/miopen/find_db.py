@@ -113,10 +113,14 @@ def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
             raise EmissionError(f"MIOpen user database: {fact} of the target is unknown; {sources} supplies it")
     arch, *features = target["arch"].split(":")
     arch += "_xnack" if "xnack+" in features else ""
-    units = int(target["cu_count"])
-    units_text = f"_{units}" if units <= 64 else f"{units:x}"
+    units = units_text(int(target["cu_count"]))
     version = target["miopen_version"].replace(".", "_")
-    return f"{arch}{units_text}.{target.get('backend', 'HIP')}.{version}_{target['miopen_tweak']}.{kind}.txt"
+    return f"{arch}{units}.{target.get('backend', 'HIP')}.{version}_{target['miopen_tweak']}.{kind}.txt"
+
+
+def units_text(units: int) -> str:
+    """A number of CUs as a database's name has it."""
+    return f"_{units}" if units <= 64 else f"{units:x}"
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:

@@ -130,6 +130,11 @@ def test_a_blank_in_a_solvers_name() -> None:
         "gfx942e4.HIP.3_4_0_7c1e0a9d2.ufdb.txt",
         "gfx942130.HIP.3_3_1_7c1e0a9d2.ufdb.txt",
         "gfx942130.HIP.3_4_0_other.ufdb.txt",
+        "gfx942130.HIP.3_4_0_.ufdb.txt",
+        "gfx942_304.HIP.3_4_0_7c1e0a9d2.ufdb.txt",
+        "gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb",
+        "gfx942130.HIP.3_4_0_7c1e0a9d2.fdb.txt",
+        "gfx942130.HIP.3_4_0.ufdb.txt",
         "gfx942130.HIP.ufdb.txt",
         "mine.ufdb.txt",
     ],
@@ -139,6 +144,13 @@ def test_a_name_that_the_target_never_opens(name: str) -> None:
     assert [(n.rule, n.severity) for n in file.notes] == [("file-name", "error")]
     assert NAME in file.notes[0].remedy
     assert file.rows[0].dead
+
+
+def test_a_build_whose_tweak_is_empty() -> None:
+    """As Debian's: it is known, so a file of another build is refused."""
+    target = TARGET | {"miopen_tweak": ""}
+    assert inspect("gfx942130.HIP.3_4_0_.ufdb.txt", ROW.encode(), target).accepted is True
+    assert inspect(NAME, ROW.encode(), target).accepted is False
 
 
 def test_verdicts_without_a_target() -> None:
