@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from analyzers.evidence.roofline import bound_us
+from analyzers.measure.replay import racing_s
 from logparse.model import problem_from_text
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
@@ -101,3 +102,16 @@ def test_no_time_that_an_h200_showed_is_below_its_bound() -> None:
 
 def _times(result: dict[str, Any]) -> dict[str, float]:
     return {row["solution"]: row["time_us"] for row in result["rows"] if row["status"] == "ok" and row["time_us"]}
+
+
+@pytest.mark.parametrize("kind", ["fprops", "dgrads", "wgrads", "fprops-models", "dgrads-models", "wgrads-models"])
+def test_the_time_left_of_a_replay_that_begins_with_the_costliest(kind: str) -> None:
+    path = sorted((BENCHMARKS / "results").glob(f"{kind}-NVIDIA-*.json.gz"))[-1]
+    results = json.loads(gzip.decompress(path.read_bytes()))["results"]
+    times = [(next(y["time_us"] for y in x["rows"] if y["solution"] == x["pick"]), x["seconds"]) for x in results]
+    took = [seconds for _, seconds in sorted(times, reverse=True)]
+    reached = [sum(took[:i]) for i in range(len(took) + 1)]
+    for share in (0.25, 0.5, 0.75):
+        done = int(share * len(took))
+        assert 0.7 < racing_s(reached[: done + 1], len(took) - done) / (reached[-1] - reached[done]) < 2.4
+    assert racing_s([0.0, 3.0], 2) == 6.0
