@@ -28,7 +28,8 @@ from analyzers.proof.timings import kernels_of, main_pick
 from logparse.formats.tunableop.solutions import hipblaslt_index
 from logparse.model import Solution, problem_from_text, solution_from_text
 
-Effect = Literal["applied", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
+Effect = Literal["applied", "as before", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
+"""``as before``: the intended solution ran in both runs, so nothing shows that the row was read."""
 Move = Literal["faster", "slower", "same", "unknown"]
 K = TypeVar("K")
 V = TypeVar("V")
@@ -213,7 +214,11 @@ def _effect(intended: Solution, texts: Sequence[str], evidence: _Evidence) -> Ef
         return "unknown"  # a log names what the library picked, which is what Default means
     pick = _first(evidence.after.picks, texts)
     if pick is not None:
-        return "applied" if same_solution(intended, solution_from_text(pick), evidence.rocblas) else "not applied"
+        if not same_solution(intended, solution_from_text(pick), evidence.rocblas):
+            return "not applied"
+        own = _first(evidence.before.picks, texts)
+        ran = own is not None and same_solution(intended, solution_from_text(own), evidence.rocblas)
+        return "as before" if ran else "applied"
     before, after = _first(evidence.before.kernels, texts), _first(evidence.after.kernels, texts)
     if before is None or after is None:
         return "unknown"
@@ -315,9 +320,12 @@ def _failures(
             yield f"{outcome.label}: slower with the override, {outcome.before_us:.4g} to {outcome.after_us:.4g} µs"
     if not any(outcome.effect in ("applied", "changed kernel") for outcome in outcomes):
         shown = any(outcome.effect == "unknown" for outcome in outcomes)
+        same = any(outcome.effect == "as before" for outcome in outcomes)
         rocblas = "what TENSILE_DB=0x40 prints before and after does, as does a trace with kernels"
         how = rocblas if _of_rocblas(outcomes) else "a bench or verbose log does"
-        if shown:
+        if same:
+            yield "no row can be shown to have taken effect: the intended solutions ran before, too"
+        elif shown:
             yield f"no row can be shown to have taken effect: the logs after name no pick ({how})"
         elif len(after.workload):
             yield "no row took effect: no call of the run is served"

@@ -154,4 +154,14 @@ def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: 
     assert not verify(tables["before"], tables["control"], [judged]).ok
     effects = {x.effect for x in verify(tables["before"], tables["control"], [judged]).outcomes}
     assert effects == {"not applied"}
+
+    # Rows that name the library's own choices are taken, but nothing shows it.
+    own = {n: Solution("hipblaslt", str(found[0])) for n, found in before.offered.items()}
+    numbers = {str(tuning_file.key(x, target)): n for n, x in before.problems.items()}
+    chosen = [Override(problem=before.problems[n], solution=own[n], target={}) for n in numbers.values()]
+    (same,) = tuning_file.write(chosen, target)
+    alike = verify(tables["before"], tables["control"], [inspect(same.name, same.data, target)])
+    assert "as before" in {x.effect for x in alike.outcomes}
+    assert "applied" not in {x.effect for x in alike.outcomes}
+    assert not alike.ok
     assert control.offered.keys() == before.offered.keys()

@@ -84,9 +84,11 @@ def test_a_run_against_itself(job: Store) -> None:
 def test_verify_names_what_did_not_take_effect(job: Store) -> None:
     found = verbs.verify("job", "job", [TUNING], job.url)
     effects = {x.effect for x in found.outcomes}
-    assert effects == {"applied", "not applied"}
+    assert effects == {"as before", "not applied"}, "of a run beside itself nothing is shown"
     assert not found.ok
-    assert all("was intended" in failure for failure in found.failures)
+    *others, last = found.failures
+    assert all("was intended" in failure for failure in others)
+    assert "ran before, too" in last
 
 
 def test_export_and_write(job: Store, tmp_path: Path) -> None:

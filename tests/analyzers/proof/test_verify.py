@@ -114,6 +114,17 @@ def test_another_solution_ran() -> None:
     assert found.failures == (f"{ONE.label}: hipblaslt:7 was intended, hipblaslt:1 ran (tuning.txt, line 3)",)
 
 
+def test_a_solution_that_ran_before_too_proves_nothing() -> None:
+    """The library picks it whether or not it reads the file; a row that changes something shows that it does."""
+    times = (1000.0, 500.0)
+    found = verify(run("a", "7", "7", times), run("b", "7", "7", times), [file()])
+    assert {x.effect for x in found.outcomes} == {"as before"}
+    assert found.failures == ("no row can be shown to have taken effect: the intended solutions ran before, too",)
+    found = verify(run("a", "7", "1", times), run("b", "7", "7", times), [file()])
+    assert {(x.problem, x.effect) for x in found.outcomes} == {(ONE.text, "as before"), (TWO.text, "applied")}
+    assert found.ok
+
+
 def test_slower_with_the_override() -> None:
     found = verify(run("a", "1", "1", (1000.0, 500.0)), run("b", "7", "7", (1200.0, 500.0)), [file()])
     assert found.failures == (f"{ONE.label}: slower with the override, 100 to 120 µs",)
