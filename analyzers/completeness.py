@@ -46,6 +46,8 @@ BY_LEVEL = ("trace", "hints", "info", "api")
 AT_EXIT = ("profile", "extended_profile")
 BEYOND_LEVEL = ("bench", *AT_EXIT)
 """Categories that only HIPBLASLT_LOG_MASK can switch on; LEVEL, once set to anything, disables them."""
+_IF_KNOWN = "miopen_warning"
+"""The category of which only messages of known meaning are remarked."""
 _NAMED, _LONGEST = 3, 200
 """Files that are named where many are meant; characters of a library's error that are shown."""
 FEW = 0.5
@@ -96,10 +98,12 @@ _MESSAGES = f"""
     where run = $run and (text in ({sql_text(UNREAD)}, {sql_text(SHARED)}) or contains(text, {sql_text(_TORN)}))
     group by all order by all"""
 _OF_CUBLAS = "select distinct source_id from process_messages where run = $run and starts_with(function, 'cublas')"
+_OWN_ERRORS = (library_errors.ERROR, library_errors.WARNING)
 _ERRORS = f"""
-    select text, cast(sum(count) as bigint) as count from process_messages
-    where run = $run and category in ({sql_text(library_errors.ERROR)}, {sql_text(library_errors.WARNING)})
-    group by text order by count desc, text"""
+    select category, function, min(text), cast(sum(count) as bigint) as count, count(distinct text)
+    from process_messages
+    where run = $run and category in ({", ".join(map(sql_text, (*_OWN_ERRORS, "error", "miopen_error", _IF_KNOWN)))})
+    group by category, function, regexp_replace(text, '[0-9]+', '#', 'g') order by count desc, min(text)"""
 _PRINTED_ONCE = f"""
     select distinct text from process_messages
     where run = $run and category = {sql_text(library_errors.NOTE)} order by text"""
@@ -177,16 +181,20 @@ def _evidence(details: Mapping[str, object]) -> Evidence:
 
 
 def _errors(logs: _Logs) -> Iterator[Remark]:
-    """What the libraries printed by themselves: texts of one meaning together, those of unknown meaning apart."""
+    """What the libraries report as wrong, warnings last: texts of one meaning together, others by their function."""
     rows = logs.rows(_ERRORS)
-    groups: dict[str, list[tuple[str, int]]] = {}
-    for text, count in rows:
-        groups.setdefault(library_errors.meaning(text) or "", []).append((text, count))
-    for why, found in sorted(groups.items(), key=lambda group: (not group[0], -group[1][0][1], group[1][0][0])):
-        [first], count = shortened([found[0][0]], _LONGEST), sum(count for _, count in found)
-        of = f" of {len(found):,} texts" if len(found) > 1 else ""
+    groups: dict[tuple[bool, str, str], list[tuple[str, int, int]]] = {}
+    for category, function, text, count, texts in rows:
+        why, own, warns = library_errors.meaning(text) or "", category in _OWN_ERRORS, category == _IF_KNOWN
+        if why or not warns:
+            label = text if own else f"[{function}] {text}"
+            groups.setdefault((warns, why, "" if why or own else function), []).append((label, count, texts))
+    for (_, why, _), found in sorted(groups.items(), key=lambda x: (x[0][0], not x[0][1], -x[1][0][1], x[1][0][0])):
+        [first], count = shortened([found[0][0]], _LONGEST), sum(count for _, count, _ in found)
+        several = sum(texts for _, _, texts in found)
+        of = f" of {several:,} texts" if several > 1 else ""
         yield f"{first!r} ({counted(count, 'line')}{of})" + (f": {why}" if why else ""), {"lines": count}
-    if rows and (variables := [text for (text,) in logs.rows(_PRINTED_ONCE)]):
+    if any(row[0] in _OWN_ERRORS for row in rows) and (variables := [text for (text,) in logs.rows(_PRINTED_ONCE)]):
         yield (
             "rocBLAS prints errors of products once per process, so their number is not that of the calls: "
             f"{' '.join(f'{name}=1' for name in variables)} prints all",

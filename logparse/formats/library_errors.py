@@ -64,9 +64,24 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
         "MIOpen cannot use a database of tuned solvers or of kernels: MIOPEN_USER_DB_PATH and MIOPEN_CUSTOM_CACHE_DIR "
         "must name folders on a local disk that it may write",
     ),
-    (("build failed",), "MIOpen could not compile a kernel; the compiler's lines before it state why"),
+    (
+        ("build failed", "hiprtcCompileProgram", "HIPRTC status"),
+        "MIOpen could not compile a kernel; the compiler's lines beside it state why",
+    ),
+    (
+        ("CK grouped conv library not found",),
+        "MIOpen has no CK kernels for this GPU, and uses its other solvers",
+    ),
+    (
+        ("Unable to read system database", "File is unreadable"),
+        "MIOpen has no database of this kind for this GPU: its picks are estimates, or kernels are compiled anew",
+    ),
+    (
+        ("workspace required:",),
+        "MIOpen left out solvers that need more workspace than it was given, which is no failure",
+    ),
 )
-"""Parts of texts, and what these mean; the first that holds counts."""
+"""Parts of texts, also of MIOpen's log, and what these mean; the first that holds counts."""
 
 
 def meaning(text: str) -> str | None:

@@ -42,7 +42,7 @@ NAME = regex(r"(?:E=\d+,)?N=\d+,(?:K=\d+,)?device_name=[^/\s'\"]+?(?=\.json)")
 _FIELD = regex(r"(?:^|,)(\w+)=(\[[\d,]*\]|[^,]*)")
 _SPACED = regex(r"(block_shape=\[\d+), (\d+\])")
 _TABLE = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:triton_version"\s*:\s*"[^"]*"\s*,\s*"\d+|\d+)"\s*:\s*\{\s*"[A-Za-z_]+"')
-_FOUND = regex(r"Using (?:configuration|(?:MoE kernel )?config) from ")
+_FOUND = regex(r"Using (?:configuration|[\w ]*config) from ")
 _PID = regex(WORKER)
 _MOST_BYTES = 8 << 20
 
@@ -51,8 +51,8 @@ _MOST_BYTES = 8 << 20
 
 
 def recognise(head: Head) -> bool:
-    """An object of numbers of tokens with tiles."""
-    return _TABLE.match(head.data) is not None and b'"BLOCK_SIZE_M"' in head.data
+    """An object of numbers of tokens with tiles: Triton's, or FlyDSL's, which vLLM 0.25 reads."""
+    return _TABLE.match(head.data) is not None and (b'"BLOCK_SIZE_M"' in head.data or b'"tile_m"' in head.data)
 
 
 def read(source: Source) -> Iterator[Outcome]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from analyzers.analyzer import Settings
@@ -41,6 +43,31 @@ def test_status_and_recommend_state_what_they_mean(store: Store) -> None:
     assert "(2 lines of 2 texts): the library's kernels for this GPU are not where" in kernels
     assert lines[-1].endswith("ROCBLAS_VERBOSE_HIPBLASLT_ERROR=1 ROCBLAS_VERBOSE_TENSILE_ERROR=1 prints all")
     assert [x for x in lines if x.endswith("(1 line)")], "a text of unknown meaning is stated alone"
+
+
+LOGGED = """\
+MIOpen(HIP): Warning [IsEnoughWorkspace] [GetSolutionsFallback WTI] Solver <GemmFwdRest>, workspace required: 463872, provided ptr: 0 size: 0
+MIOpen(HIP): Warning [IsEnoughWorkspace] [EvaluateInvokers] Solver <GemmFwdRest>, workspace required: 96, provided ptr: 0 size: 0
+MIOpen(HIP): Error [BuildHip] HIPRTC status = HIPRTC_ERROR_COMPILATION (6), source file: naive_conv.cpp
+MIOpen(HIP): Warning [SetUserDb] some warning of no known meaning
+MIOpen(HIP): Warning [ParseAndLoadDb] File is unreadable: "/opt/rocm/share/miopen/db/gfx1201_32.HIP.fdb.txt"
+[2026-05-05 12:00:00][HIPBLASLT][7][Error][validateMatmulArgs] invalid args=datatype matA=R_16F
+[2026-05-05 12:00:01][HIPBLASLT][7][Error][validateMatmulArgs] invalid args=datatype matA=R_32F
+"""  # noqa: E501 - lines as they are printed
+
+
+def test_errors_and_known_warnings_of_logs_are_stated(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(LOGGED)
+    ingest([str(log)], store, run="r")
+    lines = [x for x in missing(store) if "mask" not in x]
+    assert len(lines) == 4
+    assert any("could not compile a kernel" in x for x in lines)
+    assert any("has no database of this kind for this GPU" in x for x in lines)
+    assert lines[1] == "'[validateMatmulArgs] invalid args=datatype matA=R_16F' (2 lines of 2 texts)"
+    assert any("(2 lines of 2 texts): MIOpen left out solvers that need more workspace" in x for x in lines[2:]), (
+        "warnings come last"
+    )
 
 
 def test_verify_reports_rows_that_rocblas_did_not_take(store: Store) -> None:

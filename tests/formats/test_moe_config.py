@@ -44,6 +44,18 @@ def test_lines_that_users_posted() -> None:
     assert len([one for one in found if not one[0]]) == 2
 
 
+def test_tables_and_lines_of_flydsl() -> None:
+    """vLLM's other backend for fused MoE: a table that was used was counted as missing."""
+    name = "E=384,N=256,device_name=AMD_Instinct_MI350X,dtype=int4_w4a16,backend=flydsl"
+    used = f"INFO [fused_flydsl_moe.py:99] Using tuned FlyDSL MoE config from /vllm/configs/{name}.json"
+    missed = "WARNING Using default FlyDSL MoE config. Performance might be sub-optimal! Config file not found at "
+    assert named(lines(f"{used}\n{missed}/vllm/configs/{name}.json")) == [(name, "found"), (name, "not found")]
+    table = json.dumps({"1": {"tile_m": 16, "tile_n": 64}, "2": {"tile_m": 16, "tile_n": 128}}, indent=4).encode()
+    assert moe_config.recognise(Head(f"{name}.json", table))
+    found = outcomes(moe_config.TABLE, Memory(table, f"{name}.json"))
+    assert named(found) == [(name, "M=1: tile_m=16 tile_n=64"), (name, "M=2: tile_m=16 tile_n=128")]
+
+
 def test_every_line_of_the_sample() -> None:
     found = lines((FOLDER / "server.log").read_text())
     assert Counter(outcome.unit for outcome in found) == {"message": 8, "foreign": 2}

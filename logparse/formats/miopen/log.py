@@ -71,7 +71,7 @@ _SET_VALUES = regex(r"^(?P<key>\S+), content (?:inserted|overwritten): (?P<item>
 _FIND = regex(r"^Find (?P<edge>Start|Ended): (?P<key>[^\s,]+)")
 _LOOK_UP = regex(r'^Looking for key (?P<key>\S+) in cache for file "(?P<path>[^"]*)"')
 _FILE = regex(r'"(?:[^"]*[/\\])?(?P<name>[^"/\\]+\.u?[fk]?db(?:\.txt)?)"')
-_LOST = regex(r"^Solver <(?P<solver>.+?)>, workspace required: (?P<ws>\d+), provided")
+_LOST = regex(r"^(?:\[[^\]]*\] )?Solver <(?P<solver>.+?)>, workspace required: (?P<ws>\d+), provided")
 _MODE = regex(r"^MIOPEN_FIND_(?P<what>MODE|ENFORCE) = (?P<value>\S+)")
 _VERSIONS = regex(r"HIP version (?P<hip>\d[\w.]*), MIOpen version (?P<version>\d+\.\d+\.\d+)(?:\.(?P<tweak>[\w-]*))?")
 _DEVICE = regex(r"^Raw device name: (?P<arch>gfx\S+)")
@@ -143,7 +143,7 @@ class Reader:
             return outcome
         records = _flush(find)
         outcome = _chosen(find, function, body) or _immediate(find, function, body)
-        outcome = outcome or _row(find, body) or _fact(find, function, body)
+        outcome = outcome or _row(find, body) or _fact(find, level, function, body)
         if outcome is None:
             outcome = Outcome("message", _messages(find, level, function, body))
         return replace(outcome, records=[*records, *outcome.records])
@@ -319,7 +319,7 @@ def _keyed(key: str) -> ConvProblem | None:
         return None
 
 
-def _fact(find: _Find, function: str, text: str) -> Outcome | None:
+def _fact(find: _Find, level: str, function: str, text: str) -> Outcome | None:
     facts: list[Record] = []
     if match := _VERSIONS.search(text):
         facts += [Fact("hip_version", match["hip"]), Fact("miopen_version", match["version"])]
@@ -336,8 +336,13 @@ def _fact(find: _Find, function: str, text: str) -> Outcome | None:
             if look_up and _keyed(look_up["key"]):
                 find.thread.looked_up(look_up["key"])
                 find.fallback = False
-            facts.append(Message(category="miopen_info", function=function, text=_masked(text)))
+            category = "miopen_info" if level.startswith("Info") else _category(level)
+            facts.append(Message(category=category, function=function, text=_masked(text)))
     return Outcome("fact", facts) if facts else None
+
+
+def _category(level: str) -> str:
+    return f"miopen_{level.rsplit(' ', 1)[-1].lower()}"
 
 
 def _messages(find: _Find, level: str, function: str, text: str) -> list[Record]:
@@ -352,8 +357,7 @@ def _messages(find: _Find, level: str, function: str, text: str) -> list[Record]
         find.fallback = True
     elif function == "EvaluateInvokers" or "Find-db regenerating" in text:
         find.fallback = False
-    category = f"miopen_{level.rsplit(' ', 1)[-1].lower()}"
-    records: list[Record] = [Message(category=category, function=function, text=_masked(text))]
+    records: list[Record] = [Message(category=_category(level), function=function, text=_masked(text))]
     if match := _LOST.match(text):
         direction = direction_of_solver(match["solver"])
         named = find.thread.finding(direction)
