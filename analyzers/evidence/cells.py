@@ -1,8 +1,11 @@
-"""One cell of a DataFrame as Python's type: pandas has None, NaN and NA for what is unknown, Python None."""
+"""Cells of a DataFrame as Python's types: pandas has None, NaN and NA for what is unknown, Python None."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def text_of(value: object) -> str | None:
@@ -18,6 +21,11 @@ def number_of(value: Any) -> float | None:
 def count_of(value: Any) -> int | None:
     """A whole number; None for an unknown one."""
     return None if _unknown(value) else int(value)
+
+
+def is_true(cells: pd.Series) -> pd.Series:
+    """Which cells are true, as plain bools: an unknown one is not (pandas 2 warns at ``fillna`` of objects)."""
+    return cells.astype("boolean").fillna(False).astype(bool)
 
 
 def _unknown(value: Any) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from analyzers.evidence.cells import is_true
 from logparse.store import Store
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def remarks_in(con: duckdb.DuckDBPyConnection, run: str) -> Iterator[str]:
 
 def remarks_on(calls: pd.DataFrame, sources: pd.DataFrame) -> Iterator[str]:
     """The same of one run's rows of the views ``calls`` and ``sources``."""
-    rows = calls[~calls["by_tool"].fillna(False).astype(bool)]
+    rows = calls[~is_true(calls["by_tool"])]
     rows = rows.assign(conv=rows["kind"] == "conv", calls=rows["count"].astype("Float64"))
     rows = rows.groupby(["source_id", "category", "conv", "pid"], dropna=False)["calls"].sum().reset_index()
     rows = rows[rows["calls"] > 0]

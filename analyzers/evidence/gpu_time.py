@@ -15,6 +15,7 @@ from functools import lru_cache
 import pandas as pd
 
 from analyzers.analyzer import Settings, Tables, once
+from analyzers.evidence.cells import is_true
 from logparse.formats.traces.torch.busy import BEFORE
 from logparse.formats.traces.torch.busy import COMMUNICATION as COLLECTIVES
 from logparse.formats.traces.torch.gradients import BACKWARD_DATA, BACKWARD_WEIGHTS
@@ -193,13 +194,13 @@ def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     Columns ``source_id, problem, total_us, calls, now_us`` (per call, the mean) and ``kernel``, the costliest one.
     """
     keys = ["source_id", "problem"]
-    own = calls[~calls["by_tool"].fillna(False).astype(bool)]
+    own = calls[~is_true(calls["by_tool"])]
     count = own.assign(calls=own["count"].astype("Float64")).groupby(keys)["calls"].sum(min_count=1).reset_index()
     rows = _in_order(kernels[kernels["problem"].notna()])
     total = rows.groupby(keys)["total_us"].sum().reset_index()
     main = rows.sort_values(["total_us", "kernel"]).drop_duplicates(keys, keep="last")[[*keys, "kernel"]]
     out = main.merge(total, on=keys).merge(count, on=keys)
-    out = out[((out["total_us"] > 0) & (out["calls"] > 0)).fillna(False).astype(bool)]
+    out = out[is_true((out["total_us"] > 0) & (out["calls"] > 0))]
     whole = out["calls"].astype("int64")
     return out.assign(calls=whole, now_us=out["total_us"].astype("float64") / whole).reset_index(drop=True)
 

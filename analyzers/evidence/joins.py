@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analyzers.analyzer import Tables, once
+from analyzers.evidence.cells import is_true
 from analyzers.evidence.origins import PICK, TRACE
 from logparse.model import DEFAULT
 
@@ -81,11 +82,11 @@ def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     """Whether each measurement is of the library's own choice: ``Default``, or what a replay's fact ``pick`` names."""
     named = facts[facts["name"] == PICK]
     own = dict(zip(named["source_id"], named["value"], strict=True))
-    out: pd.Series = measurements["solution"] == DEFAULT_TEXT
+    out = is_true(measurements["solution"] == DEFAULT_TEXT)
     named_there = measurements["source_id"].isin(own)
     of_pick = measurements[named_there]
-    out[named_there] = of_pick["solution"] == of_pick["source_id"].map(own)
-    return out.astype(bool)
+    out[named_there] = is_true(of_pick["solution"] == of_pick["source_id"].map(own))
+    return out
 
 
 def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tuple[str, str], float]:

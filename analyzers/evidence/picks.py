@@ -16,6 +16,7 @@ import pandas as pd
 
 from analyzers.analyzer import Settings, Tables, once
 from analyzers.evidence.call_devices import Unplaced, unplaced
+from analyzers.evidence.cells import is_true
 from analyzers.evidence.confirmations import blocks_of
 from analyzers.evidence.joins import (
     DEFAULT_TEXT,
@@ -53,7 +54,7 @@ def picks(tables: Tables) -> pd.DataFrame:
     Several mask categories log one launch; per problem the category with the most picks counts.
     """
     calls, chosen = tables.calls, tables.measurements
-    calls = calls[calls["solution"].notna() & ~calls["by_tool"].fillna(False).astype(bool)]
+    calls = calls[calls["solution"].notna() & ~is_true(calls["by_tool"])]
     chosen = chosen[(chosen["origin"] == CHOSEN) & (chosen["run"] == tables.run)].assign(category=CHOSEN, count=1)
     columns = ["source_id", "category", "problem", "solution", "count"]
     rows = pd.concat([x[columns] for x in (calls, chosen) if len(x)] or [calls[columns]], ignore_index=True)

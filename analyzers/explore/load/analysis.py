@@ -117,8 +117,10 @@ def headline(result: Recommendation) -> str:
     ]
     known = f" (known for {' and '.join(rests)})" if rests else ""
     if ceiling.saving_us <= 0:
-        return f"Nothing worth doing: every pick is the best known one{known}"
+        nothing = f"{worth} worth a look, estimated" if count else "Nothing worth doing"
+        return f"{nothing}: every pick that was timed against another solution is the best known one{known}"
     return (
-        f"At most {ceiling.share:.1%} of the compared time, {duration(ceiling.saving_us)} per run, can be gained{known}"
+        f"At most {ceiling.share:.1%} of the time of the problems with two measured times, "
+        f"{duration(ceiling.saving_us)} of {duration(ceiling.default_us)} per run, can be gained{known}"
         f"; {overrides:,} override{' is' if overrides == 1 else 's are'} proposed"
     )

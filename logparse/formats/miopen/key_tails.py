@@ -36,7 +36,7 @@ Pieces = tuple[bytes, bytes, bytes]
 _NUMBER = regex(r"(?:0|[1-9]\d{0,8})\Z", re.ASCII)
 _NULL = int(np.iinfo(np.int64).min)
 _MOST = 1 << 14
-_SEED = int.from_bytes(os.urandom(8))
+_SEED = int.from_bytes(os.urandom(8), "little")
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -9,9 +9,15 @@ from unittest.mock import patch
 
 import duckdb
 
+from analyzers import ANALYZERS
+from analyzers.analyzer import Settings
 from analyzers.explore import report
+from analyzers.explore.load.analysis import headline
 from analyzers.explore.report import write_report
+from analyzers.recommend.ranking import recommend
 from logparse.store import Store
+from tests.analyzers.build import measurement, tables, work
+from tests.analyzers.example import B, F, W, gemm
 from tests.analyzers.ingested import bench, read
 
 
@@ -48,3 +54,20 @@ def test_every_chart_and_the_table_state_what_they_show_and_of_which_run(store: 
     assert list(data["captions"]) == list(data["charts"])
     assert all(x.endswith(f" Run {run}.") for x in data["captions"].values())
     assert f'<caption class="hidden">Problems of run {run}, 12 of 20, the most worthwhile first</caption>' in text
+
+
+def test_the_headline_agrees_with_the_list_of_findings() -> None:
+    """Every timed pick is the best known one, and a backward weight is slow: that is something to do."""
+    picks = [measurement(gemm().text, "Default", 60.0), measurement(gemm().text, "hipblaslt:9", 80.0)]
+    times = zip((F, B, W), (187.0, 219.0, 5455.0), strict=True)
+    found_in = {"origin": "find-db", "kind": "conv", "source_id": "f"}
+    layer = [measurement(p.text, "miopen:ConvAsm", us) | found_in for p, us in times]
+    works = [work(x.text, 4) for x in (gemm(), F, B, W)]
+    slow = recommend(tables(measurements=[*picks, *layer], workload=works), Settings(), ANALYZERS)
+    assert [x.analyzer for x in slow.findings] == ["slow-wrw"]
+    said = headline(slow)
+    assert said.startswith(
+        "1 problem is worth a look, estimated: every pick that was timed against another solution is"
+    )
+    best = recommend(tables(measurements=picks, workload=works[:1]), Settings(), ANALYZERS)
+    assert headline(best).startswith("Nothing worth doing: every pick that was timed")
