@@ -8,13 +8,15 @@
     hipBLASLt error: Heuristic Fetch Failed!
     rocblaslt error: Cannot read "TensileLibrary_lazy_gfx1201.dat": No such file or directory
     MIOpen Error: /MIOpen/src/hipoc/hipoc_program.cpp:304: Code object build failed. Source: …
+    linear.py:125: UserWarning: Attempting to use hipBLASLt on an unsupported architecture! Overriding blas backend to …
 
 They need no setting and are messages of category ``library_error`` or ``library_warning``, whose function is the
 library that they are about; lines that begin with ``hipBLASLt error`` are rocBLAS's, which asks hipBLASLt first.
 rocBLAS prints the first error of each of its two backends and adds the sentence about the variable that switches all on
 (category ``library_note``); since pull request 1566 of 2025 it prints none of them without that variable.
 Source: ROCm/rocBLAS ``library/src/tensile_host.cpp``, ``hipblaslt_host.cpp``, ``handle.cpp``, ``utility.cpp``;
-ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/tensile_host.cpp``; ROCm/MIOpen ``src/include/miopen/errors.hpp``.
+ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/tensile_host.cpp``; ROCm/MIOpen ``src/include/miopen/errors.hpp``;
+pytorch/pytorch ``aten/src/ATen/Context.cpp``.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ from logparse.model import Message
 
 ERROR, WARNING, NOTE = "library_error", "library_warning", "library_note"
 _ONCE = "This message will be only be displayed once, unless the "
+_WORKSPACE, _UNSUPPORTED = "hipblaslt: algo not supported", "Attempting to use hipBLASLt on a"
 _START = (
     r"(?:rocBLAS (?:error(?=: | from | during | re\w+ing )|warning(?=: ))"
-    rf"|hipBLASLt error(?=: )|rocblaslt (?:error|warning)(?=: )|MIOpen Error(?=: )|{_ONCE}(?=ROCBLAS_VERBOSE_))"
+    rf"|hipBLASLt error(?=: )|rocblaslt (?:error|warning)(?=: )|MIOpen Error(?=: )|{_ONCE}(?=ROCBLAS_VERBOSE_)"
+    rf"|{_WORKSPACE}|{_UNSUPPORTED})"
 )
 _LINE = regex(r"(?P<library>\w+) (?P<level>\w+)")
 _VARIABLE = regex(r"ROCBLAS_VERBOSE_(?:HIPBLASLT|TENSILE)_ERROR")
@@ -45,10 +49,17 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
         ("Heuristic Fetch Failed", "heuristic fetch failed", "No hipBLASLt solution", "No hipBLASLt default solution"),
         "hipBLASLt found no kernel for products that rocBLAS gave to it",
     ),
+    (("insufficient workspace",), "rocBLAS gives hipBLASLt less workspace than the solution needs"),
     (
         ("Cannot find specified solution index", "algo not supported"),
-        "a call asked for a solution that this hipBLASLt lacks, or that cannot run it: it is of another build",
+        "a call named a solution that hipBLASLt lacks or that cannot run it, as a search tries them (TunableOp) or an "
+        "override of another build has it",
     ),
+    (
+        ("on an unsupported architecture",),
+        "PyTorch gives this GPU's products to rocBLAS instead, also those of a hipBLASLt override",
+    ),
+    (("on a unsupported architecture",), "PyTorch 2.5 stops here: TORCH_BLAS_PREFER_HIPBLASLT=0 avoids it"),
     (
         ("problem overrides failed to load",),
         "rocBLAS did not take rows of this override table, which are of another build or damaged: `logparse lint` it",
@@ -96,6 +107,9 @@ def read(text: str) -> Outcome:
         variable = _VARIABLE.search(text)
         name = variable[0] if variable else ""
         return Outcome("message", [Message(category=NOTE, function="rocBLAS", text=name or text[:_BYTES_OF_MESSAGE])])
+    if text.startswith((_WORKSPACE, _UNSUPPORTED)):
+        category, library = (ERROR, "hipBLASLt") if text.startswith(_WORKSPACE) else (WARNING, "PyTorch")
+        return Outcome("message", [Message(category=category, function=library, text=text[:_BYTES_OF_MESSAGE])])
     match = _LINE.match(text)
     if match is None:
         return FOREIGN
@@ -109,7 +123,7 @@ FORMAT = LineFormat(
     about="errors and warnings that rocBLAS, hipBLASLt and MIOpen print by themselves",
     markers=(
         *(b"rocBLAS error", b"rocBLAS warning: ", b"hipBLASLt error: ", b"rocblaslt error: ", b"rocblaslt warning: "),
-        *(b"MIOpen Error: ", _ONCE.encode()),
+        *(b"MIOpen Error: ", _ONCE.encode(), _WORKSPACE.encode(), _UNSUPPORTED.encode()),
     ),
     start=rf"(?<![\w\"'`(<])(?:{_START})".encode(),
     read=read,

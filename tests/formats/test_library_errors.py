@@ -33,6 +33,17 @@ def test_the_sample(store: Store) -> None:
     ]
 
 
+def test_a_warning_of_pytorch_is_read_behind_its_place(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / "x.err"
+    log.write_text(
+        "/venv/torch/linear.py:125: UserWarning: Attempting to use hipBLASLt on an unsupported architecture! "
+        "Overriding blas backend to hipblas (Triggered internally at ../aten/src/ATen/Context.cpp:310.)\n"
+    )
+    [result] = ingest([str(log)], store, run="r")
+    assert (result.format, result.units["message"]) == ("library-errors", 1)
+    assert any("PyTorch gives this GPU's products to rocBLAS instead" in x for x in missing(store))
+
+
 def test_status_and_recommend_state_what_they_mean(store: Store) -> None:
     ingest([str(LOG)], store, run="r")
     lines = missing(store)
@@ -83,6 +94,9 @@ def test_verify_reports_rows_that_rocblas_did_not_take(store: Store) -> None:
         ("hipBLASLt error: Heuristic Fetch Failed!", ERROR, "found no kernel"),
         ("rocBLAS error: hipBLASLt default heuristic fetch failed!", ERROR, "found no kernel"),
         ("hipBLASLt error: Cannot find specified solution index!", ERROR, "of another build"),
+        ("hipBLASLt error: algo not supported.", ERROR, "as a search tries them"),
+        ("hipblaslt: algo not supported: insufficient workspace.", ERROR, "less workspace"),
+        ("Attempting to use hipBLASLt on an unsupported architecture! Overriding blas", WARNING, "to rocBLAS instead"),
         ("rocBLAS warning: No Tensile solution found for XF32, fall back to FP32", WARNING, "ran in FP32"),
         ("rocBLAS error: No Tensile solution found, but exception thrown for { a_type }", ERROR, "a product failed"),
         ("rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat: Illegal seek", ERROR, "kernels"),
