@@ -20,7 +20,7 @@ from analyzers.overrides.reading import Note, Offer, Reading, Row, Rule, judge, 
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.formats import rocblas
 from logparse.formats.format import Emission, Head, Source
-from logparse.model import GemmProblem, Problem, Record, Solution, problem_from_text
+from logparse.model import COMPLEX, GemmProblem, Problem, Record, Solution, problem_from_text
 
 _HEADING = "transA"
 _COUNTS = (15, 18)
@@ -251,19 +251,33 @@ def key(problem: Problem, target: Facts) -> str | None:
         if p.stride_a is None or p.stride_b is None or c is None:
             return None
         strides = (p.stride_a, p.stride_b, c)
-    trans = ["N" if x == "N" else "T" for x in (p.trans_a, p.trans_b)]
+    # No row states a conjugated operand, and none serves it.
+    conjugated = "C" if p.a_type in COMPLEX else "T"
+    trans = [{"N": "N", "C": conjugated}.get(str(x), "T") for x in (p.trans_a, p.trans_b)]
     return _text(trans, n, 0.0, strides, p.a_type, str(p.d_type), wide > _BYTES[p.a_type])
 
 
 def reported(name: str, reading: Reading[_Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Calls of ``rocblas_sgemm`` and its kind, which rocBLAS makes with strides of 0."""
+    """Calls of a single product through other functions than ``rocblas_gemm_ex``, which find other rows."""
     out = {}
+    strided, pointers = (rocblas.BATCH_OF_ONE[x] for x in ("_strided_batched", "_batched"))
     for function, text in messages:
-        own = key(problem_from_text(text), reading.key_facts) if function == rocblas.PLAIN else None
-        if own is not None:
-            cells = own.split(",")
-            why = "rocblas_sgemm and its kind find only rows of 18 cells with three strides of 0"
-            out[text] = Report(",".join((*cells[:10], "0", "0", "0", *cells[13:])), None, why=why)
+        if function not in (rocblas.PLAIN, strided, pointers):
+            continue
+        call, given = rocblas.strides_given(text)
+        own = key(problem_from_text(call), reading.key_facts)
+        if own is None:
+            continue
+        cells = own.split(",")
+        strides: Sequence[str] = ("0", "0", "0")
+        why = "rocblas_sgemm and its kind find only rows of 18 cells with three strides of 0"
+        if function == strided:
+            strides = given
+            why = "a strided batch of one product finds only rows of 18 cells with its strides"
+        elif function == pointers:
+            strides = ("-", "-", "-")
+            why = "a batch of pointers finds no row, also where it is of one product"
+        out[call] = Report(",".join((*cells[:10], *strides, *cells[13:])), None, why=why)
     return out
 
 

@@ -49,6 +49,14 @@ PLAIN = "rocblas_gemm"
 than calls of ``rocblas_gemm_ex``; its text is the problem's.
 """
 
+BATCH_OF_ONE: Mapping[str | None, str] = {
+    "_strided_batched": "rocblas_gemm_strided",
+    "_batched": "rocblas_gemm_pointers",
+}
+"""By the batching of a function, that of the message beside its call of a single product, which finds other rows, too:
+those with the strides that it was given (``strides_given``), and none at all.
+"""
+
 _PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
 FUNCTION = regex(r"(?:rocblas_)?([hsdcz])?gemm(_strided_batched|_batched)?(_ex3|_ex)?(?:_64)?\Z")
 _BENCH_FLAGS: Mapping[str, str] = {
@@ -86,6 +94,8 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
     if batched:
         values["batch_mode"] = "pointer" if batching == "_batched" else "strided"
         values |= {f"stride_{x}": int(given[f"stride_{x}"]) for x in "abcd" if given.get(f"stride_{x}")}
+        if "_ex" not in match[0] and "stride_c" in values:
+            values.setdefault("stride_d", values["stride_c"])  # it computes into C
     for x in "abcd":
         values[f"{x}_type"] = _type(given.get(f"{x}_type")) or common
     for side in "AB":
@@ -123,15 +133,33 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
         return Outcome("message", [Message(category=category, function=function, text=text.strip())])
     solution = Solution("rocblas", str(index)) if index else None
     call = Call(problem=problem, category=category, count=count, solution=solution, by_tool=by_tool)
-    if _is_plain(given.get("rocblas_function", "")) and not by_tool:
-        return Outcome("call", [call, Message(category=category, function=PLAIN, text=problem.text)])
-    return Outcome("call", [call])
+    other = "" if by_tool else _other_rows(given.get("rocblas_function", ""), problem)
+    told = f"{problem.text}{_GIVEN}{','.join(_strides(problem))}" if other == BATCH_OF_ONE["_strided_batched"] else ""
+    message = [Message(category=category, function=other, text=told or problem.text)] if other else []
+    return Outcome("call", [call, *message])
 
 
-def _is_plain(function: str) -> bool:
-    """Whether it is ``rocblas_sgemm`` or one of its kind: neither batched nor ``_ex``."""
+def strides_given(text: str) -> tuple[str, Sequence[str]]:
+    """A problem's text and the strides of A, B and C from a message beside a call, which may have none."""
+    problem, _, strides = text.partition(_GIVEN)
+    return problem, strides.split(",") if strides else ()
+
+
+_GIVEN = " given strides "
+
+
+def _strides(gemm: GemmProblem) -> list[str]:
+    """As they were given: the text of a single product has none."""
+    return [str(x) for x in (gemm.stride_a, gemm.stride_b, gemm.stride_d if gemm.stride_c is None else gemm.stride_c)]
+
+
+def _other_rows(function: str, problem: GemmProblem) -> str:
+    """Function of the message beside a call that finds other rows than ``rocblas_gemm_ex`` of its problem."""
     match = FUNCTION.match(function)
-    return match is not None and match.groups()[1:] == (None, None)
+    if match is None or problem.batch_count != 1:
+        return ""
+    _, batching, suffix = match.groups()
+    return BATCH_OF_ONE.get(batching, PLAIN if suffix is None else "")
 
 
 def read_bench(text: str) -> Outcome:

@@ -14,7 +14,7 @@ from analyzers.overrides.look_up import look_up
 from analyzers.overrides.override_format import OverrideFile
 from analyzers.overrides.rocblas import OVERRIDE_FORMAT, key
 from logparse.formats import rocblas
-from logparse.model import GemmProblem, Override, Solution, problem_from_text
+from logparse.model import Call, GemmProblem, Message, Override, Solution, problem_from_text
 from tests.analyzers.example import gemm
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.formats.test_rocblas import TARGET, problems
@@ -212,3 +212,41 @@ def test_calls_of_rocblas_sgemm_need_rows_with_strides_of_0() -> None:
         report = OVERRIDE_FORMAT.reported("file", reading, [(rocblas.PLAIN, problem.text)])[problem.text]
         assert (look_up(OVERRIDE_FORMAT, reading, problem, key=report.key).row is not None) == (plain is True)
         assert (look_up(OVERRIDE_FORMAT, reading, problem).row is not None) == (plain is False)
+
+
+LINE = (
+    "./rocblas-bench -f {function} --transposeA T --transposeB {trans} -m 64 -n 32 -k 128 --alpha 1 --a_type {kind} "
+    "--lda 136 {a}--b_type {kind} --ldb 128 {b}--beta 0 --c_type {kind} --ldc 64 {c}--d_type {kind} --ldd 64 {d}"
+    "--batch_count 1 --compute_type {kind} --algo 0 --solution_index 0 --flags 0"
+)
+STRIDES = {"a": "--stride_a 8704 ", "b": "--stride_b 4096 ", "c": "--stride_c 2048 ", "d": "--stride_d 2048 "}
+
+
+@pytest.mark.parametrize(
+    ("function", "strides", "trans", "kind", "served"),
+    [
+        ("gemm_ex", {}, "N", "f32_r", ["", "1,1,1,"]),
+        ("gemm_strided_batched_ex", STRIDES, "N", "f32_r", ["8704,4096,2048,"]),
+        ("gemm_batched_ex", {}, "N", "f32_r", []),
+        ("gemm_ex", {}, "T", "f32_c", ["", "1,1,1,"]),
+        ("gemm_ex", {}, "C", "f32_c", []),
+        ("gemm_ex", {}, "C", "f32_r", ["", "1,1,1,"]),
+    ],
+)
+def test_rows_that_a_logged_call_finds(
+    function: str, strides: dict[str, str], trans: str, kind: str, served: list[str]
+) -> None:
+    """As rocBLAS 5.2 was seen to take them: also of one product, each function has a row of its own or none."""
+    given = dict.fromkeys("abcd", "") | strides
+    outcome = rocblas.read_bench(LINE.format(function=function, trans=trans, kind=kind, **given))
+    call, *messages = outcome.records
+    assert isinstance(call, Call)
+    reports = [(x.function, x.text) for x in messages if isinstance(x, Message)]
+    found = []
+    for cells in ("", "1,1,1,", "0,0,0,", "8704,4096,2048,"):
+        row = f"T,{trans},64,32,1,128,1,0,136,128,64,{cells}{kind},{kind},{kind},11"
+        reading = OVERRIDE_FORMAT.reader("file", f"{HEAD}{row}\n".encode(), {})
+        report = OVERRIDE_FORMAT.reported("file", reading, reports).get(call.problem.text)
+        key_of = report.key if report else None
+        found += [cells] * (look_up(OVERRIDE_FORMAT, reading, call.problem, key=key_of).row is not None)
+    assert found == served
