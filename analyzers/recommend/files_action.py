@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -37,7 +38,7 @@ def files_action(
     the log counts, of which ``default_us`` (µs) is the time.  The interval adds those of the confirmed savings; of a
     saving that is not confirmed, anything down to nothing may remain, as the fastest of many times was lucky in part.
     """
-    written = rows = [x for x in findings if x.override is not None and x.saving_us]
+    written = rows = _written([x for x in findings if x.override is not None and x.saving_us], settings)
     now_us, marked = default_us, float(settings.steps) if settings.steps else None
     in_trace = _of_the_trace(rows, tables)
     if in_trace:
@@ -62,6 +63,23 @@ def files_action(
         parts=parts,
         steps=marked,
     )
+
+
+def _written(rows: list[Finding], settings: Settings) -> list[Finding]:
+    """Those whose rows are to be written: confirmed ones alone where that is asked, and the ``max_rows`` most valuable
+    ones of each library's file.
+    """
+    if settings.confirmed_only:
+        rows = [x for x in rows if basis(x) == "confirmed"]
+    if settings.max_rows is None:
+        return rows
+    held, kept = Counter[str](), set[int]()
+    for place, row in sorted(enumerate(rows), key=lambda x: -(x[1].saving_us or 0.0)):
+        library = row.override.solution.library if row.override else ""
+        if held[library] < settings.max_rows:
+            held[library] += 1
+            kept.add(place)
+    return [row for place, row in enumerate(rows) if place in kept]
 
 
 def _of_the_trace(findings: Sequence[Finding], tables: Tables) -> list[Finding]:

@@ -34,6 +34,15 @@ def test_the_sum_of_the_rows_is_what_the_files_do(findings: list[Finding]) -> No
     assert result.measured_us == result.changed_us <= result.now_us
 
 
+def test_only_rows_that_are_written_count(findings: list[Finding]) -> None:
+    assert files_action(findings, 1e9, TABLES, Settings(confirmed_only=True)) is None, "none is confirmed"
+    best = max(findings, key=lambda x: x.saving_us or 0.0)
+    one = files_action(findings, 1e9, TABLES, Settings(max_rows=1))
+    assert one is not None
+    assert (one.saving_us, len(one.parts)) == (best.saving_us, 1)
+    assert one.application.line.startswith("1 row, ")
+
+
 def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
     unsure = files_action(
         [replace(x, p=None, saving_low_us=None, saving_high_us=None) for x in findings], 1e9, TABLES, Settings()
