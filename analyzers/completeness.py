@@ -8,6 +8,7 @@ first: a ranking made from half a log is a wrong ranking.  DuckDB counts, over t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,8 +47,8 @@ BY_LEVEL = ("trace", "hints", "info", "api")
 AT_EXIT = ("profile", "extended_profile")
 BEYOND_LEVEL = ("bench", *AT_EXIT)
 """Categories that only HIPBLASLT_LOG_MASK can switch on; LEVEL, once set to anything, disables them."""
-_IF_KNOWN = "miopen_warning"
-"""The category of which only messages of known meaning are remarked."""
+_IF_KNOWN = ("miopen_warning", "tunableop", "info")
+"""Categories of which only messages of known meaning are remarked."""
 _NAMED, _LONGEST = 3, 200
 """Files that are named where many are meant; characters of a library's error that are shown."""
 FEW = 0.5
@@ -98,11 +99,13 @@ _MESSAGES = f"""
     where run = $run and (text in ({sql_text(UNREAD)}, {sql_text(SHARED)}) or contains(text, {sql_text(_TORN)}))
     group by all order by all"""
 _OF_CUBLAS = "select distinct source_id from process_messages where run = $run and starts_with(function, 'cublas')"
+_KNOWN = "|".join(re.escape(part) for parts, _ in library_errors.MEANINGS for part in parts)
 _OWN_ERRORS = (library_errors.ERROR, library_errors.WARNING)
 _ERRORS = f"""
     select category, function, min(text), cast(sum(count) as bigint) as count, count(distinct text)
     from process_messages
-    where run = $run and category in ({", ".join(map(sql_text, (*_OWN_ERRORS, "error", "miopen_error", _IF_KNOWN)))})
+    where run = $run and (category in ({", ".join(map(sql_text, (*_OWN_ERRORS, "error", "miopen_error")))})
+        or category in ({", ".join(map(sql_text, _IF_KNOWN))}) and regexp_matches(text, {sql_text(_KNOWN)}))
     group by category, function, regexp_replace(text, '[0-9]+', '#', 'g') order by count desc, min(text)"""
 _PRINTED_ONCE = f"""
     select distinct text from process_messages
@@ -185,9 +188,9 @@ def _errors(logs: _Logs) -> Iterator[Remark]:
     rows = logs.rows(_ERRORS)
     groups: dict[tuple[bool, str, str], list[tuple[str, int, int]]] = {}
     for category, function, text, count, texts in rows:
-        why, own, warns = library_errors.meaning(text) or "", category in _OWN_ERRORS, category == _IF_KNOWN
+        why, own, warns = library_errors.meaning(text) or "", category in _OWN_ERRORS, category in _IF_KNOWN
         if why or not warns:
-            label = text if own else f"[{function}] {text}"
+            label = text if own or not function else f"[{function}] {text}"
             groups.setdefault((warns, why, "" if why or own else function), []).append((label, count, texts))
     for (_, why, _), found in sorted(groups.items(), key=lambda x: (x[0][0], not x[0][1], -x[1][0][1], x[1][0][0])):
         [first], count = shortened([found[0][0]], _LONGEST), sum(count for _, count, _ in found)

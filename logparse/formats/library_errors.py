@@ -64,6 +64,15 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
         ("problem overrides failed to load",),
         "rocBLAS did not take rows of this override table, which are of another build or damaged: `logparse lint` it",
     ),
+    (
+        ("results validator check failed", "Failed validator", "Unmatched validator"),
+        "PyTorch refused a TunableOp file, whose validators are not its own: `logparse lint --target` names which",
+    ),
+    (("missing candidate",), "PyTorch lacks a solution that a TunableOp file names, and ran its default"),
+    (
+        ("the override file git version are not the same", "No valid entries found in override file"),
+        "hipBLASLt took nothing of its tuning file, which is of another build or cannot be read",
+    ),
     (("for XF32, fall back to FP32",), "rocBLAS has no TF32 kernel for products, which ran in FP32"),
     (
         ("TensileLibrary", "No paths matched", "Could not initialize Tensile", "Could not load", "Cannot read"),
@@ -92,7 +101,9 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
         "MIOpen left out solvers that need more workspace than it was given, which is no failure",
     ),
 )
-"""Parts of texts, also of MIOpen's log, and what these mean; the first that holds counts."""
+"""Parts of texts, also of the logs of MIOpen, TunableOp and hipBLASLt, and what these mean; the first that holds
+counts.
+"""
 
 
 def meaning(text: str) -> str | None:

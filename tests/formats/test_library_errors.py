@@ -81,6 +81,20 @@ def test_errors_and_known_warnings_of_logs_are_stated(store: Store, tmp_path: Pa
     )
 
 
+def test_a_file_that_a_library_refused_is_stated(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(
+        "reading tuning results from tunableop_results0.csv\n"
+        "results validator check failed\n"
+        "[2026-05-05 12:00:00][HIPBLASLT][7][Info][f] The hipBLASLt git version and the override file git version are "
+        "not the same.\n"
+    )
+    ingest([str(log)], store, run="r")
+    lines = "\n".join(missing(store))
+    assert "(1 line): PyTorch refused a TunableOp file" in lines
+    assert "(1 line): hipBLASLt took nothing of its tuning file" in lines
+
+
 def test_verify_reports_rows_that_rocblas_did_not_take(store: Store) -> None:
     ingest([str(LOG)], store, run="r")
     assert list(signs(tables_to_analyse(store, "r"))) == [
