@@ -276,7 +276,7 @@ def reported(name: str, reading: Reading[_Context], messages: Iterable[tuple[str
             why = "a strided batch of one product finds only rows of 18 cells with its strides"
         elif function == pointers:
             strides = ("-", "-", "-")
-            why = "a batch of pointers finds no row, also where it is of one product"
+            why = "a batch of pointers finds no row that logparse writes, also where it is of one product"
         out[call] = Report(",".join((*cells[:10], *strides, *cells[13:])), None, why=why)
     return out
 
