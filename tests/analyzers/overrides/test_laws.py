@@ -66,6 +66,10 @@ def test_each_recognises_its_own_samples_and_no_other(format: OverrideFormat) ->
             assert format.recognise(Head(file.name, file.data)) is (name == format.name)
 
 
+def test_a_cell_beyond_the_limit_of_a_table_reader_does_not_raise(format: OverrideFormat) -> None:
+    format.inspect("x", b"M,N,K\n1,2," + 200_000 * b"9" + b"\n", {})
+
+
 def test_names_are_unique_and_every_writer_is_in_the_list() -> None:
     assert len({x.name for x in OVERRIDE_FORMATS}) == len(OVERRIDE_FORMATS)
     modules = [
