@@ -80,13 +80,15 @@ def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
 
 def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     """Whether each measurement is of the library's own choice: ``Default``, or what a replay's fact ``pick`` names."""
+    import pandas as pd
+
     named = facts[facts["name"] == PICK]
     own = dict(zip(named["source_id"], named["value"], strict=True))
-    out = is_true(measurements["solution"] == DEFAULT_TEXT)
-    named_there = measurements["source_id"].isin(own)
+    out = is_true(measurements["solution"] == DEFAULT_TEXT).to_numpy(dtype=bool, copy=True)
+    named_there = measurements["source_id"].isin(own).to_numpy(dtype=bool)
     of_pick = measurements[named_there]
-    out[named_there] = is_true(of_pick["solution"] == of_pick["source_id"].map(own))
-    return out
+    out[named_there] = is_true(of_pick["solution"] == of_pick["source_id"].map(own)).to_numpy(dtype=bool)
+    return pd.Series(out, index=measurements.index)
 
 
 def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tuple[str, str], float]:
