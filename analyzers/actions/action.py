@@ -153,7 +153,7 @@ class ActionResult:
 
     @property
     def loses(self) -> bool:
-        """Whether the whole interval lies above the time now, with what the action costs the host."""
+        """Whether all samples say that it costs time, with what the action costs the host."""
         return self.low_us + self.action.host_us > self.now_us
 
     @property

@@ -4,7 +4,8 @@ What each costs and loses: ``docs/proposers.md``.  The pick is always tried, and
 widely, so that a wrong model shows: the report states what the proposed solutions alone would have lost there.  Pure:
 the scheduler gives a worker what is near its problem.  Of cuDNN's plans only the first are proposed before the race;
 ``plan_search`` chooses each other one by the times so far, and plans that one problem did not need are left to others.
-Settings of PyTorch are few, but in benchmark mode each searches all plans by itself: ``CLOSE`` ones are proposed.
+PyTorch's settings of a convolution are few, but in benchmark mode each searches all plans by itself: ``CLOSE`` ones
+are proposed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from analyzers.evidence.target import BY_NAME, Facts, arch, same_build
 from analyzers.measure.plan_search import PlanSearch
 from analyzers.measure.results import environment_key
 from logparse.errors import InputError
-from logparse.model import Measurement, Problem, Solution, solution_from_text
+from logparse.model import ConvProblem, Measurement, Problem, Solution, solution_from_text
 
 S = TypeVar("S")
 Further: TypeAlias = Callable[[Mapping[str, float | None]], Solution | None]
@@ -44,7 +45,7 @@ FIRST = 4
 MOST = 2
 """A search takes at most so many times the plans that one problem has on average."""
 CLOSE = 1.05
-"""A setting is proposed where it took at most so many times as long as the fastest one of a near problem."""
+"""A convolution's setting is proposed where it took at most so many times as long as a near problem's fastest one."""
 _SEARCHED = "cudnn"
 """The library whose solutions are searched: their names state engine and knobs."""
 _SETTINGS = "torch"
@@ -200,7 +201,7 @@ class Proposal:
         held = everything & known
         if self.proposer == "all" or (proposer.learns and len(near) < NEAR):
             return everything
-        if library == _SETTINGS and proposer.searches:
+        if library == _SETTINGS and proposer.searches and isinstance(self.problem, ConvProblem):
             return held if held - {offered[0].text} else held | _close(near)
         if len(offered) <= count:
             return everything

@@ -54,7 +54,7 @@ BATCH_OF_ONE: Mapping[str | None, str] = {
     "_batched": "rocblas_gemm_pointers",
 }
 """By the batching of a function, that of the message beside its call of a single product, which finds other rows, too:
-those with the strides that it was given (``strides_given``), and none at all.
+those with the strides that it was given (``strides_given``), and none that logparse writes.
 """
 
 _PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
@@ -134,8 +134,8 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
     solution = Solution("rocblas", str(index)) if index else None
     call = Call(problem=problem, category=category, count=count, solution=solution, by_tool=by_tool)
     other = "" if by_tool else _other_rows(given.get("rocblas_function", ""), problem)
-    told = f"{problem.text}{_GIVEN}{','.join(_strides(problem))}" if other == BATCH_OF_ONE["_strided_batched"] else ""
-    message = [Message(category=category, function=other, text=told or problem.text)] if other else []
+    stated = f"{problem.text}{_GIVEN}{','.join(_strides(problem))}" if other == BATCH_OF_ONE["_strided_batched"] else ""
+    message = [Message(category=category, function=other, text=stated or problem.text)] if other else []
     return Outcome("call", [call, *message])
 
 

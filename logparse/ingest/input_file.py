@@ -47,8 +47,8 @@ _MAGIC |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), _UTF_16)
 _CONTAINER = b'{"log":"'
 """How a line of a container's log begins as Docker stores it (driver ``json-file``, moby's jsonfilelog/jsonlog)."""
 _TEXTS = ("MESSAGE", "line", "message", "msg", "log", "textPayload")
-"""Members that hold a line's text in other logs of an object per line: ``journalctl -o json``, ``logcli -o jsonl``
-(Loki), Filebeat and most loggers, Fluent Bit, Google's logging.
+"""Names of the text in other logs of one object per line: ``journalctl -o json``, ``logcli -o jsonl`` (Loki), Filebeat
+and most loggers, Fluent Bit, Google's logging.
 """
 _TIMES = frozenset({"__REALTIME_TIMESTAMP", "timestamp", "@timestamp", "time", "ts", "date"})
 _PEEKED = 8 << 10
@@ -330,13 +330,13 @@ class Hashing(_Passing):
 
 
 def _beginning(stream: BinaryIO) -> bytes:
-    """The first bytes of a stream, enough to tell what it is."""
+    """The first bytes of a stream, by which its kind is recognised."""
     head = _read_up_to(stream, len(_CONTAINER))
     return head + _read_up_to(stream, _PEEKED - len(head)) if head.startswith(b"{") else head
 
 
 def _wrapped_in(head: bytes) -> str | None:
-    """The member that holds the text where each line is an object with a line of a log; None where it is none."""
+    """In a log of one JSON object per line, the name under which each object has its text; None for other files."""
     if head.startswith(_CONTAINER):
         return "log"
     line, end, _ = head.partition(b"\n")
@@ -385,8 +385,8 @@ class _Utf8(_Passing):
 class _ContainerLog(_Passing):
     """What a program wrote, from a log of an object per line: ``{"log":"text\\n","stream":"stderr","time":"…"}``.
 
-    ``member`` holds the text.  A line that is no such object is passed on as it is.  Docker cuts what a container
-    writes into pieces of 16 KiB: a piece without a line end is followed by the rest of its line.
+    ``member`` is the name of the text.  A line that is no such object is passed on as it is.  Docker cuts what a
+    container writes into pieces of 16 KiB: a piece without a line end is followed by the rest of its line.
     """
 
     _READ = 1 << 18

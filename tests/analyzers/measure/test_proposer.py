@@ -28,7 +28,7 @@ from analyzers.measure.replay import Options, Report, experience_of, history, re
 from analyzers.measure.results import Method, environment_key, measured, not_measured
 from analyzers.measure.trial import WorkerContext
 from logparse.errors import InputError
-from logparse.model import DEFAULT, Measurement, Problem, Solution, solution_from_text
+from logparse.model import DEFAULT, Measurement, Problem, Solution, problem_from_text, solution_from_text
 from tests.analyzers.measure.fakes import FAKE, NAME
 from tests.analyzers.measure.problems import gemm, named, store_of
 
@@ -83,13 +83,18 @@ def test_settings_that_were_slow_for_near_problems_are_not_tried() -> None:
     """Few as they are: in benchmark mode each builds and times all plans by itself."""
     ways = [DEFAULT, *(Solution("torch", x) for x in ("benchmark", "layout=NHWC", "layout=NHWC,stored"))]
     times = {"Default": 20.0, "torch:benchmark": 15.0, "torch:layout=NHWC": 10.4, "torch:layout=NHWC,stored": 10.0}
-    proposal = Proposal(proposer="neighbours", near=near(times))
+    conv = problem_from_text(
+        "conv F spatial=2 in=32,64,1,56,56 k=64 filter=1,3,3 pad=0,1,1 stride=1,1,1 dilation=1,1,1 out=1,56,56 "
+        "groups=1 type=BF16,BF16,BF16 layout=NCHW,NCHW,NCHW cast=none,none,none bias=0 mode=convolution"
+    )
+    proposal = Proposal(proposer="neighbours", near=near(times), problem=conv)
     found = ["Default", "torch:layout=NHWC", "torch:layout=NHWC,stored"]
     assert texts(proposal.chosen(ways)) == found
     assert texts(replace(proposal, near=near(times | {"torch:benchmark": 10.4})).chosen(ways, found)) == found
     assert texts(proposal.chosen(ways, ["Default"])) == found, "a time of the pick alone says nothing of the others"
     assert len(replace(proposal, near=near(times, NEAR - 1)).chosen(ways)) == 4
     assert len(replace(proposal, proposer="portfolio").chosen(ways)) == 4
+    assert len(replace(proposal, problem=gemm(64)).chosen(ways)) == 4, "none of a product searches by itself"
 
 
 def test_two_layouts_are_taken_by_turns() -> None:
