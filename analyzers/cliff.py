@@ -173,7 +173,7 @@ def _unmeasured(cliff: Cliff, calls: int | None) -> Finding:
                 "confidence": 0.3,
             },
         ),
-        advice="Measure the padded call: logparse replay --kind gemm --backend torch.",
+        advice="`logparse replay` measures the padded call.",
     )
 
 

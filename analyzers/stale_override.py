@@ -111,7 +111,7 @@ def _finding(
             "what it gains is unknown until it is measured here"
         ),
         evidence=Evidence(source_id=source, details={"format": format_, "rows": rows, "differ": dict(differ)}),
-        advice="Tune again on this machine, or keep the file for the other one: logparse lint FILE --target explains.",
+        advice="Tune again on this machine, or keep the file for the other one: `logparse lint --target` explains.",
     )
 
 

@@ -64,7 +64,7 @@ def capture(
         raise typer.BadParameter("a command after `--`, or --print", param_hint="COMMAND")
     settings = plan(command or [], folder, masks, markers=markers, tunableop=tunableop, trace=trace)
     if print_only:
-        return Answer(exports(settings).splitlines(), errors=[f"warning: {x}" for x in settings.warnings])
+        return Answer(exports(settings, store, run).splitlines(), errors=[f"warning: {x}" for x in settings.warnings])
     opening, say = partial(opened, store, create=True), partial(typer.echo, err=True)
     code, results = captured(command or [], settings, opening, say, run=run)
     return replace(answer(results), code=code, aside=True)  # standard output is the job's

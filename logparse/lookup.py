@@ -16,7 +16,7 @@ from logparse.formats.format import LineFormat as _LineFormat
 from logparse.formats.patterns import regex
 from logparse.links import open_sql
 from logparse.model import ConvProblem, Family, GemmProblem, Problem, problem_from_text
-from logparse.store import Store, store_option
+from logparse.store import Store, command_line
 from logparse.store.columns import column
 from logparse.store.columns import table as arrow_table
 from logparse.text import counted
@@ -181,9 +181,9 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
     sql = "select count(distinct kernel) from kernels where calls > 0"
     with store.reading(sql, run) as con:
         ((kernels,),) = con.execute(sql).fetchall()
-    ask = f"logparse sql{store_option(store.url)}"
-    instead = f'it holds {kernels} kernels of a profiler: `{ask} "from kernels order by total_us desc"`'
-    status = "`logparse status` lists what runs hold"
+    ask = command_line(store.url, "sql", "from kernels order by total_us desc")
+    instead = f"it holds {kernels} kernels of a profiler: `{ask}`"
+    status = f"`{command_line(store.url, 'status')}` lists what runs hold"
     return f"run {run} holds no {what} that a job called or that was measured ({instead if kernels else status})"
 
 

@@ -360,6 +360,9 @@ def test_a_share_above_the_most_is_refused() -> None:
         (("recommend", "--target", "cu_count=abc"), "cu_count is a number of compute units"),
         (("recommend", "--slow-factor", "nan"), "greater than or equal to 0"),
         (("replay", "--dry-run", "--solution", "foo"), "--solution foo: package.module:callable"),
+        (("replay", "--dry-run", "--device", "foo"), "--device foo: cpu, or the numbers of GPUs"),
+        (("replay", "--device", "0,cuda"), "--device cuda: cpu, or the numbers of GPUs"),
+        (("replay", "--dry-run", "--engine", "spark"), "--engine spark: one of local, ray"),
         (("replay", "--dry-run", "--backend", ":x"), "--backend :x: one of torch, cublaslt"),
         (("coverage", "x.csv", "--against", "s", "--run", "nosuch"), "--against names the run"),
         (("top", "-o", "x.xlsx"), "-o x.xlsx: one of .csv, .json, .parquet"),
@@ -570,7 +573,9 @@ def test_other_locales_and_closed_streams(samples_store: str, locale: str) -> No
 
 def test_the_status_of_an_empty_store_states_that(tmp_path: Path) -> None:
     at = ("--store", open_store(tmp_path / "s", create=True).url)
-    assert run("status", *at).stdout.endswith("/s is empty: ingest some logs first (`logparse ingest PATH…`)\n")
+    assert run("status", *at).stdout.endswith(
+        f"/s is empty: ingest some logs first (`logparse ingest --store {at[1]} PATH…`)\n"
+    )
     assert run("status", *at, "--format", "json").stdout == "[]\n"
 
 

@@ -7,7 +7,6 @@ it is remarked; so are logs left out beside another that has the same process on
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -177,7 +176,7 @@ def _alike(logs: Sequence[_Log], what: str) -> Iterator[str]:
         more = f" (and {len(equal) - 1:,} more such groups)" if len(equal) > 1 else ""
         yield (
             f"{_named(equal[0])} are equal in size and number of {what} calls, and all count{more}: if they are one "
-            f"log under several names, logparse forget {shlex.quote(equal[0][-1].path)}"
+            f"log under several names, `logparse forget` all but one of them (such as {equal[0][-1].path})"
         )
 
 

@@ -20,6 +20,7 @@ from analyzers.measure.backend import Place
 from analyzers.measure.drift import idle_facts, noise
 from analyzers.measure.results import Method
 from analyzers.measure.worker import Gone, Handle, Lost, Reply, Task, Worker
+from logparse.errors import InputError
 from logparse.executors import ray_address
 
 _LISTEN_SECONDS = 5.0
@@ -57,10 +58,10 @@ def opened_devices(engine: str, place: Place, devices: Sequence[str]) -> Iterato
     """The devices to measure on: of this machine, or of a Ray cluster.
 
     ``devices`` empty: all GPUs, else one CPU.  On Ray only the number and kind of the names count.  Raises
-    InputError for an unknown engine, where Ray is not installed, and where no cluster answers.
+    InputError for an unknown engine, where Ray is not installed, where no cluster answers, and as ``local_devices``.
     """
     if engine == "local":
-        names = tuple(devices) or visible_devices()
+        names = local_devices(devices)
         yield [LocalDevice(replace(place, device=name)) for name in names], _remarks(names)
         return
     from logparse.executors.ray import connect
@@ -76,6 +77,21 @@ def opened_devices(engine: str, place: Place, devices: Sequence[str]) -> Iterato
             device.close()
         if ours:
             ray.shutdown()
+
+
+def local_devices(devices: Sequence[str]) -> tuple[str, ...]:
+    """The named devices of this machine, or all GPUs, else the CPU.  Raises InputError for a GPU that torch does not
+    see, or one that is named twice: its workers would disturb each other.
+    """
+    gpus = [name for name in devices if name.startswith("cuda")]
+    seen = visible_devices() if gpus or not devices else ()
+    for name in gpus:
+        if name not in seen:
+            there = ", ".join(x.removeprefix("cuda:") for x in seen if x.startswith("cuda")) or "none"
+            raise InputError(f"no GPU {name.removeprefix('cuda:')}: PyTorch sees {there} on this machine")
+        if gpus.count(name) > 1:
+            raise InputError(f"GPU {name.removeprefix('cuda:')} is named twice")
+    return tuple(devices) or seen
 
 
 def visible_devices() -> tuple[str, ...]:

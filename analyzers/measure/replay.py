@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,7 @@ from analyzers.measure.results import Confirmed, Method, Result, environment_key
 from analyzers.measure.scheduler import History, Limits, Outcome, Scheduler, Timed
 from analyzers.measure.worker import backend_named
 from logparse.errors import UsageError
+from logparse.executors import ray_address
 from logparse.ingest import record
 from logparse.location import absolute
 from logparse.model import Fact, Measurement, Problem, Record, Solution, problem_from_text, solution_from_text
@@ -40,6 +42,7 @@ from logparse.store.announcements import announced
 from logparse.text import counted, is_object
 
 FORMAT = "replay"
+_DEVICE = re.compile(r"cpu(:[0-9]+)?|cuda:(0|[1-9][0-9]*)")
 
 Stage = Literal["actions", "races"]
 """``actions``: what each problem runs under each action, without a search; ``races``: the search for better ones."""
@@ -50,7 +53,8 @@ class Options:
     """What to replay and how.
 
     ``engine``: ``local``, or Ray (``logparse.executors``); ``devices`` empty: all GPUs that torch, or Ray, sees, else
-    the CPU; ``run`` None: the latest.  Raises UsageError for a kernel that is named otherwise than ``module:callable``.
+    the CPU; ``run`` None: the latest.  Raises UsageError for a name of no engine or no device, and for a kernel that is
+    named otherwise than ``module:callable``.
     """
 
     backends: tuple[str, ...] = ("torch",)
@@ -72,6 +76,11 @@ class Options:
     stages: frozenset[Stage] = frozenset(get_args(Stage))
 
     def __post_init__(self) -> None:
+        if self.engine != "local":
+            ray_address(self.engine)
+        for name in self.devices:
+            if not _DEVICE.fullmatch(name):
+                raise UsageError(f"--device {name}: cpu, or the numbers of GPUs (0,1)")
         for name in self.kernels:
             if not is_object(name):
                 raise UsageError(f"--solution {name}: package.module:callable")

@@ -19,7 +19,7 @@ from logparse.model import ConvProblem, GemmProblem, Problem
 _HEAD = """\
 #!/bin/sh
 # Measures {count} problem(s), the most valuable first; stop when you like.
-# Then: logparse ingest {log}
+# Then `logparse ingest` reads {log}.
 set -u
 # HIPBLASLT_LOG_LEVEL, even empty, would disable the mask; an active override would be measured instead of the library.
 unset HIPBLASLT_LOG_LEVEL HIPBLASLT_LOG_MASK HIPBLASLT_TUNING_OVERRIDE_FILE HIPBLASLT_TUNING_FILE

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from analyzers.measure import render
+from analyzers.measure.device_workers import local_devices
 from analyzers.measure.plan import Item
 from analyzers.measure.profile import profile_lines
 from analyzers.measure.progress import display
@@ -29,7 +30,9 @@ def plan(store: Store, options: Options, script: Path | None = None, profiled: s
 
 
 def _dry_run(items: Sequence[Item], store: Store, options: Options) -> Answer:
-    """What each stage would measure."""
+    """What each stage would measure.  Raises InputError for a GPU that the measuring itself would not find."""
+    if options.devices and options.engine == "local":
+        local_devices(options.devices)
     timed = timed_of(store, options) if "actions" in options.stages else []
     count = sum(len(x.solutions) for x in timed)
     actions = [f"timed for actions, without a search: {counted(len(timed), 'problem')}, {counted(count, 'solution')}"]

@@ -21,7 +21,7 @@ _MIOPEN = """\
 #!/bin/sh
 # Lets MIOpen search for solutions of {count} problem(s), the most valuable first.
 # Everything goes into a user db of its own; your own is neither read nor written.
-# Then: logparse ingest "$LOGPARSE_TUNING_DB"/*.ufdb.txt "$LOGPARSE_TUNING_DB"/tune.log
+# Then `logparse ingest` reads "$LOGPARSE_TUNING_DB"/*.ufdb.txt and "$LOGPARSE_TUNING_DB"/tune.log.
 set -eu
 LOGPARSE_TUNING_DB="${{LOGPARSE_TUNING_DB:-$PWD/miopen-tuning-db}}"
 mkdir -p "$LOGPARSE_TUNING_DB"
@@ -38,7 +38,7 @@ exec 3>> "$LOGPARSE_TUNING_DB/tune.log"
 _HIPBLASLT = """\
 #!/bin/sh
 # Lets hipblaslt-bench try every solution of {count} problem(s), the most valuable first; winners go into a tuning file.
-# Then: logparse ingest "$HIPBLASLT_TUNING_FILE" hipblaslt-tuning.log
+# Then `logparse ingest` reads "$HIPBLASLT_TUNING_FILE" and hipblaslt-tuning.log.
 # To use it: export HIPBLASLT_TUNING_OVERRIDE_FILE="$HIPBLASLT_TUNING_FILE" (same library build and GPU only).
 set -eu
 # HIPBLASLT_LOG_LEVEL, even empty, would disable the mask; an active override would be tuned instead of the library.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from logparse.capture.job import CANNOT_RUN, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, plan, steps_needed
 from logparse.capture.run import capture
 from logparse.ingest import Ingested
-from logparse.store import Store, store_option
+from logparse.store import Store, command_line
 
 Say: TypeAlias = Callable[[str], None]
 
@@ -59,14 +58,11 @@ def tune(
 
 def _goes_on(store: Store, run: str, first: Plan) -> str:
     """Which verbs go on from what is stored of a run, or from the logs of its job."""
-    there = store_option(store.url)
     if run in set(store.sources()["run"]):
-        return (
-            f"the store holds what was done until now; `logparse replay{there} --run {run}` goes on, and "
-            f"`logparse recommend{there} --run {run}` uses what there is"
-        )
-    logs = shlex.quote(str(first.folder))
-    return f"nothing is stored yet; `logparse ingest{there} {logs} --run {run}` reads what the job wrote until now"
+        on, rank = (command_line(store.url, verb, "--run", run) for verb in ("replay", "recommend"))
+        return f"the store holds what was done until now; `{on}` goes on, and `{rank}` uses what there is"
+    logs = command_line(store.url, "ingest", str(first.folder), "--run", run)
+    return f"nothing is stored yet; `{logs}` reads what the job wrote until now"
 
 
 def _tuned(
@@ -125,8 +121,7 @@ def _tuned(
         for line in proof_render.action_lines(proof):
             say(f"  {line}")
     if files:
-        those = f"{store_option(store.url)} {before} {after} {shlex.join(map(str, files))}"
-        say(f"  override files: `logparse verify{those}`")
+        say(f"  override files: `{command_line(store.url, 'verify', before, after, *map(str, files))}`")
     _by_hand(found, tuning.out, say)
     return 0
 

@@ -27,14 +27,10 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from logparse.capture.with_overrides import STEPS_FILE, with_torch
 from logparse.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    pass
-
+from logparse.store import command_line
 
 CATEGORIES: Mapping[str, tuple[int, str]] = {
     "error": (1, "errors of arguments, handles and solutions"),
@@ -272,8 +268,8 @@ def _names(mask: int) -> list[str]:
     return [category for category, (bit, _) in CATEGORIES.items() if mask & bit]
 
 
-def exports(plan: Plan) -> str:
-    """The settings as lines for a shell, with what the mask means."""
+def exports(plan: Plan, store: str | None = None, run: str | None = None) -> str:
+    """The settings as lines for a shell, with what the mask means; ``store`` and ``run`` are of what they write."""
     lines = []
     for setting in plan.settings:
         value = setting.value
@@ -284,7 +280,7 @@ def exports(plan: Plan) -> str:
     lines += [
         "# So 5 is error + hints; the *level* 5 is another variable, and never holds bench and profile lines.",
         "# Without a file hipBLASLt and MIOpen write to standard error, cuBLASLt to standard output.",
-        f"# Afterwards: logparse ingest {shlex.quote(str(plan.folder))}",
+        f"# Afterwards: {command_line(store, 'ingest', str(plan.folder), *(['--run', run] if run else []))}",
         "# Logging costs time and fills disks: switch it off again in production, with",
         "#   unset " + " ".join(s.name for s in plan.settings if s.value is not None),
     ]

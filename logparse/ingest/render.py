@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Sequence
 
 from logparse.errors import LogparseError
@@ -12,7 +11,7 @@ from logparse.formats.format import FileFormat, Head, Unit
 from logparse.ingest.input_file import InputFile
 from logparse.ingest.one_input import Ingested
 from logparse.output import Answer, Rows
-from logparse.store import store_option
+from logparse.store import command_line
 from logparse.text import common_start, short_path
 
 _SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a first line
@@ -54,8 +53,8 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
     remarks = [f"{shown(r)}: {r.remark}" for r in results if r.remark]
     elsewhere = [r for r in results if r.state == "unchanged" and label is not None and r.run != label]
     remarks += [
-        f"{shown(r)}: in the store as of run {r.run}, and stays there; for run {label}: `logparse forget"
-        f"{store_option(store)} {shlex.quote(r.path)}`, then ingest it again"
+        f"{shown(r)}: in the store as of run {r.run}, and stays there; for run {label}: "
+        f"`{command_line(store, 'forget', r.path)}`, then ingest it again"
         for r in elsewhere[:_SHOWN]
     ]
     known = any(r.recognised for r in results)

@@ -7,6 +7,6 @@ what runs now.
 
 from __future__ import annotations
 
-from logparse.store.store import FRAMES, Store, open_store, store_option
+from logparse.store.store import FRAMES, Store, command_line, open_store
 
-__all__ = ["FRAMES", "Store", "open_store", "store_option"]
+__all__ = ["FRAMES", "Store", "command_line", "open_store"]

@@ -167,8 +167,8 @@ class Store:
         rows = [commit_from_row(row) for row in self._commit_table().to_pylist()]
         named = [row for row in live(rows) if name in (row.run, row.path) or row.path.endswith("/" + name)]
         if not named:
-            files = '`logparse sql "select path from sources"` the files'
-            raise StoreError(f"nothing in {self.url} is called {name!r}; `logparse status` lists the runs, {files}")
+            runs, files = (command_line(self.url, *x) for x in (("status",), ("sql", "select path from sources")))
+            raise StoreError(f"nothing in {self.url} is called {name!r}; `{runs}` lists the runs, `{files}` the files")
         sources = {row.source_id for row in named}
         doomed = {row.attempt: row for row in rows if row.source_id in sources}
         for row in doomed.values():
@@ -296,7 +296,7 @@ class Store:
     @property
     def empty(self) -> str:
         """The sentence about a store without runs."""
-        return f"{self.url} is empty: ingest some logs first (`logparse ingest PATH…`)"
+        return f"{self.url} is empty: ingest some logs first (`{command_line(self.url, 'ingest')} PATH…`)"
 
     @property
     def folder(self) -> Path | None:
@@ -530,10 +530,10 @@ def _again(paths: Sequence[str]) -> str:
     return f"lost: rows of {', '.join(paths[:_NAMED])}{more}: `logparse forget` {them} and ingest {them} again"
 
 
-def store_option(url: str | None) -> str:
-    """`` --store URL`` for a command that is printed to be pasted; empty where it finds that store without it."""
+def command_line(store: str | None, verb: str, *words: str) -> str:
+    """``logparse VERB …`` to be pasted, with the store at this URL where the verb would not find it without."""
     default = os.environ.get("LOGPARSE_STORE") or "logparse-store"
-    return "" if url in (None, default) else f" --store {shlex.quote(url)}"
+    return shlex.join(["logparse", verb, *([] if store in (None, default) else ["--store", store]), *words])
 
 
 def open_store(location: str | os.PathLike[str] | None = None, *, create: bool = False) -> Store:

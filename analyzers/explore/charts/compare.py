@@ -13,7 +13,7 @@ from logparse.text import duration
 
 NOTHING = (
     "No problem has a time of one kind in both runs.<br>Next: choose another run above, or start<br>"
-    "<b>logparse explore --compare RUN</b> (or STORE#RUN)"
+    "the page with <b>--compare RUN</b> (or STORE#RUN)"
 )
 COLUMNS = ("id", "label", "here_us", "other_us", "moved", "total_us")
 """Columns of ``points`` that are read here."""

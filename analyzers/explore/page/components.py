@@ -308,7 +308,7 @@ def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[
     compare = [_run(x, replace(chosen.cleared(), view="compare", compare=x), x == other) for x in latest if x != run]
     lists = [html.H2("Look at"), html.Ul(look), html.H2("Compare with"), html.Ul(compare)]
     if rest := len(known) - len(latest):
-        lists.append(html.P(f"{rest:,} older ones: logparse explore --run LABEL", className="faint"))
+        lists.append(html.P(f"{rest:,} older ones: start the page with --run LABEL", className="faint"))
     return [html.Details([html.Summary(what), html.Div(lists)])]
 
 
@@ -327,7 +327,7 @@ def comparison(
     """
     if not other:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
-        return [html.P(f"{choose}: logparse explore --compare {'[STORE#]RUN' if choice else 'STORE#RUN'}")]
+        return [html.P(f"{choose} the page with --compare {'[STORE#]RUN' if choice else 'STORE#RUN'}")]
     if not totals["problems"]:
         return [] if finished else [html.P("Reading: the two runs are being compared …")]
     noun = "problem has" if totals["problems"] == 1 else "problems have"

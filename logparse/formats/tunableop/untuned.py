@@ -135,9 +135,9 @@ if __name__ == "__main__":
 
 _USE = """\
 cd {folder} && python tune_tunableop.py
-# Times every candidate of every key (minutes to hours) and writes tunableop_tuned0.csv.  To keep all the times:
+# Times every candidate of every key (minutes to hours) and writes tunableop_tuned0.csv.  To keep all the times,
+# which `logparse ingest` reads:
 #   PYTORCH_TUNABLEOP_VERBOSE=3 PYTORCH_TUNABLEOP_VERBOSE_FILENAME=tunableop_verbose.log python tune_tunableop.py
-#   logparse ingest tunableop_tuned0.csv tunableop_verbose.log
 """
 
 

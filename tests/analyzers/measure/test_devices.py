@@ -1,0 +1,30 @@
+"""The devices that a replay is asked to use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analyzers.measure import device_workers, verb
+from analyzers.measure.device_workers import local_devices
+from analyzers.measure.replay import Options, replay
+from logparse.errors import InputError
+from tests.analyzers.measure.fakes import NAME
+from tests.analyzers.measure.problems import named, store_of
+
+
+def test_a_dry_run_refuses_the_gpus_that_the_replay_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_of(tmp_path, [named("pick")])
+    for seen, names, why in (
+        (("cpu",), ("cuda:0",), "no GPU 0: PyTorch sees none on this machine"),
+        (("cuda:0", "cuda:1"), ("cuda:0", "cuda:2"), "no GPU 2: PyTorch sees 0, 1 on this machine"),
+        (("cuda:0", "cuda:1"), ("cuda:0", "cuda:0"), "GPU 0 is named twice"),
+    ):
+        monkeypatch.setattr(device_workers, "visible_devices", lambda seen=seen: seen)
+        options = Options(backends=(NAME,), devices=names)
+        for does in (verb.plan, replay):
+            with pytest.raises(InputError, match=f"^{why}$"):
+                does(store, options)
+    assert local_devices(()) == ("cuda:0", "cuda:1")
+    assert local_devices(("cuda:1",)) == ("cuda:1",)
