@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from logparse import __version__
 from logparse.errors import LogparseError
 from logparse.output.answer import ROWS, Answer, TableFormat, format_of, show
-from logparse.output.program import import_numpy, quiet_pipe
+from logparse.output.program import quiet_pipe
 from logparse.text import is_object, one_of
 
 if TYPE_CHECKING:
@@ -178,6 +178,8 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
                 chosen = {name: values.pop(name) for name in how}
                 format_of(chosen.get("format"), chosen.get("output"))  # refuses now, not after the work
                 if not (bare or passes_on):  # what starts a job may need none
+                    from logparse.executors.numpy_import import import_numpy
+
                     import_numpy()
                 answer = function(**values)
                 with quiet_pipe():
