@@ -89,11 +89,14 @@ def scripts(
     the problems for which no command could be made.
 
     The order is that of ``plan`` (items by problem text), which predicts what nothing measured; what it lacks follows
-    in the order of the findings.
+    in the order of the findings.  What a problem would save is stated as its first finding states it.
     """
-    wanted = [x.problem for x in to_tune(findings) if x.problem is not None]
+    first: dict[Problem, Finding] = {}
+    for finding in to_tune(findings):
+        if finding.problem is not None:
+            first.setdefault(finding.problem, finding)
     place = {text: number for number, text in enumerate(plan)}
-    wanted.sort(key=lambda x: place.get(x.text, len(place)))
+    wanted = sorted(first, key=lambda x: place.get(x.text, len(place)))
     convs = [x for x in wanted if isinstance(x, ConvProblem)]
     gemms = [x for x in wanted if isinstance(x, GemmProblem)]
     made, notes = [], []
@@ -104,7 +107,8 @@ def scripts(
         lines, refused = _lines(problems, commands.get(library))
         if lines:
             body = "".join(
-                _remark(problem, plan) + f"{line} {log} || echo 'failed: {n} of {len(lines)}' >&2\n"
+                _remark(problem, first[problem], plan.get(problem.text))
+                + f"{line} {log} || echo 'failed: {n} of {len(lines)}' >&2\n"
                 for n, (line, problem) in enumerate(lines.items(), 1)
             )
             text = head.format(count=len(lines)) + body
@@ -115,10 +119,17 @@ def scripts(
     return made, notes
 
 
-def _remark(problem: Problem, plan: Mapping[str, Item]) -> str:
-    """A comment line on what is expected of a problem; empty where the plan lacks it."""
-    item = plan.get(problem.text)
-    return "" if item is None else f"# {printable(problem.label)}: {expected(item)}\n"
+def _remark(problem: Problem, finding: Finding, item: Item | None) -> str:
+    """A comment line on what is expected of a problem; empty where neither finding nor plan has a number."""
+    if finding.saving_us is not None:
+        worth = f"about {finding.saving_us:,.0f} µs per run to save"
+    elif finding.per_call_us is not None:  # of how many calls is not known
+        worth = f"about {finding.per_call_us:,.0f} µs per call to save"
+    elif item is None:
+        return ""
+    else:
+        worth = f"{item.time_us:,.0f} µs per call" if item.basis == "measured" else expected(item)
+    return f"# {printable(problem.label)}: {worth}\n"
 
 
 def _lines(

@@ -231,8 +231,24 @@ def test_what_is_searched_first_is_what_a_replay_would_measure_first() -> None:
         "not measured on this device; predicted: 50 µs per call, more than 10% too slow with a probability of 25%"
     )
     assert f"# {problems[2].label}: {expectation}" in lines
-    assert f"# {problems[0].label}: about 8 µs per run to save" in lines
+    assert f"# {problems[0].label}: 40 µs per call" in lines, "the finding knows of no saving"
     assert notes == []
+
+
+def test_a_search_promises_what_its_finding_promises() -> None:
+    """Not what the order of work reckons with, which is another number."""
+    one, two = replace(W, n=1), replace(W, n=2)
+    findings = [
+        Finding(analyzer="a", message="slow", problem=one, per_call_us=7.0, calls=3, saving_us=21.0),
+        Finding(analyzer="b", message="also", problem=one, per_call_us=1.0),
+        Finding(analyzer="a", message="slow", problem=two, per_call_us=6.0),
+    ]
+    item = Item(problem=one, calls=3, time_us=40.0, regret=0.2, solutions=8, cost_s=1.0, basis="measured")
+    [made], _ = scripts(findings, commands(), {one.text: item})  # type: ignore[arg-type]
+    assert [x for x in made.data.decode().splitlines() if x.endswith("to save")] == [
+        f"# {one.label}: about 21 µs per run to save",
+        f"# {two.label}: about 6 µs per call to save",
+    ]
 
 
 def test_another_target_gets_no_override(found: Recommendation) -> None:
