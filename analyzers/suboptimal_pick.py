@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.analyzer import Analyzer, Settings, Tables
+from analyzers.evidence.call_workspaces import Given, given
 from analyzers.evidence.cells import number_of, text_of
 from analyzers.evidence.joins import DEFAULT_TEXT, calls_of, facts_of, timed
 from analyzers.evidence.miopen_tuning import completed
@@ -64,11 +65,11 @@ class Regret:
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """The distribution over the run, each pick that loses, and user find-db records that hide a better system one."""
     rows = compare(tables, settings)
-    facts = facts_of(tables)
+    facts, workspaces = facts_of(tables), given(tables)
     findings = [_distribution(rows)] if len(rows) else []
     better = rows[(rows["best"] != rows["pick"]) & (rows["basis"] != INCOMPARABLE)]
     for row in better.to_dict("records"):
-        finding = _pick({str(key): value for key, value in row.items()}, facts, settings)
+        finding = _pick({str(key): value for key, value in row.items()}, facts, workspaces, settings)
         if finding is not None:
             findings.append(finding)
     return [*completed(findings, tables, facts), *_hidden_records(tables, facts)]
@@ -106,7 +107,12 @@ def _distribution(rows: pd.DataFrame) -> Finding:
     return Finding(analyzer=NAME, message="; ".join(words) + ".", evidence=Evidence(details=evidence))
 
 
-def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], settings: Settings) -> Finding | None:
+def _pick(
+    row: Mapping[str, object],
+    facts: Mapping[str, Mapping[str, str]],
+    given: Mapping[str, Given],
+    settings: Settings,
+) -> Finding | None:
     """One pick that is not the best known; None if the loss is within noise, or of an untimed default."""
     problem = problem_from_text(str(row["problem"]))
     best = Solution(*_parts(row), str(row["best_raw"] or ""), text_of(row["algorithm"]))
@@ -137,7 +143,7 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
     loss = pick_us - best_us
     if loss <= noise or loss <= 0:
         return None
-    measured = facts.get(str(row["source_id"]), {})
+    measured, short = facts.get(str(row["source_id"]), {}), _short_of_workspace(best, row, given)
     what = str(row["pick"])
     if row["basis"] == BY_DEFAULT:
         what = "the default" if what == DEFAULT_TEXT else f"the library's own pick there, {what},"
@@ -157,8 +163,8 @@ def _pick(row: Mapping[str, object], facts: Mapping[str, Mapping[str, str]], set
             noise_us=number_of(row["noise_us"]),
             details={**evidence.details, "pick_us": pick_us},
         ),
-        override=_override(problem, best, row, measured, settings),
-        advice=advice(best) or _by_no_file(problem, best, settings.target or measured),
+        override=None if short else _override(problem, best, row, measured, settings),
+        advice=short or advice(best) or _by_no_file(problem, best, settings.target or measured),
     )
 
 
@@ -197,6 +203,17 @@ def _by_no_file(problem: Problem, best: Solution, target: Mapping[str, str]) -> 
         return f"No file chooses for a grouped GEMM: {how}."
     why = untunable(target) if best.library == "cublaslt" else None
     return why and f"Call cuBLASLt itself with this algorithm, or update PyTorch: {why}"
+
+
+def _short_of_workspace(best: Solution, row: Mapping[str, object], given: Mapping[str, Given]) -> str | None:
+    """The advice where every call of the problem gives hipBLASLt less workspace than the solution was measured with."""
+    need, its = number_of(row["workspace_bytes"]), given.get(str(row["problem"]))
+    if best.library != "hipblaslt" or need is None or its is None or its.most >= need:
+        return None
+    return (
+        f"Give these calls {int(need):,} bytes of workspace: the logs state {its.most:,}, and hipBLASLt takes no "
+        "solution, from a file or not, that needs more than a call gives."
+    )
 
 
 def _override(

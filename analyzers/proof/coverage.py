@@ -128,7 +128,7 @@ def served_by(
         answer = look_up(format, file.reading, problem, key=report.key if report else None)
         if answer.row is None and report is not None and report.found is None:
             answer = look_up(format, file.reading, problem)
-        foreign = kernels is not None and kernels.judged(text, answer).state == "miss"
+        foreign = kernels is not None and kernels.of_kind(text, answer).state == "miss"
         if answer.row is not None and not foreign:
             found[text] = answer.row
     return found

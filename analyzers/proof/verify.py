@@ -138,12 +138,15 @@ def verify(
     for file in choosing:
         kinds, reports = by_name(file.format).kinds, reports_of(file, after)
         known = {str(x) for t in (before, after) for x in t.workload.loc[t.workload["kind"].isin(kinds), "problem"]}
-        served = served_by(file, sorted(known.union(reports)), reports, kernels=Kernels.of(file, before, after))
+        kernels = Kernels.of(file, before, after)
+        served = served_by(file, sorted(known.union(reports)), reports, kernels=kernels)
         for text, same in sorted(same_calls(served).items()):
             row, report = served[text], _first(reports, same)
             if row.solution is not None:
                 one = _outcome(file.name, row.line, row.solution, text, same, evidence, promised or {})
-                outcomes.append(one if report is None else _as_reported(one, row, report))
+                one = one if report is None else _as_reported(one, row, report)
+                short = kernels.short_of_workspace(text, row) if one.effect == "not applied" else None
+                outcomes.append(replace(one, why=one.why or short.text) if short else one)
     idle = [(file.name, row) for file in choosing for row in coverage(file, after).idle]
     complaints = tuple(signs(after))
     return Verification(

@@ -72,6 +72,17 @@ def test_a_group_is_advised_for_the_program_because_no_file_chooses_for_it() -> 
     assert "hipblaslt_ext::getAlgosFromIndex(handle, {9}" in str(found.advice)
 
 
+def test_a_solution_for_which_the_calls_give_too_little_workspace_is_no_override() -> None:
+    """hipBLASLt would not take it from a file; a larger workspace is the program's."""
+    rows = (measurement(G, "hipblaslt:7", 50.0), measurement(G, "hipblaslt:9", 40.0, workspace_bytes=4096))
+    for stated, written in ((0, False), (4095, False), (4096, True)):
+        trace = call(G, None, 100, category="trace", workspace_bytes=stated)
+        logged = replace(given("hipblaslt:7", *rows), calls=frame("calls", [call(G, "hipblaslt:7", 100), trace]))
+        [found] = problems(logged)
+        assert (found.override is not None) is written
+        assert ("Give these calls 4,096 bytes of workspace" in (found.advice or "")) is not written
+
+
 def test_the_best_pick_is_no_finding() -> None:
     t = given("hipblaslt:9", *SLOWER)
     assert problems(t) == []

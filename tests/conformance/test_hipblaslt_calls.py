@@ -6,8 +6,10 @@ key gets a solution that the heuristic offered for one of its calls, and a fresh
 
 from __future__ import annotations
 
+import csv
 import json
 import random
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -49,7 +51,7 @@ def call(chance: random.Random, arch: str) -> dict[str, Any]:
     """As ``drivers/hipblaslt_calls.py`` describes it."""
     types = chance.choice(TYPES[arch])
     integers = types[0] == I8
-    sizes = {"m": chance.choice([17, 32, 64]), "n": chance.choice([1, 32, 33]), "k": chance.choice([32, 40, 64])}
+    sizes = {"m": chance.choice([17, 32, 64]), "n": chance.choice([1, 32, 33]), "k": chance.choice([32, 40, 64, 1024])}
     of_d = chance.choice([0, 0, 8])
     out: dict[str, Any] = {
         **sizes,
@@ -82,41 +84,58 @@ def call(chance: random.Random, arch: str) -> dict[str, Any]:
     return out
 
 
+def without_workspace(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call of the same key that is another problem, by its leading dimensions, and gives no workspace."""
+    return {**call, "pads": [x + 16 for x in call["pads"]], "workspace": 0}
+
+
 @dataclass(frozen=True)
 class Ran:
-    """The calls that ran, by number: each problem as the log's line names it, and the solutions that were offered."""
+    """The calls that ran, by number: each problem as the log's line names it, and the solutions that were offered with
+    the workspace that each needs (bytes).
+    """
 
     problems: Mapping[int, GemmProblem]
-    offered: Mapping[int, Sequence[int]]
+    needs: Mapping[int, Mapping[int, int]]
+
+    @property
+    def offered(self) -> dict[int, list[int]]:
+        return {number: list(found) for number, found in self.needs.items()}
 
 
 def run(rocm: Rocm, folder: Path, calls: Sequence[object], most: int, settings: Mapping[str, str]) -> Ran:
     folder.mkdir()
     log = folder / "hipblaslt.log"
     command = [str(rocm.launcher), str(HERE / "drivers/hipblaslt_calls.py"), str(most)]
-    logged = {"HIPBLASLT_LOG_MASK": "32", "HIPBLASLT_LOG_FILE": str(log), "VGPU_COMPUTE": "0"}
+    logged = {"HIPBLASLT_LOG_MASK": "34", "HIPBLASLT_LOG_FILE": str(log), "VGPU_COMPUTE": "0"}
     environment = rocm.environment({"PYTHONPATH": str(HERE.parents[1]), **logged, **settings})
     given: dict[str, Any] = {"env": environment, "input": json.dumps(calls), "timeout": 600}
     ended = subprocess.run(command, **given, check=True, stdout=subprocess.PIPE, text=True)
-    offered = {number: found for number, line in enumerate(ended.stdout.splitlines()) if (found := json.loads(line))}
+    needs = {
+        number: dict(found) for number, line in enumerate(ended.stdout.splitlines()) if (found := json.loads(line))
+    }
     made = [x for line in log.read_text(encoding="utf-8").splitlines() for x in bench.read(line).records]
     problems = [x.problem for x in made if isinstance(x, Call) and isinstance(x.problem, GemmProblem)]
-    return Ran(dict(zip(offered, problems, strict=True)), offered)
+    return Ran(dict(zip(needs, problems, strict=True)), needs)
 
 
 @pytest.mark.parametrize(("arch", "device"), [("gfx90a", "gfx90a:sramecc+:xnack-"), ("gfx1201", "gfx1201")])
 def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: str, device: str) -> None:
     """And nothing else, through the whole toolkit; the control is a run whose variable has another name."""
     calls = [call(random.Random(number), arch) for number in range(sized(300, 6_000))]
-    before = run(rocm, tmp_path / "before", calls, 40, {"VGPU_ARCH": device})
+    calls += [without_workspace(x) for x in calls[: len(calls) // 3] if x["workspace"]]
+    before = run(rocm, tmp_path / "before", calls, 400, {"VGPU_ARCH": device})
     target = {"arch": device, "hipblaslt_revision": "", "hipblaslt_version": "100202"}
     wanted: dict[str, Override] = {}
+    needs = []
     for number, problem in before.problems.items():
         others = before.offered[number][1:]
         key = tuning_file.key(problem, target)
         assert key is not None, problem
         if others and key not in wanted:
-            index = random.Random(number).choice(others)
+            chance, split = random.Random(number), [x for x in others if before.needs[number][x]]
+            index = chance.choice(split if split and chance.random() < 0.7 else others)
+            needs.append([problem.text, f"hipblaslt:{index}", "1.0", str(before.needs[number][index])])
             wanted[key] = Override(problem=problem, solution=Solution("hipblaslt", str(index)), target={})
     (file,) = tuning_file.write(list(wanted.values()), target)
     path = tmp_path / file.name
@@ -141,7 +160,7 @@ def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: 
     found = {x.problem: x.state for x in coverage(judged, tables["after"]).uses}
     states = Counter((found[text], ran) for text, each in taken.items() for ran in each)
     assert states["miss", True] == states["unknown", True] == 0
-    # A solution that needs a workspace is not taken by a call that offers none, which no bench line states.
+    # A solution that needs a workspace is not taken by a call that offers none; of these none is known.
     workspaces = {problem.text for n, problem in before.problems.items() if calls[n]["workspace"] == 0}
     assert all(text in workspaces for text, each in taken.items() if found[text] == "hit" and False in each)
     assert states["hit", True] > 20 * states["hit", False]
@@ -155,6 +174,20 @@ def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: 
     effects = {x.effect for x in verify(tables["before"], tables["control"], [judged]).outcomes}
     assert effects == {"not applied"}
 
+    # With what a replay measures, the needed workspace, the run before states what the next one takes.
+    path = tmp_path / "measured.csv"
+    rows = [["problem", "solution", "time_us", "workspace_bytes", *target], *([*x, *target.values()] for x in needs)]
+    with open(path, "w", encoding="utf-8", newline="") as file_:
+        csv.writer(file_).writerows(rows)
+    ingest([str(path)], store, run="measured")
+    foreseen = {x.problem: x for x in coverage(judged, tables_of(store, "before")).uses}
+    expected = {"hit": {True}, "miss": {False}}
+    for text, each in taken.items():
+        assert expected.get(foreseen[text].state, each) == each, foreseen[text]
+    reasons = Counter(x.state for x in foreseen.values() if "bytes of workspace" in x.reason)
+    assert reasons["miss"] >= 5
+    assert not any("no log states" in x.reason for x in foreseen.values())
+
     # Rows that name the library's own choices are taken, but nothing shows it.
     own = {n: Solution("hipblaslt", str(found[0])) for n, found in before.offered.items()}
     numbers = {str(tuning_file.key(x, target)): n for n, x in before.problems.items()}
@@ -165,3 +198,20 @@ def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: 
     assert "applied" not in {x.effect for x in alike.outcomes}
     assert not alike.ok
     assert control.offered.keys() == before.offered.keys()
+
+
+def test_a_product_without_an_algorithm_asks_no_file(rocm: Rocm, tmp_path: Path) -> None:
+    """hipblasLtMatmul may be given no algorithm; the library then chooses by itself, and not from the file."""
+    plain = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20}
+    calls = [plain, plain | {"algorithm": False}]
+    device = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}
+    before = run(rocm, tmp_path / "before", calls, 5, device)
+    own, index = before.offered[0][:2]
+    target = {"arch": "gfx90a", "hipblaslt_revision": "", "hipblaslt_version": "100202"}
+    override = Override(problem=before.problems[0], solution=Solution("hipblaslt", str(index)), target={})
+    (file,) = tuning_file.write([override], target)
+    path = tmp_path / file.name
+    path.write_bytes(file.data)
+    run(rocm, tmp_path / "after", calls, 1, device | {"HIPBLASLT_TUNING_OVERRIDE_FILE": str(path)})
+    log = (tmp_path / "after/hipblaslt.log").read_text(encoding="utf-8")
+    assert [int(x) for x in re.findall(r"--solution_index (\d+)", log)] == [index, own]

@@ -213,6 +213,46 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
     assert all(re.search(needs[x.state], x.reason) for x in uses.values() if x.state in needs)
 
 
+@pytest.mark.parametrize(
+    ("need", "given", "state", "reason"),
+    [
+        (4096, [0], "miss", "hipblaslt:7 needs 4,096 bytes of workspace, and the call gives 0: the library takes its"),
+        (4096, [4095], "miss", "the call gives 4,095"),
+        (4096, [4096], "hit", ""),
+        (4096, [0, 8192], "unknown", "some of these calls give 0"),
+        (4096, [None], "unknown", "no log states what the call gives"),
+        (0, [0], "hit", ""),
+        (None, [0], "unknown", "if it needs no workspace, as the call gives none"),
+        (None, [8192], "hit", ""),
+        (None, [None], "hit", ""),
+    ],
+)
+@pytest.mark.parametrize("ran", [False, True])
+def test_a_call_with_too_little_workspace_does_not_take_the_row(
+    need: int | None, given: list[int | None], state: str, reason: str, ran: bool
+) -> None:
+    """hipBLASLt passes over a solution that needs more; its index and the file state nothing of it."""
+    pick = "hipblaslt:7" if ran else "hipblaslt:1"
+    trace = [call(ONE.text, None, 1, run="b", category="trace", workspace_bytes=x) for x in given]
+    after = tables(
+        "b",
+        calls=[call(ONE.text, pick, 10, run="b"), *trace],
+        workload=[work(ONE.text, 10, run="b")],
+        facts=facts("log", **HERE),
+        measurements=[measurement(ONE.text, "hipblaslt:7", 5.0, origin="replay", workspace_bytes=need)],
+    )
+    use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
+    if ran and len(given) == 1:  # whatever is stated of it: the log names the solution
+        assert (use.state, use.reason) == ("hit", "")
+        return
+    assert use.state == state
+    assert reason in use.reason
+    assert use.line == (3 if state == "hit" else None)
+    found = verify(run("a", "1", "1", (1000.0, 500.0)), after, [file()])
+    effects = {x.problem: (x.effect, bool(x.why)) for x in found.outcomes}
+    assert effects[ONE.text] == (("applied", False) if ran else ("not applied", bool(reason)))
+
+
 def test_miopens_chosen_solver() -> None:
     def chosen(label: str, solver: str, us: float) -> Tables:
         rows = [

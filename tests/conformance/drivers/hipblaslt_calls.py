@@ -3,7 +3,8 @@
 ``hipblaslt_calls.py MOST``; standard input: calls (JSON), each an object with ``trans``, ``m``, ``n``, ``k``,
 ``batch``, ``types`` of A, B, C and D, ``compute``, ``scale``, ``beta``, ``workspace`` (bytes), ``pads`` (how much
 larger than tight each leading dimension is), ``broadcast`` (A's batch stride is 0), ``attributes`` and ``pointers`` of
-the descriptor.  Prints a JSON value per call: the first MOST solutions of the heuristic, none where it was refused.
+the descriptor; where ``algorithm`` is false the product is given none.  Prints a JSON value per call: the first MOST
+solutions of the heuristic, each with the workspace that it needs (bytes), none where the call was refused.
 """
 
 import ctypes
@@ -52,10 +53,12 @@ def run(library, call, most):
     if found:
         numbers = NUMBERS[call["scale"]]
         inputs = (ctypes.byref(numbers[1]), MEMORY, of_a, MEMORY, of_b, ctypes.byref(numbers[call["beta"]]))
-        algorithm = (ctypes.c_uint8 * RESULT_BYTES)(*found[0])
+        algorithm = (ctypes.c_uint8 * RESULT_BYTES)(*found[0]) if call.get("algorithm", True) else None
         tail = (MEMORY, of_c, MEMORY, of_d, algorithm, MEMORY, ctypes.c_size_t(call["workspace"]), None)
         library.ask("hipblasLtMatmul", library.handle, operation, *inputs, *tail)
-    return [int.from_bytes(bytes(x[:4]), "little", signed=True) for x in found]
+    return [
+        [int.from_bytes(x[:4], "little", signed=True), int.from_bytes(x[24:32], "little")] for x in map(bytes, found)
+    ]
 
 
 def main():
