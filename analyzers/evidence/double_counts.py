@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from analyzers.evidence.cells import is_true
 from logparse.store import Store
+from logparse.text import duration
 
 if TYPE_CHECKING:
     import duckdb
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 _CALLS = """select source_id, category, kind = 'conv' as conv, pid, cast(sum(count) as bigint) as calls
             from calls where run = $run and not by_tool group by all having calls > 0"""
 _SOURCES = "select source_id, path, coalesce(bytes, 0), pid_from from sources where run = $run"
+_UNEXPLAINED = """
+    select (select sum(cast(value as double)) from facts where run = $run and name = 'graph_unexplained_us'),
+           (select sum(total_us) from kernels where run = $run)"""
 _SHOWN = 4
 
 
@@ -55,9 +59,12 @@ class _Log:
 
 
 def remarks_of(store: Store, run: str) -> list[str]:
-    """The remarks on a run's counts, as lines."""
-    with store.reading(f"{_CALLS} {_SOURCES}") as con:
-        return list(remarks_in(con, run))
+    """The remarks on a run's counts, as lines; also how much of its traces no call explains."""
+    with store.reading(f"{_CALLS} {_SOURCES} {_UNEXPLAINED}") as con:
+        ((graphs_us, kernels_us),) = con.execute(_UNEXPLAINED, {"run": run}).fetchall()
+        unexplained = f"{duration(graphs_us or 0.0)} of {duration(kernels_us or 0.0)} of the traces' kernels"
+        in_no_row = f"not counted: the calls in {unexplained}, which graphs launched: no trace names their operators"
+        return [*remarks_in(con, run), *([in_no_row] if graphs_us else [])]
 
 
 def remarks_in(con: duckdb.DuckDBPyConnection, run: str) -> Iterator[str]:

@@ -81,8 +81,8 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
         out.append(f"  of communication, {duration(time.alone_us / steps)} overlap with no other kernel")
     if time.unexplained_us:
         out.append(
-            f"  no problem explains {duration(time.unexplained_us / steps)} of graph launches: the trace of their "
-            "capture is not beside this one"
+            f"  no problem explains {duration(time.unexplained_us / steps)} of graph launches: only the trace of "
+            "a HIP graph's capture, beside this one, names their problems"
         )
     if time.before_us:
         out.append(f"  not counted: {duration(time.before_us)} of kernels that were launched before the trace")

@@ -45,6 +45,13 @@ def test_what_is_unknown_is_reported(store: Store, tmp_path: Path, samples: dict
     assert set(said) <= set(missing(store)), "status states it, too"
 
 
+def test_what_graphs_ran_without_a_name_is_in_no_row(store: Store) -> None:
+    ingest([str(SAMPLES / "graph" / "decode.trace.json")], store, run="run")
+    remark = "not counted: the calls in 34 µs of 133 µs of the traces' kernels, which graphs launched: no trace names"
+    (line,) = remarks_of(store, "run")
+    assert line.startswith(remark)
+
+
 def test_two_libraries_in_one_stream(store: Store, tmp_path: Path) -> None:
     """``workload`` takes the calls of one of them, which is right only where rocBLAS passes its own on."""
     lines = [line for line in (SAMPLES / RANK0).read_text().splitlines() if line.startswith("hipblaslt-bench ")]
