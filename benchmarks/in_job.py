@@ -446,7 +446,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pairs", type=int, default=40, help="pairs of one model at most, the costliest first")
     parser.add_argument("--turns", type=int, default=1, help="how often default and settings go there and back")
     parser.add_argument("--processes", type=int, default=3, help="processes with cold operands")
-    parser.add_argument("--blocks", type=int, default=12)
+    parser.add_argument("--blocks", type=int, default=Method().blocks)
     parser.add_argument("--budget", type=float, default=430.0, help="seconds of all")
     parser.add_argument("--results", default=str(Path(__file__).parent / "results"))
     parser.add_argument("--wheels", help="folder of wheels to put on the path (duckdb, where it is missing)")

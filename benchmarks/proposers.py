@@ -57,8 +57,8 @@ from analyzers.measure.trial import REFERENCE
 from logparse.model import ConvProblem, Problem, Solution, problem_from_text, solution_from_text
 
 RESULTS = Path(__file__).parent / "results"
-SETTINGS = "torch"
-"""The library whose solutions are settings of PyTorch."""
+PLANS_OF, SETTINGS = "cudnn", "torch"
+"""The library of plans, and that of PyTorch's settings."""
 _KINDS = {"F": "fprops", "B": "dgrads", "W": "wgrads"}
 RECORDS = {**_KINDS, **{f"{direction} of models": f"{kind}-models" for direction, kind in _KINDS.items()}}
 """Kinds of the records."""
@@ -91,13 +91,11 @@ def latest(kind: str) -> Path:
     return max(RESULTS.glob(f"{kind}-NVIDIA-*.json.gz"), key=lambda path: path.name[-len("2026-11-21.json.gz") :])
 
 
-def recorded(path: Path, library: str = "cudnn") -> tuple[list[Case], list[dict[str, Any]]]:
-    """The problems of a record with the solutions of a library that ran; its results, with these alone."""
+def recorded(path: Path, libraries: Sequence[str] = (PLANS_OF,)) -> tuple[list[Case], list[dict[str, Any]]]:
+    """The problems of a record with the solutions of libraries that ran; its results, with these alone."""
     found: dict[str, dict[str, Any]] = {}
     for result in _record(str(path))["results"]:
-        rows = [
-            x for x in result["rows"] if x["status"] == "ok" and solution_from_text(x["solution"]).library == library
-        ]
+        rows = [x for x in result["rows"] if x["status"] == "ok" and library_of(x["solution"]) in libraries]
         if len(rows) > 1:
             found[result["problem"]] = result | {"rows": rows}
     problems = {text: problem_from_text(text) for text in found}
@@ -107,6 +105,11 @@ def recorded(path: Path, library: str = "cudnn") -> tuple[list[Case], list[dict[
         for text, result in found.items()
     ]
     return cases, list(found.values())
+
+
+def library_of(text: str) -> str:
+    """The library of a solution."""
+    return solution_from_text(text).library
 
 
 def models_of(results: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
@@ -263,8 +266,13 @@ class Restricted(Simulated):
 class Table:
     """One record: its cases, what is near each, and the GPU time of timing everything."""
 
-    def __init__(self, name: str, cases: Sequence[Case], results: Sequence[Mapping[str, Any]], seed: int) -> None:
+    def __init__(
+        self, name: str, cases: Sequence[Case], results: Sequence[Mapping[str, Any]], seed: int, library: str = ""
+    ) -> None:
         self.name, self.cases = name, list(cases)
+        self._us = {
+            x.problem.text: {y: us for y, us in x.times_us.items() if library in ("", library_of(y))} for x in cases
+        }
         self._near = {x.problem.text: near_of(x, cases) for x in cases}
         self._backend = Restricted({"environment": {}, "results": results}, seed)
         self._bench = Bench(Metered(self._backend), Method(limit=10_000), math.inf, Place())
@@ -294,8 +302,9 @@ class Table:
             self._bench.backend.gpu_us = 0.0
             result = self._bench.context.measure(case.problem, proposal=self._proposal(proposer, count, case, spare))
             spare += result.left_over
-            tried = [x.solution.text for x in result.rows]
-            outcomes.append((case, len(tried), min(case.times_us[x] for x in tried), self._bench.backend.gpu_us))
+            times_us = self._us[case.problem.text]
+            tried = [x.solution.text for x in result.rows if x.solution.text in times_us]
+            outcomes.append((case, len(tried), min(times_us[x] for x in tried), self._bench.backend.gpu_us))
         return self._summed(proposer, count, outcomes)
 
     def in_other_orders(self, count: int, seed: int) -> dict[str, Any]:
@@ -334,14 +343,15 @@ class Table:
         return strategy(case.problem, ready), self._bench.backend.gpu_us
 
     def _summed(self, strategy: str, count: int, outcomes: Sequence[tuple[Case, int, float, float]]) -> dict[str, Any]:
-        ratios = [time_us / min(case.times_us.values()) for case, _, time_us, _ in outcomes]
+        least = {text: min(times_us.values()) for text, times_us in self._us.items()}
+        ratios = [time_us / least[case.problem.text] for case, _, time_us, _ in outcomes]
         return {
             "record": self.name,
             "strategy": strategy,
             "count": count,
-            "plans": sum(x[1] for x in outcomes) / sum(len(x.times_us) for x in self.cases),
+            "plans": sum(x[1] for x in outcomes) / sum(map(len, self._us.values())),
             "gpu": sum(x[3] for x in outcomes) / self._exhaustive_us,
-            "lost": sum(x[2] for x in outcomes) / sum(min(x.times_us.values()) for x in self.cases) - 1,
+            "lost": sum(x[2] for x in outcomes) / sum(least.values()) - 1,
             "worst": max(ratios) - 1,
             "above_3_percent": sum(x > 1.03 for x in ratios),
         }
@@ -383,7 +393,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = []
     for name, table_cases, table_results in sources(options.seed, few):
         counts = [x * (8 if "simulated" in name else 1) for x in options.counts]
-        table = Table(name, table_cases, table_results, options.seed)
+        library = SETTINGS if name.startswith(SETTINGS) else ""
+        table = Table(name, table_cases, table_results, options.seed, library)
         models = len(frozenset.union(*(x.models for x in table_cases)))
         plans = sum(len(x.times_us) for x in table_cases)
         print(f"{name}: {len(table_cases)} problems of {models} models or groups, {plans:,} plans")
@@ -404,7 +415,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def sources(seed: int, few: slice) -> Iterator[tuple[str, Sequence[Case], Sequence[Mapping[str, Any]]]]:
     """Name, cases and results of each record."""
     for library, (name, kind) in itertools.product(("cudnn", SETTINGS), RECORDS.items()):
-        cases, results = recorded(latest(kind), library)
+        cases, results = recorded(latest(kind), (SETTINGS, PLANS_OF) if library == SETTINGS else (library,))
         yield f"{library} {name}", cases[few], results[few]
     planted = simulated(seed)[few]
     yield "hipblaslt (simulated)", planted, as_record(planted, seed)

@@ -1,6 +1,7 @@
 """What ``replay --propose neighbours`` finds on a GPU, against all plans of cuDNN in the same session.
 
     python benchmarks/searched.py [--direction F B W] [--per-model 7] [--wheels DIR] [--smoke]
+    python benchmarks/searched.py --find-db gfx942130.HIP.fdb.txt.bz2 --every 8       # whole replays
 
 BF16 convolutions of torchvision's models at batch 32, as ``gpu_replay.py wgrads --of-models`` samples them, are raced
 three times, each time by new processes:
@@ -11,11 +12,14 @@ three times, each time by new processes:
 * ``from nothing``: as ``logparse replay --propose neighbours`` on an empty store; at least 16 plans per problem, and it
   learns from what it has measured itself.  A tenth of the problems is searched widely here.
 
-PyTorch's own settings race along, as in a replay, but only cuDNN's plans count: proposers leave out no other.
+PyTorch's own settings race along, as in a replay, but only cuDNN's plans are compared.
 ``lost`` is what the fastest of the tried plans take more than the fastest of all, by the times of ``all``; ``worst`` is
 that of one problem; ``winners`` are both for the plans that won the race itself, whose times vary too.  ``plans``: the
 share that ran.  ``gpu``: the time of all executions, from the samples, as a share of 16 samples of every plan.  Wall
 times hold everything, the start of the worker and PyTorch's settings too.
+
+``--find-db``: backward weights of the file, of the 375 that ``scale.py --gpu`` replays one in ``--every``, raced and
+confirmed twice, as ``logparse replay`` does with ``--propose all`` and ``--propose neighbours``, on an empty store.
 """
 
 from __future__ import annotations
@@ -28,15 +32,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from gpu_replay import KINDS, unpack_wheels
-from inputs import model_convolutions
-from proposers import RECORDS, Case, Narrow, latest, near_of, recorded
+from inputs import model_convolutions, sampled_wgrads
+from proposers import PLANS_OF, RECORDS, SETTINGS, Case, Narrow, latest, library_of, near_of, recorded
 
+from analyzers.evidence.confirmations import Pairs, judge_all
 from analyzers.measure.backend import Place
 from analyzers.measure.device_workers import LocalDevice
 from analyzers.measure.proposer import EVERYTHING, Experience, Proposal
@@ -48,6 +54,8 @@ from logparse.model import Problem
 
 Raced: TypeAlias = Mapping[str, Any]
 """A problem of the record, its rows as ``[solution, status, time_us, samples_us]``."""
+PROBLEMS = 375
+"""Of the record of several GPUs (``scale.py``)."""
 _CHECKS = 3
 """Executions of a finalist that are no samples: one of the check, two of the check for faults."""
 
@@ -61,6 +69,8 @@ def main() -> int:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--backend", nargs="+", default=["torch", "cudnn"])
     parser.add_argument("--results", default=str(Path(__file__).parent / "results"))
+    parser.add_argument("--find-db", help="MIOpen find-db text (.bz2 allowed): whole replays of its backward weights")
+    parser.add_argument("--every", type=int, default=8, help="of these, one in so many")
     parser.add_argument("--wheels", help="folder of wheels to put on the path")
     parser.add_argument("--budget", type=float, help="seconds of each race")
     parser.add_argument("--smoke", action="store_true", help="a few problems, to see that it works")
@@ -72,6 +82,10 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         unpack_wheels(options.wheels, folder)
+        if options.find_db:
+            record = _replayed(options)
+            print("\n".join([str(_written(options, record)), *table(record)]), flush=True)
+            return 0
         for direction in options.direction:
             record = _measured(options, direction)
             print("\n".join([str(_written(options, record)), *table(record)]), flush=True)
@@ -84,26 +98,41 @@ def _measured(options: argparse.Namespace, direction: str) -> dict[str, Any]:
     learned = latest(RECORDS[f"{direction} of models"])
     ways: Mapping[str, Way] = {
         "all": _All(),
-        "held out": _HeldOut(models, recorded(learned)[0]),
+        "held out": _HeldOut(models, recorded(learned, (PLANS_OF, SETTINGS))[0]),
         "from nothing": _FromNothing(),
     }
     raced = {name: _raced(options, problems, way) for name, way in ways.items()}
+    about = {"direction": direction, "learned": learned.name}
+    return _record(options, "searched", raced, {x.text: y for x, y in models.items()}) | about
+
+
+def _replayed(options: argparse.Namespace) -> dict[str, Any]:
+    problems = sampled_wgrads(options.find_db, 100_000, options.seed)[:PROBLEMS][:: options.every]
+    ways: Mapping[str, Way] = {"all": _All(), "from nothing": _FromNothing()}
+    raced = {name: _raced(options, problems, way, processes=Method().processes) for name, way in ways.items()}
+    return _record(options, "searched-replays", raced, {}) | {"direction": "W", "every": options.every}
+
+
+def _record(
+    options: argparse.Namespace, kind: str, raced: Mapping[str, Run], models: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
     return {
-        "record": "searched",
-        "direction": direction,
+        "record": kind,
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "seed": options.seed,
         "smoke": options.smoke,
-        "learned": learned.name,
-        "environment": dict(next((x.facts for x in raced["all"][0] if x.facts), {})),
-        "seconds": {name: seconds for name, (_, seconds) in raced.items()},
-        "results": {name: [_kept(x, models[x.problem]) for x in results] for name, (results, _) in raced.items()},
+        "environment": dict(next((x.facts for x in raced["all"].results if x.facts), {})),
+        "seconds": {name: run.seconds for name, run in raced.items()},
+        "confirmed": {name: run.confirmed for name, run in raced.items()},
+        "results": {
+            name: [_kept(x, models.get(x.problem.text, ())) for x in run.results] for name, run in raced.items()
+        },
     }
 
 
 def _written(options: argparse.Namespace, record: Mapping[str, Any]) -> Path:
     device = str(record["environment"].get("device", "unknown")).replace(" ", "-")
-    kind = f"searched-{KINDS[record['direction']]}{'-smoke' if options.smoke else ''}"
+    kind = f"{record['record']}-{KINDS[record['direction']]}{'-smoke' if options.smoke else ''}"
     path = Path(options.results) / f"{kind}-{device}-{record['date'][:10]}.json.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(json.dumps(record).encode(), mtime=0))
@@ -128,7 +157,8 @@ class _HeldOut:
 
     def __init__(self, models: Mapping[Problem, tuple[str, ...]], cases: Sequence[Case]) -> None:
         self._models, self._cases, self._spare = models, cases, 0
-        self._tenth = max(1, int(sum(len(x.times_us) for x in cases) / len(cases) / 10))
+        plans = sum(library_of(y) == PLANS_OF for x in cases for y in x.times_us)
+        self._tenth = max(1, int(plans / len(cases) / 10))
 
     def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal:
         near = near_of(Case(problem, {}, frozenset(self._models[problem])), self._cases)
@@ -154,20 +184,37 @@ class _FromNothing:
 Way: TypeAlias = _All | _HeldOut | _FromNothing
 
 
-def _raced(options: argparse.Namespace, problems: Sequence[Problem], way: Way) -> tuple[list[Result], float]:
-    """The results of a replay without confirmations, and its wall time (s)."""
+@dataclass(frozen=True)
+class Run:
+    """The results of a replay, the confirmed speed-ups by problem, and its wall time (s)."""
+
+    results: Sequence[Result]
+    confirmed: Mapping[str, float]
+    seconds: float
+
+
+def _raced(options: argparse.Namespace, problems: Sequence[Problem], way: Way, processes: int = 0) -> Run:
+    """A replay whose winners ``processes`` confirm."""
     results: list[Result] = []
+    pairs: dict[str, Pairs] = {}
 
     def sink(outcome: Outcome, device: str) -> None:
         if isinstance(outcome, Result):
             way.take(outcome)
             results.append(outcome)
+        else:
+            pairs[outcome.problem.text] = outcome.pairs
 
-    method, device = Method(limit=10_000, seed=options.seed, processes=0), LocalDevice(Place(device=options.device))
+    method, device = (
+        Method(limit=10_000, seed=options.seed, processes=processes),
+        LocalDevice(Place(device=options.device)),
+    )
     scheduler = Scheduler(options.backend, [device], method, Limits(budget_s=options.budget), sink, propose=way.propose)
     started = time.monotonic()
     scheduler.run(problems)
-    return results, time.monotonic() - started
+    seconds = time.monotonic() - started
+    judged, kept = judge_all(pairs)
+    return Run(results, {x: judged[x].speedup.value for x in sorted(kept)}, seconds)
 
 
 # ------------------------------------------------------------------------------------------------ what came out

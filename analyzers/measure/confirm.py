@@ -24,7 +24,7 @@ def interleave(
     winner: S,
     sample: Callable[[S, int], float],
     *,
-    blocks: int = 12,
+    blocks: int,
     doubtful: int = DOUBTFUL,
     floor: float = 0.03,
     held: Callable[[Callable[[], list[float]]], list[float]] = lambda block: block(),

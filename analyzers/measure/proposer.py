@@ -5,7 +5,7 @@ widely, so that a wrong model shows: the report states what the proposed solutio
 the scheduler gives a worker what is near its problem.  Of cuDNN's plans only the first are proposed before the race;
 ``plan_search`` chooses each other one by the times so far, and plans that one problem did not need are left to others.
 PyTorch's settings of a convolution are few, but in benchmark mode each searches all plans by itself: ``CLOSE`` ones
-are proposed.
+are proposed, and where cuDNN's plans race too, benchmark mode only after these have shown that it could help.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import numpy as np
 
 from analyzers.evidence.nearness import Coordinates, coordinates, distance
 from analyzers.evidence.target import BY_NAME, Facts, arch, same_build
-from analyzers.measure.plan_search import PlanSearch
+from analyzers.measure.plan_search import PlanSearch, parsed
 from analyzers.measure.results import environment_key
 from logparse.errors import InputError
-from logparse.model import ConvProblem, Measurement, Problem, Solution, solution_from_text
+from logparse.model import DEFAULT, ConvProblem, Measurement, Problem, Solution, solution_from_text
 
 S = TypeVar("S")
 Further: TypeAlias = Callable[[Mapping[str, float | None]], Solution | None]
@@ -46,10 +46,14 @@ MOST = 2
 """A search takes at most so many times the plans that one problem has on average."""
 CLOSE = 1.05
 """A convolution's setting is proposed where it took at most so many times as long as a near problem's fastest one."""
+PROMISING = 0.98
+"""PyTorch's benchmark mode is tried where a plan takes at most this share of the time of the setting without it."""
 _SEARCHED = "cudnn"
 """The library whose solutions are searched: their names state engine and knobs."""
 _SETTINGS = "torch"
 """The library whose solutions are settings of the whole program."""
+_BENCHMARK, _STORED = "benchmark", "stored"
+"""Words of a setting: it searches all plans by itself; its operands lie in its layout already."""
 _BY_INDEX = frozenset({"hipblaslt", "rocblas"})
 _LAYOUT = re.compile(r"layout=\w+,stored,")
 
@@ -160,20 +164,19 @@ class Proposal:
         measured, kept = frozenset(known), {offered[0].text} if offered else set()
         for library in {x.library for x in offered}:
             kept |= self._of_library(library, [x for x in offered if x.library == library], measured)
-        return [x for x in offered if x.text in kept]
+        later = self._after_plans(offered, measured)
+        return [x for x in offered if x.text in kept and x not in later]
 
     def further(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> Further | None:
         """What is tried beside those ``chosen``, one by one; None where that is nothing."""
-        mine = [x for x in offered if x.library == _SEARCHED]
-        if not self._searched(mine) or sum(x.text in known for x in mine) >= FIRST:
+        measured = frozenset(known)
+        search, settings = self._search(offered, measured), self._after_plans(offered, measured)
+        if search is None and not settings:
             return None
-        near = self._near(_SEARCHED)
-        search = PlanSearch(_hopeful(mine, near), [(self._far(x), x.times_us) for x in near])
-        texts, most = {x.text for x in mine}, self._most(mine)
 
         def following(tried: Mapping[str, float | None]) -> Solution | None:
-            so_far = {x: us for x, us in tried.items() if x in texts}
-            return search.next(so_far) if len(so_far) < most else None
+            plan = search(tried) if search else None
+            return plan or next((x for x in settings if x.text not in tried and _may_help(x, tried)), None)
 
         return following
 
@@ -189,11 +192,36 @@ class Proposal:
             found[one.text] = times_us.get(one.text)
         return chosen
 
-    def left_over(self, offered: Sequence[Solution], tried: Iterable[str]) -> int:
+    def left_over(self, offered: Sequence[Solution], tried: Iterable[str], known: Iterable[str] = ()) -> int:
         """How many plans a search left of those that a problem has on average; below 0: that it took more."""
         mine = [x for x in offered if x.library == _SEARCHED]
         took = len({x.text for x in mine} & frozenset(tried))
-        return self._count(mine) - took if self._searched(mine) else 0
+        return self._count(mine) - took if self._searches(mine, frozenset(known)) else 0
+
+    def _search(self, offered: Sequence[Solution], known: frozenset[str]) -> Further | None:
+        """The search among cuDNN's plans."""
+        mine = [x for x in offered if x.library == _SEARCHED]
+        if not self._searches(mine, known):
+            return None
+        near = self._near(_SEARCHED)
+        search = PlanSearch(_hopeful(mine, near), [(self._far(x), x.times_us) for x in near])
+        texts, most = {x.text for x in mine}, self._most(mine)
+
+        def following(tried: Mapping[str, float | None]) -> Solution | None:
+            so_far = {x: us for x, us in tried.items() if x in texts}
+            return search.next(so_far) if len(so_far) < most else None
+
+        return following
+
+    def _after_plans(self, offered: Sequence[Solution], known: frozenset[str]) -> list[Solution]:
+        """Benchmark modes of close settings, which wait for cuDNN's plans of their layout."""
+        mine, near = [x for x in offered if x.library == _SETTINGS], self._near(_SETTINGS)
+        if not self._chooses_settings(near) or not any(x.library == _SEARCHED for x in offered):
+            return []
+        if known & {x.text for x in mine[1:]}:
+            return []  # a second call proposes no others
+        close = _close(near)
+        return [x for x in mine if _BENCHMARK in x.id.split(",") and close & {x.text, *_without_search(x)}]
 
     def _of_library(self, library: str, offered: Sequence[Solution], known: frozenset[str]) -> set[str]:
         proposer, count, near = proposer_named(self.proposer), self._count(offered), self._near(library)
@@ -201,7 +229,7 @@ class Proposal:
         held = everything & known
         if self.proposer == "all" or (proposer.learns and len(near) < NEAR):
             return everything
-        if library == _SETTINGS and proposer.searches and isinstance(self.problem, ConvProblem):
+        if library == _SETTINGS and self._chooses_settings(near):
             return held if held - {offered[0].text} else held | _close(near)
         if len(offered) <= count:
             return everything
@@ -210,6 +238,14 @@ class Proposal:
             first = itertools.islice(dict.fromkeys([offered[0].text, *order]), FIRST)
             return held if len(held) >= FIRST else held | set(first)
         return held | set(itertools.islice((x for x in order if x not in held), max(0, count - len(held))))
+
+    def _chooses_settings(self, near: Sequence[Measured]) -> bool:
+        """Whether not all settings of PyTorch are tried."""
+        is_searched = proposer_named(self.proposer).searches and isinstance(self.problem, ConvProblem)
+        return is_searched and len(near) >= NEAR
+
+    def _searches(self, offered: Sequence[Solution], known: frozenset[str]) -> bool:
+        return self._searched(offered) and sum(x.text in known for x in offered) < FIRST
 
     def _searched(self, offered: Sequence[Solution]) -> bool:
         """Whether all but the first of these are proposed one by one."""
@@ -235,6 +271,23 @@ class Proposal:
 def _close(near: Sequence[Measured]) -> set[str]:
     """The solutions that were about as fast as the fastest of a near problem."""
     return {x for y in near[:NEAR] for x, us in y.times_us.items() if us <= CLOSE * min(y.times_us.values())}
+
+
+def _without_search(setting: Solution) -> list[str]:
+    """The setting without benchmark mode, first with its operands stored in its layout."""
+    words = [x for x in setting.id.split(",") if x != _BENCHMARK]
+    if not words:
+        return [DEFAULT.text]
+    return [Solution(_SETTINGS, ",".join(x)).text for x in (dict.fromkeys([*words, _STORED]), words)]
+
+
+def _may_help(setting: Solution, tried: Mapping[str, float | None]) -> bool:
+    """Whether a plan of its layout is faster than the setting without benchmark mode, or that is not known."""
+    alone = [us for x in _without_search(setting) if (us := tried.get(x))]
+    layout = ",".join(x for x in setting.id.split(",") if x not in (_BENCHMARK, _STORED))
+    mine = f"{_SEARCHED}:{layout},{_STORED}" if layout else ""
+    plans = [us for x, us in tried.items() if us and x.startswith(f"{_SEARCHED}:") and parsed(x)[0] == mine]
+    return not plans or not alone or min(plans) <= PROMISING * alone[0]
 
 
 def _hopeful(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:

@@ -28,7 +28,8 @@ class Method:
     cache: CacheState = "cold"
     workspace_bytes: int | None = None
     limit: int = 200
-    blocks: int = 12
+    blocks: int = 6
+    """Of a confirmation in one process; processes differ by more than blocks (``docs/measurement.md``)."""
     processes: int = 4
     """Fresh processes that confirm a winner, ``blocks`` blocks each; 0: no winner is confirmed.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TypeVar
 
@@ -215,7 +215,7 @@ class Trial:
         if not offered:
             row = not_measured(self._problem, DEFAULT, "unsupported", refused)
             return Result(problem=self._problem, rows=(row,), ended=f"unsupported: {refused}")
-        before = {*self._known, *self._rows}
+        before = set(self._known)
         proposed = self._proposal.chosen(offered, before)
         widely = len(proposed) < len(offered) and self._proposal.searches_widely(self._problem)
         entrants = self._entrants(offered if widely else proposed)
@@ -224,8 +224,7 @@ class Trial:
         further = None if widely else self._proposal.further(offered, before)
         result = replace(self._raced(offered[0], entrants, further), offered=len(offered))
         if not widely:
-            left_over = self._proposal.left_over(offered, self._rows) if further else 0
-            return replace(result, left_over=left_over)
+            return replace(result, left_over=self._proposal.left_over(offered, self._rows, before))
         times = {text: row.time_us for text, row in {**self._known, **self._rows}.items() if row.status == "ok"}
         tried = self._proposal.tried(offered, {x: us for x, us in times.items() if us}, before)
         return replace(result, proposed_us=self._fastest(tried))
@@ -248,7 +247,7 @@ class Trial:
         )
 
     def _raced(self, pick: Solution, entrants: Sequence[Solution], further: Further | None = None) -> Result:
-        hot, cache = self._context.method.cache == "hot", self._context.cache_bytes
+        hot, cache, lost = self._context.method.cache == "hot", self._context.cache_bytes, dict.fromkeys(self._rows)
         least = bound_us(self._problem, self._context.facts, hot=hot, cache_bytes=cache)
         sampler = self._sampler()
 
@@ -256,7 +255,7 @@ class Trial:
             return self._context.steady(lambda: sampler.take(solution))
 
         def following(firsts: Mapping[Solution, float | None]) -> Solution | None:
-            return further({x.text: us for x, us in firsts.items()}) if further else None
+            return further(lost | {x.text: us for x, us in firsts.items()}) if further else None
 
         ran: Race[Solution] | None = None
         ended = ""
@@ -289,11 +288,15 @@ class Trial:
         rows = (self._rows.get(x.text) or self._known.get(x.text) for x in proposed)
         return min((x.time_us for x in rows if x and x.status == "ok" and x.time_us), default=None)
 
-    def _offers(self) -> tuple[list[Solution], str]:
-        """The solutions of every backend that runs this problem, and why the others do not."""
+    def _offers(self, wanted: Set[str] = frozenset()) -> tuple[list[Solution], str]:
+        """The solutions of every backend that runs this problem, and why the others do not; where some are ``wanted``
+        by their text, only of the first backends, until it has these.
+        """
         out: list[Solution] = []
         reasons: list[str] = []
         for name, backend in self._context.backends.items():
+            if wanted and wanted <= self._owners.keys():
+                break
             self._context.announce(f"solutions of {name}")
             try:
                 offered = backend.solutions(self._problem, self._context.method.limit, self._workspace_bytes)
@@ -363,7 +366,7 @@ class Trial:
 
     def pairs(self, pick: Solution, winner: Solution, turn: int = 0) -> Pairs:
         """Both again, interleaved, checked once and with fresh inputs in each block."""
-        self._offers()
+        self._offers({pick.text, winner.text})
         sampler, method = self._sampler(), self._context.method
         for solution in (pick, winner):
             sampler.enter(solution)

@@ -18,6 +18,7 @@ from analyzers.evidence.confirmations import Pairs, confirmation_text, judge
 from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.stats import median
 from analyzers.measure.confirm import interleave, refuted
+from analyzers.measure.results import Method
 from logparse.model import GemmProblem
 from tests.analyzers.build import facts, frame, measurement, tables, work
 from tests.analyzers.example import gemm
@@ -57,7 +58,13 @@ def processes(generator: np.random.Generator, sample: Callable[[], float], floor
     pairs = Pairs((), ())
     for _ in range(count):
         bias = float(np.exp(generator.normal(0.0, BETWEEN)))
-        one = interleave(0, 1, lambda solution, _block, bias=bias: sample() * (bias if solution else 1.0), floor=floor)  # type: ignore[misc]
+        one = interleave(
+            0,
+            1,
+            lambda solution, _block, bias=bias: sample() * (bias if solution else 1.0),  # type: ignore[misc]
+            blocks=Method().blocks,
+            floor=floor,
+        )
         pairs = pairs.joined(one)
         if refuted(one, floor):
             break

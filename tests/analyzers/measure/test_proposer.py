@@ -34,6 +34,10 @@ from tests.analyzers.measure.problems import gemm, named, store_of
 
 OFFERED = [Solution("cudnn", f"eng{i // 10}_k2={i % 10}") for i in range(60)]
 HERE = {"device": "H", "cudnn_version": "91900"}
+CONV = problem_from_text(
+    "conv F spatial=2 in=32,64,1,56,56 k=64 filter=1,3,3 pad=0,1,1 stride=1,1,1 dilation=1,1,1 out=1,56,56 "
+    "groups=1 type=BF16,BF16,BF16 layout=NCHW,NCHW,NCHW cast=none,none,none bias=0 mode=convolution"
+)
 
 
 def near(times: Mapping[str, float], count: int = NEAR, **more: Any) -> tuple[Measured, ...]:
@@ -83,11 +87,7 @@ def test_settings_that_were_slow_for_near_problems_are_not_tried() -> None:
     """Few as they are: in benchmark mode each builds and times all plans by itself."""
     ways = [DEFAULT, *(Solution("torch", x) for x in ("benchmark", "layout=NHWC", "layout=NHWC,stored"))]
     times = {"Default": 20.0, "torch:benchmark": 15.0, "torch:layout=NHWC": 10.4, "torch:layout=NHWC,stored": 10.0}
-    conv = problem_from_text(
-        "conv F spatial=2 in=32,64,1,56,56 k=64 filter=1,3,3 pad=0,1,1 stride=1,1,1 dilation=1,1,1 out=1,56,56 "
-        "groups=1 type=BF16,BF16,BF16 layout=NCHW,NCHW,NCHW cast=none,none,none bias=0 mode=convolution"
-    )
-    proposal = Proposal(proposer="neighbours", near=near(times), problem=conv)
+    proposal = Proposal(proposer="neighbours", near=near(times), problem=CONV)
     found = ["Default", "torch:layout=NHWC", "torch:layout=NHWC,stored"]
     assert texts(proposal.chosen(ways)) == found
     assert texts(replace(proposal, near=near(times | {"torch:benchmark": 10.4})).chosen(ways, found)) == found
@@ -95,6 +95,28 @@ def test_settings_that_were_slow_for_near_problems_are_not_tried() -> None:
     assert len(replace(proposal, near=near(times, NEAR - 1)).chosen(ways)) == 4
     assert len(replace(proposal, proposer="portfolio").chosen(ways)) == 4
     assert len(replace(proposal, problem=gemm(64)).chosen(ways)) == 4, "none of a product searches by itself"
+
+
+def test_benchmark_mode_waits_for_the_plans_of_its_layout() -> None:
+    """It can run no other plans than these; where they are not faster than the setting alone, it cannot help."""
+    words = ("benchmark", "layout=NHWC,stored", "layout=NHWC,benchmark", "layout=NHWC,stored,benchmark")
+    settings = [DEFAULT, *(Solution("torch", x) for x in words)]
+    plans = [Solution("cudnn", x) for x in ("eng0", "layout=NHWC,stored,eng0", "layout=NHWC,stored,eng1")]
+    times = dict.fromkeys((x.text for x in settings), 10.0) | dict.fromkeys((x.text for x in plans), 10.0)
+    proposal = Proposal(proposer="neighbours", near=near(times), problem=CONV)
+    offered = [*settings, *plans]
+    before = ["Default", "torch:layout=NHWC,stored", *texts(plans)]
+    assert texts(proposal.chosen(offered)) == before, "so few plans are tried whole"
+    assert texts(proposal.tried(offered, times)) == before
+    assert proposal.tried(offered, times | {"cudnn:eng0": 9.0})[-1] == settings[1]
+    both = texts(proposal.tried(offered, times | {"cudnn:layout=NHWC,stored,eng1": 9.7}))
+    assert both[len(before) :] == ["torch:layout=NHWC,benchmark", "torch:layout=NHWC,stored,benchmark"]
+    no_plan = {x: us for x, us in times.items() if not x.startswith("cudnn")}
+    assert len(proposal.tried(offered, no_plan)) == len(offered), "none ran: nothing is known of them"
+    slow = near(times | {"Default": 20.0, "torch:benchmark": 20.0})
+    assert settings[1] not in replace(proposal, near=slow).tried(offered, times | {"cudnn:eng0": 9.0})
+    assert len(proposal.chosen(settings)) == len(settings), "without plans nothing is waited for"
+    assert proposal.further(offered, before) is None, "a second call proposes no others"
 
 
 def test_two_layouts_are_taken_by_turns() -> None:

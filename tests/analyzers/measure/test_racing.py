@@ -7,10 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from analyzers.evidence.confirmations import judge
+from analyzers.evidence.confirmations import Pairs, judge
 from analyzers.evidence.stats import median
 from analyzers.measure.confirm import interleave
 from analyzers.measure.racing import Race, Rules, WithdrawnError, race
+from analyzers.measure.results import Method
+
+BLOCKS = Method().blocks
 
 
 def sampler(times: list[float], noise: float, seed: int) -> Callable[[int], float]:
@@ -129,7 +132,7 @@ def test_equal_solutions_are_never_confirmed_as_faster() -> None:
         sample = sampler([100.0] * 20, 0.02, seed)
         result = race(range(20), sample, rules=Rules(threshold=0.0))
         flagged += result.best != 0
-        pairs = interleave(0, result.best or 1, lambda index, _, s=sample: s(index))  # type: ignore[misc]
+        pairs = interleave(0, result.best or 1, lambda index, _, s=sample: s(index), blocks=BLOCKS)  # type: ignore[misc]
         confirmed += judge(pairs).confirmed
     assert flagged > 30  # without confirmation there would be false findings
     assert confirmed <= 3
@@ -138,8 +141,10 @@ def test_equal_solutions_are_never_confirmed_as_faster() -> None:
 def test_a_true_saving_is_confirmed_and_confirmed_again() -> None:
     verdicts = []
     for seed in range(60):
-        sample = sampler([100.0, 90.0], 0.02, seed)
-        verdicts.append(judge(interleave(0, 1, lambda index, _, s=sample: s(index))).confirmed)  # type: ignore[misc]
+        sample, pairs = sampler([100.0, 90.0], 0.02, seed), Pairs((), ())
+        for _ in range(Method().processes):
+            pairs = pairs.joined(interleave(0, 1, lambda index, _, s=sample: s(index), blocks=BLOCKS))  # type: ignore[misc]
+        verdicts.append(judge(pairs).confirmed)
     assert sum(verdicts) >= 57
 
 
@@ -150,11 +155,11 @@ def test_interleaving_cancels_a_drift_of_the_clock() -> None:
         clock[0] *= 1.01
         return 100 * clock[0]
 
-    pairs = interleave(0, 1, sample)
+    pairs = interleave(0, 1, sample, blocks=BLOCKS)
     assert judge(pairs).speedup.value == pytest.approx(1.0, abs=1e-3)
     assert median(pairs.pick_us) > 100
 
 
 def test_a_doubtful_winner_ends_early() -> None:
-    pairs = interleave(0, 1, lambda index, block: [100.0, 101.0][index])
+    pairs = interleave(0, 1, lambda index, block: [100.0, 101.0][index], blocks=BLOCKS)
     assert len(pairs.pick_us) == 4

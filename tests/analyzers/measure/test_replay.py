@@ -55,7 +55,7 @@ def test_a_faster_solution_is_found_confirmed_and_stored(tmp_path: Path) -> None
     assert confirmation.speedup.value == pytest.approx(2.0, rel=0.02)
     assert report.kept == set(report.confirmations)
     pairs = store.query("select samples_us from measurements where origin = 'replay-confirm'")["samples_us"]
-    assert [len(samples) for samples in pairs] == [48, 48], "12 blocks in each of 4 processes"
+    assert [len(samples) for samples in pairs] == [24, 24], "6 blocks in each of 4 processes"
     facts = store.facts()
     assert set(facts.loc[facts["name"] == "device", "value"]) == {"fake"}
     rows = store.query("select solution, len(samples_us) as n, error from measurements where origin = 'replay'")
@@ -76,7 +76,7 @@ def test_every_process_of_a_confirmation_is_a_fresh_one(tmp_path: Path, monkeypa
     assert [len(set(x)) for x in pids.values()] == [len(x) for x in pids.values()] == [4, 4]
     assert set(pids["16"]) == set(pids["24"]), "a process confirms all pairs"
     told = [json.loads(x) for x in store.query("select value from facts where name = 'confirmation'")["value"]]
-    assert [(x["blocks"], x["complete"]) for x in told] == [([12, 12, 12], True)] * 2
+    assert [(x["blocks"], x["complete"]) for x in told] == [([6, 6, 6], True)] * 2
     [first, second] = advise(store, Settings()).judgement.by_source.values()
     assert (first.confirmation.processes, second.kept) == (3, True)
 
