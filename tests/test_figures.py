@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from analyzers.evidence.confirmations import Pairs
 from analyzers.evidence.stats import median
 from tests.conftest import ROOT
 
@@ -109,6 +112,31 @@ def intervals() -> str:
         f"{round(made['found_again'] * found)} of {found} findings between 3 and 5 % came again; "
         f"between processes {percent(made['deviation_between_processes'], 2)}"
     )
+
+
+SIX = {
+    12: "{excluded} of 346, {inside} of 261, {again} of 42, with 12 blocks",
+    6: "{excluded}, {inside} and {again} of 39",
+}
+
+
+@pytest.mark.parametrize("blocks", SIX)
+def test_six_blocks_confirm_as_well_as_twelve(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record's summary again, from the first blocks of each process."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    found = record("intervals")["pairs"]
+    processes = []
+    for turn in range(len(found[0]["log_ratios_ppm"])):
+        ratios = {(x["kind"], i): x["log_ratios_ppm"][turn][:blocks] for i, x in enumerate(found)}
+        pairs = {key: Pairs(tuple(math.exp(y / 1e6) for y in x), (1.0,) * len(x)) for key, x in ratios.items()}
+        processes.append(SimpleNamespace(pairs=pairs))
+    made = importlib.import_module("intervals").summary([SimpleNamespace(key=x) for x in processes[0].pairs], processes)
+    stated = SIX[blocks].format(
+        excluded=percent(made["copies_excluded"]),
+        inside=percent(made["fresh_inside"], 0),
+        again=round(made["found_again"] * made["found_between_3_and_5_percent"]),
+    )
+    assert stated in text("docs/measurement.md")
 
 
 def in_job() -> str:
@@ -257,6 +285,7 @@ def test_the_table_of_other_peoples_programs_is_that_of_its_record() -> None:
         assert any(f"| {row} |" in page for row in rows)
 
 
+SEARCHED = ("searched-fprops", "searched-dgrads", "searched-wgrads")
 PROPOSED = ("neighbours", "heuristic", "portfolio")
 
 
@@ -275,18 +304,34 @@ def test_what_a_tenth_of_the_plans_loses_is_that_of_the_record(strategy: str, su
 def test_what_a_search_on_a_gpu_loses_is_that_of_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     compared = importlib.import_module("searched").compared
-    found = record("searched-fprops")
-    for way in ("held out", "from nothing"):
-        row = compared(found["results"]["all"], found["results"][way])
-        shares = [percent(row[x], y) for x, y in (("plans", 1), ("gpu", 2), ("lost", 2), ("worst", 1),
-                                                  ("lost_by_winners", 2), ("worst_by_winners", 1))]  # fmt: skip
-        cells = " | ".join([f"{found['seconds'][way]:.1f} s", *shares])
-        assert f"| `neighbours`, {way} | {cells} |" in text("docs/proposers.md")
+    for kind in SEARCHED:
+        found = record(kind)
+        for way, raced in found["results"].items():
+            row = compared(found["results"]["all"], raced)
+            shares = [percent(row[x], y) for x, y in (("plans", 1), ("gpu", 2), ("lost", 2), ("worst", 1),
+                                                      ("lost_by_winners", 2), ("worst_by_winners", 1))]  # fmt: skip
+            cells = " | ".join([f"{found['seconds'][way]:.1f} s", *shares])
+            name = "`all`" if way == "all" else f"`neighbours`, {way}"
+            assert f"| {found['direction']} | {name} | {cells} |" in text("docs/proposers.md")
+
+
+def test_whole_replays_find_the_same_in_the_time_that_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    compared = importlib.import_module("searched").compared
+    found = record("searched-replays-wgrads")
+    confirmed, seconds = found["confirmed"], found["seconds"]
+    assert set(confirmed["all"]) == set(confirmed["from nothing"])
+    races = {way: sum(x["seconds"] for x in raced) for way, raced in found["results"].items()}
+    row = compared(found["results"]["all"], found["results"]["from nothing"])
+    for way, plans in (("all", 1.0), ("from nothing", row["plans"])):
+        cells = f"{seconds[way]:.1f} s | {races[way]:.1f} s | {percent(plans)} | {len(confirmed[way])} |"
+        assert f"{cells}" in text("docs/proposers.md")
+    assert percent(row["worst"]) == "0.1 %"
 
 
 def test_benchmark_mode_chooses_anew_in_each_process() -> None:
     times: dict[tuple[str, str], list[float]] = {}
-    for x in (y for raced in record("searched-fprops")["results"].values() for y in raced):
+    for x in (y for kind in SEARCHED for raced in record(kind)["results"].values() for y in raced):
         for solution, status, time_us, samples_us in x["rows"]:
             if status == "ok" and len(samples_us) >= 2:
                 times.setdefault((x["problem"], solution), []).append(time_us)
@@ -296,9 +341,9 @@ def test_benchmark_mode_chooses_anew_in_each_process() -> None:
             kind = "plan" if solution.startswith("cudnn:") else "benchmark" if "benchmark" in solution else "setting"
             ratios.setdefault(kind, []).append(max(found) / min(found))
     counts = {kind: (sum(x > 1.1 for x in found), len(found)) for kind, found in ratios.items()}
-    assert counts == {"benchmark": (37, 279), "setting": (1, 337), "plan": (2, 1513)}
-    assert max(ratios["benchmark"]) == pytest.approx(1.55, abs=0.005)
-    said = "of 279 of its times", "37 differ by more than 10 %, up to 55 %", "1 of 337", "2 of 1,513"
+    assert counts == {"benchmark": (80, 619), "setting": (1, 939), "plan": (11, 4212)}
+    assert max(ratios["benchmark"]) == pytest.approx(1.49, abs=0.005)
+    said = "of 619 of its times", "80 differ by more than 10 %, up to 49 %", "1 of 939", "11 of 4,212"
     assert all(x in " ".join(text("docs/measurement.md").split()) for x in said)
 
 
