@@ -13,7 +13,7 @@ from analyzers.measure.backend import Place
 from analyzers.measure.plan_search import PlanSearch, parsed
 from analyzers.measure.proposer import FIRST, MOST, NEAR, Experience, Measured, Proposal
 from analyzers.measure.racing import WithdrawnError, race
-from analyzers.measure.results import Method, environment_key, measured
+from analyzers.measure.results import Method, environment_key, measured, not_measured
 from analyzers.measure.trial import WorkerContext
 from logparse.model import ConvProblem, Solution, problem_from_text, solution_from_text
 from tests.analyzers.measure.fakes import FAKE
@@ -250,3 +250,23 @@ def test_a_worker_searches_and_states_what_it_left_over(monkeypatch: pytest.Monk
     found = context.measure(wide, proposal=replace(given, problem=wide))
     assert (len(found.rows), found.left_over) == (len(names), 0), "what is searched widely costs others nothing"
     assert found.proposed_us is not None
+
+
+def test_a_search_goes_on_after_solutions_that_ended_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are no measurements: what they would have been says nothing, and they are not run again."""
+    monkeypatch.setattr(proposer, "_SEARCHED", "fake")
+    names = ["pick", *(f"s{i}" for i in range(19)), "fast"]
+    close = [{f"fake:{x}": random.Random(f"{x} {i}").uniform(10, 20) for x in names} for i in range(NEAR)]
+    near = tuple(Measured(named(*names, m=2000 + i), x | {"fake:fast": 10.5}) for i, x in enumerate(close))
+    problem = next(
+        x for i in range(60) if not Proposal(proposer="neighbours").searches_widely(x := named(*names, m=i + 1))
+    )
+    given = Proposal(proposer="neighbours", near=near, problem=problem)
+    offered = [Solution("fake", x) for x in names]
+    gone = [*given.chosen(offered)[1:], offered[7]]
+    lost = [not_measured(problem, x, "failed", "the worker ended") for x in gone]
+    assert len({x.solution for x in lost}) == FIRST
+    context = WorkerContext({"fake": FAKE.open(Place())}, Place(), Method(), lambda what: None)
+    found = {x.solution: x.status for x in context.measure(problem, lost=lost, proposal=given).rows}
+    assert [found[x.solution] for x in lost] == ["failed"] * len(lost)
+    assert sum(x == "ok" for x in found.values()) > 1, "others than the pick"
