@@ -18,6 +18,7 @@ from analyzers.evidence.call_workspaces import Given, given
 from analyzers.evidence.cells import number_of, text_of
 from analyzers.evidence.joins import DEFAULT_TEXT, calls_of, facts_of, timed
 from analyzers.evidence.miopen_tuning import completed
+from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.picks import BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED, compare
 from analyzers.evidence.program_changes import advice, by_hand, may_be_so
 from analyzers.evidence.target import arch, machine, same_device, serves
@@ -147,7 +148,9 @@ def _pick(
     what = str(row["pick"])
     if row["basis"] == BY_DEFAULT:
         what = "the default" if what == DEFAULT_TEXT else f"the library's own pick there, {what},"
-    message = f"{what} takes {pick_us:.4g} µs, {best.text} {best_us:.4g} µs ({row['origin']})"
+    # How much less a confirmed one takes is the ratio of the pairs, with which ``confidence`` completes the finding.
+    less = "less" if row["origin"] == CONFIRM else f"{best_us:.4g} µs"
+    message = f"{what} takes {pick_us:.4g} µs, {best.text} {less} ({row['origin']})"
     message += _doubt(row)
     return Finding(
         analyzer=NAME,
