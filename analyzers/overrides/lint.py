@@ -19,7 +19,7 @@ from analyzers.overrides import OVERRIDE_FORMATS
 from analyzers.overrides.override_format import OverrideFile, OverrideFormat
 from analyzers.overrides.reading import Less, LongFile, Note, Reading, Row
 from logparse.errors import InputError
-from logparse.formats import FORMATS, aiter
+from logparse.formats import FORMATS, aiter, aiter_moe, moe_config
 from logparse.formats.format import FileFormat, Head
 from logparse.formats.tunableop.validators import PREFIX as VALIDATOR
 from logparse.ingest.input_file import HEAD_BYTES, InputFile
@@ -28,6 +28,12 @@ from logparse.model import Problem, problem_from_text
 
 CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
 
+_UNCHECKED: Mapping[str, str] = {
+    aiter.FORMAT.name: "a table of aiter that is not checked, as those of its tuned kernels are",
+    aiter_moe.FORMAT.name: "a table of aiter that is not checked: how aiter reads it is not known here",
+    moe_config.TABLE.name: "of FlyDSL's tiles, which is not checked: how vLLM reads it is not known here",
+}
+"""Formats of tables that a library reads as overrides and that are not judged."""
 _BOM = b"\xef\xbb\xbf"
 _SHOWN = 4
 
@@ -90,8 +96,8 @@ def _what_else(head: Head) -> str:
     other = next((x for x in FORMATS if isinstance(x, FileFormat) and x.recognise(head)), None)
     if other is None:
         return "is no override file that is known"
-    if other.name == aiter.FORMAT.name:
-        return "is a table of aiter that is not checked: those of its tuned kernels are"
+    if other.name in _UNCHECKED:
+        return f"is {other.name} ({other.about}): {_UNCHECKED[other.name]}"
     return f"is {other.name} ({other.about}), which no library reads as overrides"
 
 

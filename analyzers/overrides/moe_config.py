@@ -24,7 +24,7 @@ from analyzers.overrides.reading import Note, Offer, Reading, Row, Rule, judge
 from analyzers.overrides.reading import remarks as row_remarks
 from logparse.errors import InputError
 from logparse.formats import moe_config
-from logparse.formats.format import Emission
+from logparse.formats.format import Emission, Head
 from logparse.model import OperatorProblem, Problem, Solution
 
 _VERSION = "triton_version"
@@ -270,6 +270,11 @@ def reported(name: str, reading: Reading[_Context], messages: Iterable[tuple[str
     return out
 
 
+def recognise(head: Head) -> bool:
+    """A table of Triton's tiles: how FlyDSL's are read is not known here."""
+    return moe_config.recognise(head) and b'"BLOCK_SIZE_M"' in head.data
+
+
 # ------------------------------------------------------------------------------------------------------------- merged
 
 
@@ -295,7 +300,7 @@ def _tokens(row: Offer) -> int:
 OVERRIDE_FORMAT = OverrideFormat(
     name=moe_config.TABLE.name,
     kinds=frozenset(),
-    recognise=moe_config.recognise,
+    recognise=recognise,
     reader=read,
     remarks=remarks,
     key=key,

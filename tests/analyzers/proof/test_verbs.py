@@ -125,12 +125,24 @@ def test_shares() -> None:
         ("tunableop/tunableop_untuned0.csv", "is tunableop-untuned .*which no library reads as overrides"),
         ("tables/a8w8_untuned_gemm.csv", "a table of aiter that is not checked"),
         ("tables/hip_online_tuning_res.csv", "a table of aiter that is not checked"),
+        (
+            "aiter/tuned_fmoe.csv",
+            "is aiter-moe .*aiter that is not checked: how aiter reads it is not known",
+        ),
         ("tunableop/README.md", "is no override file that is known; what is checked: hipblaslt-tuning-file"),
     ],
 )
 def test_what_is_not_checked_is_reported(file: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         lint_files([str(SAMPLES / file)])
+
+
+def test_a_table_of_flydsl_is_not_judged_by_the_rules_of_triton(tmp_path: Path) -> None:
+    file = tmp_path / "E=384,N=256,device_name=AMD_Instinct_MI350X,dtype=int4_w4a16,backend=flydsl.json"
+    file.write_text('{"1": {"tile_m": 16, "tile_n": 64}}')
+    for judged in (lambda: lint_files([str(file)]), lambda: merge([str(file)])):
+        with pytest.raises(InputError, match=r"FlyDSL's tiles, which is not checked: how vLLM reads it is not known"):
+            judged()
 
 
 def test_of_several_files_other_files_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
