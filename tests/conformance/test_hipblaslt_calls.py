@@ -23,7 +23,7 @@ from analyzers.evidence.runs import tables_of
 from analyzers.overrides.lint import inspect
 from analyzers.proof.coverage import coverage
 from analyzers.proof.verify import verify
-from logparse.formats.hipblaslt import bench, tuning_file
+from logparse.formats.hipblaslt import bench, log, tuning_file
 from logparse.ingest import ingest
 from logparse.model import Call, GemmProblem, Override, Solution
 from logparse.store import Store
@@ -198,6 +198,45 @@ def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: 
     assert "applied" not in {x.effect for x in alike.outcomes}
     assert not alike.ok
     assert control.offered.keys() == before.offered.keys()
+
+
+ASKED = [
+    (types, compute)
+    for types in ([F16] * 4, [BF16] * 4, [F32] * 4, [F16, F16, F32, F32], [I8] * 4)
+    for compute in (0, 2, 4, 5, 6, 9)
+]
+"""Types and hipblasComputeType_t: 16F, 32F, 32F_FAST_16F, 32F_FAST_16BF, 32F_FAST_TF32, 32I."""
+ONLY_TRACE = {("f16_r", "f32_f16_r"), ("bf16_r", "f32_bf16_r")}
+"""Types of A and compute types that a bench line states as f32_r, and the library looks up as they are."""
+
+
+def test_compute_types_are_looked_up_as_logs_state_them(rocm: Rocm, tmp_path: Path) -> None:
+    """A row is written from each call's Trace line, and of a bench line that states another key none is taken."""
+    some = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20, "scale": F32}
+    calls = [some | {"types": types, "compute": compute} for types, compute in ASKED]
+    device = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}
+    before = run(rocm, tmp_path / "before", calls, 5, device)
+    lines = (tmp_path / "before/hipblaslt.log").read_text(encoding="utf-8").splitlines()
+    made = [
+        x.problem for line in lines for x in log.read(re.sub(r"T\]\[\d+\]", "T]", line)).records if isinstance(x, Call)
+    ]
+    traced = {n: x for n, x in zip(before.problems, made, strict=True) if len(before.offered[n]) > 1}
+    target = {"arch": "gfx90a", "hipblaslt_revision": "", "hipblaslt_version": "100202"}
+    wanted: dict[str, Override] = {}
+    for number, problem in traced.items():
+        index = Solution("hipblaslt", str(before.offered[number][1]))
+        wanted.setdefault(str(tuning_file.key(problem, target)), Override(problem=problem, solution=index, target={}))
+    (file,) = tuning_file.write(list(wanted.values()), target)
+    path = tmp_path / file.name
+    path.write_bytes(file.data)
+    after = run(rocm, tmp_path / "after", calls, 1, device | {"HIPBLASLT_TUNING_OVERRIDE_FILE": str(path)})
+    keys = {number: str(tuning_file.key(problem, target)) for number, problem in traced.items()}
+    assert {n: after.offered[n][0] for n in keys} == {n: int(wanted[x].solution.id) for n, x in keys.items()}
+    other = [n for n, key in keys.items() if tuning_file.key(before.problems[n], target) != key]
+    assert {(x.a_type, x.compute_type) for n in other if isinstance(x := traced[n], GemmProblem)} == ONLY_TRACE
+    assert {problem.compute_type for problem in traced.values() if isinstance(problem, GemmProblem)} == {
+        *("f16_r", "f32_r", "f32_f16_r", "f32_bf16_r", "xf32_r", "i32_r")
+    }
 
 
 def test_a_product_without_an_algorithm_asks_no_file(rocm: Rocm, tmp_path: Path) -> None:

@@ -312,7 +312,7 @@ def test_released_libraries_drop_rows_of_the_cache_by_their_order() -> None:
         ("f32_f16_r", "100202", "f32_f16_r"),  # a key of its own, as recorded by the conformance suite
         ("f32_bf16_r", "100202", "f32_bf16_r"),
         ("f32_f16_r", "100500", "f32_r"),
-        ("f16_r", "100202", None),  # a row f16_r serves f32_r calls
+        ("f16_r", "100202", "f32_r"),  # as which the library runs such calls
         ("f32_f8_r", "100202", None),
         ("xf32_r", "100202", "xf32_r"),
     ],

@@ -126,6 +126,13 @@ def test_what_6_4_would_drop() -> None:
     assert tuning_file.key(xf32, NEW) == "T,N,1,12288,8192,4096,bf16_r,bf16_r,bf16_r,xf32_r"
 
 
+def test_a_call_of_16_bit_compute_type_is_looked_up_as_it_runs() -> None:
+    """A Trace line states what was asked for; a bench line of the same call states f32_r, as which it is looked up."""
+    asked = replace(gemm(), compute_type="f16_r")
+    assert tuning_file.key(asked, NEW) == tuning_file.key(gemm(), NEW) == tuning_file.key(asked, {})
+    assert str(tuning_file.key(asked, OLD)).endswith(",f16_r")
+
+
 @pytest.mark.parametrize("fact", ["hipblaslt_revision", "arch"])
 def test_a_fact_that_matters_is_never_guessed(fact: str) -> None:
     override = Override(problem=gemm(), solution=Solution("hipblaslt", "1"), target=TARGET)
