@@ -433,7 +433,7 @@ def report(
     store: opt.Store = None,
     run: opt.Run = None,
     compare: opt.Compare = None,
-    out: Annotated[str, option("The HTML file.", "--out", "-o")] = "report.html",
+    out: Annotated[Path, option("The HTML file.", "--out", "-o")] = Path("report.html"),
     top: Annotated[int, option("Problems to show.", "-n", min=1)] = 500,
 ) -> Answer:
     """Write one HTML file with the same charts, which opens offline."""

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from logparse import __version__
-from logparse.errors import LogparseError
+from logparse.errors import LogparseError, UsageError
 from logparse.output.answer import ROWS, Answer, TableFormat, format_of, show
 from logparse.output.program import quiet_pipe
 from logparse.text import is_object, one_of
@@ -177,6 +177,7 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
             def command(**values: Any) -> None:
                 chosen = {name: values.pop(name) for name in how}
                 format_of(chosen.get("format"), chosen.get("output"))  # refuses now, not after the work
+                _refuse_urls([chosen.get("output"), *(x for x in values.values() if isinstance(x, Path))])
                 if not (bare or passes_on):  # what starts a job may need none
                     from logparse.executors.numpy_import import import_numpy
 
@@ -201,6 +202,14 @@ def program_of(help: str, epilog: str) -> tuple[typer.Typer, Callable[..., Calla
         return register
 
     return app, verb
+
+
+def _refuse_urls(paths: Iterable[str | Path | None]) -> None:
+    """Raises UsageError for a URL where a path is meant: it would make a folder ``s3:`` in the working folder."""
+    for path in map(str, paths):
+        scheme, mark, _ = path.partition(":/")
+        if mark and len(scheme) > 1 and scheme.isalnum():
+            raise UsageError(f"{path}: only inputs and stores may be URLs; write to this machine, and copy from there")
 
 
 def words_of(arguments: Sequence[str]) -> list[str]:
