@@ -227,8 +227,15 @@ def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
         yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")
 
 
-def _refusals(name: str, target: Facts) -> Iterator[Note]:
-    """Why MIOpen never opens a file of this name."""
+def _convolutions(name: str, data: bytes) -> bytes:
+    """The file without the records of fusion plans, whose keys are others: their lines are left, and are empty."""
+    if not find_db.of_fusions(name):
+        return data
+    return b"\n".join(x if is_key(x.partition(b"=")[0].decode("latin-1")) else b"" for x in data.split(b"\n"))
+
+
+def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
+    """Why MIOpen takes nothing of a file of this name for convolutions; ``holds``: it has records of such."""
     match = find_db.FILE_NAME.fullmatch(name)
     if match is None or match["kind"] not in ("ufdb", "fdb"):
         message = f"{name} is no name under which MIOpen looks for a find-db"
@@ -242,6 +249,9 @@ def _refusals(name: str, target: Facts) -> Iterator[Note]:
         yield Note(None, "error", "file-name", message, _wanted(target))
     elif match["kind"] == "ufdb" and (why := odd_name(name, match)):
         yield Note(None, "error", "file-name", f"MIOpen looks for no file of this name: {why}", _wanted(target))
+    elif match["fusion"] and holds:
+        message = "MIOpen reads it for fusion plans alone, and looks for convolutions in the file without .fusion"
+        yield Note(None, "error", "fusion", message, f"name it {name.replace('.fusion', '')}")
     yield from other_machine({x.name: x.value for x in find_db.facts_of_name(name)}, target, _wanted(target))
 
 
@@ -255,14 +265,15 @@ def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
     A byte order mark is part of the first key, as it is to MIOpen.
     """
     own = {fact.name: fact.value for fact in find_db.facts_of_name(name)}
-    refusals = tuple(_refusals(name, target))
+    records = _convolutions(name, data)
+    refusals = tuple(_refusals(name, target, holds=bool(records.strip())))
     certain, taken, why = miopen_records.taken(target, refusals)
 
     def record(line: int, key: str, payload: str, first: int) -> Judged:
         found = tuple(items_of(line, key, payload, first, problem_from_key, _split))
         return [(x, _row(x, *judge(line, x, target, _RULES, taken, why))) for x in _with_thrown(found, target)]
 
-    file = FindDbFile(data, record, lambda solver, algorithm, problem: _usual(solver, algorithm, problem, target))
+    file = FindDbFile(records, record, lambda solver, algorithm, problem: _usual(solver, algorithm, problem, target))
     return Reading(rows=file, refusals=refusals, certain=certain, facts=own, target=target, parsed=file)
 
 
@@ -279,6 +290,9 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
     """What else to know of a file and its items."""
     yield from line_notes(reading.parsed.keyless)
     yield from _too_many(reading.parsed)
+    if find_db.of_fusions(name) and not _convolutions(name, data).strip() and data.strip():
+        message = "records of fusion plans, which MIOpen reads beside those of convolutions: not judged here"
+        yield Note(None, "info", "fusion", message, "")
     if not data.replace("\ufeff".encode(), b"").strip(b"\r\n "):
         yield Note(None, "error", "empty", "no record in the file", _REFIND)
     if reading.facts.get("miopen_version") == "3.3.0":

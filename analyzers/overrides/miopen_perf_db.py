@@ -117,6 +117,8 @@ def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 
 def _refusals(name: str, target: Facts) -> Iterator[Note]:
     """Why MIOpen never opens a file of this name."""
+    if perf_db.of_batch_norms(name):
+        return
     match = find_db.FILE_NAME.fullmatch(name)
     user = match is not None and match["kind"] == "udb" and match["version"]
     if not user and not _NAME.fullmatch(name):
@@ -139,26 +141,29 @@ def _wanted(target: Facts) -> str:
 def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
     """What MIOpen takes from the file; without facts of a target its name is taken to be right where it is one.
 
-    A sqlite database has no rows here: MIOpen before 3.2 alone reads it.
+    A sqlite database has no rows here: MIOpen before 3.2 alone reads it.  Nor has one of batch normalisations.
     """
     own = {fact.name: fact.value for fact in perf_db.facts_of_file(name)}
-    found = tuple(items(_text(data), perf_db.problem_from_perf_key, _split))
+    found = tuple(items(_text(name, data), perf_db.problem_from_perf_key, _split))
     return miopen_records.reading(name, own, target, list(_refusals(name, target)), found, _RULES, _row)
 
 
-def _text(data: bytes) -> str:
-    """The file as MIOpen reads it: a byte order mark is part of the first key."""
-    text, bom = text_of(b"" if data.startswith(SQLITE) else data)
+def _text(name: str, data: bytes) -> str:
+    """The file as MIOpen reads it for convolutions: a byte order mark is part of the first key."""
+    text, bom = text_of(b"" if data.startswith(SQLITE) or perf_db.of_batch_norms(name) else data)
     return "\ufeff" * bom + text
 
 
 def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterator[Note]:
     """What else to know of a file and its items."""
-    text = _text(data)
+    text = _text(name, data)
     yield from line_notes(keyless(text))
     if data.startswith(SQLITE):
         message = "a sqlite database: read by MIOpen before 3.2 only, its rows are not judged here"
         yield Note(None, "info", "sqlite", message, "`logparse ingest` reads it")
+    elif perf_db.of_batch_norms(name):
+        message = "the perf-db of batch normalisations, which MIOpen reads beside that of convolutions: not judged here"
+        yield Note(None, "info", "batch-norm", message, "")
     elif not text.strip("\ufeff\r\n "):
         yield Note(None, "error", "empty", "no record in the file", _RETUNE)
     yield from miopen_records.remarks(reading, _RULES)
@@ -180,6 +185,8 @@ def _row(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     if data.startswith(SQLITE):
         raise InputError("a sqlite database, as MIOpen before 3.2 keeps it: MIOpen itself merges those")
+    if perf_db.of_batch_norms(name):
+        raise InputError("parameters of batch normalisations, which are not merged: copy one of the files as it is")
     return miopen_records.header("udb")(name, data)
 
 

@@ -170,7 +170,7 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
 def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
     """Whether the target's facts suffice to know that MIOpen takes a file, whether it does, and the reason why not."""
     certain = all(_known(word, target) for word in _MACHINE if word != "backend")
-    return certain, accepted(refusals, certain), "MIOpen never opens a file of this name"
+    return certain, accepted(refusals, certain), "MIOpen looks for no convolution in a file of this name"
 
 
 def reading(
@@ -222,6 +222,8 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
         match = find_db.FILE_NAME.fullmatch(name)
         if match is None or match["kind"] != kind or not match["version"]:
             raise InputError("its name does not name a device and build, as those of MIOpen's user databases do")
+        if match["fusion"]:
+            raise InputError("records of fusion plans, which are not merged: copy one of the files as it is")
         return [("name", name)]
 
     return check

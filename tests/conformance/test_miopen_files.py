@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import Any
 
 import pytest
 
+from analyzers.overrides.merge import merge
 from analyzers.overrides.miopen_find_db import OVERRIDE_FORMAT
+from analyzers.overrides.miopen_perf_db import OVERRIDE_FORMAT as PERF_DB
 from analyzers.overrides.reading import Reading, whole
+from logparse.errors import InputError
 from logparse.formats.miopen.problem_key import key_of, problem_from_key
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.model import ConvProblem, Problem, Solution
 from tests.conformance.look_ups import Library, differences
 from tests.conformance.mutations import Words, mutated
 from tests.conformance.report import compared
-from tests.conformance.rocm import Rocm
+from tests.conformance.rocm import HERE, Rocm
 from tests.conftest import sized
 
 FILE = "gfx942130.HIP.3_5_1_.ufdb.txt"
@@ -137,6 +141,7 @@ NAMES = {
     "gfx942130.HIP.3_5_1_.fdb.txt": False,
     "gfx942.HIP.3_5_1_.ufdb.txt": False,
     FILE.upper(): False,
+    FILE.replace(".ufdb", ".fusion.ufdb"): False,  # for fusion plans alone
 }
 """Names of a user find-db, and whether this build on this device opens it."""
 
@@ -156,6 +161,32 @@ def test_names_that_are_opened(rocm: Rocm, tmp_path: Path) -> None:
             ((_, ms),) = driver.ask(["folder", str(folder)])
             assert (ms == pytest.approx(0.5)) is opened, name
             assert OVERRIDE_FORMAT.reader(name, data, TARGET).accepted is opened, name
+
+
+def test_databases_of_fusions_and_batch_normalisations(rocm: Rocm, tmp_path: Path) -> None:
+    """MIOpen writes them beside those of convolutions, under keys of their own.  Parameters of a fusion's solver stand
+    in the perf-db of convolutions, under the convolution's key.
+    """
+    device, norms = "gfx906_60.HIP.3_5_1_", "batchnorm_gfx906_60.HIP.3_5_1_.udb.txt"
+    settings = SETTINGS | {"VGPU_ARCH": "gfx906:sramecc+:xnack-", "VGPU_CUS": "60"}
+    settings |= {"MIOPEN_USER_DB_PATH": str(tmp_path), "MIOPEN_CUSTOM_CACHE_DIR": str(tmp_path / "cache")}
+    settings |= {"MIOPEN_FIND_MODE_FUSION": "1", "MIOPEN_FIND_ENFORCE": "3"}
+    for what in ("plan", "norm"):
+        command = [str(rocm.launcher), str(HERE / "drivers/miopen_fusion.py"), what]
+        subprocess.run(command, env=rocm.environment(settings), check=True, timeout=300)
+    kept = {f"{device}.fusion.ufdb.txt": OVERRIDE_FORMAT, norms: PERF_DB, f"{device}.udb.txt": PERF_DB}
+    assert {x.name for x in tmp_path.glob("*.txt")} == set(kept)
+    for name, format in kept.items():
+        data = (tmp_path / name).read_bytes()
+        assert data.count(b"=") == 1
+        judged = format.inspect(name, data, {})
+        if name.startswith(f"{device}.udb"):
+            assert [row.live for row in judged.rows] == [True]
+            assert merge([str(tmp_path / name)] * 2).emissions[0].data == data
+            continue
+        assert (len(judged.rows), [note.severity for note in judged.notes]) == (0, ["info"])
+        with pytest.raises(InputError, match="not merged"):
+            merge([str(tmp_path / name)] * 2)
 
 
 MODES = [("", ""), ("1", ""), ("2", ""), ("3", ""), ("5", ""), ("5", "1"), ("5", "2"), ("3", "3")]

@@ -88,3 +88,25 @@ def test_times_of_miopen_stay_with_their_problem(rocm: Rocm, tmp_path: Path, nam
     assert together <= apart
     assert together
     assert not named or together == apart
+
+
+def test_processes_share_a_user_find_db(rocm: Rocm, store: Store, tmp_path: Path) -> None:
+    """Four find at once, also the same convolution: every record is there once, also beside the lock of a process that
+    was killed.
+    """
+    folder = tmp_path / "db"
+    lock = folder / "miopen-lockfiles" / "gfx942130.HIP.3_5_1_.ufdb.txt.lock.fslock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    own = [[40 + 2 * number, 41 + 2 * number] for number in range(4)]
+    jobs = []
+    for heights in own:
+        calls = [["F", "f32_r", [1, 4, height, 6, 4, 3, 3], 1, 1, 1] for height in (8, *heights)]
+        settings = {"MIOPEN_USER_DB_PATH": str(folder), "MIOPEN_CUSTOM_CACHE_DIR": str(tmp_path / f"{heights}")}
+        jobs.append(start(rocm, tmp_path / "stderr", FIND | settings, "miopen_job", calls, 0))
+    assert [job.wait(300) for job in jobs] == [0] * len(jobs)
+    lines = (folder / "gfx942130.HIP.3_5_1_.ufdb.txt").read_text(encoding="utf-8").splitlines()
+    found = Counter(line.split("-")[1] for line in lines)
+    assert found == {str(height): 1 for height in (8, *(x for heights in own for x in heights))}
+    sources = read(folder, store).frames()["sources"]
+    assert sources[["measurement_lines", "reject_lines", "foreign_lines"]].to_numpy().tolist() == [[9, 0, 0]]

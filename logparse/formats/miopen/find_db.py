@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from logparse.errors import EmissionError
-from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
+from logparse.formats.format import FOREIGN, Emission, FileFormat, Head, Origin, Outcome, Source, Writer
 from logparse.formats.miopen.problem_key import is_key, key_of
 from logparse.formats.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.formats.patterns import regex
@@ -36,6 +36,12 @@ FILE_NAME = regex(
 """A database file's name: ``gfx942130.HIP.3_4_0_037eb6dc4-dirty.ufdb.txt``; CUs are decimal after ``_``, else hex."""
 
 BIASED = "3.3.0 user files: times are too low, may be negative, slower solvers are missing (ROCm/MIOpen PR 3460)"
+
+
+def of_fusions(name: str) -> bool:
+    """Whether MIOpen reads a file of this name for fusion plans alone; their keys are no convolution's."""
+    match = FILE_NAME.fullmatch(name)
+    return match is not None and match["fusion"] is not None
 
 
 # ---------------------------------------------------------------------------------------------------- reading
@@ -78,7 +84,7 @@ def _file_facts(name: str) -> list[Fact]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Facts of the name, then every line, as columns a few MB at a time."""
+    """Facts of the name, then every line, as columns a few MB at a time; the records of fusions are foreign."""
     from logparse.formats.miopen.find_db_columns import (
         read_columns,  # takes its time to load, and only databases need it
     )
@@ -87,7 +93,12 @@ def read(source: Source) -> Iterator[Outcome]:
     if facts:
         yield Outcome("fact", facts, lines=0)
     with source.open() as stream:
-        yield from read_columns(stream)
+        yield from unread(stream) if of_fusions(source.name) else read_columns(stream)
+
+
+def unread(stream: Iterable[bytes]) -> Iterator[Outcome]:
+    """The lines of a database of something else than convolutions."""
+    return (FOREIGN if line.strip() else Outcome("blank") for line in stream)
 
 
 # ---------------------------------------------------------------------------------------------------- writing

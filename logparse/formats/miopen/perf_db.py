@@ -29,7 +29,7 @@ from urllib.parse import quote
 
 from logparse.errors import EmissionError
 from logparse.formats.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
-from logparse.formats.miopen.find_db import FILE_NAME, facts_of_name, file_name
+from logparse.formats.miopen.find_db import FILE_NAME, facts_of_name, file_name, unread
 from logparse.formats.miopen.problem_key import TYPES, problem_from_key, split_types
 from logparse.formats.patterns import regex
 from logparse.model import ConvProblem, Fact, Measurement, Override, Problem, Record, Reject, Solution
@@ -112,6 +112,11 @@ def perf_key_of(problem: ConvProblem) -> str | None:
     return "x".join(map(str, [*(row[name] for name in _NUMBERS), words[0], data_type, problem.direction]))
 
 
+def of_batch_norms(name: str) -> bool:
+    """Whether MIOpen keeps the parameters of batch normalisations in a file of this name, under keys of their own."""
+    return name.startswith("batchnorm_")
+
+
 # ---------------------------------------------------------------------------------------------------- reading
 
 
@@ -137,7 +142,11 @@ def _of(fact: Fact) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Facts of the name, then every row."""
+    """Facts of the name, then every row; those of batch normalisations are foreign."""
+    if of_batch_norms(source.name):
+        with source.open() as stream:
+            yield from unread(stream)
+        return
     facts = facts_of_file(source.name)
     kind = re.search(r"(u?)db(?:\.txt)?$", source.name)
     facts += [Fact("perf_db", "user" if kind[1] else "system")] if kind else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -11,12 +12,16 @@ from hypothesis import strategies as st
 
 from analyzers.overrides import miopen_find_db
 from analyzers.overrides.lint import inspect
+from analyzers.overrides.merge import merge
 from analyzers.overrides.reading import Offer, Row, offers
 from analyzers.overrides.render import grouped
 from analyzers.proof.coverage import served_by
+from logparse.errors import InputError
 from logparse.formats.miopen import find_db
 from logparse.formats.miopen.problem_key import problem_from_key
+from logparse.ingest import ingest
 from logparse.model import ConvProblem, Override, Solution
+from logparse.store import Store
 from tests.analyzers.example import F, W
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.formats.miopen.test_find_db import problems
@@ -52,6 +57,31 @@ def test_what_the_writer_writes_is_clean() -> None:
     file = inspect(made.name, made.data, TARGET)
     assert (file.accepted, file.notes) == (True, ())
     assert [(row.live, row.key) for row in file.rows] == [(True, find_db.key(W, TARGET))]
+
+
+FUSED = (
+    "4, 64, 14, 14FP324, 64, 14, 14FP3264x14x14x3x3x64x14x14x4xNCHWxFP32x1x1x1x1x1x1x1xFxDefault64x1x14x14x4xNCHWxNCHW"
+    "xFP32xFP32xFP32xFP32xFP32xFP32x0xInfx1x0=ConvOclDirectFwdFused:0.09334,0,miopenConvolutionFwdAlgoDirect\n"
+)
+"""A record of MIOpen 3.5.1 for a convolution with a batch normalisation."""
+
+
+def test_records_of_fusions_are_no_convolutions(store: Store, tmp_path: Path) -> None:
+    """Of a file for fusion plans nothing is judged, merged or measured; a convolution's record there has no effect."""
+    name = NAME.replace(".ufdb", ".fusion.ufdb")
+    (tmp_path / name).write_text(FUSED, encoding="utf-8")
+    own = inspect(name, FUSED.encode(), TARGET)
+    assert (own.accepted, len(own.rows), [x.severity for x in own.notes]) == (True, 0, ["info"])
+    with pytest.raises(InputError, match="not merged"):
+        merge([str(tmp_path / name)] * 2)
+    ingest([str(tmp_path / name)], store)
+    frames = store.frames()
+    assert frames["sources"][["foreign_lines", "reject_lines"]].to_numpy().tolist() == [[1, 0]]
+    assert frames["measurements"].empty
+
+    mixed = inspect(name, (FUSED + ROW).encode(), TARGET)
+    assert (mixed.accepted, [row.live for row in mixed.rows], mixed.rows[0].line) == (False, [False], 2)
+    assert [(x.severity, x.rule, x.remedy) for x in mixed.notes] == [("error", "fusion", f"name it {NAME}")]
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.overrides.lint import inspect
+from analyzers.overrides.merge import merge
 from analyzers.overrides.override_format import OverrideFile
 from analyzers.proof.coverage import coverage
+from logparse.errors import InputError
 from logparse.formats.miopen import perf_db
+from logparse.ingest import ingest
 from logparse.model import ConvProblem, Override, Solution
+from logparse.store import Store
 from tests.analyzers.build import tables, work
 from tests.analyzers.example import F, W
 from tests.analyzers.overrides.test_miopen_find_db import TARGET
@@ -29,6 +35,18 @@ def judged(text: str, name: str = NAME, target: dict[str, str] = TARGET) -> Over
 
 def rules(text: str) -> list[tuple[int | None, str, str]]:
     return [(note.line, note.severity, note.rule) for note in judged(text).notes]
+
+
+def test_rows_of_batch_normalisations_are_no_convolutions(store: Store, tmp_path: Path) -> None:
+    """MIOpen 3.5.1 keeps them in a file of their own: nothing of it is judged, merged or read."""
+    path = tmp_path / f"batchnorm_{NAME}"
+    path.write_text("2x4x64x14x14x1x1x1x0xNCHWxTrnxFP32x1=BnFwdTrainingSpatial:Variant1-1\n", encoding="utf-8")
+    own = inspect(path.name, path.read_bytes(), TARGET)
+    assert (own.accepted, len(own.rows), [x.severity for x in own.notes]) == (True, 0, ["info"])
+    with pytest.raises(InputError, match="not merged"):
+        merge([str(path)] * 2)
+    ingest([str(path)], store)
+    assert store.frames()["sources"][["foreign_lines", "reject_lines"]].to_numpy().tolist() == [[1, 0]]
 
 
 def test_what_the_writer_writes_is_clean() -> None:
