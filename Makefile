@@ -6,7 +6,7 @@ DEMO := build/demo
 # One more than the cores: the workers that hold the tests of the browser and of the cluster mostly wait for these.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
-.PHONY: demo test nightly conformance lint ruff mypy pytest clean transcript screenshots
+.PHONY: demo test nightly lowest conformance lint ruff mypy pytest clean transcript screenshots
 
 # --system-site-packages keeps a torch that the machine already has (a ROCm image brings its own).
 $(VENV)/.installed: pyproject.toml setup.py logparse/ingest/_lines.c logparse/formats/miopen/_find_db.c
@@ -62,6 +62,20 @@ nightly: lint $(AITER)
 # needs root, g++ and Debian's packages (710 MB, unpacked into build/rocm or ROCM_LIBRARIES; nothing is installed).
 conformance: $(VENV)/.tested
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/conformance
+
+# The tests with the lowest versions that pyproject.toml allows, on the oldest Python that is at hand; without torch, so
+# what needs it is skipped.  Left out: how much a start imports, which is a promise about the newest versions.
+# Old packages use what newer ones of others deprecate, so warnings are no errors.
+LOWEST ?= build/lowest
+LOWEST_PYTHON ?= $(shell for x in 10 11 12 13; do python3.$$x -c '' 2>/dev/null && echo python3.$$x && break; done)
+lowest:
+	$(LOWEST_PYTHON) --version
+	rm -rf $(LOWEST) && $(LOWEST_PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python tests/lowest.py > $(LOWEST)/constraints.txt
+	@cat $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --prefer-binary \
+	    --constraint $(LOWEST)/constraints.txt --editable '.[test]'
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) -W default --disable-warnings --ignore tests/test_architecture.py
 
 clean:
 	rm -rf build overrides .pytest_cache .mypy_cache .ruff_cache

@@ -22,6 +22,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer.core
 
 import logparse
 from logparse import api
@@ -346,19 +347,24 @@ def test_a_share_above_the_most_is_refused() -> None:
         parse_share("101%", "--min-gain", most=1.0)
 
 
+new_typer = pytest.mark.skipif(
+    not hasattr(typer.core.TyperOption, "get_runtime_param"), reason="an older typer states limits in other words"
+)
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         (("top", "--kind", "foo"), "--kind foo: one of gemm, grouped, conv"),
-        (("top", "-n", "-3"), "greater than or equal to 1"),
+        pytest.param(("top", "-n", "-3"), "greater than or equal to 1", marks=new_typer),
         (("replay", "--backend", "torch,nosuch"), "--backend nosuch: one of torch, cublaslt"),
         (("diff", "a", "b", "--fail-on", "x"), "give a share such as 3%"),
-        (("diff", "a", "b", "--floor", "-1"), "greater than or equal to 0"),
+        pytest.param(("diff", "a", "b", "--floor", "-1"), "greater than or equal to 0", marks=new_typer),
         (("capture", "--print", "--masks", "nosuch"), "'nosuch' is no category; there is 1 error"),
         (("ingest", LOG, "--engine", "spark"), "--engine spark: one of local, ray"),
         (("recommend", "--target", "nosuch=1"), "names are arch"),
         (("recommend", "--target", "cu_count=abc"), "cu_count is a number of compute units"),
-        (("recommend", "--slow-factor", "nan"), "greater than or equal to 0"),
+        pytest.param(("recommend", "--slow-factor", "nan"), "greater than or equal to 0", marks=new_typer),
         (("replay", "--dry-run", "--solution", "foo"), "--solution foo: package.module:callable"),
         (("recommend", "--out", "s3://bucket/overrides"), "s3:/bucket/overrides: only inputs and stores may be URLs"),
         (("report", "--out", "gs://bucket/r.html"), "gs:/bucket/r.html: only inputs and stores may be URLs"),

@@ -32,7 +32,7 @@ import pyarrow as pa
 from analyzers.evidence.devices import PEAK_COLUMN, device_of
 from analyzers.evidence.target import apart, arch, device_of_file, same_device
 from analyzers.explore.other_passes import other_passes
-from analyzers.explore.queries import FIRST_ROWS, ORDER, RANKED, only_row, sums
+from analyzers.explore.queries import FIRST_ROWS, ORDER, RANKED, only_row, readable, sums
 from logparse.lookup import MEANS, TRACED
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, TRIED, TYPE_BYTES, Finding
 from logparse.store.views import conv_columns_sql, conv_problems_sql
@@ -320,7 +320,7 @@ def points_sql(
             nothing = ", ".join(f"null::{_IN_SQL[kind]} as {column}" for column, kind in columns.items())
             con.execute(f"create or replace temp view {name} as select {nothing} limit 0")
         else:
-            con.register(name, frame[list(columns)].astype(dict(columns)))
+            con.register(name, readable(frame[list(columns)].astype(dict(columns))))
     yield _POINTS
     for name in ("picked_", "found_"):
         con.unregister(name)
@@ -388,18 +388,11 @@ def _with_columns(frame: pd.DataFrame | None, columns: Mapping[str, str]) -> pd.
     import pandas as pd
 
     given = pd.DataFrame() if frame is None else frame
-    return (
-        pd.DataFrame(
-            {
-                name: given[name]
-                if name in given.columns and len(given)
-                else pd.Series(pd.NA, given.index, dtype=_TEXT)
-                for name in columns
-            }
-        )
-        .astype(dict(columns))
-        .copy()
-    )  # DuckDB refuses reversed and strided columns
+    made = {
+        name: given[name] if name in given.columns and len(given) else pd.Series(pd.NA, given.index, dtype=_TEXT)
+        for name in columns
+    }
+    return readable(pd.DataFrame(made).astype(dict(columns)))
 
 
 _TYPE_CASES = " ".join(f"when '{name}' then {size}" for name, size in TYPE_BYTES.items())

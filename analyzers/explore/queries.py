@@ -158,13 +158,21 @@ def sums(table: str = "points", where: str = "true") -> str:
     return f"select {', '.join(FACETS)}, {amounts} from {table} where {where} group by all"
 
 
+def readable(frame: pd.DataFrame) -> pd.DataFrame:
+    """A copy that DuckDB reads as it is meant: it refuses reversed and strided columns, and before version 2 takes one
+    without a value for integers, which no text can be compared with.
+    """
+    empty = [name for name in frame.columns if frame[name].dtype == object and frame[name].isna().all()]
+    return frame.astype(dict.fromkeys(empty, "string")).copy()
+
+
 @contextmanager
 def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection whose table ``points`` is this DataFrame, which is only read."""
     import duckdb
 
     with duckdb.connect() as con:
-        con.register("given_", points.copy())  # DuckDB refuses reversed and strided columns
+        con.register("given_", readable(points))
         con.execute("create table points as select * from given_")
         con.execute(f"create table sums as {sums()}")
         yield con

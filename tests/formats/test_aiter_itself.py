@@ -18,7 +18,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 
 from analyzers.analyzer import Settings
 from analyzers.overrides import WRITERS
@@ -30,6 +29,7 @@ from logparse.model import Call, GemmProblem, Measurement, Message, Override, So
 from logparse.store import open_store
 from tests.formats.reading import from_file
 
+torch = pytest.importorskip("torch")
 WHEEL = next(iter(Path(__file__).parents[2].glob("build/wheels/amd_aiter-*.whl")), None)
 NAMED = os.environ.get("AITER_WHEEL")
 pytestmark = pytest.mark.skipif(not (NAMED or WHEEL), reason="aiter's wheel is not here (make test fetches it)")

@@ -46,6 +46,14 @@ def test_label_flops_and_bytes_are_the_models(sampled_points: pd.DataFrame) -> N
         assert row["bytes"] == problem.bytes or (problem.bytes is None and math.isnan(row["bytes"]))
 
 
+def test_a_column_without_a_value_is_of_texts() -> None:
+    """DuckDB 1.5, the newest for Python 3.10, takes one of ``None`` for integers."""
+    given = pd.DataFrame({"file": pd.Series([None, None], dtype=object), "us": [1.0, None], "some": ["a", None]})
+    made = queries.readable(given)
+    assert [str(made[name].dtype) for name in given] == ["string", "float64", str(given["some"].dtype)]
+    assert given["file"].dtype == object, "what was given stays as it is"
+
+
 def test_a_convolution_is_the_gemm_that_it_amounts_to(example_points: pd.DataFrame) -> None:
     product = 2 * example_points["m"] * example_points["n"] * example_points["k"] * example_points["batch"]
     assert list(product) == list(example_points["flops"])
