@@ -44,6 +44,8 @@ def step_line(step: Step) -> str:
 
 def report_lines(report: Report) -> list[str]:
     """What a replay did, as text."""
+    if not report.total:
+        return [f"run {report.run}: no problem of what was asked for can be measured", *report.remarks]
     statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(report.statuses.items())) or "nothing new"
     known = sum(result.known for result in report.results)
     before = f" ({known:,} of them known from before)" if known else ""

@@ -1,4 +1,4 @@
-"""The devices that a replay is asked to use."""
+"""The devices and problems that a replay is asked for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from analyzers.measure import device_workers, verb
 from analyzers.measure.device_workers import local_devices
+from analyzers.measure.render import report_lines
 from analyzers.measure.replay import Options, replay
 from logparse.errors import InputError
 from tests.analyzers.measure.fakes import NAME
@@ -28,3 +29,9 @@ def test_a_dry_run_refuses_the_gpus_that_the_replay_refuses(tmp_path: Path, monk
                 does(store, options)
     assert local_devices(()) == ("cuda:0", "cuda:1")
     assert local_devices(("cuda:1",)) == ("cuda:1",)
+
+
+def test_a_replay_of_no_problem_states_that_alone(tmp_path: Path) -> None:
+    report = replay(store_of(tmp_path, [named("pick")]), Options(backends=(NAME,), devices=("cpu",), kind="conv"))
+    assert report_lines(report)[0] == f"run {report.run}: no problem of what was asked for can be measured"
+    assert not any("flagged" in line for line in report_lines(report))
