@@ -22,7 +22,8 @@ What a key guarantees, and no more, becomes a field:
 * Compute type: BFloat16 and the 8- and 4-bit types f32_r, double f64_r, tf32 xf32_r.  ``float`` is f32_r in keys with
   leading dimensions; older PyTorch wrote ``float`` for tf32 too, there it is unknown.  Half is unknown: a CUDA build
   may accumulate in half precision.
-* Scaling: ``_rw_1`` is row-wise on both operands; ``_rw_0`` is any other, so unknown.
+* Scaling: ``_rw_1`` is row-wise on both operands; ``_rw_0`` is any other: one factor per operand for FNUZ types, as
+  only gfx950 has scales of blocks (pytorch/pytorch aten/src/ATen/native/cuda/ScaledBlas.cpp), else unknown.
 
 ``BLAS_PARAMS`` (opt-in field) adds beta, strides, compute type and activation; see :func:`with_blas_params`.
 """
@@ -35,7 +36,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from logparse.errors import EmissionError
-from logparse.formats.fp8 import on_arch
+from logparse.formats.fp8 import FNUZ, on_arch
 from logparse.formats.patterns import regex
 from logparse.formats.torch_types import TORCH_TYPES
 from logparse.model import COMPLEX, NARROW, Family, GemmProblem, Problem
@@ -65,6 +66,7 @@ _SCALINGS: Mapping[str, str] = {"0": "scalar", "1": "row", "2": "block16", "3": 
 
 _SCALE_TYPES: Mapping[str, str] = {"f64_r": "f64_r", "bf16_r": "f32_r", "f32_r": "f32_r"}
 
+_FNUZ_TYPES = frozenset(FNUZ.values())
 _TYPE = "|".join(sorted(map(re.escape, _OP_TYPES), key=len, reverse=True))
 _PLAIN = regex(rf"(Gemm|GemmStridedBatched|GemmAndBias)TunableOp_({_TYPE})_([NT])([NT])\Z")
 _SCALED = regex(rf"(ScaledGemm)TunableOp_({_TYPE})_({_TYPE})_({_TYPE})_([NT])([NT])\Z")
@@ -120,6 +122,8 @@ def problem(op_sig: str, param_sig: str) -> GemmProblem | Family:
     values |= {"trans_a": trans_a, "trans_b": trans_b, "ldd": values.get("ldc"), "gradient": False, "aux": False}
     values |= _family_fields(family, types, params[7] is not None)
     values |= _tail_fields(family, params["tail"] or "")
+    if "scale_a" in values and values["scale_a"] is None and {values["a_type"], values["b_type"]} <= _FNUZ_TYPES:
+        values |= {"scale_a": "scalar", "scale_b": "scalar"}
     if family != "GemmStridedBatched":
         values["batch_count"] = 1
     made = GemmProblem(**values)

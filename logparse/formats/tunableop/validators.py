@@ -40,7 +40,7 @@ def facts(validators: Mapping[str, str]) -> list[Fact]:
     number, dash, revision = validators.get("HIPBLASLT_VERSION", "").partition("-")
     if number:
         out.append(Fact("hipblaslt_version", number))
-    if dash and revision:
+    if dash:  # it is empty in builds outside a git repository, as distributions make them
         out.append(Fact("hipblaslt_revision", revision))
     if set(validators) & set(ORDER[1:]):
         out.append(Fact("backend", "HIP"))

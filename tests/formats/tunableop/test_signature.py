@@ -74,6 +74,13 @@ def test_scaled_types_contain_underscores() -> None:
     assert (other.scale_a, other.bias, other.swizzle_a, other.swizzle_b) == (None, False, True, False)
 
 
+def test_one_scale_per_operand_of_fnuz_types() -> None:
+    """Only gfx950 has scales of blocks, and it has no such types: so the key that was read is the one that is made."""
+    key = "ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e5m2fnuz_BFloat16_TN,tn_1_2_3_ld_3_3_1_rw_0_bias_None"
+    assert (gemm(key).scale_a, gemm(key).scale_b) == ("scalar", "scalar")
+    assert signature.key(gemm(key), TF32 | {"arch": "gfx942"}) == key
+
+
 def test_scaled_on_cuda_from_2_15() -> None:
     tail = "_a_Float8_e4m3fn_b_Float8_e4m3fn_c_BFloat16_as_Float_bs_Float_ast_1_bst_1_dscale_0_fast_1_bias_None"
     problem = gemm(f"ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_BFloat16_TN,tn_64_16_32_ld_32_32_64{tail}")
