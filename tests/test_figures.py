@@ -301,6 +301,20 @@ def test_what_a_tenth_of_the_plans_loses_is_that_of_the_record(strategy: str, su
     assert f"| `{strategy}` | {' | '.join(cells)} |" in text("docs/proposers.md")
 
 
+def test_what_is_lost_among_pytorch_s_settings_is_that_of_the_record() -> None:
+    rows = json.loads((RESULTS / "proposers-replayed-2026-11-23.json").read_text(encoding="utf-8"))["rows"]
+    found = {x["record"]: x for x in rows if x["record"].startswith("torch ")}
+    mine = [found[f"torch {direction}{suffix}"] for suffix in ("", " of models") for direction in "FBW"]
+    for name, key, places in (("tried", "plans", 0), ("lost", "lost", 2), ("worst", "worst", 1)):
+        assert f"| {name} | {' | '.join(percent(x[key], places) for x in mine)} |" in text("docs/proposers.md")
+    searched = record("searched-fprops")["results"]
+    modes = {way: sum("benchmark" in y[0] for x in raced for y in x["rows"]) for way, raced in searched.items()}
+    assert modes == {"all": 411, "held out": 98, "from nothing": 135}
+    assert "Of the 411 benchmark modes of F of models on the GPU (below) 98 are tried, from nothing 135." in text(
+        "docs/proposers.md"
+    )
+
+
 def test_what_a_search_on_a_gpu_loses_is_that_of_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     compared = importlib.import_module("searched").compared
