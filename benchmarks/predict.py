@@ -11,8 +11,13 @@ FOLDER holds ``gfx942130.HIP.fdb.txt.bz2`` (MI300X) and ``gfx90a68.HIP.fdb.txt.b
 * across: from gfx90a to gfx942, everything, and only what solvers do that gfx942's db names too; as it is, moved by the
   devices' data sheets (``transfer.py``), and with ten problems of each direction and type, drawn at random, as if
   measured on the target before.  ``the same problem`` is the measured time of gfx90a itself.
-* regret: the convolutions of the latest H200 records, each direction by itself, held out by model or group as in
-  ``proposers.py``: rank correlation (Spearman) of predicted and measured regret of PyTorch's default.
+* regret: the convolutions of the latest H200 records: rank correlation (Spearman) of predicted and measured regret of
+  PyTorch's default.  ``alone``: from the same record, held out by model or group as in ``proposers.py``.  ``all``: from
+  all six, where groups hold the problems of every direction together, and a group has the models that have one of its
+  layer families; nothing is learned of a problem that has a model or group in common.  ``all, by family``: from all
+  six but the layer family.  ``of the direction``: from both records of it alone.  ``by distance``: of ``alone``, by
+  the distance to the nearest problem learned from.
+  ``two days``: how alike the regrets of the same problems are in ``searched-*`` and in the records of models.
 * calibration: of the W of the find-db, and of these six, how many of those with a predicted probability in a range
   lose more than a tenth.
 """
@@ -22,6 +27,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -34,6 +40,7 @@ import proposers
 from inputs import _FindDb, _frame
 
 from analyzers.analyzer import Settings
+from analyzers.evidence.nearness import coordinates, distance
 from analyzers.evidence.passes import passes_of
 from analyzers.evidence.predictions import LARGE, Predictor
 from analyzers.evidence.transfer import transferred
@@ -204,28 +211,102 @@ def _pairs(table: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
 # ------------------------------------------------------------------------------------------------ regret on the H200
 
 
-def regrets(kind: str) -> dict[str, Any]:
-    """Rank correlation of the regret of PyTorch's default, the latest record of a kind held out by model or group."""
-    found: dict[str, dict[str, float]] = {}
-    results = proposers._record(str(proposers.latest(kind)))["results"]
-    for result in results:
-        times = {x["solution"]: x["time_us"] for x in result["rows"] if x["status"] == "ok"}
-        if "Default" in times:
-            found[result["problem"]] = times
-    made = {x: problem_from_text(x) for x in found}
-    models = proposers.models_of(results)
-    table = pd.DataFrame({"time_us": {x: times["Default"] for x, times in found.items()}})
-    table["regret"] = [1 - min(found[x].values()) / found[x]["Default"] for x in table.index]
-    table["made"], table["models"] = [made[x] for x in table.index], [models[x] for x in table.index]
+REACHES = (0.5, 1.0, 1.5, 2.5)
+"""Distances to the nearest problem that was learned from, between which problems are counted together."""
+
+
+def regrets() -> dict[str, Any]:
+    """The regret of PyTorch's default: by record, by distance, on two days, and the probability of a large one."""
+    table = measured_regrets()
+    found: dict[str, Any] = {}
+    alone = []
+    for name in proposers.RECORDS:
+        own = table[table["record"] == name]
+        guess = apart(own, own, "group")
+        same = table[table["record"].str[0] == name[0]]
+        others = {
+            "all": apart(own, table, "models"),
+            "all of the direction": apart(own, same, "models"),
+            "all, by family": apart(own, table, "family"),
+            "all of the direction, by family": apart(own, same, "family"),
+        }
+        alone.append(guess.join(own, rsuffix="_measured"))
+        found[name] = {
+            "problems": len(own),
+            "groups": len(frozenset.union(*own["group"])),
+            "factor": factor(guess["time_us"], own["time_us"]),
+            "rank_correlation": rank(guess["regret"], own["regret"]),
+        }
+        found[name] |= {f"rank_correlation, {x}": rank(y["regret"], own["regret"]) for x, y in others.items()}
+    made = pd.concat(alone)
+    reach = np.searchsorted(REACHES, made["nearest"])
+    groups = [made[reach == i] for i in range(len(REACHES) + 1)]
+    rows = [{"problems": len(x), "rank_correlation": rank(x["regret"], x["regret_measured"])} for x in groups]
+    days = {name: two_days(table, name) for name in "FBW"}
+    risk = calibration(made["risk"].to_numpy(), (made["regret_measured"] > LARGE).to_numpy())
+    return {"H200 regret": found, "H200 by distance": rows, "H200 two days": days, "H200 calibration": risk}
+
+
+def measured_regrets() -> pd.DataFrame:
+    """By problem of the six records: ``time_us``, ``regret``, ``made``, ``at``, ``record``, and as sets what it is held
+    out by: ``family``, ``group`` (models or group within the record), ``models`` (models and group of all records).
+    """
+    kinds = proposers.RECORDS.items()
+    records = {name: proposers._record(str(proposers.latest(kind)))["results"] for name, kind in kinds}
     parts = []
-    for held in table["models"].unique():
-        apart = table["models"].map(held.isdisjoint)
-        parts.append(predicted(Predictor(table[apart]), table[table["models"] == held]))
-    guess = pd.concat(parts).reindex(table.index)
-    rank = float(guess["regret"].rank().corr(table["regret"].rank()))
-    return {"problems": len(table), "groups": len(frozenset.union(*table["models"])), "rank_correlation": rank,
-            "factor": factor(guess["time_us"], table["time_us"]),
-            "risk": guess["risk"].tolist(), "large": (table["regret"] > LARGE).tolist()}  # fmt: skip
+    for name, results in records.items():
+        rows = [(x["problem"], *_of_default({y["solution"]: y["time_us"] for y in x["rows"] if y["status"] == "ok"}))
+                for x in results]  # fmt: skip
+        part = pd.DataFrame(rows, columns=["problem", "time_us", "regret"]).set_index("problem").dropna()
+        groups = proposers.models_of(results)
+        parts.append(part.assign(record=name, group=[groups[x] for x in part.index]))
+    table = pd.concat(parts)
+    table["made"] = [problem_from_text(x) for x in table.index]
+    table["at"] = [coordinates(x) for x in table["made"]]
+    table["family"] = [frozenset([family(x)]) for x in table["made"]]
+    groups = proposers.models_of([x for results in records.values() for x in results])
+    of_models = table["record"].str.endswith("models")
+    families = dict(zip(table.index, table["family"], strict=True))
+    models: dict[frozenset[str], set[str]] = {}
+    named: dict[frozenset[str], set[str]] = {x: set() for x in groups.values()}
+    for text in table.index[of_models]:
+        models.setdefault(families[text], set()).update(groups[text])
+    for text in table.index[~of_models]:
+        named[groups[text]] |= models.get(families[text], set())
+    table["models"] = [groups[x] | named[groups[x]] for x in table.index]
+    return table
+
+
+def _of_default(times: Mapping[str, float]) -> tuple[float | None, float | None]:
+    """Its time (µs), and the share of it that the best solution saves."""
+    known = times.get("Default")
+    return known, known and 1 - min(times.values()) / known
+
+
+def apart(asked: pd.DataFrame, known: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Predictions of ``asked`` from those of ``known`` that share nothing of the column ``by``; ``nearest``: how far
+    the nearest of them is.
+    """
+    parts = []
+    for held, rows in asked.groupby(by, sort=False):
+        learned = known[known[by].map(held.isdisjoint)]
+        near = [min((distance(x, y) for y in learned["at"]), default=math.inf) for x in rows["at"]]
+        parts.append(predicted(Predictor(learned), rows).assign(nearest=near))
+    return pd.concat(parts).reindex(asked.index)
+
+
+def rank(one: pd.Series, other: pd.Series) -> float:
+    """Rank correlation (Spearman)."""
+    return float(one.rank().corr(other.rank()))
+
+
+def two_days(table: pd.DataFrame, direction: str) -> dict[str, float]:
+    """Rank correlation of the regrets of the same problems, measured on two days."""
+    path = max(proposers.RESULTS.glob(f"searched-{proposers._KINDS[direction]}-NVIDIA-*.json.gz"))
+    then = {x["problem"]: _of_default({name: us for name, status, us, _ in x["rows"] if status == "ok"})[1]
+            for x in proposers._record(str(path))["results"]["all"]}  # fmt: skip
+    both = pd.DataFrame({"then": then, "now": table["regret"]}).dropna().astype("float64")
+    return {"problems": len(both), "rank_correlation": rank(both["then"], both["now"])}
 
 
 # ------------------------------------------------------------------------------------------------ the program
@@ -249,11 +330,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made["within gfx942"] = within(target, options.seed)
     tables = {name: best_of(rows, set(target.index)) for name, rows in source.items()}
     made["gfx90a to gfx942"] = across(tables, target, options.seed)
-    made["H200 regret"] = {name: regrets(kind) for name, kind in proposers.RECORDS.items()}
-    risk, large = (
-        np.array([y for x in made["H200 regret"].values() for y in x.pop(name)]) for name in ("risk", "large")
-    )
-    made["H200 calibration"] = calibration(risk, large)
+    made |= regrets()
     print(json.dumps(made, indent=1))
     for line in judged(made):
         print(line)
@@ -283,8 +360,8 @@ def judged(made: Mapping[str, Any]) -> list[str]:
         (f"slow W: precision {one['precision']:.2f} (at least {PRECISION})", one["precision"] >= PRECISION),
         (f"slow W: recall {one['recall']:.2f} (at least {RECALL})", one["recall"] >= RECALL),
         (f"reached within {COST:.0%} of the cost: {reached:.1%} (at least {REACHED:.0%})", reached >= REACHED),
-        *((f"rank correlation of regret {name} {x['rank_correlation']:.2f} (at least {RANK})",
-           x["rank_correlation"] >= RANK) for name, x in made["H200 regret"].items()),
+        *((f"regret {name}: {y} {x[y]:.2f} (at least {RANK})", x[y] >= RANK)
+          for name, x in made["H200 regret"].items() for y in x if y.startswith("rank_correlation")),
     )  # fmt: skip
     return [f"{'met   ' if good else 'MISSED'} {text}" for text, good in found]
 

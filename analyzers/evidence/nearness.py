@@ -20,9 +20,12 @@ _SIZE, _WINDOW, _ALIGNED = 0.5, 2.0, 1.0
 
 @dataclass(frozen=True)
 class Coordinates:
-    """``operation``: only problems of one operation are compared.  ``at``: weighted logarithms of the sizes."""
+    """``operation``: only problems of one operation are compared.  ``any_direction``: the operation without its
+    direction, if it has one.  ``at``: weighted logarithms of the sizes.
+    """
 
     operation: str
+    any_direction: str
     type: str
     layout: str
     at: tuple[float, ...]
@@ -33,10 +36,10 @@ def coordinates(problem: Problem) -> Coordinates | None:
     if isinstance(problem, GemmProblem) and problem.kind == "gemm":
         sizes: tuple[int | None, ...] = (problem.m, problem.n, problem.k, problem.batch_count)
         type = f"{problem.a_type} {problem.d_type} {problem.compute_type}"
-        return _at("gemm", type, f"{problem.trans_a}{problem.trans_b}", sizes, ())
+        return _at("gemm", "gemm", type, f"{problem.trans_a}{problem.trans_b}", sizes, ())
     if isinstance(problem, ConvProblem):
         x, groups = problem, problem.groups
-        operation = f"conv{x.spatial}d {x.direction} {x.mode}"
+        operation, any_direction = f"conv{x.spatial}d {x.direction} {x.mode}", f"conv{x.spatial}d {x.mode}"
         pixels = [x.out_d, x.out_h, x.out_w][-x.spatial :]
         window = [x.filter_d, x.filter_h, x.filter_w][-x.spatial :]
         stride = [x.stride_d, x.stride_h, x.stride_w][-x.spatial :]
@@ -44,7 +47,8 @@ def coordinates(problem: Problem) -> Coordinates | None:
             return None
         per_group = [(x.c or 0) // (groups or 1), (x.k or 0) // (groups or 1)]
         sizes = (x.n, *per_group, _product(pixels))
-        found = _at(operation, str(x.in_type), str(x.in_layout), sizes, (_product(window), _product(stride), groups))
+        window_and_groups = (_product(window), _product(stride), groups)
+        found = _at(operation, any_direction, str(x.in_type), str(x.in_layout), sizes, window_and_groups)
         inputs = [x.d, x.h, x.w][-x.spatial :]
         loaded = (*per_group, _product(pixels), _product(inputs))
         return found and replace(found, at=found.at + tuple(_ALIGNED * aligned(size) for size in loaded))
@@ -72,13 +76,18 @@ def distance(one: Coordinates, other: Coordinates) -> float:
 
 
 def _at(
-    operation: str, type: str, layout: str, sizes: tuple[int | None, ...], window: tuple[int | None, ...]
+    operation: str,
+    any_direction: str,
+    type: str,
+    layout: str,
+    sizes: tuple[int | None, ...],
+    window: tuple[int | None, ...],
 ) -> Coordinates | None:
     if None in sizes or None in window:
         return None
     logs = [_SIZE * math.log2(max(1, x or 1)) for x in sizes]
     logs += [_WINDOW * math.log2(max(1, x or 1)) / 2 for x in window]
-    return Coordinates(operation, type, layout, tuple(logs))
+    return Coordinates(operation, any_direction, type, layout, tuple(logs))
 
 
 def _product(values: list[int | None]) -> int:

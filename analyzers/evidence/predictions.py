@@ -4,14 +4,16 @@ Nearest neighbours, because the data of one store are small and differ from stor
 nothing is downloaded.  The logarithm of a time is a linear law in the logarithms of flops, bytes and sizes, fitted per
 operation, plus the weighted mean of what the nearest problems (``nearness``) deviate from it.  The weights are those of
 ordinary kriging (Cressie, Statistics for Spatial Data, 1993, 3.2): of problems that are near to each other as well each
-counts less.  A prediction orders work and is shown as one; it is no measurement, no saving, and no ground for an
-override.
+counts less.  A regret is predicted from the known regrets of every direction, as much the same sizes make a pick slow
+forward and backward.  A prediction orders work and is shown as one; it is no measurement, no saving, and no ground for
+an override.
 
 How good it is: ``docs/proposers.md``, ``benchmarks/predict.py``.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,7 +25,7 @@ from analyzers.evidence.nearness import OTHER_LAYOUT, OTHER_TYPE, Coordinates, c
 from logparse.model import Problem, problem_from_text
 
 LEAST = 16
-"""With fewer measured problems of an operation no prediction is made."""
+"""With fewer measured problems of an operation no time is predicted, with fewer known regrets no regret."""
 NEAREST = 32
 """Measured problems that a prediction is made of, at most."""
 LARGE = 0.10
@@ -35,14 +37,17 @@ MOST = 20_000
 _CHUNK = 256
 _ALIKE, _NOISE = 3.0, 0.05
 """Distance over which the correlation of two problems falls by e; the share of the variance that none explains."""
+_OTHER = OTHER_TYPE, OTHER_LAYOUT, 1.0
+"""What another type, layout or direction adds to a distance."""
 
 Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Prediction:
     """``time_us`` of the pick; ``regret``: the share of it that the best solution is expected to save; ``risk``: the
-    probability that the regret exceeds ``LARGE``.  Both are None where no near problem's regret is known.
+    probability that the regret exceeds ``LARGE``.  Both are None where fewer than ``LEAST`` of the operation are known.
     """
 
     time_us: float
@@ -67,89 +72,115 @@ class Predictor:
         self._large = large
         rows = measured[measured["time_us"] > 0].sort_index()
         rows = spread(rows)
-        found: dict[str, list[tuple[Coordinates, Problem, float, float]]] = {}
+        times: dict[str, list[tuple[Coordinates, Problem, float]]] = {}
+        regrets: dict[str, list[tuple[Coordinates, float]]] = {}
         for text, time_us, regret in zip(rows.index, rows["time_us"], rows["regret"], strict=True):
             problem = problem_from_text(str(text))
             at = coordinates(problem)
-            if at is not None and work(problem) is not None:
-                found.setdefault(at.operation, []).append((at, problem, float(time_us), float(regret)))
-        self._operations = {name: _Operation(rows) for name, rows in found.items() if len(rows) >= LEAST}
+            if at is None or work(problem) is None:
+                continue
+            times.setdefault(at.operation, []).append((at, problem, float(time_us)))
+            if not np.isnan(regret):
+                regrets.setdefault(at.any_direction, []).append((at, float(regret)))
+        self._times = {name: _Times(found) for name, found in times.items() if len(found) >= LEAST}
+        self._regrets: dict[str, _Regrets] = {}
+        for found in regrets.values():
+            pooled, known = _Regrets(found), Counter(at.operation for at, _ in found)
+            self._regrets |= {operation: pooled for operation, count in known.items() if count >= LEAST}
 
     def predict(self, problems: Sequence[Problem]) -> list[Prediction | None]:
         """In the order of ``problems``; None where fewer than ``LEAST`` of the operation are measured."""
         out: list[Prediction | None] = [None] * len(problems)
-        asked: dict[str, list[int]] = {}
-        at = [coordinates(x) for x in problems]
-        for number, (there, problem) in enumerate(zip(at, problems, strict=True)):
-            if there is not None and there.operation in self._operations and work(problem) is not None:
-                asked.setdefault(there.operation, []).append(number)
-        for operation, numbers in asked.items():
-            for start in range(0, len(numbers), _CHUNK):
-                chunk = numbers[start : start + _CHUNK]
-                places = [x for x in (at[i] for i in chunk) if x is not None]
-                made = self._operations[operation].predict(places, [problems[i] for i in chunk], self._large)
-                for number, prediction in zip(chunk, made, strict=True):
-                    out[number] = prediction
+        asked: dict[str, list[tuple[int, Coordinates]]] = {}
+        for number, problem in enumerate(problems):
+            at = coordinates(problem)
+            if at is not None and at.operation in self._times and work(problem) is not None:
+                asked.setdefault(at.operation, []).append((number, at))
+        for operation, found in asked.items():
+            for start in range(0, len(found), _CHUNK):
+                numbers, places = zip(*found[start : start + _CHUNK], strict=True)
+                times = self._times[operation].predict(places, [problems[i] for i in numbers])
+                regrets = self._regrets.get(operation)
+                made = regrets.predict(places, self._large) if regrets else [(None, None)] * len(places)
+                for number, time_us, (regret, risk) in zip(numbers, times, made, strict=True):
+                    out[number] = Prediction(time_us, regret, risk)
         return out
 
 
-class _Operation:
-    """The measured problems of one operation as arrays, and their law."""
+class _Times:
+    """The times of one operation: their law, and what each deviates from it."""
 
-    def __init__(self, rows: Sequence[tuple[Coordinates, Problem, float, float]]) -> None:
-        places, problems, times, regrets = zip(*rows, strict=True)
-        self._names: dict[str, int] = {}
-        self._at, self._type, self._layout = self._arrays(places)
-        self._regret = np.array(regrets)
-        terms, logs = _terms(self._at, problems), np.log(np.array(times))
+    def __init__(self, rows: Sequence[tuple[Coordinates, Problem, float]]) -> None:
+        places, problems, times = zip(*rows, strict=True)
+        terms, logs = _terms(places, problems), np.log(np.array(times))
         self._law = np.linalg.lstsq(terms, logs, rcond=None)[0]
         self._apart = logs - terms @ self._law
+        self._measured = _Measured(places)
 
-    def predict(self, places: Sequence[Coordinates], problems: Sequence[Problem], large: float) -> list[Prediction]:
-        at, type, layout = self._arrays(places)
-        far = np.sqrt(((self._at[None] - at[:, None]) ** 2).sum(axis=2))
-        far += OTHER_TYPE * (self._type != type[:, None]) + OTHER_LAYOUT * (self._layout != layout[:, None])
-        near = np.argpartition(far, min(NEAREST, len(self._at)) - 1, axis=1)[:, :NEAREST]
-        apart = np.sqrt(((self._at[near][:, :, None] - self._at[near][:, None]) ** 2).sum(axis=3))
-        for codes, further in ((self._type[near], OTHER_TYPE), (self._layout[near], OTHER_LAYOUT)):
-            apart += further * (codes[:, :, None] != codes[:, None])
-        far = np.take_along_axis(far, near, axis=1)
-        regret = self._regret[near]
-        known = ~np.isnan(regret)
-        weight = _weights(apart, far, np.ones_like(known))
-        logs = _terms(at, problems) @ self._law + (weight * self._apart[near]).sum(axis=1)
-        if not known.all():
-            weight = _weights(apart, far, known)
-        mean = np.clip((weight * np.nan_to_num(regret)).sum(axis=1), 0, 1)
+    def predict(self, places: Sequence[Coordinates], problems: Sequence[Problem]) -> list[float]:
+        near, weight = self._measured.near(places)
+        logs = _terms(places, problems) @ self._law + (weight * self._apart[near]).sum(axis=1)
+        return [float(x) for x in np.exp(logs)]
+
+
+class _Regrets:
+    """The known regrets of an operation in any direction."""
+
+    def __init__(self, rows: Sequence[tuple[Coordinates, float]]) -> None:
+        places, regrets = zip(*rows, strict=True)
+        self._regrets = np.array(regrets)
+        self._measured = _Measured(places)
+
+    def predict(self, places: Sequence[Coordinates], large: float) -> list[tuple[float, float]]:
+        """The regret, and the probability that it exceeds ``large``."""
+        near, weight = self._measured.near(places)
+        regret = self._regrets[near]
+        mean = np.clip((weight * regret).sum(axis=1), 0, 1)
         risk = np.clip((weight * (regret > large)).sum(axis=1), DOUBT, 1 - DOUBT)
-        return [
-            Prediction(float(np.exp(x)), *((float(r), float(p)) if k else (None, None)))
-            for x, r, p, k in zip(logs, mean, risk, known.any(axis=1), strict=True)
-        ]
+        return [(float(r), float(p)) for r, p in zip(mean, risk, strict=True)]
 
-    def _arrays(self, places: Sequence[Coordinates]) -> tuple[Floats, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+
+class _Measured:
+    """Where the measured problems lie, as arrays."""
+
+    def __init__(self, places: Sequence[Coordinates]) -> None:
+        self._names: dict[str, int] = {}
+        self._at, self._words = self._arrays(places)
+
+    def near(self, places: Sequence[Coordinates]) -> tuple[Numbers, Floats]:
+        """Asked × near: the numbers of the nearest measured problems, and what each counts."""
+        far = _distances(self._arrays(places), (self._at, self._words))
+        near = np.argpartition(far, min(NEAREST, len(self._at)) - 1, axis=1)[:, :NEAREST]
+        there = self._at[near], self._words[near]
+        return near, _weights(_distances(there, there), np.take_along_axis(far, near, axis=1))
+
+    def _arrays(self, places: Sequence[Coordinates]) -> tuple[Floats, Numbers]:
         names = self._names
-        type = np.array([names.setdefault(x.type, len(names)) for x in places])
-        layout = np.array([names.setdefault(x.layout, len(names)) for x in places])
-        return np.array([x.at for x in places]), type, layout
+        words = [[names.setdefault(x, len(names)) for x in (at.type, at.layout, at.operation)] for at in places]
+        return np.array([x.at for x in places]), np.array(words)
 
 
-def _weights(apart: Floats, far: Floats, known: npt.NDArray[np.bool_]) -> Floats:
-    """Asked × near: what each known near value counts; they sum to 1 (to 0 where none is known).
-
-    ``apart``: asked × near × near, the distances of near problems from each other; ``far``: asked × near.
-    """
-    alike = np.exp(-apart / _ALIKE) * known[:, :, None] * known[:, None]
-    place = np.arange(far.shape[1])
-    alike[:, place, place] += np.where(known, _NOISE, 1.0)  # an unknown one is alike to itself alone
-    ones = known.astype(np.float64)
-    asked, level = np.moveaxis(np.linalg.solve(alike, np.stack([np.exp(-far / _ALIKE) * ones, ones], axis=2)), 2, 0)
-    total = level.sum(axis=1)
-    share = np.divide(1 - asked.sum(axis=1), total, out=np.zeros_like(total), where=total > 0)
-    out: Floats = asked + share[:, None] * level
+def _distances(some: tuple[Floats, Numbers], others: tuple[Floats, Numbers]) -> Floats:
+    """… × some × others: how far problems lie apart, each given by its sizes and its words (… × problems × values)."""
+    pairs = zip(np.moveaxis(some[0], -1, 0), np.moveaxis(others[0], -1, 0), strict=True)
+    squares = sum((x[..., :, None] - y[..., None, :]) ** 2 for x, y in pairs)
+    words = zip(_OTHER, np.moveaxis(some[1], -1, 0), np.moveaxis(others[1], -1, 0), strict=True)
+    out: Floats = np.sqrt(squares) + sum(further * (x[..., :, None] != y[..., None, :]) for further, x, y in words)
     return out
 
 
-def _terms(at: Floats, problems: Sequence[Problem]) -> Floats:
+def _weights(apart: Floats, far: Floats) -> Floats:
+    """Asked × near: what each near value counts; they sum to 1.
+
+    ``apart``: asked × near × near, the distances of near problems from each other; ``far``: asked × near.
+    """
+    alike = np.exp(-apart / _ALIKE) + _NOISE * np.eye(far.shape[1])
+    sides = np.stack([np.exp(-far / _ALIKE), np.ones_like(far)], axis=2)
+    asked, level = np.moveaxis(np.linalg.solve(alike, sides), 2, 0)
+    out: Floats = asked + ((1 - asked.sum(axis=1)) / level.sum(axis=1))[:, None] * level
+    return out
+
+
+def _terms(places: Sequence[Coordinates], problems: Sequence[Problem]) -> Floats:
     sizes = np.log([work(x) or (1.0, 1.0) for x in problems])
-    return np.column_stack([np.ones(len(at)), at, sizes])
+    return np.column_stack([np.ones(len(places)), [x.at for x in places], sizes])

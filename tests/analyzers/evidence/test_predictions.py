@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from analyzers.measure.render import plan_rows
 from analyzers.measure.replay import Options, planned
 from analyzers.measure.tune_script import script
 from logparse.ingest import record
-from logparse.model import DEFAULT, Call, GemmProblem, Measurement, Solution
+from logparse.model import DEFAULT, Call, ConvProblem, GemmProblem, Measurement, Solution
 from logparse.store import open_store
+from tests.analyzers.example import W
 from tests.analyzers.measure.problems import gemm
 
 
@@ -79,6 +81,37 @@ def test_without_a_known_regret_only_the_time_is_predicted() -> None:
     assert made is not None
     assert (made.regret, made.risk) == (None, None)
     assert made.best_us == made.time_us
+
+
+def layers(direction: str, channels: Sequence[int]) -> list[ConvProblem]:
+    size = {"n": 32, "h": 28, "w": 28, "out_h": 28, "out_w": 28, "groups": 1}
+    return [replace(W, direction=direction, c=x, k=y, **size) for x in channels for y in channels]
+
+
+def regrets(problems: Sequence[ConvProblem], regret: float) -> pd.DataFrame:
+    return pd.DataFrame({"time_us": 20.0, "regret": regret}, index=[x.text for x in problems])
+
+
+def test_a_regret_is_learned_from_another_direction_too() -> None:
+    """Of backward weights only small layers are known; forward, large ones lose much."""
+    own, others = regrets(layers("W", (16, 24, 32, 48)), 0.1), regrets(layers("F", (512, 640, 768, 1024)), 0.7)
+    asked = layers("W", (900,))
+    [alone], [both] = (Predictor(x).predict(asked) for x in (own, pd.concat([own, others])))
+    assert alone is not None
+    assert both is not None
+    assert alone.regret == pytest.approx(0.1)
+    assert 0.3 < (both.regret or 0) < 0.8
+    assert both.time_us == alone.time_us, "times are learned from the same direction"
+
+
+def test_nothing_but_another_direction_s_regrets_predicts_none() -> None:
+    """Its own may be of a kind that the other direction does not have."""
+    few = regrets(layers("W", (16, 24, 32, 48)), np.nan)
+    few.iloc[: LEAST - 1, few.columns.get_loc("regret")] = 0.1
+    others = regrets(layers("F", (512, 640, 768, 1024)), 0.7)
+    [made] = Predictor(pd.concat([few, others])).predict(layers("W", (900,)))
+    assert made is not None
+    assert (made.regret, made.risk) == (None, None)
 
 
 def test_an_unmeasured_problem_is_ordered_by_its_prediction_and_shown_as_one(tmp_path: Path) -> None:
