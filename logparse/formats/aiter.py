@@ -263,7 +263,7 @@ def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
     if (p.trans_a, p.trans_b, p.batch_count, p.beta or "zero", p.activation or "none") != ("T", "N", 1, "zero", "none"):
         return {"a TN layout, one batch, β = 0 and no epilogue": None}
     if p.compute_type not in (None, "f32_r", "i32_r"):
-        return {"that it computes in f32_r": None}
+        return {"a sum in f32_r or i32_r": None}
     arch = target.get("arch")
     dtype = _NAMES.get(on_arch(p.a_type, arch) or "") if on_arch(p.a_type, arch) == on_arch(p.b_type, arch) else None
     scales = {p.scale_a, p.scale_b}
