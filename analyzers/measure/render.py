@@ -60,10 +60,13 @@ def report_lines(report: Report) -> list[str]:
         would = f"would have lost {max(0.0, total):.1%} of their time, {max(0.0, *lost):.1%} at worst"
         out.append(f"searched widely: {counted(len(widely), 'problem')}, of which the proposed solutions alone {would}")
     out.append("`logparse recommend` ranks what is worth changing")
+    goes_on = f"the same command {'' if report.resume else 'without --again '}goes on from here"
     if report.interrupted:
-        out.append("interrupted: everything measured is kept; the same command goes on from here")
+        out.append(f"interrupted: everything measured is kept; {goes_on}")
+    elif not report.finished and not report.results:
+        out.append("the budget is spent, and no problem was measured: it needs a longer --budget")
     elif not report.finished:
-        out.append("the budget is spent: the same command goes on from here")
+        out.append(f"the budget is spent: {goes_on}")
     return [*out, *report.remarks]
 
 

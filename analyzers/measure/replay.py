@@ -117,7 +117,10 @@ Now: TypeAlias = Callable[[], Sequence[Busy]]
 
 @dataclass(kw_only=True)
 class Report:
-    """What a replay did.  ``confirmations`` by problem text; ``kept``: those that false-discovery control keeps."""
+    """What a replay did.  ``confirmations`` by problem text; ``kept``: those that false-discovery control keeps.
+
+    ``resume``: the next one with the same options skips what this one has measured.
+    """
 
     run: str
     total: int
@@ -128,6 +131,7 @@ class Report:
     kept: set[str] = field(default_factory=set)
     remarks: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    resume: bool = True
 
     @property
     def searched_widely(self) -> list[Result]:
@@ -187,7 +191,7 @@ def replay(
     run = store.latest_run(options.run)
     items = planned(store, options) if "races" in options.stages else []
     timed = timed_of(store, options) if "actions" in options.stages else []
-    report = Report(run=run, total=len(timed) + len(items))
+    report = Report(run=run, total=len(timed) + len(items), resume=options.resume)
     recorder = _Recorder(store, report, options, progress, {item.problem.text: item.calls for item in items})
     place = Place(
         store=absolute(store.url),

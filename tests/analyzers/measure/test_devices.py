@@ -9,7 +9,8 @@ import pytest
 from analyzers.measure import device_workers, verb
 from analyzers.measure.device_workers import local_devices
 from analyzers.measure.render import report_lines
-from analyzers.measure.replay import Options, replay
+from analyzers.measure.replay import Options, Report, replay
+from analyzers.measure.results import Result
 from logparse.errors import InputError
 from tests.analyzers.measure.fakes import NAME
 from tests.analyzers.measure.problems import named, store_of
@@ -35,3 +36,16 @@ def test_a_replay_of_no_problem_states_that_alone(tmp_path: Path) -> None:
     report = replay(store_of(tmp_path, [named("pick")]), Options(backends=(NAME,), devices=("cpu",), kind="conv"))
     assert report_lines(report)[0] == f"run {report.run}: no problem of what was asked for can be measured"
     assert not any("flagged" in line for line in report_lines(report))
+
+
+def test_what_goes_on_from_here_is_what_resumes() -> None:
+    done = Result(problem=named("pick"))
+    lines = {
+        words: report_lines(Report(run="r", total=2, finished=False, results=results, resume=resume))[-1]
+        for words, results, resume in (("on", [done], True), ("again", [done], False), ("none", [], True))
+    }
+    assert lines == {
+        "on": "the budget is spent: the same command goes on from here",
+        "again": "the budget is spent: the same command without --again goes on from here",
+        "none": "the budget is spent, and no problem was measured: it needs a longer --budget",
+    }
