@@ -21,6 +21,7 @@ from analyzers.recommend.wildcards import exact, first, smallest
 from logparse.formats import aiter_log
 from logparse.formats.format import Emission, Writer
 from logparse.formats.hipblaslt import tuning_file
+from logparse.formats.miopen import find_db
 from logparse.formats.tunableop.signature import torch_version
 from logparse.model import Family, Finding, Override, Problem
 from logparse.text import counted
@@ -80,6 +81,7 @@ def emissions(
         files += made.files
         rows += made.held
         notes += own_notes if made.files else ()
+        notes += _open_layouts(made.held, target) if writer is find_db.WRITER else ()
         notes += [
             f"{writer.name}: {counted(len(left), 'override')} not written: {why}" for why, left in made.refused.items()
         ]
@@ -144,6 +146,18 @@ def _rows(
             f"the others would save {lost / 1e3:,.3g} ms per run"
         )
     return rows, notes
+
+
+def _open_layouts(rows: Sequence[Override], target: Facts) -> list[str]:
+    """A note on the rows whose key was made of a command, which an older MIOpen may spell otherwise."""
+    version = [int(x) for x in target.get("miopen_version", "").split(".") if x.isdecimal()]
+    left = [x for x in rows if x.key_text is None and find_db.other_key_before_3_5_1(x.problem)]
+    if not left or not version or version >= [3, 5, 1]:
+        return []
+    return [
+        f"{find_db.WRITER.name}: {counted(len(left), 'row')} of convolutions with a one-channel tensor in NHWC: MIOpen "
+        "before 3.5.1 may look them up under a layout for each tensor (NHWC-NCHW-NHWC); a log of level 6 states the key"
+    ]
 
 
 def _concerns(finding: Finding, target: Facts) -> bool:

@@ -20,6 +20,7 @@ from analyzers.recommend.search_scripts import scripts
 from logparse.errors import EmissionError, UsageError
 from logparse.formats import FORMATS
 from logparse.formats.format import Emission, Writer
+from logparse.formats.miopen import find_db
 from logparse.model import Evidence, Finding, Override, Problem, Solution
 from logparse.store import Store
 from tests.analyzers.build import facts, measurement, tables, work
@@ -254,6 +255,38 @@ def test_a_search_promises_what_its_finding_promises() -> None:
 def test_another_target_gets_no_override(found: Recommendation) -> None:
     for other in (HERE | {"hipblaslt_revision": "x"}, HERE | {"arch": "gfx90a"}, HERE | {"cu_count": "80"}):
         assert "out.txt" not in {x.name for x in emissions(found, other, [writer()], Settings()).files}
+
+
+@pytest.mark.parametrize(
+    ("version", "layout", "groups", "key", "noted"),
+    [
+        ("3.4.0", "NHWC", 256, None, True),
+        ("3.5.0", "NHWC", 256, None, True),
+        ("3.5.1", "NHWC", 256, None, False),  # finds one layout for all tensors
+        ("3.4.0", "NCHW", 256, None, False),
+        ("3.4.0", "NHWC", 32, None, False),  # no tensor of one channel
+        ("3.4.0", "NHWC", 256, "the log's", False),
+    ],
+)
+def test_a_key_that_depends_on_miopens_version_is_noted(
+    found: Recommendation, version: str, layout: str, groups: int, key: str | None, noted: bool
+) -> None:
+    target = {"arch": "gfx942", "cu_count": "304", "miopen_version": version, "miopen_tweak": "abc"}
+    layouts = dict.fromkeys(("in_layout", "weights_layout", "out_layout"), layout)
+    conv = replace(W, groups=groups, **layouts)  # type: ignore[arg-type]
+    solver = Solution("miopen", "ConvDirectNaiveConvWrw", algorithm="miopenConvolutionBwdWeightsAlgoDirect")
+    override = Override(
+        problem=conv,
+        solution=solver,
+        target=target,
+        time_us=5.0,
+        workspace_bytes=0,
+        key_text=key and find_db.key(conv, {}),
+    )
+    finding = Finding(analyzer="a", message="slow", problem=conv, override=override)
+    made = emissions(replace(found, findings=(finding,)), target, [find_db.WRITER], Settings(), commands={})
+    assert any(x.name.endswith(".ufdb.txt") for x in made.files)
+    assert any("MIOpen before 3.5.1" in x for x in made.notes) is noted
 
 
 def test_what_a_writer_refuses_is_a_note(found: Recommendation) -> None:
