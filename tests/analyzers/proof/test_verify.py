@@ -104,7 +104,7 @@ def test_the_gain_is_held_against_what_a_confirmation_predicts_for_a_job(
     line = "1 of 1 gains are in the interval predicted for a job (95 %)"
     assert (line in verify_lines(found)) is (inside is True)
     low, high = verify_frame(found).set_index("text").loc[ONE.text, ["expected_low_us", "expected_high_us"]]
-    assert (low < 1000 * (1 - 1 / ratio) < high) is (inside is not None)
+    assert bool(low < 1000 * (1 - 1 / ratio) < high) is (inside is not None)
     assert all(replace(one, effect=effect).inside is None for effect in ("not applied", "unchanged kernel"))
 
 
