@@ -51,7 +51,7 @@ from racing import Bench, Metered, Simulated, _record
 
 from analyzers.evidence.nearness import coordinates, distance
 from analyzers.measure.backend import Place
-from analyzers.measure.proposer import KEPT, Measured, Proposal
+from analyzers.measure.proposer import KEPT, Measured, Proposal, fastest
 from analyzers.measure.results import Method
 from analyzers.measure.trial import REFERENCE
 from logparse.model import ConvProblem, Problem, Solution, problem_from_text, solution_from_text
@@ -250,7 +250,7 @@ def near_of(case: Case, cases: Sequence[Case]) -> list[Measured]:
     others = [(x, coordinates(x.problem)) for x in cases if not x.models & case.models]
     assert here is not None
     ranked = sorted(others, key=lambda x: (distance(here, x[1]) if x[1] else math.inf, x[0].problem.text))
-    return [Measured(x.problem, x.times_us) for x, _ in ranked[:KEPT]]
+    return [fastest(Measured(x.problem, x.times_us)) for x, _ in ranked[:KEPT]]
 
 
 class Restricted(Simulated):
@@ -366,7 +366,7 @@ def rows_of(table: Table, counts: Sequence[int], seed: int) -> Iterator[dict[str
     for count in sorted({*counts, table.tenth}):
         for name in ("neighbours", "portfolio", "heuristic"):
             row = table.raced(name, count)
-            searched = name == "neighbours" and count in (table.tenth, Proposal.least) and "cudnn" in table.name
+            searched = name == "neighbours" and count in (table.tenth, Proposal.least)
             yield row | (table.in_other_orders(count, seed) if searched else {})
         yield table.row("library's order", count, library_order(count))
         yield table.row("nearest alone", count, nearest_alone(count))

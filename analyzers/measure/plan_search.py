@@ -1,12 +1,13 @@
-"""Which plan of a convolution to try next, by the times of those tried so far.  Pure.
+"""Which solution (below: plan) to try next, by the times of those tried so far.  Pure.
 
 What is expected of a plan before any time is known: its mean over the near measured problems, each weighted by its
 distance (``nearness``), of the logarithm of its time over that problem's best.  Two plans are the more alike the less
-these logarithms differ from problem to problem, whatever their names; where a problem did not time a plan, those of
-like names stand in.  Each time corrects what is expected of the plans that are alike (a Gaussian process: Rasmussen and
-Williams 2006, chapter 2), and the next plan is the one of the largest expected improvement (Jones, Schonlau and Welch
-1998).  Times that surprise widen what is thought possible of all others (a Student-t process: Shah, Wilson and
-Ghahramani 2014), so the search ends early where near problems predict well, and goes on where they do not.
+these logarithms differ from problem to problem, whatever their names.  Where a problem did not time a plan, those of
+like names stand in; names that are indices say nothing, so there a plan counts as slow (near problems state their
+fastest).  Each time corrects what is expected of the plans that are alike (a Gaussian process: Rasmussen and Williams
+2006, chapter 2), and the next plan is the one of the largest expected improvement (Jones, Schonlau and Welch 1998).
+Times that surprise widen what is thought possible of all others (a Student-t process: Shah, Wilson and Ghahramani
+2014), so the search ends early where near problems predict well, and goes on where they do not.
 
 How good it is, and by which records the constants were chosen: ``docs/proposers.md``.
 """
@@ -27,7 +28,7 @@ Near: TypeAlias = Sequence[tuple[float, Mapping[str, float]]]
 """Distances of measured problems, and the times (µs) of their solutions by text."""
 
 WORTHWHILE = 1e-3
-"""Expected improvement of the logarithm of the best time below which nothing more is tried."""
+"""Expected improvement of the logarithm of the best time below which no further plan is worth being built and timed."""
 _SLOW = math.log(3)
 """Logarithm of the ratio to the best from which on all plans count alike."""
 _FAR = 0.5
@@ -46,17 +47,18 @@ _OTHER_ENGINE, _OTHER_KNOB = 10.0, 1.0
 class PlanSearch:
     """The search of one problem among ``offered``, learning from at least one of ``near``."""
 
-    def __init__(self, offered: Sequence[Solution], near: Near) -> None:
+    def __init__(self, offered: Sequence[Solution], near: Near, worthwhile: float = WORTHWHILE) -> None:
+        self._worthwhile = worthwhile
         self._left = {x.text: (i, x) for i, x in enumerate(offered)}
         self._best, self._surprise, self._times = math.inf, _DOUBT, _DOUBT
         weights = np.exp((min(far for far, _ in near) - np.array([far for far, _ in near])) / _FAR)
         weights /= weights.sum()
         profiles = _profiles(list(self._left), [times_us for _, times_us in near])
         self._mean: Floats = profiles @ weights
-        at = profiles * np.sqrt(weights)
-        squares = (at**2).sum(axis=1)
-        apart = np.sqrt(np.maximum(squares[:, None] + squares - 2 * at @ at.T, 0))
-        self._cov: Floats = _SPREAD * np.exp(-apart / _UNLIKE) + _OWN * np.eye(len(at)) + _LEVEL
+        self._at: Floats = profiles * np.sqrt(weights)
+        self._variance: Floats = np.full(len(profiles), _SPREAD + _OWN + _LEVEL)
+        self._seen: list[Floats] = []
+        """For each time: what it took off the covariance, as the vector whose outer product that is."""
 
     def next(self, tried: Mapping[str, float | None]) -> Solution | None:
         """What to try after these times (µs) by text, of which only new ones matter; None where no more is worth it.
@@ -73,22 +75,32 @@ class PlanSearch:
         left = list(self._left.values())
         gains = self._improvement([i for i, _ in left])
         likeliest = int(gains.argmax())
-        return left[likeliest][1] if gains[likeliest] >= WORTHWHILE else None
+        return left[likeliest][1] if gains[likeliest] >= self._worthwhile else None
 
     def _observe(self, number: int, log_us: float) -> None:
         first, self._best = self._best == math.inf, min(self._best, log_us)
-        variance = self._cov[number, number] + _SAMPLE
+        column = self._covariance(number)
+        variance = column[number] + _SAMPLE
         error = min(log_us, self._best + _SLOW) - self._mean[number]
         if not first:  # which only says what the level is
             self._surprise += error**2 / variance
             self._times += 1
-        gain = self._cov[:, number] / variance
-        self._mean = self._mean + gain * error
-        self._cov = self._cov - np.outer(gain, self._cov[number])
+        self._mean = self._mean + column / variance * error
+        self._seen.append(column / math.sqrt(variance))
+        self._variance = self._variance - self._seen[-1] ** 2
+
+    def _covariance(self, number: int) -> Floats:
+        """Of one plan with all, after the times so far.  Thousands of plans are never held against each other."""
+        apart = np.sqrt(((self._at - self._at[number]) ** 2).sum(axis=1))
+        out: Floats = _SPREAD * np.exp(-apart / _UNLIKE) + _LEVEL
+        out[number] += _OWN
+        for seen in self._seen:
+            out -= seen * seen[number]
+        return out
 
     def _improvement(self, left: Sequence[int]) -> Floats:
         """Expected improvement of the logarithm of the best time; before any time infinite for the likeliest."""
-        mean, variance = self._mean[left], np.maximum(np.diag(self._cov)[left], 1e-9)
+        mean, variance = self._mean[left], np.maximum(self._variance[left], 1e-9)
         if self._best == math.inf:
             return np.where(mean == mean.min(), math.inf, 0.0)
         spread = np.sqrt(variance * self._surprise / self._times)
@@ -109,14 +121,15 @@ def _profiles(offered: Sequence[str], near: Sequence[Mapping[str, float]]) -> Fl
     """Plan × near problem: the logarithm of the plan's time over the best there."""
     names = list(dict.fromkeys([*offered, *(x for times_us in near for x in times_us)]))
     number = {x: i for i, x in enumerate(names)}
-    alike = _alike(names, len(offered))
-    out = np.empty((len(offered), len(near)))
+    alike = _alike(names, len(offered)) if any(parsed(x)[2:] for x in offered) else None
+    out = np.full((len(offered), len(near)), _SLOW)
     for column, times_us in enumerate(near):
         logs = np.log(np.array(list(times_us.values())))
         ratios = np.minimum(logs - logs.min(), _SLOW)
         at = np.array([number[x] for x in times_us])
-        weights = alike[:, at]
-        out[:, column] = weights @ ratios / weights.sum(axis=1)
+        if alike is not None:
+            weights = alike[:, at]
+            out[:, column] = weights @ ratios / weights.sum(axis=1)
         mine = at < len(offered)
         out[at[mine], column] = ratios[mine]
     return out

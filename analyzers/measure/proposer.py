@@ -2,8 +2,9 @@
 
 What each costs and loses: ``docs/proposers.md``.  The pick is always tried, and a tenth of the problems is searched
 widely, so that a wrong model shows: the report states what the proposed solutions alone would have lost there.  Pure:
-the scheduler gives a worker what is near its problem.  Of cuDNN's plans only the first are proposed before the race;
-``plan_search`` chooses each other one by the times so far, and plans that one problem did not need are left to others.
+the scheduler gives a worker what is near its problem.  Of cuDNN's plans and hipBLASLt's solutions only the first are
+proposed before the race; ``plan_search`` chooses each other one by the times so far, and those that one problem did not
+need are left to others.
 PyTorch's settings of a convolution are few, but in benchmark mode each searches all plans by itself: ``CLOSE`` ones
 are proposed, and where cuDNN's plans race too, benchmark mode only after these have shown that it could help.
 """
@@ -23,7 +24,7 @@ import numpy as np
 
 from analyzers.evidence.nearness import Coordinates, coordinates, distance
 from analyzers.evidence.target import BY_NAME, Facts, arch, same_build
-from analyzers.measure.plan_search import PlanSearch, parsed
+from analyzers.measure.plan_search import WORTHWHILE, PlanSearch, parsed
 from analyzers.measure.results import environment_key
 from logparse.errors import InputError
 from logparse.model import DEFAULT, ConvProblem, Measurement, Problem, Solution, solution_from_text
@@ -48,8 +49,11 @@ CLOSE = 1.05
 """A convolution's setting is proposed where it took at most so many times as long as a near problem's fastest one."""
 PROMISING = 0.98
 """PyTorch's benchmark mode is tried where a plan takes at most this share of the time of the setting without it."""
-_SEARCHED = "cudnn"
-"""The library whose solutions are searched: their names state engine and knobs."""
+_PLANS = "cudnn"
+SEARCHED: Mapping[str, float] = {_PLANS: WORTHWHILE, "hipblaslt": WORTHWHILE / 10}
+"""The libraries whose solutions are searched, of which no problem has two, and the expected improvement at which a
+search ends: hipBLASLt's solutions need not be built before they are timed.
+"""
 _SETTINGS = "torch"
 """The library whose solutions are settings of the whole program."""
 _BENCHMARK, _STORED = "benchmark", "stored"
@@ -194,17 +198,18 @@ class Proposal:
 
     def left_over(self, offered: Sequence[Solution], tried: Iterable[str], known: Iterable[str] = ()) -> int:
         """How many plans a search left of those that a problem has on average; below 0: that it took more."""
-        mine = [x for x in offered if x.library == _SEARCHED]
+        mine = [x for x in offered if x.library in SEARCHED]
         took = len({x.text for x in mine} & frozenset(tried))
         return self._count(mine) - took if self._searches(mine, frozenset(known)) else 0
 
     def _search(self, offered: Sequence[Solution], known: frozenset[str]) -> Further | None:
-        """The search among cuDNN's plans."""
-        mine = [x for x in offered if x.library == _SEARCHED]
+        """The search among the solutions of a library."""
+        mine = [x for x in offered if x.library in SEARCHED]
         if not self._searches(mine, known):
             return None
-        near = self._near(_SEARCHED)
-        search = PlanSearch(_hopeful(mine, near), [(self._far(x), x.times_us) for x in near])
+        near = self._near(*SEARCHED)
+        end = SEARCHED[mine[0].library]
+        search = PlanSearch(_hopeful(mine, near), [(self._far(x), x.times_us) for x in near], end)
         texts, most = {x.text for x in mine}, self._most(mine)
 
         def following(tried: Mapping[str, float | None]) -> Solution | None:
@@ -216,7 +221,7 @@ class Proposal:
     def _after_plans(self, offered: Sequence[Solution], known: frozenset[str]) -> list[Solution]:
         """Benchmark modes of close settings, which wait for cuDNN's plans of their layout."""
         mine, near = [x for x in offered if x.library == _SETTINGS], self._near(_SETTINGS)
-        if not self._chooses_settings(near) or not any(x.library == _SEARCHED for x in offered):
+        if not self._chooses_settings(near) or not any(x.library == _PLANS for x in offered):
             return []
         if known & {x.text for x in mine[1:]}:
             return []  # a second call proposes no others
@@ -234,7 +239,7 @@ class Proposal:
         if len(offered) <= count:
             return everything
         order = (x.text for x in proposer.order(_hopeful(offered, near), near))
-        if library == _SEARCHED and self._searched(offered):
+        if library in SEARCHED and self._searched(offered):
             first = itertools.islice(dict.fromkeys([offered[0].text, *order]), FIRST)
             return held if len(held) >= FIRST else held | set(first)
         return held | set(itertools.islice((x for x in order if x not in held), max(0, count - len(held))))
@@ -249,7 +254,7 @@ class Proposal:
 
     def _searched(self, offered: Sequence[Solution]) -> bool:
         """Whether all but the first of these are proposed one by one."""
-        enough = len(offered) > self._count(offered) and len(self._near(_SEARCHED)) >= NEAR
+        enough = len(offered) > self._count(offered) and len(self._near(*SEARCHED)) >= NEAR
         placed = self.problem is not None and coordinates(self.problem) is not None
         return proposer_named(self.proposer).searches and enough and placed
 
@@ -260,8 +265,8 @@ class Proposal:
         count = self._count(offered)
         return min(count + self.spare, MOST * count)
 
-    def _near(self, library: str) -> list[Measured]:
-        return [x for y in self.near if (x := _of(y, {library})).times_us]
+    def _near(self, *libraries: str) -> list[Measured]:
+        return [x for y in self.near if (x := _of(y, frozenset(libraries))).times_us]
 
     def _far(self, other: Measured) -> float:
         here, there = coordinates(self.problem) if self.problem else None, coordinates(other.problem)
@@ -285,8 +290,8 @@ def _may_help(setting: Solution, tried: Mapping[str, float | None]) -> bool:
     """Whether a plan of its layout is faster than the setting without benchmark mode, or that is not known."""
     alone = [us for x in _without_search(setting) if (us := tried.get(x))]
     layout = ",".join(x for x in setting.id.split(",") if x not in (_BENCHMARK, _STORED))
-    mine = f"{_SEARCHED}:{layout},{_STORED}" if layout else ""
-    plans = [us for x, us in tried.items() if us and x.startswith(f"{_SEARCHED}:") and parsed(x)[0] == mine]
+    mine = f"{_PLANS}:{layout},{_STORED}" if layout else ""
+    plans = [us for x, us in tried.items() if us and x.startswith(f"{_PLANS}:") and parsed(x)[0] == mine]
     return not plans or not alone or min(plans) <= PROMISING * alone[0]
 
 
@@ -361,7 +366,7 @@ class Experience:
             held = self._environments[environment]
             found = _understood(held.measured[text][1], facts, held.facts) if foreign else held.measured[text][1]
             if found.times_us:
-                yield _fastest(found)
+                yield fastest(found)
 
 
 def same_names(library: str, one: Facts, other: Facts) -> bool:
@@ -385,7 +390,8 @@ def _of(measured: Measured, libraries: Set[str]) -> Measured:
     return replace(measured, times_us=times)
 
 
-def _fastest(measured: Measured) -> Measured:
+def fastest(measured: Measured) -> Measured:
+    """Only the ``FASTEST`` solutions of it."""
     times = heapq.nsmallest(FASTEST, measured.times_us.items(), key=lambda x: x[1])
     return replace(measured, times_us=dict(times))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
 
 from analyzers.measure import proposer
 from analyzers.measure.backend import Place
-from analyzers.measure.plan_search import PlanSearch, parsed
+from analyzers.measure.plan_search import WORTHWHILE, PlanSearch, parsed
 from analyzers.measure.proposer import FIRST, MOST, NEAR, Experience, Measured, Proposal
 from analyzers.measure.racing import WithdrawnError, race
 from analyzers.measure.results import Method, environment_key, measured, not_measured
@@ -108,6 +108,27 @@ def test_a_plan_that_no_near_problem_offers_is_expected_to_be_as_those_of_like_n
     new = [Solution("cudnn", f"{x}eng1_k2=77") for x in ("", "layout=NHWC,stored,")]
     search = PlanSearch([OFFERED[0], *new], [(0.1 * x, planted(4, x)) for x in range(8)])
     assert search.next({OFFERED[0].text: 12.0}) == new[1]
+
+
+def test_of_indices_what_no_near_problem_names_counts_as_slow() -> None:
+    """Near problems name their fastest solutions; what another one would take says nothing of an index."""
+    offered = [Solution("hipblaslt", str(i)) for i in range(60)]
+    close = [{f"hipblaslt:{i}": 10.0 + abs(i - 20 - x) for i in range(15, 30)} for x in range(4)]
+    search = PlanSearch(offered, [(0.1 * i, x) for i, x in enumerate(close)])
+    tried: dict[str, float | None] = {}
+    while (found := search.next(tried)) is not None:
+        tried[found.text] = close[0].get(found.text, 30.0)
+    assert next(iter(tried)) == "hipblaslt:21", "the fastest on average"
+    assert set(tried) < set(close[0])
+    assert len(tried) < len(list(searched_to(1e-9, offered, close)))
+
+
+def searched_to(end: float, offered: list[Solution], close: list[dict[str, float]]) -> Iterator[str]:
+    """What a search tries that ends at so small an expected improvement."""
+    search, tried = PlanSearch(offered, [(0.1 * i, x) for i, x in enumerate(close)], end), dict[str, float | None]()
+    while (found := search.next(tried)) is not None:
+        tried[found.text] = close[0].get(found.text, 30.0)
+        yield found.text
 
 
 def test_a_plan_that_does_not_run_says_nothing() -> None:
@@ -232,7 +253,7 @@ def test_a_race_whose_first_ones_withdraw_goes_on_with_others() -> None:
 
 def test_a_worker_searches_and_states_what_it_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is fast here is neither among the library's first nor a winner of a near problem, which swap theirs."""
-    monkeypatch.setattr(proposer, "_SEARCHED", "fake")
+    monkeypatch.setattr(proposer, "SEARCHED", {"fake": WORTHWHILE})
     names = ["pick", *(f"s{i}" for i in range(19)), "fast", "slow"]
     close = [{f"fake:{x}": random.Random(f"{x} {i}").uniform(10, 20) for x in names} for i in range(NEAR)]
     close = [x | {"fake:fast": 1.05 * min(x.values())} for x in close]
@@ -254,7 +275,7 @@ def test_a_worker_searches_and_states_what_it_left_over(monkeypatch: pytest.Monk
 
 def test_a_search_goes_on_after_solutions_that_ended_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are no measurements: what they would have been says nothing, and they are not run again."""
-    monkeypatch.setattr(proposer, "_SEARCHED", "fake")
+    monkeypatch.setattr(proposer, "SEARCHED", {"fake": WORTHWHILE})
     names = ["pick", *(f"s{i}" for i in range(19)), "fast"]
     close = [{f"fake:{x}": random.Random(f"{x} {i}").uniform(10, 20) for x in names} for i in range(NEAR)]
     near = tuple(Measured(named(*names, m=2000 + i), x | {"fake:fast": 10.5}) for i, x in enumerate(close))
