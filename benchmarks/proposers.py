@@ -62,12 +62,14 @@ PLANS_OF, SETTINGS = "cudnn", "torch"
 _KINDS = {"F": "fprops", "B": "dgrads", "W": "wgrads"}
 RECORDS = {**_KINDS, **{f"{direction} of models": f"{kind}-models" for direction, kind in _KINDS.items()}}
 """Kinds of the records."""
-ORDERS = 5
+ORDERS, DRAWS = 5, 4
 COUNTS = (4, 8, 12, 16, 24, 32, 48)
 PLANS, GPU, LOST, WORST = 0.10, 0.01, 0.01, 0.05
 """The targets of ``neighbours``: at most this share of plans and of GPU time; at most this is lost in all, and once."""
 
 Chosen: TypeAlias = Callable[["Case", Sequence[Measured]], list[Solution]]
+Near: TypeAlias = Mapping[str, Sequence[Measured]]
+"""What is near a problem, by its text."""
 
 
 @dataclass(frozen=True)
@@ -263,6 +265,35 @@ class Restricted(Simulated):
         return [x for x in offered if self.only is None or x.text in self.only]
 
 
+def proposal_of(proposer: str, count: int, case: Case, near: Near, spare: int) -> Narrow:
+    """So many of each library, whatever is offered."""
+    mine = tuple(near[case.problem.text])
+    return Narrow(proposer=proposer, least=count, share=0.0, near=mine, problem=case.problem, spare=spare)
+
+
+def by_times(cases: Sequence[Case], near: Near, count: int) -> dict[str, float]:
+    """What ``neighbours`` tries and loses, one problem after another, where each solution takes its time once."""
+    tried, found, spare = 0, [], 0
+    for case in cases:
+        proposal = proposal_of("neighbours", count, case, near, spare)
+        texts = [x.text for x in proposal.tried(case.offered, case.times_us)]
+        spare, tried = spare + proposal.left_over(case.offered, texts), tried + len(texts)
+        found.append((min(case.times_us[x] for x in texts), min(case.times_us.values())))
+    ratios = [us / least_us for us, least_us in found]
+    return {
+        "plans": tried / sum(len(x.times_us) for x in cases),
+        "lost": sum(us for us, _ in found) / sum(least_us for _, least_us in found) - 1,
+        "worst": max(ratios) - 1,
+        "above_3_percent": sum(x > 1.03 for x in ratios),
+    }
+
+
+def in_other_draws(count: int, seed: int) -> dict[str, Any]:
+    """``neighbours`` on ``DRAWS`` other draws of the simulated times."""
+    draws = [simulated(seed + 1 + x) for x in range(DRAWS)]
+    return {"other_draws": [by_times(x, {y.problem.text: near_of(y, x) for y in x}, count) for x in draws]}
+
+
 class Table:
     """One record: its cases, what is near each, and the GPU time of timing everything."""
 
@@ -308,26 +339,18 @@ class Table:
         return self._summed(proposer, count, outcomes)
 
     def in_other_orders(self, count: int, seed: int) -> dict[str, Any]:
-        """``neighbours`` with the problems in ``ORDERS`` other orders, as their plans are left to others, by the
-        record's times alone: plans and losses of each, and the CPU time of the choice.
+        """``neighbours`` with the problems in ``ORDERS`` other orders, as their plans are left to others: plans and
+        losses of each by the record's times alone, and the CPU time of the choice.
         """
         draw, started = random.Random(seed), time.process_time()
-        found = []
-        for _ in range(ORDERS):
-            outcomes, spare = [], 0
-            for case in draw.sample(self.cases, len(self.cases)):
-                proposal = self._proposal("neighbours", count, case, spare)
-                tried = [x.text for x in proposal.tried(case.offered, case.times_us)]
-                spare += proposal.left_over(case.offered, tried)
-                outcomes.append((case, len(tried), min(case.times_us[x] for x in tried), math.nan))
-            found.append(self._summed("neighbours", count, outcomes))
-        cpu_s = (time.process_time() - started) / (ORDERS * len(self.cases))
-        kept = [{k: x[k] for k in ("plans", "lost", "worst", "above_3_percent")} for x in found]
-        return {"other_orders": kept, "cpu_s_per_problem": cpu_s}
+        found = [by_times(draw.sample(self.cases, len(self.cases)), self._near, count) for _ in range(ORDERS)]
+        return {
+            "other_orders": found,
+            "cpu_s_per_problem": (time.process_time() - started) / (ORDERS * len(self.cases)),
+        }
 
     def _proposal(self, proposer: str, count: int, case: Case, spare: int) -> Narrow:
-        near = tuple(self._near[case.problem.text])
-        return Narrow(proposer=proposer, least=count, share=0.0, near=near, problem=case.problem, spare=spare)
+        return proposal_of(proposer, count, case, self._near, spare)
 
     def screened(self) -> dict[str, Any]:
         """TunableOp's screens over everything; lost is what its choice takes more than the best."""
@@ -366,8 +389,10 @@ def rows_of(table: Table, counts: Sequence[int], seed: int) -> Iterator[dict[str
     for count in sorted({*counts, table.tenth}):
         for name in ("neighbours", "portfolio", "heuristic"):
             row = table.raced(name, count)
-            searched = name == "neighbours" and count in (table.tenth, Proposal.least)
-            yield row | (table.in_other_orders(count, seed) if searched else {})
+            if name == "neighbours" and count in (table.tenth, Proposal.least):
+                row |= table.in_other_orders(count, seed)
+                row |= in_other_draws(count, seed) if "simulated" in table.name else {}
+            yield row
         yield table.row("library's order", count, library_order(count))
         yield table.row("nearest alone", count, nearest_alone(count))
         yield table.row("random", count, at_random(count, seed))

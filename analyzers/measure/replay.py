@@ -201,9 +201,8 @@ def replay(
         markers=options.markers,
         flush_instructions=options.flush_instructions,
     )
-    proposer = "all" if options.exhaustive else options.proposer
-    before = history(store) if options.resume or proposer != "all" else History()
-    experience = experience_of(before, proposer)
+    before = history(store) if options.resume or options.proposer != "all" else History()
+    experience = experience_of(before, options.proposer)
     known = before if options.resume else History()
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
 

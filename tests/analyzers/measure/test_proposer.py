@@ -224,11 +224,12 @@ def test_a_worker_tries_what_is_proposed_and_all_of_what_is_searched_widely() ->
     assert "searched widely: 2 problems, of which the proposed solutions alone would have lost 10" in line
 
 
-def test_a_replay_learns_as_it_goes_and_tries_fewer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("exhaustive", [False, True], ids=["", "of all that the library has"])
+def test_a_replay_learns_as_it_goes_and_tries_fewer(exhaustive: bool, tmp_path: Path) -> None:
     problems = [named("fast", *NAMES, m=16 + i) for i in range(30)]
     narrow = [x for x in problems if not Proposal(proposer="neighbours").searches_widely(x)][: NEAR + 1]
     store = store_of(tmp_path, narrow)
-    report = replay(store, Options(backends=(NAME,), devices=("cpu",), proposer="neighbours"))
+    report = replay(store, Options(backends=(NAME,), devices=("cpu",), proposer="neighbours", exhaustive=exhaustive))
     assert [len(x.rows) for x in report.results] == [21] * NEAR + [16]
     before = history(store)
     [(environment, facts)] = before.facts.items()
