@@ -108,6 +108,7 @@ def _measured(options: argparse.Namespace, direction: str) -> dict[str, Any]:
 
 def _replayed(options: argparse.Namespace) -> dict[str, Any]:
     problems = sampled_wgrads(options.find_db, 100_000, options.seed)[:PROBLEMS][:: options.every]
+    problems = problems[: 4 if options.smoke else None]
     ways: Mapping[str, Way] = {"all": _All(), "from nothing": _FromNothing()}
     raced = {name: _raced(options, problems, way, processes=Method().processes) for name, way in ways.items()}
     return _record(options, "searched-replays", raced, {}) | {"direction": "W", "every": options.every}

@@ -114,13 +114,13 @@ def intervals() -> str:
     )
 
 
-SIX = {
+CONFIRMED_WITH = {
     12: "{excluded} of 346, {inside} of 261, {again} of 42, with 12 blocks",
     6: "{excluded}, {inside} and {again} of 39",
 }
 
 
-@pytest.mark.parametrize("blocks", SIX)
+@pytest.mark.parametrize("blocks", CONFIRMED_WITH)
 def test_six_blocks_confirm_as_well_as_twelve(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record's summary again, from the first blocks of each process."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
@@ -131,7 +131,7 @@ def test_six_blocks_confirm_as_well_as_twelve(blocks: int, monkeypatch: pytest.M
         pairs = {key: Pairs(tuple(math.exp(y / 1e6) for y in x), (1.0,) * len(x)) for key, x in ratios.items()}
         processes.append(SimpleNamespace(pairs=pairs))
     made = importlib.import_module("intervals").summary([SimpleNamespace(key=x) for x in processes[0].pairs], processes)
-    stated = SIX[blocks].format(
+    stated = CONFIRMED_WITH[blocks].format(
         excluded=percent(made["copies_excluded"]),
         inside=percent(made["fresh_inside"], 0),
         again=round(made["found_again"] * made["found_between_3_and_5_percent"]),

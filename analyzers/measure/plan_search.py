@@ -45,7 +45,9 @@ _OTHER_ENGINE, _OTHER_KNOB = 10.0, 1.0
 
 
 class PlanSearch:
-    """The search of one problem among ``offered``, learning from at least one of ``near``."""
+    """The search of one problem among ``offered``, learning from at least one of ``near``; it ends where the expected
+    improvement of the logarithm of the best time is below ``worthwhile``.
+    """
 
     def __init__(self, offered: Sequence[Solution], near: Near, worthwhile: float = WORTHWHILE) -> None:
         self._worthwhile = worthwhile

@@ -95,7 +95,9 @@ class Kernels:
         return Answer(answer.key, None, "unknown", why, (row.line,))
 
     def short_of_workspace(self, call: str, row: Row | None) -> Short | None:
-        """Why the call does not take the row's solution, or may not; None where nothing speaks for that."""
+        """Returns why the workspace keeps, or may keep, the row's solution from the call; None if it does not, or if
+        neither a log nor a measurement shows that it could.
+        """
         if self.format.kernels is None or row is None or row.solution is None:
             return None
         name, its = row.solution.text, self.given.get(call)
