@@ -79,9 +79,9 @@ class HipblasLt(DeviceBackend):
         return dict(self._device.facts) | facts
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """The heuristic's list, its first entry first."""
-        found = self._found(_gemm(problem), workspace_bytes, limit)
-        return [Solution("hipblaslt", index) for index in list(found)[:limit]]
+        """The heuristic's list, its first entry first; all of it if ``exhaustive``."""
+        found = list(self._found(_gemm(problem), workspace_bytes, limit))
+        return [Solution("hipblaslt", index) for index in (found if self._place.exhaustive else found[:limit])]
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
         """Descriptors for this problem and a call with this algorithm."""

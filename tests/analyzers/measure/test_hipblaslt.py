@@ -108,3 +108,9 @@ def test_a_group_is_measured_whole(backend: Backend, library: Path) -> None:
 
 def test_a_solution_that_needs_more_workspace_is_not_offered(backend: Backend) -> None:
     assert backend.solutions(gemm(), 200, 64) == [SLOW, FAST]
+
+
+def test_exhaustive_is_not_cut_to_the_limit(backend: Backend) -> None:
+    assert backend.solutions(gemm(), 2) == [SLOW, FAST]
+    everything = BACKEND.open(Place(exhaustive=True))
+    assert everything.solutions(gemm(), 2) == [SLOW, FAST, WRONG]
